@@ -240,4 +240,18 @@ def _fed(asked: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
     elsewhere = boundaries.elsewhere
     at = np.clip(np.searchsorted(boundaries.start, elsewhere["start"], "right") - 1, 0, count - 1)
     fed, sizes = np.concatenate([taken[known], at]), np.concatenate([asked["samples"][known], elsewhere["samples"]])
+    early = 0 if len(elsewhere) else _taken_early(np.bincount(fed, minlength=count))
+    fed, sizes = fed[early:], sizes[early:]
     return np.bincount(fed, minlength=count), np.bincount(fed, sizes, count).astype(np.int64)
+
+
+def _taken_early(batches: IntArray) -> int:
+    """How many batches were taken before the training and not for it, such as the pictures that a GAN is shown with.
+
+    They are what the first step has more than each of the others, which all have the same. Where a loader fetches ahead, the last has fewer.
+
+    Args:
+        batches: int64 [steps], taken in each.
+    """
+    more = len(batches) >= FEWEST and batches[0] > batches[1] > 0 and bool((batches[1:] == batches[1]).all())
+    return int(batches[0] - batches[1]) if more else 0

@@ -74,6 +74,8 @@ class MakingTap(Protocol):
 
     def feeds(self, flags: int, args: Any, kwargs: Any) -> int: ...
 
+    def settled(self) -> int: ...
+
     def gave(self, flags: int, output: Any) -> None: ...
 
     def moved(self, source: Any, target: Any, took: int) -> None: ...
@@ -202,9 +204,14 @@ class Recorder:
 
 
 class Inside(threading.local):
-    """Whether this thread is inside a call whose parts are not recorded: a model, a backward pass, the making of a batch."""
+    """Whether this thread is inside a call whose parts are not recorded: a model, a backward pass, the making of a batch.
+
+    Attributes:
+        takes: calls the modules that the outermost one calls itself (original, module, args, kwargs); None: nobody looks at them.
+    """
 
     depth = 0
+    takes: Callable[[Any, Any, Any, Any], Any] | None = None
 
 
 recorder = Recorder()

@@ -30,8 +30,10 @@ def attach_forward(patches: Patches) -> None:
     is_compiling = torch.compiler.is_compiling
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or inside.depth or recorder.main is None:  # is_compiling first: what dynamo reads before it becomes a guard
+        if is_compiling() or recorder.main is None:  # is_compiling first: what dynamo reads before it becomes a guard
             return original(self, *args, **kwargs)
+        if inside.depth:
+            return original(self, *args, **kwargs) if inside.takes is None else inside.takes(original, self, args, kwargs)
         return call_outermost(original, self, args, kwargs)
 
     hide_from_dynamo(passed_by(__call__))
@@ -67,8 +69,11 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
                 span.stage = Stage.LOSS
             elif flags & Flag.GRAD and has_loss(output):
                 span.flags |= Flag.WITH_LOSS
+            if inside.takes is not None and making is not None:
+                span.flags |= making.settled()
     finally:
         inside.depth -= 1
+        inside.takes = None
         if flops is not None and counting is not None:
             flops.end(counting, span)
         if updates.waiting:

@@ -70,6 +70,24 @@ def test_a_batch_that_is_only_looked_at_before_the_training_is_no_sample_and_its
     assert [(loader.role, loader.samples) for loader in report.loaders] == [("unused", 6), ("training", 48)]
 
 
+def test_a_batch_that_the_trainings_own_iterator_gave_before_the_first_step_is_no_sample(report_of):
+    """As StarGAN takes the pictures that it shows what it has learned with."""
+
+    def train():
+        net, optimizer = linear()
+        batches = iter(DataLoader(DATA, batch_size=4))
+        shown, _ = next(batches)
+        for images, labels in batches:
+            F.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+        net(shown)
+
+    report = report_of(train)
+
+    assert counts(report)[:3] == (5, 5, 20)
+    assert report.throughput.samples == 20 and report.throughput.batch_size == 4
+
+
 def test_two_loaders_that_feed_each_step_together_both_train(report_of):
     def train():
         net, optimizer = linear()

@@ -1,6 +1,7 @@
 """Functions that make a program's batches in its own thread are found and timed, by real trainings."""
 
 import gc
+import itertools
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ from making.loops import ROWS, TEXT, Timed, at_the_beginning, at_the_end, train
 
 import feedline
 from feedline.profiler.events import Stage
+from feedline.profiler.record.recorder import inside
 
 NOBODY = "which part of the"
 
@@ -228,6 +230,63 @@ def test_tensors_that_stay_in_memory_are_no_work_for_the_input(kind, of, recorde
 
     assert finding(report, "compute_bound").message.startswith("no batch has to be loaded")
     assert report.step.stages["other"] > 0.5 * report.step.mean_s
+
+
+class TakesItsData(torch.nn.Module):
+    """Called without arguments, as in several examples of PyG. The layer makes something new of the data before its own weights."""
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.inner(x * 2)
+
+    def __init__(self, data, dropout=False):
+        super().__init__()
+        self.data, self.dropout, self.layers = data, dropout, torch.nn.ModuleList([self.Layer(), self.Layer()])
+
+    def forward(self):
+        x = next(self.data)
+        for layer in self.layers:
+            x = layer(torch.nn.functional.dropout(x, 0.1) if self.dropout else x)
+        return x
+
+
+def trained_without_arguments(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    for _ in range(20):
+        model().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        time.sleep(0.002)
+
+
+def test_a_model_without_arguments_that_takes_the_same_data_has_none_to_load(recorded):
+    report, _ = recorded(lambda: trained_without_arguments(TakesItsData(itertools.repeat(torch.tensor(GRAPH)))))
+
+    assert finding(report, "compute_bound").message.startswith("no batch has to be loaded")
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_a_model_without_arguments_that_takes_or_makes_new_data_stays_unknown(dropout, recorded):
+    same = torch.tensor(GRAPH)
+    data = itertools.repeat(same) if dropout else (same * number for number in range(20))
+
+    report, _ = recorded(lambda: trained_without_arguments(TakesItsData(data, dropout)))
+
+    assert not finding(report, "compute_bound")
+
+
+def test_a_model_without_arguments_that_fails_leaves_the_next_one_alone(recorded):
+    def fails():
+        with pytest.raises(StopIteration):
+            TakesItsData(iter(()))()
+        assert inside.takes is None
+        trained_on(always_the_same(torch.tensor(GRAPH)))
+
+    recorded(fails)
 
 
 FILLED = [refilled_by_numpy, refilled_by_torch, refilled_unnoticed, passed_on_by_a_module, features_of_a_frozen_model]

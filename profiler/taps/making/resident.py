@@ -23,13 +23,20 @@ _PLACES = np.arange(WORDS) * 0.6180339887498949 % 1.0  # multiples of the golden
 
 
 class Resident:
-    """The memory that models have got and returned, held weakly."""
+    """The memory that models have got and returned, held weakly.
+
+    Attributes:
+        looks_inside: the last call got no tensor at all: the model takes its data itself, and what the modules that it calls get from it
+            decides (``took``, ``settled``).
+    """
 
     def __init__(self) -> None:
         self._seen: dict[Any, tuple[StorageRef, Any]] = {}
         self._returned: dict[int, tuple[StorageRef, int]] = {}
         self._given: frozenset[int] = frozenset()  # storages of the last call's arguments
         self._misses = 0
+        self.looks_inside = False
+        self._taken: list[bool] = []  # of each tensor: whether it was known
 
     @property
     def gives_up(self) -> bool:
@@ -43,9 +50,23 @@ class Resident:
         self._given = frozenset(storage._cdata for tensor in tensors for storage in _storages(tensor))
         plain = all(type(value) in NUMBERS for value in values if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter)
         known = [self._known(tensor) for tensor in tensors] if len(values) <= MOST else []
-        again = plain and bool(known) and all(known)
-        self._misses = 0 if again else self._misses + 1
-        return again
+        self.looks_inside, self._taken = plain and not tensors and torch.is_grad_enabled(), []
+        return self._again(plain and bool(known) and all(known))
+
+    def took(self, given: Any) -> None:
+        """A model that takes its data itself gives a module this. What has a gradient comes from its own layers."""
+        tensors = [value for value in _values(given) if type(value) is torch.Tensor and not value.requires_grad]
+        self._given |= {storage._cdata for tensor in tensors for storage in _storages(tensor)}
+        self._taken += [len(self._taken) < MOST and self._known(tensor) for tensor in tensors]
+
+    def settled(self) -> bool:
+        """The model is about to return. Whether all that it took was there before, unchanged."""
+        self._misses -= 1  # fed() could not know
+        return self._again(bool(self._taken) and all(self._taken))
+
+    def _again(self, known: bool) -> bool:
+        self._misses = 0 if known else self._misses + 1
+        return known
 
     def new_elsewhere(self) -> None:
         """A call got something that is not looked at."""

@@ -16,7 +16,7 @@ import torch
 
 from feedline.profiler.events import Flag
 from feedline.profiler.record.below_dispatch import NoFunctions
-from feedline.profiler.record.recorder import recorder
+from feedline.profiler.record.recorder import inside, recorder
 from feedline.profiler.taps.making.finding import Finder
 from feedline.profiler.taps.making.resident import Resident
 from feedline.profiler.taps.making.timing import Timer
@@ -56,7 +56,9 @@ class MakingTap:
             self.end()
 
     def feeds(self, flags: int, args: Any, kwargs: Any) -> int:
-        """A model is about to be called, with these arguments. Returns ``Flag.RESIDENT`` if all of them were in memory before, else 0."""
+        """A model is about to be called, with these arguments. Returns ``Flag.RESIDENT`` if all of them were in memory before, else 0. A
+        model that gets no tensor takes its data itself: then ``inside.takes`` looks at the modules that it calls, and ``settled`` tells.
+        """
         self.begins()
         again = self._stays((args, kwargs)) if self._resident is not None else 0
         if flags & TRAINS == TRAINS and self._phase is not None:
@@ -64,6 +66,15 @@ class MakingTap:
             if isinstance(self._phase, Finder):
                 self._tell(self._phase.fed, recorder.asked, (args, kwargs))
         return again
+
+    def settled(self) -> int:
+        """A model that ``inside.takes`` looked into is about to return. As ``feeds``."""
+        resident = self._resident
+        if resident is None:
+            return 0
+        again = resident.settled()
+        self._end_if_given_up(resident)
+        return Flag.RESIDENT if again else 0
 
     def gave(self, flags: int, output: Any) -> None:
         """A model returned this."""
@@ -118,14 +129,33 @@ class MakingTap:
         try:
             with NoFunctions():
                 again = not recorder.asked and resident.fed(given)
+                if resident.looks_inside:
+                    inside.takes = self._takes
         except Exception:
             again, self._resident = False, None
         if recorder.asked:
             resident.new_elsewhere()
+        self._end_if_given_up(resident)
+        return Flag.RESIDENT if again else 0
+
+    def _takes(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        """Call a module for a model that takes its data itself. Modules inside this one get what it made."""
+        inside.takes = None
+        try:
+            if self._resident is not None:
+                with NoFunctions():
+                    self._resident.took((args, kwargs))
+        except Exception:
+            self._resident = None
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            inside.takes = self._takes
+
+    def _end_if_given_up(self, resident: Resident) -> None:
         if resident.gives_up:
             self._resident = None
             self._end_if_idle()
-        return Flag.RESIDENT if again else 0
 
     def _end_if_idle(self) -> None:
         if self._phase is None and self._resident is None:
@@ -169,7 +199,7 @@ class MakingTap:
             self.end()
 
 
-for _method in ("begins", "ends", "feeds", "gave", "moved", "backward", "updated"):
+for _method in ("begins", "ends", "feeds", "settled", "gave", "moved", "backward", "updated"):
     hide_from_dynamo(vars(MakingTap)[_method], whats_called=True)
 
 
