@@ -8,6 +8,7 @@ from dataclasses import replace
 from programs_of_others.bench import Measured
 from programs_of_others.judge import DOUBTFUL, FALSE, OTHERS, TRUE, UNKNOWN, judge
 from programs_of_others.manifest.unseen import UNSEEN
+from programs_of_others.manifest.unseen_second import UNSEEN_SECOND
 
 TEXT = """\
 # Programs from other repositories
@@ -59,7 +60,7 @@ def page(measured: Sequence[Measured]) -> str:
 
 def _of_unseen(ran: Sequence[Measured]) -> list[str]:
     """A paragraph on the programs that no rule was adjusted to; none without them."""
-    names = {program.name for program in UNSEEN}
+    names = {program.name for program in (*UNSEEN, *UNSEEN_SECOND)}
     own = [one for one in ran if one.program.name in names]
     verdicts = Counter(one.verdict for one in own)
     kinds = ", ".join(f"{kind} in {verdicts[kind]}" for kind in (TRUE, UNKNOWN, DOUBTFUL, FALSE))

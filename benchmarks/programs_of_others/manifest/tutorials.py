@@ -16,7 +16,7 @@ def lesson(name: str, path: str, epochs: int, batches: int, samples: int, train:
 
 TUTORIALS = [
     lesson("feedforward_neural_network", "01-basics", 5, 10, 1000),
-    lesson("logistic_regression", "01-basics", 5, 10, 1000),
+    lesson("logistic_regression", "01-basics", 5, 60, 6000, 6000),
     lesson("convolutional_neural_network", "02-intermediate", 5, 10, 1000),
     lesson("recurrent_neural_network", "02-intermediate", 2, 10, 1000),
     lesson("bidirectional_recurrent_neural_network", "02-intermediate", 2, 10, 1000),
