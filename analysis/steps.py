@@ -248,7 +248,8 @@ def _fed(asked: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
 def _taken_early(batches: IntArray) -> int:
     """How many batches were taken before the training and not for it, such as the pictures that a GAN is shown with.
 
-    They are what the first step has more than each of the others, which all have the same. Where a loader fetches ahead, the last has fewer.
+    They are what the first step has more than each of the others, which all have the same. Where a loader fetches ahead, the last one has
+    fewer.
 
     Args:
         batches: int64 [steps], taken in each.

@@ -24,6 +24,9 @@ Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: 
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
 MOST_OFF = 0.10
 
+#: Standard deviation of the measured gain over the predicted one, less 1 (docs/measured/faults.md).
+MODEL_ERROR = 0.08
+
 APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
 
 #: Steps that a replay looks at: evenly chosen from longer runs.
@@ -194,6 +197,6 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     gain = float((base - changed).mean())
     errors = base - changed - gain
     deviation = float(errors.std(ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
-    half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * deviation + spread
     step = mean - gain
+    half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * max(deviation, MODEL_ERROR * abs(gain)) + spread
     return Prediction(asked.id, asked.value, text(asked), step, float(max(step - half, 0.0)), float(step + half), gain, "")

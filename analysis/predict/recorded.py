@@ -92,6 +92,16 @@ class RecordedInput:
         between = begins.reset_s if self.persistent else begins.ending_s * max(1.0, workers / self.cpus) + begins.main_s
         return ((begins.counted + 1) * begins.per_pass - 1) / (begins.counted * (whole + (between if workers else 0.0)) + whole - first)
 
+    def work_s(self) -> float:
+        """Seconds of all that is done for a batch, one thing after the other, and its share of what is done for a pass."""
+        begins, workers = self.starts, self.setting.num_workers
+        alone_s = fmean(task.alone_s for task in self.batches) + fmean(task.alone_s for task in self.steps)
+        if not workers:
+            return alone_s
+        restarts = begins.counted > 0 and not self.persistent
+        restart_s = begins.main_s + begins.births.alone_s + workers * (begins.each.alone_s + begins.ending_s) if restarts else 0.0
+        return alone_s + self.handing_over.alone_s + self.receiving.alone_s + restart_s / begins.per_pass
+
     def making_s(self, batches: int) -> float:
         """Mean seconds that a batch takes to be made, with all that competes for the CPUs meanwhile."""
         return fmean(self._pass(0, min(self.starts.per_pass, batches)).made_s)

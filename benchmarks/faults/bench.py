@@ -141,7 +141,7 @@ def gain(case: Fault, cache: Path, settings: dict[str, int | bool] | None, round
     def measure(which: str) -> Timed:
         if which == "fault" or settings:
             return plain(case, case.fault, cache, settings if which == "twin" else None)
-        return plain(case, case.twin, cache)
+        return plain(case, case.fixed or case.twin, cache)
 
     return [(found["fault"], found["twin"]) for found in in_turns(("fault", "twin"), measure, rounds)]
 

@@ -35,6 +35,7 @@ class Fault:
         names: a pattern that the finding's message has to have, where its id alone does not name the cause.
         why: the reason where several ids are right.
         by_twin: what its finding predicts is the twin, also where it names settings of the loader besides.
+        fixed: arguments and conditions of the training with what the finding advises, where the twin is free of the fault in another way.
         short: arguments that make a training of a few seconds of it, for the tests; empty: it is for the suite alone.
     """
 
@@ -49,6 +50,7 @@ class Fault:
     names: str = ""
     why: str = ""
     by_twin: bool = False
+    fixed: Side | None = None
     short: str = ""
 
 
@@ -174,7 +176,8 @@ CPU = [
     images("decode_webp", "WebP with OpenCV", "decode_bound", "{webp} --decoder cv2 --size 384 --steps 220", "", "--keep", "webp"),
     images("decode_video", "the twelfth frame of a video, for which those before it are decoded", "decode_bound",
            "{videos} --decoder video --size 224 --steps 120", "--frames 8", "--frames 1", "videos"),
-    images("jpeg_2000", "JPEG 2000", "slow_for_its_bytes", "{jpeg2000} --size 224 --steps 60", "", "--keep", "jpeg2000", names="format"),
+    images("jpeg_2000", "JPEG 2000", "slow_for_its_bytes", "--size 224 --steps 60", "{jpeg2000}", "{jpeg320}", "jpeg2000 jpeg320",
+           names="format"),
     images("oversize_crops", "64 px crops of 1500 x 1200", "oversize_images",
            "--transform resized --size 64 --steps 120", "{huge}", "{small}", "huge small"),
     images("oversize_opencv", "OpenCV scales 960 x 800 down to 96 px", "oversize_images",
@@ -224,6 +227,7 @@ BETWEEN_RANKS = [
           "{small} --steps 80 --step-ms 10 --workers 1 --late-ms 80", "--late lengths", "--late even", "small"),
     ranks("slow_link", "4 MB of gradients through 100 Mbit/s", "exposed_communication slow_network",
           "{small} --steps 20 --step-ms 20 --workers 1 --mb 4", "", "", "small", on="link:100", twin_on="link:2000",
+          fixed=Side("{small} --steps 20 --step-ms 20 --workers 1 --mb 4 --accumulate 4", ("link:100",)),
           why="without the nominal bandwidth of the link, feedline cannot know that it is slow"),
     ranks("large_gradients", "48 MB of gradients and hardly a step", "exposed_communication slow_network",
           "{small} --steps 25 --workers 1 --step-ms 5", "--mb 48", "--mb 0.5", "small", why="as above"),

@@ -101,6 +101,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "png": images(640, 480, 12, "png"),
     "webp": images(640, 480, 12, "webp", quality=90),
     "jpeg2000": images(320, 240, 12, "jp2"),
+    "jpeg320": images(320, 240, 12, quality=90),
     "many": images(640, 480, 900, quality=95),
     "mixed": mixed,
     "videos": videos,

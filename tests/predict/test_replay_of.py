@@ -1,5 +1,6 @@
 """What changes make of a made-up training's rate."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -157,6 +158,29 @@ def test_the_interval_is_wider_where_batches_differ():
         assert isinstance(predicted, PredictedRate)
         widths.append(predicted.high / predicted.low)
     assert widths[1] > widths[0] > 1.1
+
+
+def width(recorded: RecordedInput, change: Change) -> float:
+    predicted = predict(recorded, change)
+    assert isinstance(predicted, PredictedRate)
+    return math.log(predicted.high / predicted.low)
+
+
+def test_the_interval_is_wider_where_work_falls_away_than_where_other_workers_do_it():
+    """What remains of a sample was measured beside what falls away; more workers do what was measured."""
+    by_workers = width(training(off=60), settings(num_workers=4))
+    by_little, by_much = (width(training(off=60), Change(stages={"read": Factor(1.0, left)})) for left in (0.9, 0.1))
+    restarts = width(training(starts=SHORT), settings(persistent_workers=True))
+
+    assert by_much > 2 * by_workers and restarts > by_workers
+    assert by_little < 1.2 * by_workers
+
+
+def test_work_that_falls_away_behind_the_step_does_not_widen_the_interval():
+    hidden = training(off=20, own=60)
+
+    assert gain(hidden, Change(stages={"read": GONE, "decode": GONE})) < 1.02
+    assert width(hidden, Change(stages={"read": GONE, "decode": GONE})) == pytest.approx(width(hidden, settings(num_workers=2)), rel=0.1)
 
 
 def test_a_search_can_do_without_the_interval():

@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ def options(doc: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--start", choices=("fork", "spawn", "forkserver"), default="fork")
     parser.add_argument("--restart", action="store_true", help="new workers for each epoch")
+    parser.add_argument("--accumulate", type=int, default=1, help="batches per update")
     parser.add_argument("--set", type=settings, default={}, metavar="NAME=VALUE,...", help="any argument of the DataLoader")
     return parser
 
@@ -101,10 +103,13 @@ def train(
     optimizer, timers = torch.optim.SGD(model.parameters(), 1e-6), Timers()
     for epoch in range(given.epochs):
         begin(epoch)
-        for batch in timers.over(batches):
-            optimizer.zero_grad()
-            model(inputs(batch)).square().mean().backward()
-            optimizer.step()
+        for number, batch in enumerate(timers.over(batches), 1):
+            updates = number % given.accumulate == 0
+            with nullcontext() if updates or ranks == 1 else model.no_sync():
+                model(inputs(batch)).square().mean().backward()
+            if updates:
+                optimizer.step()
+                optimizer.zero_grad()
             if given.step_ms:
                 time.sleep(given.step_ms / 1e3)
     ahead = (batches.prefetch_factor or 0) * batches.num_workers if given.epochs == 1 else 0
