@@ -90,6 +90,18 @@ def path(name: str | Path) -> str:
     return f"{start}{MASK}/{last}" if is_plain(last) else f"{start}{MASK}{ending(last)}"
 
 
+def source(file: str) -> str:
+    """A file of Python code, as ``path``, but with its own name as below the working directory: names of functions stay, too, and a line to
+    change is of no use without its file.
+    """
+    shown, last = path(file), os.path.basename(file)
+    stem, is_code = os.path.splitext(last)
+    masked = os.path.basename(shown).startswith(MASK)
+    if not masked or is_code != ".py" or not stem.isidentifier() or stem in _users() or token(last) != last:
+        return shown
+    return f"{'~/' if shown.startswith('~/') else ''}{MASK}/{last}"
+
+
 def place(run: Path) -> str:
     """Where a run folder is, so that its owner recognises it: relative to the working directory, or with ``~`` for a home folder."""
     full, here, home = os.path.abspath(run), _here(), _home()

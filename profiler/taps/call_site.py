@@ -62,7 +62,7 @@ def call_site(frame: Any) -> dict[str, object]:
         file = frame.f_code.co_filename
         library = masks.library(file)
         if not library:
-            path = masks.path(file)
+            path = masks.source(file)
             named = not os.path.basename(path).startswith(masks.MASK)
             return {"made_at": f"{path}:{frame.f_lineno}", **found} if named else found
         if library not in PASSED_THROUGH and FABRIC not in file:

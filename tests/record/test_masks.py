@@ -40,6 +40,24 @@ def test_a_path_below_the_working_directory_is_relative_in_a_text(tmp_path):
     assert masks.text(f"{tmp_path}/runs/mine/events.parquet cannot be read") == "runs/mine/events.parquet cannot be read"
 
 
+@pytest.mark.parametrize(
+    ("file", "written"),
+    [
+        ("/home/bob/thesis/my_loader.py", "~/***/my_loader.py"),
+        ("/scratch/tools/misc.py", "***/misc.py"),
+        ("/scratch/tools/train.py", "***/train.py"),
+        ("/scratch/bob.py", "***.py"),
+        ("/scratch/2024-01-15.py", "***.py"),
+        ("/scratch/hf_" + "a1B2" * 9 + ".py", "***.py"),
+        ("/scratch/swordfish", "***"),
+        ("<string>", "***"),
+        ("/usr/lib/python3/dist-packages/tools/misc.py", "dist-packages/tools/misc.py"),
+    ],
+)
+def test_a_line_to_change_has_its_file_wherever_it_is(file, written):
+    assert masks.source(file) == written
+
+
 def test_an_error_of_the_programs_own_code_is_told_by_its_type_alone():
     with pytest.raises(ValueError) as caught:
         exec(compile("def f(): raise ValueError('swordfish')\nf()", "/home/bob/train.py", "exec"), {})

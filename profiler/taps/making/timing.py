@@ -91,7 +91,7 @@ def name_of(code: CodeType) -> str:
     """``get_batch (train.py:116)``."""
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     name = UNNAMED.get(name, name)
-    place = f"{masks.path(code.co_filename)}:{code.co_firstlineno}"
+    place = f"{masks.source(code.co_filename)}:{code.co_firstlineno}"
     if len(f"{name} ({place})".encode()) > NAME_BYTES:
         place = place.rpartition("/")[2]
     return f"{name[: max(NAME_BYTES - len(place.encode()) - 3, 8)]} ({place})"
