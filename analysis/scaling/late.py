@@ -17,7 +17,7 @@ MATTERS = 0.05  # of the step, as everywhere
 
 
 def late_of(launch: Sequence[Run], point: Point) -> str:
-    """A sentence on the rank that is late in most steps and costs more than 5 % of the step; empty if there is none, or if that is unknown.
+    """A sentence on the rank that is late in most steps and costs at least 5 % of the step; empty if there is none, or if that is unknown.
 
     Args:
         launch: the folders of one launch.
