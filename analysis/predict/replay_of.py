@@ -21,9 +21,9 @@ TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
 MOST_LOCKED = 0.1  # share of the making of batches that may be waiting for a lock where more workers are predicted
 #: Standard deviation of predicted over measured, as a logarithm, where the same work is done by other workers (docs/measured/whatif.md).
 MODEL_ERROR = 0.05
-#: And what is added to it, per logarithm of the gain, where work falls away: what remains was a small part of what was measured, and may
-#: have waited for the part that falls away (docs/measured/faults.md).
-REMOVAL_ERROR = 0.3
+#: What is added to it, per logarithm of the gain, where work falls away: below and above the prediction. What remains was a small part of
+#: what was measured, and is mostly less than it seemed: it had waited for what falls away (docs/measured/faults.md).
+REMOVAL_ERROR = 0.1, 0.3
 NORMAL_975 = 1.96
 
 
@@ -47,8 +47,8 @@ def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> P
         return refused
     if not interval:
         return PredictedRate(before, before * ratio, before * ratio, before * ratio)
-    spread = _spread(recorded, changed, abs(math.log(ratio))) if changed[0] is not recorded else 0.0
-    return PredictedRate(before, before * ratio, before * ratios[0] * math.exp(-spread), before * ratios[-1] * math.exp(spread))
+    below, above = _spread(recorded, changed, abs(math.log(ratio))) if changed[0] is not recorded else (0.0, 0.0)
+    return PredictedRate(before, before * ratio, before * ratios[0] * math.exp(-below), before * ratios[-1] * math.exp(above))
 
 
 def _invalid(recorded: RecordedInput) -> Refused | None:
@@ -86,16 +86,18 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
     )
 
 
-def _spread(recorded: RecordedInput, changed: Sequence[RecordedInput], gain: float) -> float:
-    """Half of the 95 % interval, as a logarithm: other batches and steps of the same kind, and the model's error.
+def _spread(recorded: RecordedInput, changed: Sequence[RecordedInput], gain: float) -> tuple[float, float]:
+    """How far the 95 % interval reaches below and above the prediction, as logarithms: other batches and steps of the same kind, and the
+    model's error.
 
     Args:
         gain: predicted, as a logarithm without its sign.
     """
     by_chance = stdev(math.log(after / before) for after, before in zip(_draws(changed[0]), _draws_as_it_was(recorded)))
     least_s = min(one.work_s() for one in changed)
-    removed = max(0.0, math.log(recorded.work_s() / least_s)) if least_s > 0 else gain
-    return NORMAL_975 * math.hypot(by_chance, MODEL_ERROR, REMOVAL_ERROR * min(removed, gain))
+    removed = min(gain, max(0.0, math.log(recorded.work_s() / least_s))) if least_s > 0 else gain
+    below, above = (NORMAL_975 * math.hypot(by_chance, MODEL_ERROR, error * removed) for error in REMOVAL_ERROR)
+    return below, above
 
 
 def _draws(recorded: RecordedInput) -> list[float]:

@@ -260,6 +260,9 @@ def trained_without_arguments(model):
         model().sum().backward()
         optimizer.step()
         optimizer.zero_grad()
+        with torch.no_grad():
+            model.eval()()
+        model.train()
         time.sleep(0.002)
 
 
@@ -272,7 +275,7 @@ def test_a_model_without_arguments_that_takes_the_same_data_has_none_to_load(rec
 @pytest.mark.parametrize("dropout", [False, True])
 def test_a_model_without_arguments_that_takes_or_makes_new_data_stays_unknown(dropout, recorded):
     same = torch.tensor(GRAPH)
-    data = itertools.repeat(same) if dropout else (same * number for number in range(20))
+    data = itertools.repeat(same) if dropout else (same * number for number in range(40))
 
     report, _ = recorded(lambda: trained_without_arguments(TakesItsData(data, dropout)))
 

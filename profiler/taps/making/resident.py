@@ -50,11 +50,15 @@ class Resident:
         self._given = frozenset(storage._cdata for tensor in tensors for storage in _storages(tensor))
         plain = all(type(value) in NUMBERS for value in values if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter)
         known = [self._known(tensor) for tensor in tensors] if len(values) <= MOST else []
-        self.looks_inside, self._taken = plain and not tensors and torch.is_grad_enabled(), []
+        self.looks_inside, self._taken = plain and not tensors, []
         return self._again(plain and bool(known) and all(known))
 
     def took(self, given: Any) -> None:
-        """A model that takes its data itself gives a module this. What has a gradient comes from its own layers."""
+        """A model that takes its data itself gives a module this. What has a gradient comes from its own layers; without gradients, only the
+        first module is known to get data.
+        """
+        if self._taken and not torch.is_grad_enabled():
+            return
         tensors = [value for value in _values(given) if type(value) is torch.Tensor and not value.requires_grad]
         self._given |= {storage._cdata for tensor in tensors for storage in _storages(tensor)}
         self._taken += [len(self._taken) < MOST and self._known(tensor) for tensor in tensors]
