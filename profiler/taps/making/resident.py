@@ -54,8 +54,8 @@ class Resident:
         return self._again(plain and bool(known) and all(known))
 
     def took(self, given: Any) -> None:
-        """A model that takes its data itself gives a module this. What has a gradient comes from its own layers; without gradients, only the
-        first module is known to get data.
+        """A model that takes its data itself gives a module this. What has a gradient comes from its own layers; without gradients, only
+        the first module is known to get data.
         """
         if self._taken and not torch.is_grad_enabled():
             return
