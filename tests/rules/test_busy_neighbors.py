@@ -53,6 +53,10 @@ def test_cpus_that_workers_would_need_are_what_a_neighbor_takes_from_a_training_
     assert beside.fix.endswith("Then set DataLoader(..., num_workers=2)  # now 0")
 
 
+def test_a_third_of_a_cpu_keeps_no_worker_from_one():
+    assert check(without_workers(effective_cpus=2.0, used_cpus=0.8, others=0.3, sample={"dataset": (1.0, 0.0, 0.0)})) is None
+
+
 def test_no_more_workers_are_promised_than_there_are_cpus_however_blocked_samples_look_beside_the_neighbor():
     facts = without_workers(effective_cpus=2.0, used_cpus=0.3, others=1.9, sample={"dataset": (0.1, 0.0, 60.0)}, main_runqueue_share=0.3)
     finding = check(facts)

@@ -17,6 +17,9 @@ from feedline.analysis.stages import MAKING_STAGES
 RULE_ID = "busy_neighbors"
 NO_ROOM = "no CPU is left for more loader workers"
 
+#: CPUs that other programs hold at least where they keep workers from theirs: half of what one of them would use.
+OF_A_WORKER = 0.5
+
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the CPUs that other programs hold with those that the training lacks, and with those that workers would need."""
@@ -73,6 +76,8 @@ def waiting_s(facts: RuleInputs) -> float:
 
 def kept_from_workers_s(facts: RuleInputs) -> float:
     """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without."""
+    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER:
+        return 0.0
     now, then = gained_s(facts), gained_s(alone(facts), _most_workers(facts))
     return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0
 
