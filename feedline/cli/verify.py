@@ -28,15 +28,16 @@ class Verify:
 
     Fixes for large batches (--fix NAME=VALUE, as in `feedline run --fix`) are tried in full training runs, several seeds per arm:
     unchanged, with the fix, and with its control (a change of equal cost that the fix has to beat). All must process the same number of
-    samples, and they write where they always do. {seed} and {checkpoint} in the arguments are replaced by each run's values.
+    samples, and they write where they always do. {arm}, {seed} and {checkpoint} in the arguments are replaced by each run's values;
+    {arm} and {seed} together give each run an output folder of its own.
 
-    The values of {out}, {seed} and {checkpoint} are also in the environment variables FEEDLINE_OUT, FEEDLINE_SEED and
-    FEEDLINE_CHECKPOINT.
+    The values of {out}, {arm}, {seed} and {checkpoint} are also in the environment variables FEEDLINE_OUT, FEEDLINE_ARM, FEEDLINE_SEED
+    and FEEDLINE_CHECKPOINT.
 
     Examples:
         feedline verify runs/one --set num_workers=4 -- train.py --output-dir {out}
         feedline verify runs/one --fix too_few_workers -- train.py
-        feedline verify --fix warmup=5ep --seeds 3 -- train.py --seed {seed}
+        feedline verify --fix warmup=5ep --seeds 3 -- train.py --seed {seed} --output-dir out/{arm}-{seed}
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

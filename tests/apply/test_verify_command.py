@@ -13,6 +13,7 @@ from feedline.cli.converge.branches import see_that_seeds_differ
 from feedline.profiler.errors import FixError
 
 PROGRAM = """
+import os
 import sys
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ torch.manual_seed(seed)
 net = torch.nn.Linear(4, 1)
 net.load_state_dict(start)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+open(sys.argv[3], "x").write(os.environ["FEEDLINE_ARM"])
 for _ in range(20):
     inputs = torch.randn(8, 4)
     F.mse_loss(net(inputs), inputs.sum(1, keepdim=True)).backward()
@@ -45,10 +47,12 @@ def training(tmp_path, monkeypatch):
 def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capfd, seeds):
     options = ["--fix", "lr_rule=linear:5", "--checkpoint", "start.pt", "--seeds", str(seeds), "--json", "trial.json"]
 
-    assert main(["converge", "verify", *options, "--", "train.py", "{seed}", "{checkpoint}"]) == 0
+    assert main(["converge", "verify", *options, "--", "train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt"]) == 0
 
     trial = json.loads((training / "trial.json").read_text())
     assert trial["metric"] == "train loss" and trial["lower_is_better"]
+    written = {f"{arm}{seed}.pt": arm for arm in ("baseline", "fix") for seed in range(seeds)}
+    assert {name: (training / name).read_text() for name in written} == written
     values = {(branch["arm"], branch["seed"]): branch["value"] for branch in trial["branches"]}
     assert sorted(values) == [(arm, seed) for arm in ("baseline", "fix") for seed in range(seeds)]
     assert all(values["fix", seed] < values["baseline", seed] / 2 for seed in range(seeds))

@@ -26,7 +26,7 @@ class Plan:
 
     Attributes:
         arms: arm -> its ``--fix`` text; "" for none.
-        program: script or ``-m module``, and its arguments with {seed} and {checkpoint}.
+        program: script or ``-m module``, and its arguments with {arm}, {seed} and {checkpoint}.
         metric: None: what the branches have.
     """
 
@@ -95,7 +95,7 @@ def branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) ->
     if run.name not in unfinished:
         if not plan.quiet:
             say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
-        if code := train(plan, run, log, seed, fix):
+        if code := train(plan, run, log, arm, seed):
             return f"exit code {code}; end of {log}:\n{child.tail(log)}"
         unfinished.add(run.name)
     try:
@@ -107,12 +107,13 @@ def branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) ->
     return found
 
 
-def train(plan: Plan, run: Path, log: Path, seed: int, fix: str) -> int:
+def train(plan: Plan, run: Path, log: Path, arm: str, seed: int) -> int:
     """Record one training. Returns and raises as ``child.run``."""
-    words = {"{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}
+    words, fix = {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}, plan.arms[arm]
     program = [filled(word, words) for word in plan.program]
     command = recording(run, ["--fix", fix] if fix else [], program, plan.ranks)
-    environment = {**os.environ, "FEEDLINE_SEED": str(seed), "FEEDLINE_CHECKPOINT": words["{checkpoint}"]}
+    variables = {f"FEEDLINE_{name.strip('{}').upper()}": value for name, value in words.items()}
+    environment = {**os.environ, **variables}
     return child.run(command, log, environment)
 
 
