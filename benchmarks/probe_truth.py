@@ -247,7 +247,7 @@ def verdict(ratio: Estimate, goal: float) -> str:
         return "yes"
     if ratio.low > 1 + goal or ratio.high < 1 - goal:
         return f"no, {100 * off:.0f} % off"
-    return "noise: the median is, the interval is not" if off <= goal else "noise: the median is not, the interval holds both"
+    return "noise: the median is, the interval is not" if off <= goal else "noise: the median is not, the interval partly is"
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.curves import RECALIBRATED, Level
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import SHARE, Evidence
-from feedline.analysis.formatting import count, number, share
+from feedline.analysis.formatting import count, counted, number, share
 
 TRAIN, EVAL = "train loss", "eval loss"
 DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"
@@ -138,7 +138,7 @@ def classify(runs: Sequence[Recorded]) -> list[Verdict]:
     if not others:
         return [_alone(reference)]
     shaky = _unstable(reference)
-    first = [Verdict(reference.name, "", INSTABILITY, False, f"the smallest batch is unstable too: {shaky[0]}", shaky[1])] if shaky else []
+    first = [Verdict(reference.name, "", INSTABILITY, False, f"the smallest batch is unstable: {shaky[0]}", shaky[1])] if shaky else []
     return first + [verdict for other in others for verdict in _against(reference, other)]
 
 
@@ -147,7 +147,7 @@ def _alone(group: Group) -> Verdict:
     broken = _unstable(group)
     if broken:
         return Verdict(group.name, "", INSTABILITY, False, broken[0], broken[1], needs)
-    said = "the loss is stable; whether the batch size costs accuracy needs a second run to compare with"
+    said = "the loss is stable; telling whether the batch size costs accuracy takes a second run"
     return Verdict(group.name, "", UNKNOWN, False, said, [], needs)
 
 
@@ -281,7 +281,7 @@ def _unstable(group: Group) -> tuple[str, list[Evidence]] | None:
         bad = np.flatnonzero(~np.isfinite(curve.values))
         if len(bad):
             at = int(curve.updates[bad[0]])
-            said = f"the loss of {run.name} was NaN or infinite {count(len(bad))} times, first after {count(at)} updates"
+            said = f"the loss of {run.name} was NaN or infinite {counted(len(bad), 'time')}, first after {count(at)} updates"
             return said, [
                 Evidence("updates_before", "updates before", at, "updates"),
                 Evidence("not_finite", "values not finite", len(bad), "values"),

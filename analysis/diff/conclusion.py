@@ -70,7 +70,7 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:
-        joined = ", ".join([changed(cause, diff.per), *related(diff, cause)])
+        joined = "; ".join([changed(cause, diff.per), *related(diff, cause)])
         said.append(f"{'But ' if step is not None and step.outcome != CHANGED else ''}{joined}.")
         said[-1] = sentence(said[-1])
     elif work := pixels(diff):

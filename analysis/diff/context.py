@@ -168,4 +168,4 @@ def _of_all_ranks(before: Sequence[Measured], after: Sequence[Measured]) -> str:
     rates = [[run.report.throughput.of_all_ranks for run in side] for side in (before, after)]
     known = [sum(rate for rate in side if rate is not None) / len(side) for side in rates if None not in side]
     whole = f"; all ranks together: {number(known[0])} -> {number(known[1])} samples/s" if len(known) == 2 else ""
-    return f"The numbers of ranks differ, and steps are compared rank by rank{whole}"
+    return f"The numbers of ranks differ; steps of one rank each are compared{whole}"

@@ -91,7 +91,7 @@ def _waiting(facts: TraceFacts) -> Waiting | None:
         mean_step_s(facts.budgets[waiter]),
         waited,
         between.parts.get(waiter),
-        message=f"Rank {waiter} waits {share(waited)} of {facts.whole} for other ranks; rank {late} joins {last} of {met} collectives last",
+        message=f"For {share(waited)} of {facts.whole}, rank {waiter} waits for others; rank {late} joins {last} of {met} collectives last",
         evidence=[
             Evidence("waiting_for_rank_share", f"rank {waiter} waits for other ranks", waited, SHARE, str(waiter)),
             Evidence("last_in", f"collectives that rank {late} joined last", last, ""),

@@ -130,9 +130,9 @@ STARTS = [
 ]  # fmt: skip
 
 TRANSPORT = [
-    rows("collate_copies", "a collate of its own stacks pictures in ordinary memory", "custom_collate",
+    rows("collate_copies", "a custom collate stacks pictures in ordinary memory", "custom_collate",
          "--source arrays --batch 64 --steps 120 --workers 2", "--collate stacked", "", short="--steps 25"),
-    images("collate_by_cat", "a collate of its own concatenates pictures", "custom_collate",
+    images("collate_by_cat", "a custom collate concatenates pictures", "custom_collate",
            "{usual} --size 320 --batch 32 --steps 90 --keep", "--collate concatenated", "", "usual"),
     rows("arrays_in_the_queue", "batches leave the workers as numpy arrays", "objects_in_queue",
          "--source arrays --batch 64 --steps 60 --workers 2", "--collate arrays", "", short="--steps 25"),
@@ -164,7 +164,7 @@ WAITING = [
          on="disk:60 cold:arrays", twin_on="warm:arrays"),
     rows("cold_map", "rows all over a memory map come from the disk", "cold_storage",
          "--source pages --folder {map} --pages 60 --steps 140 --workers 2", "", "", "map", on="cold:map", twin_on="warm:map"),
-    rows("swap", "rows all over an array that is larger than what the machine leaves in memory", "swapping",
+    rows("swap", "random rows of an array that is larger than the memory that is left", "swapping",
          "--source owned --mb 900 --pages 60 --steps 200 --workers 2", "", "", on="swap:600"),
 ]  # fmt: skip
 
@@ -223,13 +223,13 @@ BETWEEN_RANKS = [
           "{small} --steps 80 --step-ms 20 --workers 1", "--late large --large {large}", "", "small large", names="rank 1 is"),
     ranks("late_compute", "rank 1 does something of its own in each step, for 40 ms", "late_rank",
           "{small} --steps 100 --step-ms 20 --workers 1", "--late compute --late-ms 40", "", "small", names="rank 1 is"),
-    ranks("uneven_lengths", "0 to 80 ms per step and rank, as the length of a text has it", "late_ranks",
+    ranks("uneven_lengths", "0 to 80 ms per step and rank, depending on the text length", "late_ranks",
           "{small} --steps 80 --step-ms 10 --workers 1 --late-ms 80", "--late lengths", "--late even", "small"),
     ranks("slow_link", "4 MB of gradients through 100 Mbit/s", "exposed_communication slow_network",
           "{small} --steps 20 --step-ms 20 --workers 1 --mb 4", "", "", "small", on="link:100", twin_on="link:2000",
           fixed=Side("{small} --steps 20 --step-ms 20 --workers 1 --mb 4 --accumulate 4", ("link:100",)),
           why="without the nominal bandwidth of the link, feedline cannot know that it is slow"),
-    ranks("large_gradients", "48 MB of gradients and hardly a step", "exposed_communication slow_network",
+    ranks("large_gradients", "48 MB of gradients, little compute", "exposed_communication slow_network",
           "{small} --steps 25 --workers 1 --step-ms 5", "--mb 48", "--mb 0.5", "small", why="as above"),
     ranks("whole_data", "no DistributedSampler: each rank draws all samples", "whole_data_on_every_rank same_data",
           "{small} --steps 30 --samples 480 --epochs 2 --step-ms 30 --workers 1", "--sampler whole", "", "small",
@@ -254,9 +254,9 @@ WELL = [
     healthy("accumulated", "four batches per update", "--batch 128 --steps 240"),
     healthy("mapped", "rows of a memory map that is in the page cache", "{map} --batch 256 --steps 60", "map"),
     healthy("trainer", "Hugging Face's Trainer", "--batch 16 --steps 100"),
-    Healthy("accelerator", "photographs by two workers beside an accelerator", IMAGES,
+    Healthy("accelerator", "photographs from two workers for an accelerator", IMAGES,
             Side("{usual} --size 224 --steps 80 --step-ms 90 --workers 1"), ("usual",)),
-    Healthy("cheap_rows", "cheap rows without workers beside an accelerator", ROWS,
+    Healthy("cheap_rows", "cheap rows without workers for an accelerator", ROWS,
             Side("--source rows --batch 32 --steps 250 --step-ms 25 --workers 0")),
     Healthy("ddp", "two ranks that compute", RANKS,
             Side("{small} --steps 60 --step-ms 70 --workers 1 --late even --late-ms 40"), ("small",), 2),

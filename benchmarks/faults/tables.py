@@ -112,7 +112,7 @@ def of_predictions(judged: Sequence[Judged]) -> str:
         f"- predictions: {errors(told.predicted)}; inside the printed interval: {share(told.inside, told.intervals)}",
         f'- "at most", of the same findings: {errors(told.at_most_of_predicted)}',
         f'- "at most", of all findings that name a cost: {errors(told.at_most)}',
-        *(f"- refused, {number} times: {reason}" for reason, number in told.refused.items()),
+        *(f"- refused, {number} time{'s' * (number != 1)}: {reason}" for reason, number in told.refused.items()),
     ]
     rows = [prediction_row(one) for one in judged if one.ratio and one.finding]
     return "\n".join(lines) + "\n\n" + table([["fault", "finding", "measured", "predicted", "at most"], *rows]) + "\n"

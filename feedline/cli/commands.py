@@ -49,7 +49,7 @@ PURPOSE = "Find out what limits a PyTorch training, and what to change."
 MORE = """\
 `feedline COMMAND --help` explains a command and its options.
 
-Exit codes: 0 done; 2 wrong usage; 64 to 78 an error, numbered as in sysexits.h; 130 interrupted by Ctrl-C. `feedline run` exits with the
+Exit codes: 0 done; 1 no result; 2 wrong usage; 64 to 78 errors, see sysexits.h; 130 interrupted by Ctrl-C. `feedline run` exits with the
 training's own code. All codes: docs/exit-codes.md"""
 
 

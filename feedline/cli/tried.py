@@ -134,6 +134,6 @@ def show(found: Sequence[Trial], console: "Console") -> None:
         inside = sum(bool(inside) for _, inside in known)
         console.print()
         console.print(
-            f"Predictions: median error {100 * error:.1f} %; {inside} of {len(known)} measured gains inside the predicted interval.",
+            f"Predictions: median error {100 * error:.1f} %; {inside} of {len(known)} gains overlap the predicted interval.",
             soft_wrap=True,
         )

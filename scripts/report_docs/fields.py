@@ -90,7 +90,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "waits": Field("s", "Why the main process waited -> mean time per step; they sum to stages.wait"),
         "boundary": Field(
             "",
-            "What cut the run into steps: optimizer, backward or loader; of traces profiler_step, feedline, range, optimizer, "
+            "What cut the run into steps: optimizer, backward or loader; in traces profiler_step, feedline, range, optimizer, "
             "collectives or none",
         ),
         "evaluation_s": Field("s", "Time in loops that only infer (evaluation, rollouts) over the whole run, outside all steps"),

@@ -49,7 +49,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "CollectiveKind": {
         "name": Field("", "Operation: all_reduce, reduce_scatter, all_gather, ..., send_recv (a message of one rank to another)"),
-        "bytes": Field("B", "The full message; of all_gather and reduce_scatter the larger side"),
+        "bytes": Field("B", "The full message; the larger side of all_gather and reduce_scatter"),
         "n": Field("ranks", "Size of its group"),
         "backend": Field("", "gloo, nccl, ..."),
         "count": Field("", "How many, each counted once for all ranks"),

@@ -162,10 +162,14 @@ class Bench:
             return ""
         about = json.loads(report.read_text())
         if "trainings" in about:
-            return " + ".join(f"{one['steps']} steps, {one['samples']} samples" for one in about["trainings"])
+            return " + ".join(f"{of(one['steps'], 'step')}, {of(one['samples'], 'sample')}" for one in about["trainings"])
         steps, samples = about["throughput"]["steps"], about["throughput"]["samples"]
         state = about["run"]["state"]
-        return f"{steps} steps, {samples} samples" + (f" ({state})" if state != "finished" else "")
+        return f"{of(steps, 'step')}, {of(samples, 'sample')}" + (f" ({state})" if state != "finished" else "")
+
+
+def of(number: int | None, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 #: Since Python 3.12, of a program with several threads: feedline's sampler is one (docs/recording.md).

@@ -4,7 +4,7 @@ import numpy as np
 
 from feedline.analysis.convergence.recorded import Curve, Recorded
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import count, share
+from feedline.analysis.formatting import count, counted, share
 
 SKIPPED = 0.05
 FEWEST_SKIPPED = 5  # a GradScaler begins too high and skips a few updates in any healthy run
@@ -19,7 +19,7 @@ def not_finite(recorded: Recorded) -> Finding | None:
     return Finding(
         "not_finite",
         Severity.HIGH,
-        message=f"the loss was NaN or infinite {count(len(bad))} times, first after {count(int(curve.updates[bad[0]]))} updates",
+        message=f"the loss was NaN or infinite {counted(len(bad), 'time')}, first after {count(int(curve.updates[bad[0]]))} updates",
         evidence=[Evidence("not_finite", "NaN or infinite values", len(bad), "values"), _last_finite(curve, int(bad[0]))],
         fix="Warm up the learning rate, clip gradients, and look for log(0), division by 0 and float16 overflow at that update.",
         how_to_check="Run that batch through the untrained model. If its loss is not finite either, the data is the cause.",

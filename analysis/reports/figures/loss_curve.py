@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from feedline.analysis.convergence.curves import words
 from feedline.analysis.convergence.model import CurvePoints
-from feedline.analysis.formatting import count, number, seconds
+from feedline.analysis.formatting import count, counted, number, seconds
 from feedline.analysis.reports.figures.axis import base_line, spread, ticks
 from feedline.analysis.reports.figures.svg import WIDTH, cut, figure, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import DECADE, YAxis, thousands
@@ -155,4 +155,4 @@ def _tip(guide: CurvePoints, index: int, curves: list[CurvePoints], samples_know
         if last >= 0:
             told.append(f"{curve.name} {number(curve.values[last])}")
     samples = f"{count(guide.samples[index])} samples, " if samples_known else ""
-    return f"{samples}{count(made)} updates, {seconds(guide.at_s[index])}: {', '.join(told)}"
+    return f"{samples}{counted(made, 'update')}, {seconds(guide.at_s[index])}: {', '.join(told)}"

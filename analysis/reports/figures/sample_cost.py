@@ -25,7 +25,7 @@ def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
         rows.append(tag("text", cut(stage, 12), class_="tick y name", x=-8, y=y + ROW / 2 + 4))
         rows.append(tag("g", *bars, class_=palette.css_class(stage), data_tip=tip))
         rows.append(tag("text", scale.full(cost.wall_s), class_="tick amount", x=percent(cost.wall_s / longest), dx=6, y=y + ROW / 2 + 4))
-    label = "Wall time of one sample in a worker, by stage"
+    label = "Wall time of one sample, by stage"
     return figure(rows, ROW * len(costs), label)
 
 

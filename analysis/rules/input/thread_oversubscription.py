@@ -2,7 +2,7 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import number, share
+from feedline.analysis.formatting import counted, number, share
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import call
@@ -32,8 +32,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"helper threads take {share(helpers)} of the CPU time of {num_workers(facts)} workers, and all {facts.effective_cpus:g} "
-        "CPUs are saturated",
+        message=f"helper threads take {share(helpers)} of the CPU time of {counted(num_workers(facts) or 0, 'worker')}, and all "
+        f"{facts.effective_cpus:g} CPUs are saturated",
         evidence=[
             Evidence("process_cpu_s", "CPU time per sample, whole worker processes", process_s, "s"),
             Evidence("thread_cpu_s", "CPU time per sample, threads that make and send it", accounted_s, "s"),

@@ -1,7 +1,7 @@
 """The device waits for the host to launch its next kernel."""
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -21,7 +21,7 @@ def check(facts: TraceFacts) -> Finding | None:
         RULE_ID,
         weight,
         message=f"for {share(part)} of {facts.whole}, the device waits for the host to launch kernels "
-        f"({kernels:,} kernels {facts.in_steps}, which run for {seconds(mean)} on average)",
+        f"({counted(kernels, 'kernel')} {facts.in_steps}, {seconds(mean)} each on average)",
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),

@@ -17,7 +17,7 @@ def check(facts: TraceFacts) -> Finding | None:
     faster = f"; with batches always ready, the training would run at most {number(1 / (1 - part))} times as fast" if part < 1 else ""
     message = f"the device is idle for {share(part)} of {facts.whole} while the main thread waits for its loader"
     if found.stall_ns is None:
-        message = f"the main thread waits {share(part)} of {facts.whole} for its loader"
+        message = f"{share(part)} of {facts.whole} is spent waiting for the loader"
     idle, each_s = found.idle_explained_pct, found.loader_ns / 1e9 / found.calls if found.calls else None
     return Finding(
         RULE_ID,

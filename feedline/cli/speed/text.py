@@ -35,8 +35,8 @@ def lines(trial: SpeedTrial) -> list[str]:
     found = [f"Predicted  {rates(trial.predicted, trial.unit)}" if trial.predicted else f"Predicted  refused: {trial.refused}"]
     found += [f"Measured   {rates(trial.measured, trial.unit)}"] if trial.measured else []
     if trial.residual is not None:
-        within = "inside" if trial.inside else "outside"
-        found.append(f"Residual   measured is {number(trial.residual)} times predicted, {within} the predicted interval")
+        within = "overlap" if trial.inside else "do not overlap"
+        found.append(f"Residual   measured is {number(trial.residual)} times predicted; the intervals {within}")
     return [*found, "", f"{trial.verdict.upper()}: {trial.why}"]
 
 

@@ -1,4 +1,4 @@
-"""multiprocessing.Process by every method trains in the child; a daemon, exit codes, queues and a Manager."""
+"""A multiprocessing.Process of each start method trains; a daemon, exit codes, queues and a Manager."""
 
 import multiprocessing
 import sys

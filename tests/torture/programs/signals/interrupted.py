@@ -1,4 +1,4 @@
-"""SIGINT in a step ends it with a traceback, after atexit, and by the signal."""
+"""SIGINT in a step: a traceback, atexit handlers, then death by the signal."""
 
 import atexit
 import os

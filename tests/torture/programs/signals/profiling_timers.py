@@ -1,4 +1,4 @@
-"""SIGPROF and SIGVTALRM timers of a sampling profiler of the user's own, with siginterrupt, beside workers."""
+"""SIGPROF and SIGVTALRM timers of the user's own sampling profiler, with siginterrupt and with workers."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Averages of weights (EMA, SWA with SWALR and update_bn) are kept beside the training."""
+"""Averages of weights (EMA, SWA with SWALR and update_bn) are kept during the training."""
 
 import torch
 from tiny import digest, loader, sgd, step

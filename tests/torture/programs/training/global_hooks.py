@@ -1,4 +1,4 @@
-"""Global hooks on all modules and all optimizers are the user's own too; they see what they saw, in the same order."""
+"""The user's own global hooks on all modules and optimizers see the same calls with feedline, in the same order."""
 
 import torch
 from tiny import digest, loader, network, sgd, step
