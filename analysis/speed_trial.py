@@ -56,7 +56,7 @@ class SpeedTrial:
         predicted: None: refused, for this reason.
         measured: mean rate without the change, and the same times the gain; None: too few runs.
         residual: measured over predicted, of the rate with the change over that without it. None: one of them is missing.
-        inside: whether the measured gain lies in the predicted interval, within its own.
+        inside: whether the intervals of the measured and the predicted gain overlap.
         verdict: "accept", "reject" or "inconclusive".
         why: in a sentence, with figures and the rule.
     """

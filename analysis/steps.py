@@ -179,7 +179,7 @@ def _sum(
     waits = np.flatnonzero(inside & (stage == Stage.NEXT))
     waiting = Pieces(pieces.start[waits], pieces.end[waits], pieces.owner[waits])
     of = np.searchsorted(asked["start"], waiting.start, "right") - 1
-    batches, samples = _fed(asked[~left], boundaries)
+    batches, samples = _fed(asked[~left], spans, boundaries)
     return Steps(
         start=boundaries.start,
         wall=wall,
@@ -230,7 +230,7 @@ def _handing(pieces: Pieces, spans: Records, step: IntArray, inside: npt.NDArray
     return np.bincount(step[chosen], length * blocked, count).astype(np.int64)
 
 
-def _fed(asked: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
+def _fed(asked: Records, spans: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
     """Batches and samples, int64 [n] each, that were taken in each step."""
     count, evaluation = len(boundaries.start), boundaries.evaluation
     taken = np.searchsorted(boundaries.start, asked["start"], "right") - 1
@@ -240,19 +240,23 @@ def _fed(asked: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
     elsewhere = boundaries.elsewhere
     at = np.clip(np.searchsorted(boundaries.start, elsewhere["start"], "right") - 1, 0, count - 1)
     fed, sizes = np.concatenate([taken[known], at]), np.concatenate([asked["samples"][known], elsewhere["samples"]])
-    early = 0 if len(elsewhere) else _taken_early(np.bincount(fed, minlength=count))
+    trains = (spans["stage"] == Stage.BACKWARD) | ((spans["stage"] == Stage.FORWARD) & (spans["flags"] & Flag.GRAD != 0))
+    before = int(np.count_nonzero(asked["start"][known] < spans["start"][trains][0])) if trains.any() else 0
+    early = 0 if len(elsewhere) else _taken_early(np.bincount(fed, minlength=count), before)
     fed, sizes = fed[early:], sizes[early:]
     return np.bincount(fed, minlength=count), np.bincount(fed, sizes, count).astype(np.int64)
 
 
-def _taken_early(batches: IntArray) -> int:
+def _taken_early(batches: IntArray, before: int) -> int:
     """How many batches were taken before the training and not for it, such as the pictures that a GAN is shown with.
 
     They are what the first step has more than each of the others, which all have the same. Where a loader fetches ahead, the last one has
-    fewer.
+    fewer; where a step has several forwards, as after an update that a gradient scaler left out, batches come between them, too.
 
     Args:
         batches: int64 [steps], taken in each.
+        before: taken before the first forward.
     """
-    more = len(batches) >= FEWEST and batches[0] > batches[1] > 0 and bool((batches[1:] == batches[1]).all())
-    return int(batches[0] - batches[1]) if more else 0
+    if len(batches) < FEWEST or not batches[1] or (batches[1:] != batches[1]).any():
+        return 0
+    return max(0, min(int(batches[0]), before) - int(batches[1]))

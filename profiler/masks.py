@@ -97,7 +97,7 @@ def source(file: str) -> str:
     shown, last = path(file), os.path.basename(file)
     stem, is_code = os.path.splitext(last)
     masked = os.path.basename(shown).startswith(MASK)
-    if not masked or is_code != ".py" or not stem.isidentifier() or stem in _users() or token(last) != last:
+    if not masked or is_code != ".py" or not (stem.isidentifier() and is_name(stem)) or stem in _users() or token(last) != last:
         return shown
     return f"{'~/' if shown.startswith('~/') else ''}{MASK}/{last}"
 

@@ -95,12 +95,12 @@ class RecordedInput:
     def work_s(self) -> float:
         """Seconds of all that is done for a batch, one thing after the other, and its share of what is done for a pass."""
         begins, workers = self.starts, self.setting.num_workers
-        alone_s = fmean(task.alone_s for task in self.batches) + fmean(task.alone_s for task in self.steps)
+        work_s = fmean(map(_whole_s, self.batches)) + fmean(map(_whole_s, self.steps))
         if not workers:
-            return alone_s
+            return work_s
         restarts = begins.counted > 0 and not self.persistent
-        restart_s = begins.main_s + begins.births.alone_s + workers * (begins.each.alone_s + begins.ending_s) if restarts else 0.0
-        return alone_s + self.handing_over.alone_s + self.receiving.alone_s + restart_s / begins.per_pass
+        restart_s = begins.main_s + _whole_s(begins.births) + workers * (_whole_s(begins.each) + begins.ending_s) if restarts else 0.0
+        return work_s + _whole_s(self.handing_over) + _whole_s(self.receiving) + restart_s / begins.per_pass
 
     def making_s(self, batches: int) -> float:
         """Mean seconds that a batch takes to be made, with all that competes for the CPUs meanwhile."""
@@ -139,6 +139,11 @@ class RecordedInput:
     def _made(self, task: Task) -> Task:
         """A worker hands over what it has made; the main process does not."""
         return replace(task, cpu_s=task.cpu_s + self.handing_over.cpu_s * task.threads) if self.setting.num_workers else task
+
+
+def _whole_s(task: Task) -> float:
+    """Seconds, by one thread."""
+    return task.cpu_s + task.off_cpu_s
 
 
 def _round(tasks: Sequence[Task], begin: int, number: int) -> list[Task]:

@@ -14,6 +14,7 @@ from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain as as_plain
 from feedline.analysis.reports.tables import plain
 from feedline.cli.output import save
+from feedline.profiler import masks
 from feedline.profiler.errors import OutputError
 from feedline.profiler.printable import printable
 
@@ -55,6 +56,7 @@ def annotations(checked: Sequence[Checked], run: Measured) -> Iterator[str]:
     for one in checked:
         if one.outcome != PASSED:
             file, line = place(one, run)
+            file, line = ("", "") if masks.MASK in file else (file, line)
             of = {"file": file, "line": line, "title": f"feedline: {one.id}"}
             named = ",".join(f"{name}={escaped(text, ':,')}" for name, text in of.items() if text)
             yield f"::error {named}::{escaped(f'{one.outcome}: {one.message}')}"

@@ -29,7 +29,7 @@ class Trial:
         change: what was tried.
         predicted, measured: gains, as +61.2 % [58.0 %, 64.3 %]; "": none.
         residual: measured over predicted; None: one of them is missing.
-        inside: whether the measured gain lies in the predicted interval.
+        inside: whether the intervals of the measured and the predicted gain overlap.
         verdict: "accept", "reject" or "inconclusive".
     """
 

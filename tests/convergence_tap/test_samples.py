@@ -88,6 +88,19 @@ def test_a_batch_that_the_trainings_own_iterator_gave_before_the_first_step_is_n
     assert report.throughput.samples == 20 and report.throughput.batch_size == 4
 
 
+def test_a_first_update_that_is_left_out_leaves_its_batch_among_the_samples(report_of):
+    """As a gradient scaler does, whose first scales overflow."""
+
+    def train():
+        net, optimizer = linear()
+        for number, (images, labels) in enumerate(DataLoader(DATA, batch_size=4)):
+            F.cross_entropy(net(images), labels).backward()
+            if number:
+                optimizer.step()
+
+    assert report_of(train).throughput.samples == 24
+
+
 def test_two_loaders_that_feed_each_step_together_both_train(report_of):
     def train():
         net, optimizer = linear()

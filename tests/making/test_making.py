@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 import torch
 from making.loops import ROWS, TEXT, Timed, at_the_beginning, at_the_end, train
+from torch.utils.data import DataLoader, TensorDataset
 
 import feedline
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import inside
 
 NOBODY = "which part of the"
@@ -282,14 +283,135 @@ def test_a_model_without_arguments_that_takes_or_makes_new_data_stays_unknown(dr
     assert not finding(report, "compute_bound")
 
 
-def test_a_model_without_arguments_that_fails_leaves_the_next_one_alone(recorded):
+def test_a_model_without_arguments_whose_layer_fails_leaves_the_next_one_alone(recorded):
     def fails():
-        with pytest.raises(StopIteration):
-            TakesItsData(iter(()))()
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            TakesItsData(itertools.repeat(torch.rand(2, 3)))()
         assert inside.takes is None
         trained_on(always_the_same(torch.tensor(GRAPH)))
 
-    recorded(fails)
+    report, _ = recorded(fails)
+
+    assert finding(report, "compute_bound").message.startswith("no batch has to be loaded")
+
+
+class GivesAwayData(torch.nn.Module):
+    """Gives its layer the same features, and something else that is new."""
+
+    def __init__(self, others):
+        super().__init__()
+        self.same, self.others, self.layer = torch.tensor(GRAPH), others, Layer()
+
+    def forward(self):
+        return self.layer(self.same, next(self.others))
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 8)
+
+    def forward(self, x, other):
+        return self.inner(x)
+
+
+class Graph:
+    """Edges in a class of a library's own."""
+
+
+OTHERS = {
+    "leaves with gradients": lambda: torch.rand(4, requires_grad=True),
+    "objects": Graph,
+    "texts": lambda: "cats",
+    "packed sequences": lambda: torch.nn.utils.rnn.pack_sequence([torch.rand(3, 2)]),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_is_no_plain_tensor_may_be_data(kind, recorded):
+    report, _ = recorded(lambda: trained_without_arguments(GivesAwayData(iter(OTHERS[kind], None))))
+
+    assert not finding(report, "compute_bound")
+
+
+def test_a_wrapped_model_without_arguments_is_looked_into(recorded):
+    class Wrapped(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.module = model
+
+        def forward(self):
+            return self.module()
+
+    report, _ = recorded(lambda: trained_without_arguments(Wrapped(TakesItsData(itertools.repeat(torch.tensor(GRAPH))))))
+
+    assert finding(report, "compute_bound").message.startswith("no batch has to be loaded")
+
+
+def test_batches_of_a_loader_are_not_taken_for_data_after_a_call_without_arguments(recorded):
+    model, same = TakesItsData(itertools.repeat(torch.tensor(GRAPH))), Layer()
+
+    def loaded():
+        optimizer = torch.optim.SGD(same.parameters(), lr=0.01)
+        model()
+        for (x,) in DataLoader(TensorDataset(torch.rand(80, 8)), batch_size=4):
+            same(x, None).sum().backward()
+            optimizer.step()
+            assert inside.takes is None
+
+    _, main = recorded(loaded)
+
+    forwards = main.of(Stage.FORWARD)
+    assert not (forwards["flags"][1:] & Flag.RESIDENT).any()
+
+
+def test_a_warning_of_a_layer_names_the_line_that_it_did(recorded):
+    class Warns(torch.nn.Module):
+        def forward(self, x):
+            warnings.warn("old", stacklevel=4)
+            return x
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = Warns()
+
+        def forward(self):
+            return self.layer(torch.rand(2))
+
+    def warned():
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            Model()()
+        return told[0].filename, told[0].lineno
+
+    before, found = warned(), []
+    recorded(lambda: found.append(warned()))
+
+    assert found == [before]
+
+
+FREED = """
+import torch
+
+def shrunken(size):
+    x = torch.rand(4096)[2:]
+    x.untyped_storage().resize_(size)
+    return x
+
+layer = torch.nn.Identity()
+for size in (0, 64):
+    layer(shrunken(size))
+torch.func.functionalize(lambda x: layer(x[1:]))(torch.rand(4096))
+"""
+
+
+def test_a_tensor_whose_memory_was_freed_is_not_read(tmp_path, warm_python):
+    (tmp_path / "freed.py").write_text(FREED)
+
+    done = warm_python.run("-m", "feedline", "run", "-q", "-o", tmp_path / "run", "freed.py", folder=tmp_path)
+
+    assert done.returncode == 0, done.stderr
 
 
 FILLED = [refilled_by_numpy, refilled_by_torch, refilled_unnoticed, passed_on_by_a_module, features_of_a_frozen_model]

@@ -49,6 +49,7 @@ def test_a_path_below_the_working_directory_is_relative_in_a_text(tmp_path):
         ("/scratch/bob.py", "***.py"),
         ("/scratch/2024-01-15.py", "***.py"),
         ("/scratch/hf_" + "a1B2" * 9 + ".py", "***.py"),
+        ("/scratch/a1B2c3D4e5F6g7.py", "***.py"),
         ("/scratch/swordfish", "***"),
         ("<string>", "***"),
         ("/usr/lib/python3/dist-packages/tools/misc.py", "dist-packages/tools/misc.py"),

@@ -43,7 +43,10 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         return None
     if unseen.resident:
         message = "no batch has to be loaded: the model gets the same tensors, or slices of them, in every step"
-        how_to_check = "Check whether the loop loads other data for each step, such as targets for the loss. That data is input, too."
+        how_to_check = (
+            "Check whether the loop, or the model's forward(), loads other data for each step, such as targets for the loss. "
+            "That data is input, too."
+        )
         evidence = []
     else:
         message = f"the input is not the bottleneck: only {share(unseen.share)} of the {step} step can be input"

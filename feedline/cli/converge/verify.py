@@ -13,7 +13,7 @@ class ConvergeVerify(Verify):
     Former name of `feedline verify --fix NAME=VALUE`; see `feedline verify --help`.
 
     Examples:
-        feedline converge verify --fix warmup=5ep -- train.py --seed {seed}
+        feedline converge verify --fix warmup=5ep -- train.py --seed {seed} --output-dir out/{arm}-{seed}
         feedline converge verify --fix ghost_bn=32 --checkpoint a.pt -- train.py --resume {checkpoint}
     """
 

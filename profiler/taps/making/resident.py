@@ -33,10 +33,11 @@ class Resident:
     def __init__(self) -> None:
         self._seen: dict[Any, tuple[StorageRef, Any]] = {}
         self._returned: dict[int, tuple[StorageRef, int]] = {}
-        self._given: frozenset[int] = frozenset()  # storages of the last call's arguments
+        self._given: set[int] = set()  # storages of the last call's arguments
         self._misses = 0
         self.looks_inside = False
         self._taken: list[bool] = []  # of each tensor: whether it was known
+        self._with_grad = True  # the last call
 
     @property
     def gives_up(self) -> bool:
@@ -47,21 +48,25 @@ class Resident:
         """Whether all that a model is about to get was there before, unchanged, or came from a model."""
         values = list(_values(given))
         tensors = [value for value in values if type(value) is torch.Tensor]
-        self._given = frozenset(storage._cdata for tensor in tensors for storage in _storages(tensor))
+        self._given = {storage._cdata for tensor in tensors for storage in _storages(tensor)}
         plain = all(type(value) in NUMBERS for value in values if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter)
         known = [self._known(tensor) for tensor in tensors] if len(values) <= MOST else []
-        self.looks_inside, self._taken = plain and not tensors, []
+        self.looks_inside, self._taken, self._with_grad = plain and not tensors, [], torch.is_grad_enabled()
         return self._again(plain and bool(known) and all(known))
 
-    def took(self, given: Any) -> None:
-        """A model that takes its data itself gives a module this. What has a gradient comes from its own layers; without gradients, only
-        the first module is known to get data.
+    def took(self, given: Any) -> bool:
+        """A model that takes its data itself gives a module this. What is no leaf comes from its own layers; without gradients that cannot be
+        told, and only the first module is known to get data. Returns whether the module got anything but numbers.
         """
-        if self._taken and not torch.is_grad_enabled():
-            return
-        tensors = [value for value in _values(given) if type(value) is torch.Tensor and not value.requires_grad]
-        self._given |= {storage._cdata for tensor in tensors for storage in _storages(tensor)}
-        self._taken += [len(self._taken) < MOST and self._known(tensor) for tensor in tensors]
+        values = [value for value in _values(given) if type(value) not in NUMBERS and type(value) is not torch.nn.Parameter]
+        if len(self._taken) < MOST and (self._with_grad or not self._taken):
+            for value in values:
+                if type(value) is not torch.Tensor:
+                    self._taken.append(False)
+                elif value.is_leaf:
+                    self._given.update(storage._cdata for storage in _storages(value))
+                    self._taken.append(self._known(value))
+        return bool(values)
 
     def settled(self) -> bool:
         """The model is about to return. Whether all that it took was there before, unchanged."""
@@ -94,6 +99,8 @@ class Resident:
             return self._returned[at][1] == version
         on_cpu, piece = tensor.device.type == "cpu", (at, tensor.data_ptr(), tensor.shape, tensor.stride())
         own = storage.resizable() and not (on_cpu and storage.is_shared())
+        if on_cpu and not _has_memory(tensor, storage):
+            return False
         content = (version, _words(tensor)) if on_cpu else (version, b"") if own else None
         before, of_storage = self._seen.get(piece), self._seen.get(at)
         self._seen[piece] = self._seen[at] = StorageRef(storage), (content, version)
@@ -109,10 +116,22 @@ def _storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
     return [part.untyped_storage() for part in parts]
 
 
+def _elements(tensor: torch.Tensor) -> int:
+    """From its first to its last."""
+    if not tensor.numel():
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _has_memory(tensor: torch.Tensor, storage: torch.UntypedStorage) -> bool:
+    """Whether all of it is there: a storage may have been freed or shrunk, and a traced one has no memory at all."""
+    needed = (tensor.storage_offset() + _elements(tensor)) * tensor.element_size()
+    return not tensor.numel() or (storage.data_ptr() != 0 and storage.nbytes() >= needed)
+
+
 def _words(tensor: torch.Tensor) -> bytes:
     """Values spread over its memory."""
-    elements = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
-    length = elements * tensor.element_size()
+    length = _elements(tensor) * tensor.element_size()
     if not length:
         return b""
     memory: npt.NDArray[Any] = np.frombuffer(memoryview((ctypes.c_uint8 * length).from_address(tensor.data_ptr())), np.uint8)

@@ -20,6 +20,7 @@ from feedline.profiler.record.recorder import inside, recorder
 from feedline.profiler.taps.making.finding import Finder
 from feedline.profiler.taps.making.resident import Resident
 from feedline.profiler.taps.making.timing import Timer
+from feedline.profiler.taps.patch import passed_by
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
 
 NAME = "batches without a loader"
@@ -60,6 +61,7 @@ class MakingTap:
         model that gets no tensor takes its data itself: then ``inside.takes`` looks at the modules that it calls, and ``settled`` tells.
         """
         self.begins()
+        inside.takes = None
         again = self._stays((args, kwargs)) if self._resident is not None else 0
         if flags & TRAINS == TRAINS and self._phase is not None:
             self._thread = self._thread or threading.get_ident()
@@ -129,7 +131,7 @@ class MakingTap:
         try:
             with NoFunctions():
                 again = not recorder.asked and resident.fed(given)
-                if resident.looks_inside:
+                if not recorder.asked and resident.looks_inside:
                     inside.takes = self._takes
         except Exception:
             again, self._resident = False, None
@@ -138,19 +140,25 @@ class MakingTap:
         self._end_if_given_up(resident)
         return Flag.RESIDENT if again else 0
 
+    @passed_by
     def _takes(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
-        """Call a module for a model that takes its data itself. Modules inside this one get what it made."""
-        inside.takes = None
-        try:
-            if self._resident is not None:
-                with NoFunctions():
-                    self._resident.took((args, kwargs))
-        except Exception:
-            self._resident = None
+        """Call a module for a model that takes its data itself. Modules inside one that got data get what it made."""
+        inside.takes = None if self._took(args, kwargs) else self._takes
         try:
             return original(module, *args, **kwargs)
         finally:
             inside.takes = self._takes
+
+    def _took(self, args: Any, kwargs: Any) -> bool:
+        """Whether a module got data."""
+        if self._resident is None or is_traced():
+            return True
+        try:
+            with NoFunctions():
+                return self._resident.took((args, kwargs))
+        except Exception:
+            self._resident = None
+            return True
 
     def _end_if_given_up(self, resident: Resident) -> None:
         if resident.gives_up:
@@ -201,6 +209,8 @@ class MakingTap:
 
 for _method in ("begins", "ends", "feeds", "settled", "gave", "moved", "backward", "updated"):
     hide_from_dynamo(vars(MakingTap)[_method], whats_called=True)
+hide_from_dynamo(MakingTap._takes)
+hide_from_dynamo(MakingTap._took, whats_called=True)
 
 
 def attach() -> Callable[[], None]:
