@@ -135,8 +135,8 @@ def gain(case: Fault, cache: Path, settings: dict[str, int | bool] | None, round
     """Pairs of the training with its fault and without, one after the other.
 
     Args:
-        settings: of the loader, that are applied to the training with its fault instead of taking the twin; None: take the one that is fixed
-            as the finding advises, or the twin.
+        settings: of the loader, that are applied to the training with its fault instead of taking the twin; None: take the one that is
+            fixed as the finding advises, or the twin.
     """
 
     def measure(which: str) -> Timed:

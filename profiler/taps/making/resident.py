@@ -55,8 +55,8 @@ class Resident:
         return self._again(plain and bool(known) and all(known))
 
     def took(self, given: Any) -> bool:
-        """A model that takes its data itself gives a module this. What is no leaf comes from its own layers; without gradients that cannot be
-        told, and only the first module is known to get data. Returns whether the module got anything but numbers.
+        """A model that takes its data itself gives a module this. What is no leaf comes from its own layers; without gradients that cannot
+        be told, and only the first module is known to get data. Returns whether the module got anything but numbers.
         """
         values = [value for value in _values(given) if type(value) not in NUMBERS and type(value) is not torch.nn.Parameter]
         if len(self._taken) < MOST and (self._with_grad or not self._taken):
