@@ -293,7 +293,7 @@ NUMBERS = [
         ((60, 15_360),),
         "15 epochs of 4 batches of 256",
         (cached_mnist("utils/.data", 1024),),
-        ("pyro", "matplotlib"),
+        ("pyro", "matplotlib", "visdom"),
     ),
     Program(
         "PyG proteins_topk_pool",
