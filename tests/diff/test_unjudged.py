@@ -181,12 +181,12 @@ def test_two_results_do_not_go_into_one_file(folder, capsys):
     assert not Path("out").exists()
 
 
-def test_ranks_are_compared_rank_by_rank_and_it_is_said(loader):
+def test_a_rank_of_each_run_is_compared_and_it_is_said(loader):
     found = diff([loader], [of_run(loader, ranks=4)])
 
     assert "samples/s per rank" in found.conclusion
     assert "Steps do different work: ranks 1 -> 4." in found.conclusion
-    assert any("compared rank by rank" in note for note in found.notes)
+    assert any("steps of one rank each are compared" in note for note in found.notes)
 
 
 def test_a_batch_of_unknown_size_has_no_samples_per_second(loader):

@@ -56,7 +56,11 @@ def test_a_loader_that_a_library_rebuilds_is_the_programs_own(sites, tmp_path):
     assert sites.of(made["loader"]) == {"made_at": "train.py:1"}
 
 
-@pytest.mark.parametrize("file", ["<stdin>", "/elsewhere/hunter2.py"])
+def test_a_file_outside_the_working_folder_keeps_its_name(sites):
+    assert sites.of(run("loader = Loader([1])", "/elsewhere/my_loader.py")["loader"]) == {"made_at": "***/my_loader.py:1"}
+
+
+@pytest.mark.parametrize("file", ["<stdin>", "/elsewhere/2024-01-15.py"])
 def test_a_file_whose_name_is_masked_is_no_place(sites, file):
     assert sites.of(run("loader = Loader([1])", file)["loader"]) == {}
 

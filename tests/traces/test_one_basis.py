@@ -16,7 +16,7 @@ def test_a_long_warm_up_does_not_dilute_what_the_steps_wait_for(tmp_path, capsys
 def test_a_training_without_a_device_is_told_that_it_waits_for_its_loader(tmp_path, capsys):
     report, _, _ = reported([on_the_cpu(tmp_path / "cpu.json")], tmp_path, capsys)
 
-    assert report["verdict"].startswith("Input-bound: the main thread waits 50.0 % of the step for its loader")
+    assert report["verdict"].startswith("Input-bound: 50.0 % of the step is spent waiting for the loader")
 
 
 def test_a_rank_that_is_late_itself_is_not_said_to_wait(tmp_path, capsys):
@@ -24,4 +24,4 @@ def test_a_rank_that_is_late_itself_is_not_said_to_wait(tmp_path, capsys):
 
     late = next(one for one in report["findings"] if one["cause"] == "late_rank")
     assert late["blame"]["rank"] == 0
-    assert late["says"].startswith("rank 0 is the straggler") and "Rank 1 waits 15.0 % of the step for other ranks" in late["says"]
+    assert late["says"].startswith("rank 0 is the straggler") and "For 15.0 % of the step, rank 1 waits for others" in late["says"]
