@@ -24,8 +24,8 @@ Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: 
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
 MOST_OFF = 0.10
 
-#: Standard deviation of the measured gain over the predicted one, less 1 (docs/measured/faults.md).
-MODEL_ERROR = 0.08
+#: Standard deviation of the measured gain over the predicted one, both as logarithms, less 1 (docs/measured/faults.md).
+MODEL_ERROR = 0.12
 
 APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
 
@@ -198,5 +198,7 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     errors = base - changed - gain
     deviation = float(errors.std(ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
     step = mean - gain
-    half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * max(deviation, MODEL_ERROR * abs(gain)) + spread
-    return Prediction(asked.id, asked.value, text(asked), step, float(max(step - half, 0.0)), float(step + half), gain, "")
+    half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * deviation + spread
+    error = float(np.exp(2 * MODEL_ERROR * abs(np.log(mean / step)))) if step > 0 else 1.0
+    low, high = max(0.0, min(step - half, step / error)), max(step + half, step * error)
+    return Prediction(asked.id, asked.value, text(asked), step, float(low), float(high), gain, "")
