@@ -10,6 +10,7 @@ from faults import bench, files
 
 from feedline.analysis.build import build, training_input
 from feedline.analysis.facts import RuleInputs
+from feedline.analysis.rules.input import page_faults
 from feedline.profiler.store.opening import open_run
 
 NAMES = "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"
@@ -26,10 +27,12 @@ def recorded(folder: Path, photos: Path, **environment: str) -> RuleInputs:
 
 @pytest.mark.quiet
 @pytest.mark.skipif(sys.platform != "linux" or "CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="malloc is not glibc's")
-def test_the_variables_that_it_names_end_the_page_faults(tmp_path, made_once):
+def test_the_variables_that_it_names_end_the_page_faults(tmp_path, made_once, monkeypatch):
     photos = files.of("huge", made_once("huge_files", lambda folder: files.of("huge", folder)))
     before = recorded(tmp_path / "before", photos)
-    (finding,) = (one for one in build(open_run(tmp_path / "before")).findings if one.rule_id == "page_faults")
+    with monkeypatch.context() as patched:
+        patched.setattr(page_faults, "MIN_SHARE", 0.05)  # on some processors, these faults take 14 % of a sample's CPU time
+        (finding,) = (one for one in build(open_run(tmp_path / "before")).findings if one.rule_id == "page_faults")
 
     assert tuple(finding.environment) == NAMES
     assert before.glibc >= (2, 17) and before.traffic.minor_faults * 4096 > 3e6
