@@ -9,7 +9,7 @@ from feedline.analysis.timeline import IntArray
 from feedline.profiler.store.read import Rank
 
 RANK = Column("rank", "integer", "", 'Number of the rank. Write `frame["rank"]`: `frame.rank` is a method of pandas')
-TIME = Column("time", "time", "", "Date and time in UTC when it began; for gauges, when it was read", "the run's manifest has no date")
+TIME = Column("time", "time", "", "Date and time (UTC) of its beginning; for gauges, of the reading", "the run's manifest has no date")
 START = Column("start_s", "number", "s", "The same moment, since the recording of this rank, or the training, began")
 
 

@@ -207,7 +207,7 @@ class Inside(threading.local):
     """Whether this thread is inside a call whose parts are not recorded: a model, a backward pass, the making of a batch.
 
     Attributes:
-        takes: calls the modules that the outermost one calls itself (original, module, args, kwargs); None: nobody looks at them.
+        takes: called as (original, module, args, kwargs) in place of each module that the outermost one calls itself; None: not looked at.
     """
 
     depth = 0

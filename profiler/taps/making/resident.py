@@ -52,11 +52,11 @@ class Resident:
         plain = all(type(value) in NUMBERS for value in values if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter)
         known = [self._known(tensor) for tensor in tensors] if len(values) <= MOST else []
         self.looks_inside, self._taken, self._with_grad = plain and not tensors, [], torch.is_grad_enabled()
-        return self._again(plain and bool(known) and all(known))
+        return not self.looks_inside and self._again(plain and bool(known) and all(known))
 
     def took(self, given: Any) -> bool:
-        """A model that takes its data itself gives a module this. What is no leaf comes from its own layers; without gradients that cannot
-        be told, and only the first module is known to get data. Returns whether the module got anything but numbers.
+        """A model that was called without tensors passes this to one of its modules. Tensors that are not leaves come from its own layers.
+        Without gradients every tensor is a leaf, so only the first module counts. Returns whether it received anything but numbers.
         """
         values = [value for value in _values(given) if type(value) not in NUMBERS and type(value) is not torch.nn.Parameter]
         if len(self._taken) < MOST and (self._with_grad or not self._taken):
@@ -70,7 +70,6 @@ class Resident:
 
     def settled(self) -> bool:
         """The model is about to return. Whether all that it took was there before, unchanged."""
-        self._misses -= 1  # fed() could not know
         return self._again(bool(self._taken) and all(self._taken))
 
     def _again(self, known: bool) -> bool:
@@ -124,7 +123,7 @@ def _elements(tensor: torch.Tensor) -> int:
 
 
 def _has_memory(tensor: torch.Tensor, storage: torch.UntypedStorage) -> bool:
-    """Whether all of it is there: a storage may have been freed or shrunk, and a traced one has no memory at all."""
+    """Whether the storage holds the whole tensor: it may have been freed or shrunk, and under tracing it has no memory at all."""
     needed = (tensor.storage_offset() + _elements(tensor)) * tensor.element_size()
     return not tensor.numel() or (storage.data_ptr() != 0 and storage.nbytes() >= needed)
 
