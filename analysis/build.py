@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feedline.analysis import between_ranks, computing, gather, moved
+from feedline.analysis import between_ranks, computing, gather, moved, own_code
 from feedline.analysis import notes as notes_of
 from feedline.analysis.between_ranks import NOTHING, NetworkHints
 from feedline.analysis.boundaries import trains_forward
@@ -146,7 +146,12 @@ def _read(shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str]
     step, workers, loaders = gather.step_summary(shown), gather.workers(shown), gather.loaders(shown)
     gauges = read_rank_gauges(shown.rank, notes)
     if step is not None:
-        step = dataclasses.replace(step, cpu_s=cpu_s(shown, gauges, step.mean_s))
+        step = dataclasses.replace(
+            step,
+            cpu_s=cpu_s(shown, gauges, step.mean_s),
+            own_code=own_code.of_steps(shown, step),
+            evaluation_code=own_code.of_evaluation(shown),
+        )
     beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
     use = cpu_use(shown, gauges, beside) if step is not None else None
     facts = facts_of(shown, step, workers, loaders, use, gauges)

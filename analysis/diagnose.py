@@ -8,7 +8,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Finding, Severity, rates, saving
 from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.predictions import Predictions, refused_of_traces
-from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, RULES, TRACE, Effort, F, Rule
+from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, RULES, TRACE, Effort, F, Rule
 from feedline.analysis.rules.cross_rank.recorded import recorded
 from feedline.analysis.rules.input import (
     borderline_input,
@@ -68,12 +68,12 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Pre
     """
     enough, ranks = too_short.enough_steps(facts), recorded(facts)
     between = found(CROSS_RANK, ranks) if enough and ranks else []
-    around = found(MACHINE, facts) if enough else []
+    around, of_loop = (found(rules, facts) if enough else [] for rules in (MACHINE, LOOP))
     loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in between)
     own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.rule_id in NOT_HELD)]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.rule_id in GRAVE]
-    others = [*around, *own, *between, *(finding for finding in wrong if finding not in grave)]
+    others = [*around, *own, *of_loop, *between, *(finding for finding in wrong if finding not in grave)]
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
     return _told(grave + rank(others, before(facts), facts.step.mean_s))

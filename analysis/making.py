@@ -50,7 +50,7 @@ class Making:
         made = main.view(Stage.MADE)
         made = made[(made["thread"] == 0) & ~_for_evaluation(made, spans, steps)]
         looked = _looked(main.of(Stage.LOOKED), spans, steps)
-        step = _step_of(made["start"], steps)
+        step = step_of(made["start"], steps)
         inside = (step >= 0) & looked[step]
         made, step = made[inside], step[inside]
         if steps.training_loaders or not len(made) or looked.sum() < FEWEST:
@@ -76,7 +76,7 @@ class Making:
         return {**found, STAGE: whole}
 
 
-def _step_of(times: IntArray, steps: Boundaries) -> IntArray:
+def step_of(times: IntArray, steps: Boundaries) -> IntArray:
     """Index of the step that each time lies in; -1: in none."""
     at = np.searchsorted(steps.start, times, "right") - 1
     return np.where((at >= 0) & (times < np.append(steps.end, 0)[at]), at, -1)

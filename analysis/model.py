@@ -99,6 +99,26 @@ class Sampled:
 
 
 @dataclass(frozen=True)
+class OwnFunction:
+    """A function that the training loop calls, or lines of the loop itself, between models, backward passes and updates."""
+
+    name: str  # with file and line
+    s: float  # with all that it calls there
+    low_s: float  # 95 % interval
+    high_s: float
+    mainly: str  # a function called in it that has at least half of its time; empty: none is known
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """The program's own code between models, backward passes and updates, by function. Its parts sum to at most ``s``."""
+
+    s: float  # of step.own_code: per step, in the stages other and loss. Of step.evaluation_code: in all evaluations and rollouts
+    looks: int  # stretches of it in which calls were timed, chosen by chance
+    functions: list[OwnFunction]  # that which takes longest first
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """The mean step. ``stages`` sums to ``mean_s``."""
 
@@ -119,6 +139,8 @@ class StepSummary:
     input_share: float | None = None  # of the step, the loader's only start aside
     input_share_low: float | None = None  # 95 % interval
     input_share_high: float | None = None
+    own_code: OwnCode | None = None  # None: not looked at
+    evaluation_code: OwnCode | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from feedline.analysis.ahead import left_over
 from feedline.analysis.boundaries import Boundaries, find
 from feedline.analysis.making import STAGE as INPUT
-from feedline.analysis.making import Making
+from feedline.analysis.making import Making, step_of
 from feedline.analysis.stages import STAGE_OF_RECORD
 from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap
 from feedline.profiler.events import Flag, Stage
@@ -27,6 +27,8 @@ ASIDE = (
     Stage.WOKEN,
     Stage.MADE,
     Stage.LOOKED,
+    Stage.OWN_CODE,
+    Stage.CALLED,
 )  # what did not happen in the main thread, though it wrote it down
 FEWEST = 4  # steps that are worth a mean
 
@@ -50,6 +52,8 @@ class Steps:
         making: functions of the program that make its batches; None: not known, or a loader does.
         unclaimed: int64 [n], ns that may be input without a loader: "other", stages that the program names, modules without parameters, and
             of "loss" what lies between a forward and its backward.
+        computing_loss: int64 [n], ns of "loss" between a forward and its backward, where the program's own code runs.
+        evaluating: ns of all evaluations and rollouts that belong to no stage.
         resident: bool [n], all that models get in the step was in memory before.
     """
 
@@ -65,6 +69,8 @@ class Steps:
     asked: Records
     handing: IntArray
     unclaimed: IntArray
+    computing_loss: IntArray
+    evaluating: int
     resident: npt.NDArray[np.bool_]
     making: Making | None = None
 
@@ -90,11 +96,25 @@ def partition(main: Process) -> Steps | None:
     asked = asked[np.isin(asked["source"], list(boundaries.training_loaders))]
     left = left_over(asked, records, main.of(Stage.REST)) if main.stride == 1 else np.zeros(len(asked), np.bool_)
     found, making = _sum(pieces, spans, main.names, boundaries, asked, left), Making.of(main, spans, pieces, boundaries)
+    found = _without_looking(found, main.view(Stage.OWN_CODE))
     if making is None:
         return found
     stages = making.taken_out(found.stages)
-    moved = sum(found.stages[name] - stages[name] for name in ("loss", "other") if name in stages)
-    return replace(found, stages=stages, making=making, unclaimed=np.maximum(found.unclaimed - moved, 0))
+    moved = {name: found.stages[name] - stages[name] for name in ("loss", "other") if name in stages}
+    unclaimed = np.maximum(found.unclaimed - sum(moved.values()), 0)
+    computing_loss = np.maximum(found.computing_loss - moved.get("loss", 0), 0)
+    return replace(found, stages=stages, making=making, unclaimed=unclaimed, computing_loss=computing_loss)
+
+
+def _without_looking(found: Steps, looks: Records) -> Steps:
+    """Without what looking at the program's own code took of the steps."""
+    evaluation = found.boundaries.evaluation
+    at = step_of(looks["start"], found.boundaries)
+    inside = (at >= 0) & (overlap(looks["start"], looks["start"] + 1, evaluation[:, 0], evaluation[:, 1]) == 0)
+    took = np.bincount(at[inside], looks["looking"][inside], len(found.wall)).astype(np.int64)
+    took = np.minimum(took, found.stages["other"])
+    stages = {**found.stages, "other": found.stages["other"] - took}
+    return replace(found, wall=found.wall - took, stages=stages, unclaimed=np.maximum(found.unclaimed - took, 0))
 
 
 def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
@@ -193,6 +213,8 @@ def _sum(
         asked=asked,
         handing=handing,
         unclaimed=stages["other"] + _may_be_input(pieces, spans, names, step, inside, count),
+        computing_loss=np.bincount(step[inside & (pieces.owner < 0)], length[inside & (pieces.owner < 0)], count).astype(np.int64),
+        evaluating=int((evaluation[:, 1] - evaluation[:, 0] - overlap(evaluation[:, 0], evaluation[:, 1], pieces.start, pieces.end)).sum()),
         resident=_resident(spans, boundaries),
     )
 

@@ -41,7 +41,7 @@ except ImportError:
 LINES_AT_A_TIME = 4096
 NO_SPANS = (
     *(Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.START, Stage.VALUE, Stage.GRADIENT),
-    *(Stage.KERNEL, Stage.LOOK, Stage.LOOKED, Stage.MADE),
+    *(Stage.KERNEL, Stage.LOOK, Stage.LOOKED, Stage.MADE, Stage.OWN_CODE, Stage.CALLED),
 )
 NAMED = (Stage.READ, Stage.DECODE, Stage.AUGMENT, Stage.FORWARD, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER, Stage.USER, Stage.COLLECTIVE)
 OF_BATCHES = (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE)

@@ -74,6 +74,13 @@ class Stage(enum.IntEnum):
     MADE = 34
     LOOKED = 35  #: no span: from one update's end to another's, in which such functions were timed. extra: calls that were seen
     GRADIENTS = 36  #: zero_grad, unscale_ or clipping. source: which
+    #: No span: the program's own code in a step, between models, backward passes and updates (taps/making/own_code.py). wall: ns, of all
+    #: that stretches stand for which were looked at. extra: how many were. runqueue: ns of the step that looking cost. Flags: GRAD, unless
+    #: they lie between forwards without gradients
+    OWN_CODE = 37
+    #: No span: one function in that code, with the start of its record. wall: ns, however deep it was called. cpu: ns of it as called by
+    #: the training loop. source: the function, with file and line, or lines of the loop, whose wall is 0. Flags: as of that record
+    CALLED = 38
     GPU = 40  #: what a GPU did for a stage (taps/gpu.py). extra: the stage. number: start of the stage's own record
     PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
     FLOP = 42  #: the step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards
@@ -130,7 +137,7 @@ class Flag:
     PINNED = 16
     NON_BLOCKING = 32
     TRAINING = 64  #: FORWARD: module.training
-    GRAD = 128  #: FORWARD: gradients were enabled
+    GRAD = 128  #: FORWARD: gradients were enabled. Also of OWN_CODE, CALLED
     OBJECTS = 256  #: the batch holds arrays or large objects that are not tensors
     CUSTOM = 512  #: COLLATE: not torch's default_collate
     FAILED = 1024  #: what was measured raised

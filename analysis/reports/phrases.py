@@ -8,7 +8,7 @@ from feedline.analysis.comm.model import Prediction, RankParts
 from feedline.analysis.finding import Finding, Severity, interval, rates
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.formatting import count, counted, duration, number, seconds, sentence, share, size
-from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Cpus, Hook, OwnCode, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.predictions import findings_together
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.text.headline import how
@@ -60,6 +60,8 @@ NOISE = {
 }
 NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
 NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
+OWN_CODE = "The program's own code, outside the model, backward passes and updates"
+EVALUATION_CODE = "Own code of evaluation or rollouts, in total"
 NO_FINDINGS = "No rule found a cause that slows this run down."
 NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
@@ -238,6 +240,11 @@ def tells(one: Prediction) -> bool:
     if one.step_s is None or one.low is None or one.high is None:
         return False
     return not one.low <= one.step_s + one.gain_s <= one.high
+
+
+def own_code(own: OwnCode) -> str:
+    """How much it is in all, and from how many looks that is known."""
+    return f"{seconds(own.s)} in all; observed {counted(own.looks, 'time')}"
 
 
 def cpus(use: Cpus) -> str:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from feedline.analysis.comm.model import RankParts
 from feedline.analysis.formatting import BLANK, Scale, seconds, share, size
-from feedline.analysis.model import Report, StepSummary, Workers
+from feedline.analysis.model import OwnCode, Report, StepSummary, Workers
 from feedline.analysis.reports import of_traces, phrases
 from feedline.analysis.reports.figures.rank_parts import PARTS
 from feedline.analysis.reports.palette import family
@@ -82,6 +82,22 @@ def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
         return plain(phrases.BOUNDARIES["none"], "dim")
     cut = [] if step.boundary in usual else [phrases.BOUNDARIES.get(step.boundary, step.boundary)]
     return plain(" · ".join([f"median {seconds(step.median_s)}", f"p95 {seconds(step.p95_s)}", *cut]), "dim")
+
+
+def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
+    """Functions and lines outside the stages.
+
+    Args:
+        mean_s: of the step; None: the figures are totals.
+    """
+    scale = Scale.column(own.s)
+    table = columns("function or lines", f"{scale.unit}{' per step' if mean_s else ''}", *(["share of the step"] if mean_s else []), gap=2)
+    for one in own.functions:
+        table.add_row(plain(one.name), scale(one.s), *([share(one.s / mean_s)] if mean_s else []))
+        if one.mainly:
+            table.add_row(plain(f"  mostly in {one.mainly}", "dim"), "", *([""] if mean_s else []))
+    yield table
+    yield plain(phrases.own_code(own), "dim")
 
 
 def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> RenderableType:

@@ -45,6 +45,7 @@ from feedline.analysis.rules.input import (
     too_few_workers,
     too_short,
 )
+from feedline.analysis.rules.loop import evaluation_time, own_code
 from feedline.analysis.rules.trace import device_bound, exposed_copy, host_bound, input_stall, synchronisation
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -218,6 +219,12 @@ MACHINE: list[Rule[RuleInputs]] = [
     ),
 ]
 
+#: Of the training loop of a recorded run, whatever the input does.
+LOOP: list[Rule[RuleInputs]] = [
+    Rule(own_code.RULE_ID, own_code.check, own_code.change, bound="Bound by the training loop", lifts=frozenset({"step"})),
+    Rule(evaluation_time.RULE_ID, evaluation_time.check, evaluation_time.change, bound="Mostly evaluation", lifts=frozenset()),
+]
+
 #: What is said of a recorded run where no rule about its input speaks; diagnose.py says where which.
 OTHERWISE: list[Rule[RuleInputs]] = [
     Rule(nothing_trained.RULE_ID, nothing_trained.check, nothing_trained.change),
@@ -268,6 +275,6 @@ TRACE: list[Rule[TraceFacts]] = [
     Rule(input_not_seen.RULE_ID, input_not_seen.traced, input_not_seen.change),
 ]
 
-RULES: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *CROSS_RANK, *TRACE)
+RULES: tuple[Rule[Any], ...] = (*INPUT, *MACHINE, *LOOP, *CROSS_RANK, *TRACE)
 #: The rule of a finding. Of the one that runs and traces have, that of runs.
 BY_ID: dict[str, Rule[Any]] = {rule.rule_id: rule for rule in (*RULES, *OTHERWISE)}

@@ -2,7 +2,8 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -66,11 +67,15 @@ class ConvergenceTap(Protocol):
 
 
 class MakingTap(Protocol):
-    """Finds and times the functions that make batches without a loader (taps/making)."""
+    """Observes the program's own code between models, backward passes and updates (taps/making)."""
 
-    def begins(self) -> None: ...
+    def begins(self, inference: bool = False) -> None: ...
 
-    def ends(self) -> None: ...
+    def ends(self, inference: bool = False) -> None: ...
+
+    def pauses(self) -> None: ...
+
+    def resumes(self) -> None: ...
 
     def feeds(self, flags: int, args: Any, kwargs: Any) -> int: ...
 
@@ -129,7 +134,7 @@ class Recorder:
         beginnings: receives passes over loaders, or None.
         on_beginning: called before the first update of a training that is not the process's first, or None.
         looks: receives the threads that make batches, or None.
-        making: receives the calls between which the program makes its batches, or None.
+        making: receives the calls between which the program's own code runs, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id and description of the last batch made in this process: without workers, the loader hands over the same object.
@@ -222,6 +227,22 @@ os.register_at_fork(after_in_child=recorder.forget_after_fork)
 #: Whether a stage's CPU time is not used.
 WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER) for stage in range(STAGES)]
 
+#: Whether a stage lies in the program's own code, which is not observed meanwhile.
+ASIDE = [stage in (Stage.NEXT, Stage.EPOCH, Stage.CHECKPOINT, Stage.USER, Stage.GRADIENTS) for stage in range(STAGES)]
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """The program's own code is not observed meanwhile."""
+    making = recorder.making
+    if making is not None:
+        making.pauses()
+    try:
+        yield
+    finally:
+        if making is not None:
+            making.resumes()
+
 
 class Span:
     """``with Span(segment, Stage.X) as span:`` writes one record at the end, whether the body raised or not. Never raises itself.
@@ -245,6 +266,8 @@ class Span:
         self._name = name
 
     def __enter__(self) -> "Span":
+        if ASIDE[self.stage] and recorder.making is not None:
+            recorder.making.pauses()
         if recorder.ranges is not None:
             recorder.ranges.push(self._name or nvtx_ranges.NAMES[self.stage])
         gpu = recorder.gpu
@@ -266,3 +289,5 @@ class Span:
         self.segment.add(self.stage, start, wall, cpu, queue, self.nbytes, self.number, self.extra, self.source, flags)
         if recorder.ranges is not None:
             recorder.ranges.pop()
+        if ASIDE[self.stage] and recorder.making is not None:
+            recorder.making.resumes()

@@ -37,6 +37,8 @@ MEANINGS = MappingProxyType(
         Stage.ARRIVE: {"extra": "worker"},
         Stage.MADE: {"cpu": "working", "runqueue": "copying", "number": "calls", "extra": "stretch"},
         Stage.LOOKED: {"extra": "calls"},
+        Stage.OWN_CODE: {"runqueue": "looking", "extra": "looks"},
+        Stage.CALLED: {"cpu": "outer"},
         Stage.COMPILE: {"extra": "graph"},
         Stage.GPU: {"number": "host_start", "extra": "of_stage"},
         Stage.PROFILED: {"extra": "steps"},

@@ -32,12 +32,12 @@ def watched(original: Any) -> Any:
         segment = recorder.main
         if is_compiling() or segment is None or inside.depth or dynamo_follows():
             return original(*args, **kwargs)
-        inside.depth += 1
-        try:
-            with Span(segment, Stage.GRADIENTS, segment.name_id(name)):
+        with Span(segment, Stage.GRADIENTS, segment.name_id(name)):
+            inside.depth += 1
+            try:
                 return original(*args, **kwargs)
-        finally:
-            inside.depth -= 1
+            finally:
+                inside.depth -= 1
 
     hide_from_dynamo(passed_by(call))
     return call

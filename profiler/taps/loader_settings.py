@@ -9,6 +9,7 @@ from torch.utils.data import BatchSampler
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from feedline.profiler.record.below_dispatch import unasked
+from feedline.profiler.record.recorder import unobserved
 
 PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent_workers", "pin_memory", "drop_last", "timeout")
 
@@ -49,12 +50,13 @@ def epoch_samples(loader: Any) -> int | None:
 
 def length(thing: Any) -> int | None:
     """Length of a data set or a sampler; None if it has none, or if the program watches every call."""
-    if sys.gettrace() is not None or sys.getprofile() is not None:
-        return None
-    try:
-        return len(thing)
-    except Exception:  # it has none, or the program's own raises
-        return None
+    with unobserved():
+        if sys.gettrace() is not None or sys.getprofile() is not None:
+            return None
+        try:
+            return len(thing)
+        except Exception:  # it has none, or the program's own raises
+            return None
 
 
 def name_of(thing: Any) -> str:

@@ -83,7 +83,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
     if recorder.convergence is not None and not is_traced():  # a trace would hold what is asked
         tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
     if making is not None:
-        making.ends()
+        making.ends(inference=not flags & Flag.GRAD)
     return output
 
 

@@ -6,6 +6,7 @@ from report_docs.field import Field
 _NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
 _NO_SIZE = "no step, or batches of unknown size"
 _NO_DETAIL = "no sample was measured in detail"
+_NO_LOOKS = "no call was looked at: too few steps, or the program has a profile function of its own"
 _NO_INPUT = "no loader was seen, or only the program's own threads read from it; or the figures come from a trace"
 _NO_READING = "nothing was sampled while the steps ran: a run of less than a quarter of a second, or no /proc"
 
@@ -116,6 +117,26 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "input_share_low": Field("1", "Lower end of its 95 % interval (Student's t over the steps, or bootstrap over windows)", _NO_INPUT),
         "input_share_high": Field("1", "Upper end", _NO_INPUT),
+        "own_code": Field(
+            "",
+            "The program's own code in the step: what the stage other, and loss between a forward and its backward, are spent on",
+            _NO_LOOKS,
+        ),
+        "evaluation_code": Field("", "The same of evaluations and rollouts, over the whole run", _NO_LOOKS),
+    },
+    "OwnCode": {
+        "s": Field("s", "All of this code: per step, or of evaluations and rollouts in total"),
+        "looks": Field(
+            "looks", "Times that it was looked at, from one call of a model, backward or optimizer to the next, chosen by chance"
+        ),
+        "functions": Field("", "What the training loop calls, and lines of the loop itself, longest first. They add up to at most s"),
+    },
+    "OwnFunction": {
+        "name": Field("", "The function with its file and first line, or lines of the loop with their file"),
+        "s": Field("s", "What it takes of s, with everything that it calls there"),
+        "low_s": Field("s", "Lower end of its 95 % interval (Student's t over the steps that were looked at)"),
+        "high_s": Field("s", "Upper end"),
+        "mainly": Field("", "A function called in it that takes at least half of its time; empty if none is known"),
     },
     "Sampled": {
         "counted": Field("steps", "Steps that were only counted and timed"),

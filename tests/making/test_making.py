@@ -132,7 +132,7 @@ def test_a_loop_that_indexes_a_tensor_itself_stays_unknown(recorded):
 
     assert not len(main.of(Stage.MADE)) and "input" not in report.step.stages
     message = finding(report, "input_not_seen").message
-    (most,) = re.fullmatch(r"no loader was seen, .* step is unknown \(up to (.*) %, if no model loads data itself\)", message).groups()
+    (most,) = re.fullmatch(r"no loader was seen, .* step is unknown \(up to (.*) %, if no model loads data itself\).*", message).groups()
     learns = sum(report.step.stages[stage] for stage in ("forward", "backward", "optimizer"))
     assert float(most) / 100 <= 1 - learns / report.step.mean_s + 0.001
 
@@ -650,20 +650,18 @@ def test_a_fork_in_between_sees_no_calls(recorded):
     assert set(codes) == {0}
 
 
-def test_with_a_loader_no_call_is_seen(recorded):
+def test_with_a_loader_no_function_is_taken_for_what_makes_the_batches(recorded):
     rows = torch.from_numpy(TEXT.astype(np.int64)).unfold(0, 33, 1)[:768]
-    profiles = set()
 
     def loop():
         batches = iter(torch.utils.data.DataLoader(rows, batch_size=32))
 
         def step(model):
             row = next(batches)
-            profiles.add(sys.getprofile())
             return model(row[:, :-1], row[:, 1:])[1]
 
         train(step)
 
     report, main = recorded(loop)
 
-    assert profiles == {None} and not len(main.of(Stage.MADE)) and report.loaders[0].role == "training"
+    assert not len(main.of(Stage.MADE)) and report.loaders[0].role == "training"

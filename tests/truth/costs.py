@@ -339,6 +339,12 @@ def nothing(bar: Bar) -> float:
     return 0.0
 
 
+def named_functions(bar: Bar) -> float:
+    """The first three functions outside the model that take 3 % of the step or more."""
+    own = bar.told["step"]["own_code"]["functions"]
+    return sum(float(one["s"]) for one in own[:3] if one["s"] >= 0.03 * bar.mean)
+
+
 #: cause -> what it costs by the report's own figures.
 COSTS: dict[str, Formula] = {
     "compute_bound": lambda bar: bar.input - bar.once,
@@ -351,6 +357,8 @@ COSTS: dict[str, Formula] = {
     "too_few_workers": lambda bar: shorter(bar, at_least(bar)),
     "fewer_workers": lambda bar: bar.mean - bar.once - step_alone(bar),
     "made_one_by_one": lambda bar: bar.making,
+    "own_code": named_functions,
+    "evaluation_time": nothing,
     "made_in_step": lambda bar: bar.stage("input"),
     "epoch_restart": restarts,
     "objects_in_queue": lambda bar: moved_twice(bar, bar.sending, bar.loader["pickle_bytes"], 447, "transport"),

@@ -126,6 +126,9 @@ def of_report(told: Any) -> Iterator[tuple[str, float]]:
     checks = told["convergence"]["checks"] if told["convergence"] else []
     yield from (one for finding in [*told["findings"], *checks] for one in of_finding(told, finding))
     yield from (("%", part / sum(told["step"]["waits"].values())) for part in told["step"]["waits"].values() if part)
+    for own in own_codes(told):
+        yield from (("s", one["s"]) for one in [own, *own["functions"]])
+        yield from (("%", one["s"] / told["step"]["mean_s"]) for one in own["functions"])
     for path, figure in named(told):
         name = next((one for one in reversed(path) if not one.isdigit()), "")
         if name.endswith("_s") or {"stages", "waits", "sample_wall_histogram"} & set(path):
@@ -145,6 +148,11 @@ def of_report(told: Any) -> Iterator[tuple[str, float]]:
     yield from gains(told)
     yield from of_gauges(told)
     yield from of_roofs(told)
+
+
+def own_codes(told: Any) -> list[Any]:
+    """The program's own code in steps, and in evaluation or rollouts."""
+    return [told["step"][name] for name in ("own_code", "evaluation_code") if told["step"][name] is not None]
 
 
 def named(told: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -5,6 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import made_in_step
+from feedline.analysis.rules.loop import own_code
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "input_not_seen"
@@ -27,6 +28,8 @@ def check(facts: RuleInputs) -> Finding:
         if facts.unseen is not None:
             message += f" (up to {share(facts.unseen.share)}, if no model loads data itself)"
             found.append(Evidence("unseen_share", "share of the step that may be input", facts.unseen.share, SHARE))
+    if own_code.check(facts) is not None:
+        message += f"; {own_code.RULE_ID} names the code that may be part of it"
     return Finding(
         RULE_ID,
         Severity.INFO,

@@ -1,4 +1,4 @@
-"""Finds and times the function of the program that makes its batches, if there is no loader."""
+"""Observes the program's own code between models, backward passes and updates: where time goes, and what makes batches without a loader."""
 
 from feedline.profiler.taps.making.tap import GIVES, NAME, attach
 

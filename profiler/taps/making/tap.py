@@ -1,4 +1,7 @@
-"""Finds the function that makes the program's batches, and times it.
+"""Observes the program's own code: what runs in the training's thread between calls of models, backward passes and updates.
+
+What it calls is timed in stretches that are chosen by chance, to tell where the stage ``other`` goes (own_code.py). The rest of this
+package finds the function that makes the program's batches, and times it.
 
 A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all Python calls that the loop makes
 outside models, backward passes and updates are observed (finding.py). If a forward in each of three steps in a row receives a tensor that a
@@ -18,13 +21,14 @@ from feedline.profiler.events import Flag
 from feedline.profiler.record.below_dispatch import NoFunctions
 from feedline.profiler.record.recorder import inside, recorder
 from feedline.profiler.taps.making.finding import Finder
+from feedline.profiler.taps.making.own_code import OwnCode
 from feedline.profiler.taps.making.resident import Resident
 from feedline.profiler.taps.making.timing import Timer
 from feedline.profiler.taps.patch import passed_by
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
 
-NAME = "batches without a loader"
-GIVES = "the function that makes them, and its time"
+NAME = "the program's own code"
+GIVES = "the functions outside models that take time, and the one that makes batches without a loader"
 TRAINS = Flag.TRAINING | Flag.GRAD
 
 
@@ -38,29 +42,51 @@ class MakingTap:
         self._thread = 0
         self._phase: Finder | Timer | None = Finder()
         self._resident: Resident | None = Resident()
-        self._on = False
+        self._own: OwnCode | None = OwnCode()
+        self._seeing: Finder | Timer | OwnCode | None = None  # what observes the code that runs now
+        self._paused = 0  # stages that are open which are none of the program's own code
         self._updated = False  # an optimizer made an update: until then, each backward pass ends a step
 
-    def begins(self) -> None:
-        """One of these calls is about to be made."""
-        if self._on and threading.get_ident() == self._thread:
-            self._off()
+    def begins(self, inference: bool = False) -> None:
+        """One of these calls is about to be made.
 
-    def ends(self) -> None:
-        """The call has returned or raised."""
-        phase = self._phase
-        if phase is None or not phase.looks or threading.get_ident() != self._thread:
+        Args:
+            inference: it is a forward without gradients.
+        """
+        if self._seeing is not None and threading.get_ident() == self._thread:
+            self._off(inference)
+
+    def ends(self, inference: bool = False) -> None:
+        """The call has returned or raised. As ``begins``."""
+        if self._seeing is not None or threading.get_ident() != self._thread:
             return
         try:
-            self._see(phase)
+            if self._phase is not None and self._phase.looks:
+                self._see(self._phase)
+            elif self._own is not None and not self._paused and self._own.chooses(inference):
+                self._see(self._own)
         except Exception:
             self.end()
+
+    def pauses(self) -> None:
+        """A stage begins that is none of the program's own code, such as waiting for a loader."""
+        if threading.get_ident() == self._thread:
+            self._paused += 1
+            if self._seeing is not None and self._seeing is self._own:
+                self._off(False)
+
+    def resumes(self) -> None:
+        """That stage has ended."""
+        if threading.get_ident() == self._thread and self._paused:
+            self._paused -= 1
+            if not inside.depth:
+                self.ends()
 
     def feeds(self, flags: int, args: Any, kwargs: Any) -> int:
         """A model is about to be called, with these arguments. Returns ``Flag.RESIDENT`` if all of them were in memory before, else 0. A
         model that gets no tensor takes its data itself: then ``inside.takes`` looks at the modules that it calls, and ``settled`` tells.
         """
-        self.begins()
+        self.begins(inference=not flags & Flag.GRAD)
         inside.takes = None
         again = self._stays((args, kwargs)) if self._resident is not None else 0
         if flags & TRAINS == TRAINS and self._phase is not None:
@@ -91,7 +117,7 @@ class MakingTap:
 
     def moved(self, source: torch.Tensor, target: torch.Tensor, took: int) -> None:
         """``Tensor.to`` or ``Tensor.cuda`` returned ``target``; ``took``: ns, 0 if it is on the same device."""
-        if not self._on or source is target:
+        if self._seeing is None or self._seeing is not self._phase or source is target:
             return
         if isinstance(self._phase, Finder):
             self._tell(self._phase.moved, source, target)
@@ -100,6 +126,8 @@ class MakingTap:
 
     def backward(self) -> None:
         """A backward pass was made."""
+        if self._own is not None:
+            self._tell(self._own.loop_runs)
         if not self._updated:
             self._step_ends()
 
@@ -109,6 +137,7 @@ class MakingTap:
         Args:
             last: the step may be over.
         """
+        self.begins()  # a closure of the optimizer may have called a model
         self._updated = True
         if last:
             self._step_ends()
@@ -116,13 +145,14 @@ class MakingTap:
 
     def end(self) -> None:
         """Stop observing and detach."""
-        phase, self._phase, self._resident = self._phase, None, None
-        self._on = False
+        ended, self._phase, self._own, self._resident = (self._phase, self._own), None, None, None
+        self._seeing = None
         if recorder.making is self:
             recorder.making = None
-        if phase is not None:
-            with suppress(Exception):
-                phase.end()
+        for one in ended:
+            if one is not None:
+                with suppress(Exception):
+                    one.end()
 
     def _stays(self, given: Any) -> int:
         resident = self._resident
@@ -166,7 +196,7 @@ class MakingTap:
             self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self._phase is None and self._resident is None:
+        if self._phase is None and self._resident is None and self._own is None:
             self.end()
 
     def _step_ends(self) -> None:
@@ -174,6 +204,8 @@ class MakingTap:
             self._tell(self._find, self._phase)
         if isinstance(self._phase, Timer):
             self._tell(self._phase.step_ends, recorder.main)
+        if self._own is not None:
+            self._tell(self._own.step_ends, recorder.main)
 
     def _find(self, finder: Finder) -> None:
         finder.step_ends()
@@ -182,18 +214,20 @@ class MakingTap:
             self._phase = Timer(finder.found)
         elif finder.gives_up:
             finder.end()
-            self._phase, self._on = None, False
+            self._phase = None
             self._end_if_idle()
 
-    def _see(self, phase: Finder | Timer) -> None:
-        self._on = recorder.main is not None and not dynamo_follows() and phase.on()
+    def _see(self, observer: Finder | Timer | OwnCode) -> None:
+        if recorder.main is not None and not dynamo_follows() and observer.on():
+            self._seeing = observer
 
-    def _off(self) -> None:
-        phase, self._on = self._phase, False
-        if phase is None:
-            return
+    def _off(self, inference: bool) -> None:
+        observer, self._seeing = self._seeing, None
         try:
-            phase.off()
+            if isinstance(observer, OwnCode):
+                observer.off(inference)
+            elif observer is not None:
+                observer.off()
         except Exception:
             self.end()
 
@@ -207,7 +241,7 @@ class MakingTap:
             self.end()
 
 
-for _method in ("begins", "ends", "feeds", "settled", "gave", "moved", "backward", "updated"):
+for _method in ("begins", "ends", "pauses", "resumes", "feeds", "settled", "gave", "moved", "backward", "updated"):
     hide_from_dynamo(vars(MakingTap)[_method], whats_called=True)
 hide_from_dynamo(MakingTap._takes)
 hide_from_dynamo(MakingTap._took, whats_called=True)

@@ -1,6 +1,7 @@
 """Times the functions that make the program's batches."""
 
 import sys
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
@@ -87,11 +88,20 @@ class Timer:
             frame = frame.f_back
 
 
-def name_of(code: CodeType) -> str:
-    """``get_batch (train.py:116)``."""
+@lru_cache(maxsize=1000)
+def _place(file: str) -> str:
+    return masks.source(file)
+
+
+def name_of(code: CodeType, first: int = 0, last: int = 0) -> str:
+    """``get_batch (train.py:116)``, or with lines ``lines 120 to 131 (train.py)``."""
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     name = UNNAMED.get(name, name)
-    place = f"{masks.source(code.co_filename)}:{code.co_firstlineno}"
+    place = _place(code.co_filename)
+    if first:
+        name = f"line {first}" if first == last else f"lines {first} to {last}"
+    else:
+        place = f"{place}:{code.co_firstlineno}"
     if len(f"{name} ({place})".encode()) > NAME_BYTES:
         place = place.rpartition("/")[2]
     return f"{name[: max(NAME_BYTES - len(place.encode()) - 3, 8)]} ({place})"

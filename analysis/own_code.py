@@ -1,0 +1,84 @@
+"""The program's own code: what runs between models, backward passes and updates, in no other stage (profiler/taps/making/own_code.py).
+
+Stretches of it were looked at by chance, and each stands for others. What a function takes of them is what it takes of the step's own code:
+the stage ``other``, and the part of ``loss`` that lies between a forward and its backward.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.boundaries import Boundaries
+from feedline.analysis.certainty import interval
+from feedline.analysis.gather import RankMetrics
+from feedline.analysis.making import step_of
+from feedline.analysis.model import OwnCode, OwnFunction, StepSummary
+from feedline.analysis.rested import FloatArray
+from feedline.analysis.timeline import overlap
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.columns import Records
+from feedline.profiler.store.segment_reader import Process
+
+FEWEST = 4  # steps whose code was looked at that are worth a mean
+MOST = 8  # functions that are kept
+MAINLY = 0.5  # of a function's time that a function called in it takes, at least, to be told with it
+
+
+def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
+    """What the code in steps does; None: too little of it was looked at."""
+    if rank.steps is None:
+        return None
+    looks, steps = rank.main.view(Stage.OWN_CODE), rank.steps.boundaries
+    looks = looks[looks["looks"] > 0]
+    chosen = looks[~_for_evaluation(looks, steps) & (step_of(looks["start"], steps) >= rank.first)]
+    loss = float(rank.steps.stages["loss"][rank.first :].sum()) if "loss" in rank.steps.stages else 0.0
+    of_loss = float(rank.steps.computing_loss[rank.first :].sum()) / loss if loss else 0.0
+    of_input = rank.steps.making.functions if rank.steps.making else ()
+    whole_s = step.stages["other"] + of_loss * step.stages.get("loss", 0.0)
+    return _of(chosen, rank.main, whole_s, of_input) if len(chosen) >= FEWEST else None
+
+
+def of_evaluation(rank: RankMetrics) -> OwnCode | None:
+    """What the code in evaluation or rollouts does; None: nothing of it was looked at."""
+    if rank.steps is None:
+        return None
+    looks = rank.main.view(Stage.OWN_CODE)
+    chosen = looks[_for_evaluation(looks, rank.steps.boundaries)]
+    return _of(chosen, rank.main, rank.steps.evaluating / 1e9) if len(chosen) else None
+
+
+def _for_evaluation(looks: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
+    inside = overlap(looks["start"], looks["start"] + 1, steps.evaluation[:, 0], steps.evaluation[:, 1]) > 0
+    return np.asarray(inside & (looks["flags"] & Flag.GRAD == 0))
+
+
+def _of(looks: Records, main: Process, whole_s: float, without: Collection[str] = ()) -> OwnCode | None:
+    """Functions that took ``whole_s`` together, without those that belong to another stage."""
+    took = looks["wall"].astype(float)
+    at = {(start, flags): index for index, (start, flags) in enumerate(zip(looks["start"].tolist(), looks["flags"].tolist()))}
+    outer, depth = defaultdict[str, FloatArray](lambda: np.zeros(len(took))), Counter[str]()
+    for one in main.view(Stage.CALLED):
+        index = at.get((int(one["start"]), int(one["flags"])))
+        if index is not None:
+            name = main.names[int(one["source"])]
+            outer[name][index] += float(one["outer"])
+            depth[name] += int(one["wall"])
+    for name in without:
+        took = np.maximum(took - outer.pop(name, np.zeros(len(took))), 0)
+    if took.sum() <= 0:
+        return None
+    shares = {name: float(ns.sum() / took.sum()) for name, ns in outer.items() if ns.any()}
+    inside = {name: ns / float(took.sum()) for name, ns in depth.items()}
+    most, found = sorted(shares, key=shares.__getitem__, reverse=True)[:MOST], []
+    for name in most:
+        low, high = interval(outer[name], took)
+        found.append(OwnFunction(name, shares[name] * whole_s, low * whole_s, high * whole_s, _mainly(name, shares[name], inside)))
+    return OwnCode(whole_s, int(looks["looks"].sum()), found)
+
+
+def _mainly(name: str, share: float, depth: Mapping[str, float]) -> str:
+    """The deepest function that surely has half of another one's time, or more: what it takes cannot all be outside of that."""
+    inside = {other: took for other, took in depth.items() if other != name and took - (1 - share) >= MAINLY * share}
+    return min(inside, key=inside.__getitem__) if inside else ""

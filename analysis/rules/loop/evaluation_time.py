@@ -1,0 +1,47 @@
+"""Evaluation or rollouts, which lie between the steps, take much of the run."""
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import seconds
+from feedline.analysis.predict.change import Refused
+from feedline.analysis.rules.loop.own_code import NAMED, NAMED_SHARE, parts
+
+RULE_ID = "evaluation_time"
+
+#: Of the time of steps and evaluation together.
+MIN_SHARE = 0.25
+#: From here on more goes to it than to the steps.
+MOST_OF_IT = 0.5
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Say how much, and what it does besides calling the model."""
+    step = facts.step
+    steps_s = step.mean_s * facts.throughput.steps
+    whole_s = steps_s + step.evaluation_s
+    if step.evaluation_s < MIN_SHARE * whole_s or whole_s <= 0:
+        return None
+    part = step.evaluation_s / whole_s
+    own = step.evaluation_code
+    named = [one for one in own.functions if one.s >= NAMED_SHARE * step.evaluation_s][:NAMED] if own is not None else []
+    outside = f"; outside the model, {parts(named)}" if named else ""
+    return Finding(
+        RULE_ID,
+        Severity.LOW if part >= MOST_OF_IT else Severity.INFO,
+        message=f"evaluation or rollouts (forward passes without gradients, between the steps) take {seconds(step.evaluation_s)} in total, "
+        f"and all steps together {seconds(steps_s)}{outside}",
+        evidence=[
+            Evidence("evaluation_s", "evaluation or rollouts, in total", step.evaluation_s, "s"),
+            Evidence("steps_s", "all steps, in total", steps_s, "s"),
+            Evidence("evaluation_share", "of the time of steps and evaluation", part, SHARE),
+            *(Evidence("function_s", f"{one.name}, in total", one.s, "s", one.name) for one in named),
+        ],
+        fix="If it is an evaluation, run it less often, on fewer batches, or in larger ones. If it collects training data, step several "
+        "environments at once, in processes of their own.",
+        how_to_check="Run once without it. If the run is not shorter by about this time, this finding is wrong.",
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Nothing is predicted: the throughput of the steps stays the same."""
+    return Refused("evaluation", "The steps themselves do not get faster.")

@@ -1,0 +1,62 @@
+"""The program's own code, between models, backward passes and updates, takes much of the step: which function, or which lines."""
+
+from collections.abc import Sequence
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import seconds, share
+from feedline.analysis.model import OwnFunction
+from feedline.analysis.predict.change import Refused
+
+RULE_ID = "own_code"
+
+#: Of the step, all of it: below, something else is worth more.
+MIN_SHARE = 0.20
+#: Functions and lines below this share of the step are not named.
+NAMED_SHARE = 0.03
+NAMED = 3
+#: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
+MIN_NAMED = 0.10
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Name the functions and lines that take most of it."""
+    step = facts.step
+    own = step.own_code
+    if own is None or own.s < MIN_SHARE * step.mean_s:
+        return None
+    named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
+    took = sum(one.s for one in named)
+    if took < MIN_NAMED * step.mean_s:
+        return None
+    on_gpu = step.gpu_stages is not None
+    waiting = " (waiting for the GPU included)" if on_gpu else ""
+    return Finding(
+        RULE_ID,
+        Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
+        message=f"code outside the model, the backward pass and the optimizer takes {seconds(own.s)} of the {seconds(step.mean_s)} step "
+        f"({share(own.s / step.mean_s)}){waiting}: {parts(named)}",
+        evidence=[
+            Evidence("own_code_s", "all of this code, per step", own.s, "s"),
+            Evidence("own_code_share", "share of the step", own.s / step.mean_s, SHARE),
+            *(Evidence("function_s", f"{one.name}, per step", one.s, "s", one.name) for one in named),
+            Evidence("function_share_end", "share of the first, lower end (95 %)", named[0].low_s / step.mean_s, SHARE, "lower"),
+            Evidence("function_share_end", "share of the first, upper end", named[0].high_s / step.mean_s, SHARE, "upper"),
+            Evidence("looks", "times that this code was looked at", float(own.looks), "1"),
+        ],
+        fix="Profile the first one line by line, for example with line_profiler. Replace Python loops with tensor operations, and do less "
+        "often what not every step needs.",
+        how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps. If it takes much less than {seconds(named[0].s)} "
+        "per step, this finding is wrong.",
+        cost_s=took,
+    )
+
+
+def parts(named: Sequence[OwnFunction]) -> str:
+    """``1.3 ms in project (train.py:20), mostly in cat (train.py:8); 0.2 ms in lines 30 to 41 (train.py)``."""
+    return "; ".join(f"{seconds(one.s)} in {one.name}{f', mostly in {one.mainly}' if one.mainly else ''}" for one in named)
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Nothing is predicted: how much of it can be spared, only the program's author knows."""
+    return Refused("own_code", "How much of this code can be avoided is unknown.")

@@ -1,0 +1,249 @@
+"""Times what the program's own code does between models, backward passes and updates: where the stage ``other`` goes."""
+
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Container, Mapping
+from types import CodeType
+from typing import NamedTuple
+
+import torch
+
+from feedline import profiler
+from feedline.profiler import clock
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.segment import Segment
+from feedline.profiler.taps.making.called import Called, Frame, all_the_while, line_of, running
+from feedline.profiler.taps.making.seeing import AllCalls
+from feedline.profiler.taps.making.timing import name_of
+
+WARM_UP = 2  # steps before the first stretch is looked at: they import and allocate
+FREE_NS, BUDGET = 10_000_000, 0.003  # what all looks may cost, and that share of the time
+LEAST = 1 / 2000  # chance of a step
+ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
+MANY = 4  # stretches in a row, from which on a function that runs in all of them is no part of the loop, but calls the model itself
+MOST = 8  # functions that are told of a step
+WORTH = 0.01  # of the time that was looked at
+OURS = (*sys.modules["feedline"].__path__, *profiler.__path__)
+#: Parts of torch around the calls that feedline records: the program is not asked to change them.
+PLUMBING = ("_tensor.py", "_ops.py", "autograd", "multiprocessing", "nn", "optim/optimizer.py", "utils")
+NOT_TOLD = (*OURS, *(os.path.join(torch.__path__[0], *name.split("/")) for name in PLUMBING))
+
+
+class Lines(NamedTuple):
+    """Code of a function between two of its instructions; the second comes first where a loop turns. -1: from its beginning."""
+
+    code: int  # its id
+    first: int
+    last: int
+
+
+What = int | Lines  # a function, by the id of its code, or lines of one
+
+
+class Sums:
+    """Of the stretches of a step that were looked at, each counted for as many as it stands for.
+
+    Attributes:
+        start: of the first, ns.
+        looks: how many.
+        took: ns of all they stand for.
+        looking: ns that looking at them cost, and writing down the last ones.
+        outer: what the loop called, or lines of it -> ns; these add up to ``took``.
+        whole: any function, however deep it was called -> ns.
+        codes: by their ids.
+    """
+
+    def __init__(self, looking: int = 0) -> None:
+        self.start = self.looks = self.took = 0
+        self.looking = looking
+        self.outer: Counter[What] = Counter()
+        self.whole: Counter[What] = Counter()
+        self.codes: dict[int, CodeType] = {}
+
+    def add(self, stretch: "Stretch", weight: float) -> None:
+        """A stretch that stands for as many."""
+        self.start, self.looks = self.start or stretch.start, self.looks + 1
+        self.took += round(stretch.took * weight)
+        self.codes.update(stretch.codes)
+        for into, times in ((self.outer, stretch.outer()), (self.whole, stretch.whole())):
+            for what, ns in times.items():
+                into[what] += round(min(ns, stretch.took) * weight)
+
+    def worth(self) -> dict[What, str]:
+        """What is worth a record, with its name."""
+        least, found = WORTH * self.took, dict[What, str]()
+        for sums in (self.outer, self.whole):
+            most = [what for what, took in sums.most_common() if took >= least and self._is_told(what)][:MOST]
+            found.update((what, self._name(what)) for what in most)
+        return found
+
+    def _is_told(self, what: What) -> bool:
+        return not self.codes[what if isinstance(what, int) else what.code].co_filename.startswith(NOT_TOLD)
+
+    def _name(self, what: What) -> str:
+        if isinstance(what, int):
+            return name_of(self.codes[what])
+        code = self.codes[what.code]
+        return name_of(code, code.co_firstlineno if what.first < 0 else line_of(code, what.first), line_of(code, what.last))
+
+
+class Stretch:
+    """Of the program's own code, from one call of a model, backward pass or update to the next.
+
+    Args:
+        start, took: ns.
+        called: in it.
+        before, after: what ran at its ends.
+        loop: ids of the codes that run whole steps.
+        ran: number of a frame -> stretches in a row in all of which it ran.
+
+    Attributes:
+        codes: by their ids.
+        ran: the same, with this stretch.
+    """
+
+    def __init__(
+        self, start: int, took: int, called: Called, before: list[Frame], after: list[Frame], loop: Container[int], ran: Mapping[int, int]
+    ) -> None:
+        self.start, self.took = start, took
+        self.codes = called.codes | {id(frame.code): frame.code for frame in after}
+        self._called, self._after = called, after
+        self._through = all_the_while(before, after, called)
+        inside = [frame for frame, _ in self._through if id(frame.code) not in loop]
+        self.ran = {frame.number: ran.get(frame.number, 0) + 1 for frame in inside}
+        self._inside = [id(frame.code) for frame in inside if self.ran[frame.number] >= MANY]  # as a solver
+
+    def whole(self) -> dict[int, int]:
+        """Function -> ns, however deep it was called. Those that are not over are left out."""
+        running = {id(frame.code) for frame in self._after}
+        over = {code: ns for code, ns in self._called.whole.items() if code not in running}
+        return over | dict.fromkeys(self._inside, self.took)
+
+    def outer(self) -> "Counter[What]":
+        """What the loop called, and lines of it -> ns. A function that calls a model, and so is not over, is a part of the loop here."""
+        if self._inside:
+            return Counter({self._inside[0]: self.took})
+        parts: Counter[What] = Counter(self._called.direct)
+        if self._through:
+            before, after = self._through[-1]
+            parts[Lines(id(before.code), before.at, after.at)] = max(self.took - sum(parts.values()), 0)
+        for frame in self._after[len(self._through) :]:
+            code = id(frame.code)
+            if code not in parts:
+                break
+            inner = self._called.inner.get(code, {})
+            own = max(parts.pop(code) - sum(inner.values()), 0)
+            parts.update(inner)
+            parts[Lines(code, -1, frame.at)] += own
+        return parts
+
+
+class OwnCode:
+    """Looks at steps that are chosen by chance: not more often because one, or the one before it, is long. Of many stretches in a step it
+    looks at some, also by chance.
+
+    A stretch between two forwards without gradients may belong to an evaluation or a rollout, and is summed separately.
+    """
+
+    def __init__(self) -> None:
+        self._calls: AllCalls | None = None  # until the first look
+        self._random = random.Random(0)
+        self._steps = self._chosen = self._first = 0
+        self._chance = 0.0  # of this step
+        self._looks = False  # at this step
+        self._stretches = [0, 0]  # of it, by whether they follow a forward without gradients
+        self._cost = 0  # ns that all looks have cost
+        self._weight = 1.0
+        self._ran: dict[int, int] = {}
+        self._loop: dict[int, CodeType] = {}  # what ran when updates and backward passes were made, by id
+        self._begun: tuple[int, int, list[Frame]] = 0, 0, []  # when looking began, when the stretch did, and what ran
+        self._after_inference = False
+        self._sums = Sums(), Sums()
+
+    def chooses(self, after_inference: bool) -> bool:
+        """A stretch begins. Whether to look at it.
+
+        Args:
+            after_inference: a forward without gradients has ended.
+        """
+        if not self._looks:
+            return False
+        self._after_inference = after_inference
+        self._stretches[after_inference] += 1
+        chance = min(1.0, ALL / self._stretches[after_inference])
+        self._weight = 1 / (self._chance * chance)
+        return chance == 1.0 or self._random.random() < chance
+
+    def on(self) -> bool:
+        """Look. False if the calls cannot be observed."""
+        begun = clock.wall_ns()
+        self._calls = self._calls or AllCalls()
+        before = _of_the_program(running())
+        self._begun = begun, clock.wall_ns(), before
+        return self._calls.on()
+
+    def off(self, before_inference: bool) -> None:
+        """The stretch is over."""
+        (begun, start, before), now, calls = self._begun, clock.wall_ns(), self._calls
+        called = calls.off() if calls is not None else None
+        if calls is None or called is None:
+            return
+        cost = called.events * calls.event_ns
+        took = max(now - start - (cost if calls.corrects else 0), 0)
+        sums = self._sums[self._after_inference and before_inference]
+        stretch = Stretch(start, took, called, before, _of_the_program(running()), self._loop, self._ran)
+        self._ran = stretch.ran
+        sums.add(stretch, self._weight)
+        cost += start - begun + clock.wall_ns() - now
+        self._cost, sums.looking = self._cost + cost, sums.looking + cost
+
+    def step_ends(self, segment: Segment | None) -> None:
+        """An update was made. None: the step was not recorded."""
+        begun = clock.wall_ns()
+        self._first = self._first or begun
+        self.loop_runs()
+        if any(sums.looking for sums in self._sums):
+            for sums, flags in zip(self._sums, (Flag.GRAD, 0)):
+                if segment is not None and sums.looking:
+                    _write(sums, flags, segment)
+            writing = clock.wall_ns() - begun if self._looks else 0
+            self._sums, self._cost = (Sums(writing), Sums()), self._cost + writing
+        self._steps += 1
+        self._choose(begun)
+
+    def loop_runs(self) -> None:
+        """A backward pass or an update was made: what runs now is the training loop."""
+        if self._steps < WARM_UP or self._looks:
+            self._loop.update((id(frame.code), frame.code) for frame in running())
+
+    def end(self) -> None:
+        """Stop observing."""
+        if self._calls is not None:
+            self._calls.end()
+
+    def _choose(self, now: int) -> None:
+        """A step begins. At first every one is looked at; then fewer and fewer, until looking costs BUDGET of the time."""
+        if self._steps < WARM_UP:
+            return
+        allowed, expected = FREE_NS + BUDGET * (now - self._first), self._cost * (self._steps - WARM_UP) / max(self._chosen, 1)
+        self._chance = min(max(allowed / expected, LEAST), 1.0) if expected else 1.0
+        self._looks = self._random.random() < self._chance
+        self._chosen += self._looks
+        self._stretches = [0, 0]
+
+
+def _of_the_program(frames: list[Frame]) -> list[Frame]:
+    """Without those that run the program, feedline's among them, and without feedline's at the end."""
+    while frames and frames[-1].code.co_filename.startswith(NOT_TOLD):
+        frames.pop()
+    ours = [at for at, frame in enumerate(frames) if frame.code.co_filename.startswith(OURS)]
+    return frames[ours[-1] + 1 :] if ours else frames
+
+
+def _write(sums: Sums, flags: int, segment: Segment) -> None:
+    start = sums.start or clock.wall_ns()
+    segment.add(Stage.OWN_CODE, start, sums.took, runqueue=sums.looking, extra=sums.looks, flags=flags)
+    for what, name in sums.worth().items():
+        segment.add(Stage.CALLED, start, sums.whole[what], cpu=sums.outer[what], source=segment.name_id(name), flags=flags)

@@ -1,0 +1,260 @@
+"""What the program's own code takes between models, backward passes and updates is told by function and by line, of real trainings."""
+
+import sys
+import time
+import weakref
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.taps.making.called import Called, Frame, all_the_while
+
+
+class Clock:
+    """Functions that a loop calls, each with a timer around it: seconds by name."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+
+    def takes(self, name: str, seconds: float) -> None:
+        begin = time.perf_counter()
+        while time.perf_counter() < begin + seconds:
+            helper()
+        self.spent[name] = self.spent.get(name, 0.0) + time.perf_counter() - begin
+
+
+def helper() -> int:
+    return sum(range(1_000))
+
+
+def project(clock: Clock) -> None:
+    clock.takes("project", 0.004)
+
+
+def write_log(clock: Clock) -> None:
+    clock.takes("write_log", 0.001)
+
+
+def model() -> torch.nn.Module:
+    return torch.nn.Linear(32, 32)
+
+
+def trained(step, steps: int = 60, net: torch.nn.Module | None = None) -> None:
+    """Update a model as many times; ``step`` gets it and the number of the step, and returns a loss."""
+    net = net or model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for number in range(steps):
+        loss = step(net, number)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def functions(own) -> dict[str, float]:
+    """Its parts, seconds by name."""
+    return {one.name: one.s for one in own.functions}
+
+
+def seconds_of(own, name: str) -> float:
+    return sum(s for shown, s in functions(own).items() if shown.startswith(f"{name} ("))
+
+
+def test_functions_that_the_loop_calls_take_what_timers_in_them_say(recorded):
+    clock, data = Clock(), torch.randn(256, 32)
+
+    def step(net, number):
+        project(clock)
+        loss = net(data[torch.randint(256, (16,))]).square().mean()
+        write_log(clock)
+        return loss
+
+    report, _ = recorded(lambda: trained(step))
+
+    own = report.step.own_code
+    assert seconds_of(own, "project") == pytest.approx(clock.spent["project"] / 60, rel=0.15)
+    assert seconds_of(own, "write_log") == pytest.approx(clock.spent["write_log"] / 60, rel=0.25)
+    assert sum(functions(own).values()) <= own.s * 1.001 <= report.step.mean_s
+    found = report.findings[0]
+    assert found.rule_id == "own_code" and found.severity.value == "high" and "in project (tests/making/test_own_code.py:" in found.message
+    assert report.verdict.startswith("Bound by the training loop: code outside the model")
+
+
+def test_lines_of_the_loop_itself_are_named(recorded):
+    data = torch.randn(64, 32)
+
+    def loop():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for _ in range(60):
+            total = 0
+            for number in range(40_000):
+                total += number
+            loss = net(data).square().mean()
+            loss.backward()
+            optimizer.step()
+
+    report, _ = recorded(loop)
+
+    here = loop.__code__.co_firstlineno
+    lines = f"lines {here + 9} to {here + 7} (tests/making/test_own_code.py)"  # from optimizer.step() around to net(data)
+    assert functions(report.step.own_code)[lines] > 0.8 * report.step.own_code.s
+    assert report.findings[0].rule_id == "own_code"
+
+
+def test_a_function_that_calls_the_model_itself_is_named_and_the_model_is_none_of_its_time(recorded):
+    """As a solver of differential equations."""
+    clock, data = Clock(), torch.randn(64, 32)
+
+    def substep(net, x):
+        clock.takes("substep", 0.0005)
+        return net(x)
+
+    def solve(net):
+        x = data
+        for _ in range(32):
+            x = substep(net, x)
+        return x
+
+    report, _ = recorded(lambda: trained(lambda net, number: solve(net).square().mean(), 30))
+
+    (solver,) = (one for one in report.step.own_code.functions if one.name.startswith("a lambda ("))
+    assert solver.s == pytest.approx(clock.spent["substep"] / 30, rel=0.25)
+    assert solver.mainly.startswith(("solve (", "Clock.takes (", "takes (", "helper ("))
+
+
+def test_what_only_some_steps_do_counts_with_its_part_of_them(recorded):
+    """A step is not looked at more often because it, or the one before it, is long."""
+    clock, data = Clock(), torch.randn(64, 32)
+
+    def step(net, number):
+        clock.takes("always", 0.002)
+        if number % 10 == 9:
+            project(clock)
+            project(clock)
+            project(clock)
+        return net(data).square().mean()
+
+    report, main = recorded(lambda: trained(step, 1200))
+
+    looks = main.view(Stage.OWN_CODE)
+    assert 50 < looks["looks"].sum() < 0.8 * 4 * 1200
+    own = report.step.own_code
+    (part,) = (one for one in own.functions if one.name.startswith("project ("))
+    assert part.low_s <= clock.spent["project"] / 1200 <= part.high_s
+
+
+def test_waiting_for_a_loader_is_none_of_it(recorded):
+    class Slow(TensorDataset):
+        def __getitem__(self, index):
+            time.sleep(0.0005)
+            return super().__getitem__(index)
+
+    clock, loader = Clock(), DataLoader(Slow(torch.randn(640, 32)), batch_size=16)
+
+    def loop():
+        batches = iter(loader)
+
+        def step(net, number):
+            (x,) = next(batches)
+            loss = net(x).square().mean()
+            write_log(clock)
+            return loss
+
+        trained(step, 40)
+
+    report, _ = recorded(loop)
+
+    own = report.step.own_code
+    assert seconds_of(own, "write_log") == pytest.approx(clock.spent["write_log"] / 40, rel=0.25)
+    assert own.s < 0.5 * report.step.mean_s and not [name for name in functions(own) if "next" in name or "getitem" in name]
+
+
+def test_rollouts_between_steps_have_their_own(recorded):
+    clock, data = Clock(), torch.randn(16, 32)
+
+    def play(net):
+        for _ in range(30):
+            with torch.no_grad():
+                net(data)
+            project(clock)
+
+    def step(net, number):
+        if number % 5 == 0:
+            play(net)
+        return net(data).square().mean()
+
+    report, main = recorded(lambda: trained(step, 40))
+
+    assert (main.of(Stage.OWN_CODE)["flags"] & Flag.GRAD == 0).any()
+    whole = report.step.evaluation_code
+    assert sum(functions(whole).values()) == pytest.approx(clock.spent["project"], rel=0.1)
+    told = next(one for one in report.findings if one.rule_id == "evaluation_time")
+    assert told.severity.value == "low" and "play (tests/making/test_own_code.py:" in told.message
+
+
+def test_nothing_of_the_program_lives_longer_because_it_is_looked_at(recorded):
+    alive = []
+
+    def make(net):
+        local = torch.randn(8, 32)
+        alive.append(weakref.ref(local))
+        return net(local).square().mean()
+
+    def step(net, number):
+        loss = make(net)
+        loss.backward()
+        loss = net(torch.zeros(1, 32)).square().mean()
+        assert alive[-1]() is None
+        return loss
+
+    _, main = recorded(lambda: trained(step, 30))
+
+    assert main.of(Stage.OWN_CODE)["extra"].sum() > 20
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, feedline uses sys.monitoring, which several tools can share")
+def test_a_profile_function_of_the_program_is_left_alone(recorded):
+    seen, data = [], torch.randn(16, 32)
+
+    def own(frame, event, argument):
+        seen.append(event)
+
+    def loop():
+        sys.setprofile(own)
+        try:
+            trained(lambda net, number: net(data).square().mean(), 20)
+            assert sys.getprofile() is own
+        finally:
+            sys.setprofile(None)
+
+    report, main = recorded(loop)
+
+    assert seen and not len(main.of(Stage.OWN_CODE)) and report.step.own_code is None
+
+
+def test_after_the_training_no_call_is_observed(recorded):
+    data = torch.randn(16, 32)
+
+    def loop():
+        trained(lambda net, number: net(data).square().mean(), 20)
+
+    recorded(loop)
+
+    assert sys.getprofile() is None and sys.gettrace() is None
+    if sys.version_info >= (3, 12):
+        assert [sys.monitoring.get_tool(number) for number in (3, 4)] == [None, None]
+
+
+def test_a_later_call_in_the_place_of_an_earlier_one_has_not_run_all_the_while():
+    """Its frame may have the same address."""
+    loop, predict = trained.__code__, helper.__code__
+    before = [Frame(1, loop, 10), Frame(2, predict, 4)]
+    after = [Frame(1, loop, 20), Frame(2, predict, 4)]
+
+    again = all_the_while(before, after, Called({id(predict): 5}, {id(predict): 5}, {}, {id(predict): predict}, 2))
+    same = all_the_while(before, after, Called({}, {}, {}, {}, 0))
+
+    assert [one.code for one, _ in again] == [loop]
+    assert [one.code for one, _ in same] == [loop, predict]

@@ -1,0 +1,78 @@
+from dataclasses import replace
+
+import pytest
+from rules.made_up import made_up_facts
+
+from feedline.analysis.diagnose import diagnose, verdict
+from feedline.analysis.model import OwnCode, OwnFunction
+from feedline.analysis.rules.loop import evaluation_time, own_code
+
+STAGES = {"forward": 40.0, "backward": 30.0, "optimizer": 5.0, "other": 25.0}
+
+
+def function(name: str, ms: float, mainly: str = "") -> OwnFunction:
+    return OwnFunction(name, ms / 1e3, ms / 1.1e3, ms * 1.1 / 1e3, mainly)
+
+
+def given(*functions: OwnFunction, whole_ms: float = 25.0, on_gpu: bool = False, evaluation_s: float = 0.0, evaluation=()):
+    """A step of 100 ms, without a loader."""
+    found = made_up_facts(stages=STAGES, waits={"starved": 0.0})
+    step = replace(
+        found.step,
+        mean_s=0.1,
+        stages={name: ms / 1e3 for name, ms in STAGES.items()},
+        own_code=OwnCode(whole_ms / 1e3, 200, list(functions)),
+        gpu_stages={"forward": 0.04} if on_gpu else None,
+        evaluation_s=evaluation_s,
+        evaluation_code=OwnCode(evaluation_s, 100, list(evaluation)) if evaluation else None,
+    )
+    return replace(found, step=step, loader=None, workers=None, throughput=replace(found.throughput, steps=100))
+
+
+def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
+    found = given(
+        function("project (train.py:20)", 14.0, "scatter (ops.py:3)"),
+        function("lines 30 to 41 (train.py)", 7.0),
+        function("log (train.py:9)", 1.0),
+    )
+
+    finding = own_code.check(found)
+
+    assert finding.severity.value == "high" and finding.cost_s == pytest.approx(0.021)
+    assert (
+        "takes 25.0 ms of the 100 ms step (25.0 %): 14.0 ms in project (train.py:20), mostly in scatter (ops.py:3); 7.00 ms in lines 30"
+        in finding.message
+    )
+    assert "log" not in finding.message
+    assert verdict(diagnose(found), found).startswith("Bound by the training loop: code outside the model")
+    assert "Time project (train.py:20) with time.perf_counter()" in finding.how_to_check
+
+
+def test_nothing_is_said_of_a_loop_that_takes_little():
+    assert own_code.check(given(function("project (train.py:20)", 14.0), whole_ms=19.0)) is None
+
+
+def test_nothing_is_said_where_little_of_it_is_named():
+    """The rest may be what torch does around the calls that feedline records."""
+    assert own_code.check(given(function("project (train.py:20)", 5.0), function("log (train.py:9)", 4.5))) is None
+
+
+def test_on_a_gpu_it_is_information_because_a_function_may_wait_for_it():
+    finding = own_code.check(given(function("log (train.py:9)", 24.0), on_gpu=True))
+
+    assert finding.severity.value == "info" and "(waiting for the GPU included)" in finding.message
+
+
+def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
+    found = given(function("log (train.py:9)", 1.0), evaluation_s=30.0, evaluation=[function("play (train.py:50)", 20_000.0)])
+
+    finding = evaluation_time.check(found)
+
+    assert finding.severity.value == "low"
+    assert finding.message.endswith("take 30.0 s in total, and all steps together 10.0 s; outside the model, 20.0 s in play (train.py:50)")
+    assert verdict(diagnose(found), found).startswith("Mostly evaluation: evaluation or rollouts")
+
+
+def test_evaluation_of_a_third_of_the_run_is_information_and_of_a_tenth_nothing():
+    assert evaluation_time.check(given(evaluation_s=5.0)).severity.value == "info"
+    assert evaluation_time.check(given(evaluation_s=1.0)) is None
