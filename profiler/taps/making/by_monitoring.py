@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from time import perf_counter_ns
 from types import CodeType
 from typing import Any
 
@@ -172,7 +173,7 @@ class AllCalls:
         self._tool.seeing = False
         _monitoring.set_events(self._tool.number, 0)
         while self._open:
-            self._close(clock.wall_ns())
+            self._close(perf_counter_ns())
         return self._called._replace(events=self._tool.events)
 
     def end(self) -> None:
@@ -180,10 +181,10 @@ class AllCalls:
         self._tool.end()
 
     def _entered(self, code: CodeType) -> None:
-        self._open.append((code, clock.wall_ns(), self._tool.events))
+        self._open.append((code, perf_counter_ns(), self._tool.events))
 
     def _left(self, code: CodeType, _: Any) -> None:
-        now = clock.wall_ns()
+        now = perf_counter_ns()
         if any(one is code for one, _, _ in self._open):
             while self._close(now) is not code:  # those above it raised, which is not told
                 pass
@@ -206,10 +207,10 @@ class AllCalls:
         def nothing() -> None: ...
 
         def calls() -> int:
-            begun = clock.wall_ns()
+            begun = perf_counter_ns()
             for _ in range(MEASURED):
                 nothing()
-            return clock.wall_ns() - begun
+            return perf_counter_ns() - begun
 
         unseen = calls()
         self.on()

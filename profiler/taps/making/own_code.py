@@ -19,7 +19,7 @@ from feedline.profiler.taps.making.seeing import AllCalls
 from feedline.profiler.taps.making.timing import name_of
 
 WARM_UP = 2  # steps before the first stretch is looked at: they import and allocate
-FREE_NS, BUDGET = 10_000_000, 0.003  # what all looks may cost, and that share of the time
+FREE_NS, BUDGET = 10_000_000, 0.002  # what all looks may cost, and that share of the time
 LEAST = 1 / 2000  # chance of a step
 ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
 MANY = 4  # stretches in a row, from which on a function that runs in all of them is no part of the loop, but calls the model itself
