@@ -123,7 +123,12 @@ class Bench:
         """A plain run with the timers."""
         shutil.rmtree(home / "by_hand", ignore_errors=True)
         (home / "by_hand").mkdir()
-        settings = {"HAND_TIMERS": str(home / "by_hand"), "HAND_INPUT": " ".join(program.input), **variables}
+        settings = {
+            "HAND_TIMERS": str(home / "by_hand"),
+            "HAND_INPUT": " ".join(program.input),
+            "HAND_CODE": " ".join(program.code),
+            **variables,
+        }
         return self.outcome(program, home, settings, SHIM), read(home / "by_hand")
 
     def try_advice(self, found: Measured, home: Path) -> Tried | None:
@@ -248,5 +253,11 @@ def said_of(path: Path) -> list[Said]:
         first = report.findings[0].settings if report.findings else {}
         causes = tuple(finding.rule_id for finding in report.findings)
         others_known = report.cpus is not None and report.cpus.others is not None
-        found.append(Said(about.steps, samples, report.verdict, causes, first, share, mean_s, tuple(report.notes), others_known))
+        own = report.step.own_code if report.step is not None else None
+        outside = (own.s + stages.get("gradients", 0.0)) / mean_s if own is not None and mean_s else 0.0
+        functions = {one.name: one.s / mean_s for one in own.functions} if own is not None and mean_s else {}
+        evaluated = report.step.evaluation_s if report.step is not None else 0.0
+        away = evaluated / (evaluated + mean_s * about.steps) if evaluated else 0.0
+        known = (others_known, outside, functions, away)
+        found.append(Said(about.steps, samples, report.verdict, causes, first, share, mean_s, tuple(report.notes), *known))
     return found

@@ -1,7 +1,7 @@
 """Is what feedline says of a program true: its counts against the program's own, its verdict against timers made by hand."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from programs_of_others.program import Counts, Program
 from programs_of_others.timers import ByHand
@@ -35,6 +35,9 @@ class Said:
         share: of the step that is input, as its stages show it.
         step_s: mean step.
         others_known: it was sampled what other programs used of the CPUs.
+        outside: share of the step that is the program's own code, the clearing of gradients with it.
+        functions: of that code, by name, file and line -> share of the step.
+        evaluation_share: of the time of steps and evaluation.
     """
 
     steps: int
@@ -46,6 +49,9 @@ class Said:
     step_s: float
     notes: tuple[str, ...] = ()
     others_known: bool = True
+    outside: float = 0.0
+    functions: dict[str, float] = field(default_factory=dict)
+    evaluation_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,11 +97,34 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
     if rule_id in OTHERS:
         right = facts.others_cpus >= 0.5
         return TRUE if right else FALSE, f"others used {facts.others_cpus:.1f} CPUs meanwhile"
+    if rule_id == "own_code":
+        return _own_code(said, facts.by_hand)
+    if rule_id == "evaluation_time":
+        return _near(facts.by_hand.evaluation_share, said.evaluation_share, "evaluation")
     if rule_id == "borderline_input":
         return _borderline(facts.by_hand.input_share)
     if rule_id in NOT_HELD:
         return _not_held(facts.by_hand.input_share)
     return _held(program, rule_id, said, facts)
+
+
+def _own_code(said: Said, by_hand: ByHand) -> tuple[str, str]:
+    """Is as much of the step outside models as it says, and in the functions that it names, as far as they were timed."""
+    judged = [_near(by_hand.outside, said.outside, "all of its own code")]
+    for name, share in by_hand.functions.items():
+        told = sum(part for function, part in said.functions.items() if function.partition(" (")[0].rpartition(".")[2] == name)
+        if told >= NONE or share >= APART:
+            judged.append(_near(share, told, name))
+    worst = next((one for verdict in (FALSE, DOUBTFUL) for one in judged if one[0] == verdict), judged[0])
+    return worst if worst[0] != TRUE else (TRUE, "; ".join(why for _, why in judged))
+
+
+def _near(by_hand: float, told: float, what: str) -> tuple[str, str]:
+    """Whether two runs of one program agree."""
+    why = f"{what}: {by_hand:.0%} of the time by hand, {told:.0%} by feedline"
+    if abs(by_hand - told) < APART or max(by_hand, told) < FACTOR * min(by_hand, told):
+        return TRUE, why
+    return (FALSE if max(by_hand, told) > 3 * min(by_hand, told) else DOUBTFUL), why
 
 
 def _not_held(share: float) -> tuple[str, str]:

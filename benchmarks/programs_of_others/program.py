@@ -25,6 +25,7 @@ class Program:
         makes: what makes its data in a copy of ``path``, one after the other.
         needs: modules that it imports besides torch.
         input: functions that make its batches where no DataLoader does, as ``module:function``: the timers by hand look at them.
+        code: other functions of its loop, as ``module:function``: the timers by hand look at them, too.
         updates: the most updates that one of its optimizers makes, where that is not the number of steps. Summed over its processes.
         causes: findings that may be the first of a run that waits for its input: tried by hand, or read in its source.
         files: it reads a file for each sample.
@@ -46,6 +47,7 @@ class Program:
     makes: tuple[Maker, ...] = ()
     needs: tuple[str, ...] = ()
     input: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
     updates: int | None = None
     causes: tuple[str, ...] = ()
     files: bool = False

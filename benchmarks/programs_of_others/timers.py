@@ -30,12 +30,25 @@ class ByHand:
         loaded: samples in the batches of loaders that feed steps.
         step_s: mean step without the first, and without evaluation.
         parts: kind -> seconds of such a step; ``rest`` is what no timer saw.
+        evaluation_share: of the time from the first update to the last.
     """
 
     updates: int
     loaded: int
     step_s: float
     parts: dict[str, float]
+    evaluation_share: float = 0.0
+
+    @property
+    def outside(self) -> float:
+        """Share of the step outside models, backward passes, updates and input."""
+        own = sum(took for kind, took in self.parts.items() if kind == "rest" or kind.startswith("code "))
+        return own / self.step_s if self.step_s else 0.0
+
+    @property
+    def functions(self) -> dict[str, float]:
+        """Functions that were timed by name -> share of the step."""
+        return {kind[5:]: took / self.step_s for kind, took in self.parts.items() if kind.startswith("code ") and self.step_s}
 
     @property
     def input_share(self) -> float:
@@ -61,7 +74,8 @@ def _of(about: dict) -> ByHand:
     for span in inside:
         parts[span.kind] += span.own / 1e9 / steps
     parts["rest"] = wall_s - sum(parts.values())
-    return ByHand(updates, sum(span.size for span in spans if span.kind == "next" and span.who in fed), wall_s, dict(parts))
+    loaded = sum(span.size for span in spans if span.kind == "next" and span.who in fed)
+    return ByHand(updates, loaded, wall_s, dict(parts), away / (ends[-1] - ends[0]) if len(ends) > 1 else 0.0)
 
 
 def _rounds(spans: list[Span]) -> tuple[int, list[int]]:

@@ -6,9 +6,11 @@ import weakref
 
 import pytest
 import torch
+from making.loops import Timed, at_the_end, train
 from torch.utils.data import DataLoader, TensorDataset
 
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.taps.making import own_code
 from feedline.profiler.taps.making.called import Called, Frame, all_the_while
 
 
@@ -238,6 +240,40 @@ def test_a_profile_function_of_the_program_is_left_alone(recorded):
     report, main = recorded(loop)
 
     assert seen and not len(main.of(Stage.OWN_CODE)) and report.step.own_code is None
+
+
+def test_where_calls_cannot_be_observed_the_rest_is_recorded(recorded, monkeypatch):
+    """As where other tools have all ids of sys.monitoring."""
+
+    def none_is_free():
+        raise RuntimeError("no tool id of sys.monitoring is free")
+
+    monkeypatch.setattr(own_code, "AllCalls", none_is_free)
+    made = Timed()
+
+    report, main = recorded(lambda: train(at_the_end(made.get_batch)))
+
+    assert not len(main.of(Stage.OWN_CODE)) and report.step.own_code is None
+    assert report.step.stages["input"] > 0
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo's own, of what it traces
+def test_a_compiled_function_is_named_and_not_what_torch_calls_it_with(recorded):
+    def backend(graph, _):
+        return graph.forward
+
+    @torch.compile(backend=backend)
+    def loss_of(y):
+        for _ in range(300):
+            y = y.sin()
+        return y.square().mean()
+
+    data = torch.randn(16, 32)
+
+    report, _ = recorded(lambda: trained(lambda net, number: loss_of(net(data)), 40))
+
+    names = [name.partition(" (")[0] for name in functions(report.step.own_code)]
+    assert "loss_of" in names and not {"compile_wrapper", "_fn"} & set(names)
 
 
 def test_after_the_training_no_call_is_observed(recorded):

@@ -54,7 +54,7 @@ def test_nothing_is_said_of_a_loop_that_takes_little():
 
 def test_nothing_is_said_where_little_of_it_is_named():
     """The rest may be what torch does around the calls that feedline records."""
-    assert own_code.check(given(function("project (train.py:20)", 5.0), function("log (train.py:9)", 4.5))) is None
+    assert own_code.check(given(function("project (train.py:20)", 4.5), function("log (train.py:9)", 2.9))) is None
 
 
 def test_on_a_gpu_it_is_information_because_a_function_may_wait_for_it():

@@ -16,7 +16,7 @@ MIN_SHARE = 0.20
 NAMED_SHARE = 0.03
 NAMED = 3
 #: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
-MIN_NAMED = 0.10
+MIN_NAMED = 0.05
 
 
 def check(facts: RuleInputs) -> Finding | None:

@@ -75,6 +75,7 @@ REINFORCEMENT = [
         needs=("gymnasium", "tyro", "tensorboard"),
         input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),
+        code=("gymnasium.vector.sync_vector_env:SyncVectorEnv.step",),
     ),
     Program(
         "cleanrl ppo",
@@ -85,6 +86,7 @@ REINFORCEMENT = [
         "4 rollouts, 4 epochs of 4 minibatches of 128 each",
         needs=("gymnasium", "tyro", "tensorboard"),
         on_path=("",),
+        code=("gymnasium.vector.sync_vector_env:SyncVectorEnv.step",),
     ),
     Program(
         "rl_zoo3 ppo",
@@ -95,6 +97,7 @@ REINFORCEMENT = [
         "8 rollouts of 256 steps, 20 epochs of one batch of 256 each",
         input=("stable_baselines3.common.buffers:RolloutBuffer._get_samples", "stable_baselines3.common.policies:preprocess_obs"),
         needs=("rl_zoo3", "stable_baselines3"),
+        code=("stable_baselines3.common.vec_env.base_vec_env:VecEnv.step",),
     ),
     Program(
         "fabric reinforcement_learning",
@@ -104,6 +107,7 @@ REINFORCEMENT = [
         ((32, 2048),),
         "4 rollouts of 256 steps, 2 epochs of 4 batches of 64",
         needs=("gymnasium", "lightning", "torchmetrics"),
+        code=("gymnasium.vector.sync_vector_env:SyncVectorEnv.step",),
     ),
 ]
 MORE = [
@@ -189,6 +193,7 @@ MORE = [
         needs=("gymnasium", "tyro", "tensorboard"),
         input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),
+        code=("gymnasium.vector.sync_vector_env:SyncVectorEnv.step",),
     ),
     Program(
         "cleanrl sac",
@@ -200,6 +205,7 @@ MORE = [
         needs=("gymnasium", "tyro", "tensorboard"),
         input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),
+        code=("gymnasium.vector.sync_vector_env:SyncVectorEnv.step",),
     ),
     Program(
         "cleanrl td3",
@@ -211,6 +217,7 @@ MORE = [
         needs=("gymnasium", "tyro", "tensorboard"),
         input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),
+        code=("gymnasium.vector.sync_vector_env:SyncVectorEnv.step",),
     ),
     Program(
         "Lightning bug_report_model",

@@ -153,6 +153,7 @@ UNSEEN = [
         needs=("gymnasium", "tyro", "tensorboard"),
         input=("cleanrl_utils.buffers:ReplayBuffer.sample",),
         on_path=("",),
+        code=("gymnasium.vector.sync_vector_env:SyncVectorEnv.step",),
     ),
     Program(
         "pykeen distmult",

@@ -266,6 +266,7 @@ NUMBERS = [
         needs=("scipy",),
         input=("__main__:get_batch",),
         on_path=("",),
+        code=("__main__:odeint",),
     ),
     Program(
         "TCN adding_problem",
@@ -284,6 +285,7 @@ NUMBERS = [
         ((100, 1600),),
         "100 steps of 16 of the 100 documents",
         needs=("pyro",),
+        code=("pyro.infer.traceenum_elbo:_compute_dice_elbo",),
     ),
     Program(
         "pyro vae",
@@ -340,6 +342,7 @@ REINFORCEMENT = [
         "4 rollouts, 4 epochs of 4 minibatches of 128 each",
         needs=("gymnasium", "tyro", "tensorboard"),
         on_path=("",),
+        code=("gymnasium.vector.sync_vector_env:SyncVectorEnv.step",),
     ),
     Program(
         "rl_zoo3 a2c",
@@ -350,6 +353,7 @@ REINFORCEMENT = [
         "100 rollouts of 40 steps, one update each",
         input=("stable_baselines3.common.buffers:RolloutBuffer._get_samples", "stable_baselines3.common.policies:preprocess_obs"),
         needs=("rl_zoo3", "stable_baselines3"),
+        code=("stable_baselines3.common.vec_env.base_vec_env:VecEnv.step",),
     ),
 ]
 UNSEEN_SECOND = [*PICTURES, *TEXTS, *NUMBERS, *REINFORCEMENT]

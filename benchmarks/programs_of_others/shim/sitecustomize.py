@@ -2,7 +2,8 @@
 
 Every process that trains leaves HAND_TIMERS/PID.json there: updates by optimizer, batches and samples by loader, and where the
 time of its main thread went. Nothing of feedline is used. HAND_INPUT names functions that make batches, as ``module:function`` divided by
-spaces; HAND_LOADER holds keyword arguments, as JSON, that every DataLoader gets instead of the program's own.
+spaces, and HAND_CODE others that are to be timed, each under its own name; HAND_LOADER holds keyword arguments, as JSON, that every
+DataLoader gets instead of the program's own.
 """
 
 import atexit
@@ -46,7 +47,8 @@ class Spans:
 
 spans = Spans()
 seen = {"optimizers": [], "loaders": []}
-named = os.environ.get("HAND_INPUT", "").split()
+named = [(one, "input") for one in os.environ.get("HAND_INPUT", "").split()]
+named += [(one, f"code {one.rpartition(':')[2].rpartition('.')[2]}") for one in os.environ.get("HAND_CODE", "").split()]
 
 
 def number_of(what, kind):
@@ -158,14 +160,14 @@ def watch_updates():
 def wrap_named():
     """Once the program has them: at the first backward pass or update."""
     while named:
-        wrap(named.pop())
+        wrap(*named.pop())
 
 
-def wrap(name):
+def wrap(name, kind):
     module, _, path = name.partition(":")
     *owners, last = path.split(".")
     owner = functools.reduce(getattr, owners, sys.modules[module])
-    setattr(owner, last, timed(getattr(owner, last), "input"))
+    setattr(owner, last, timed(getattr(owner, last), kind))
 
 
 def write():

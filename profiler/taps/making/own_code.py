@@ -23,12 +23,27 @@ FREE_NS, BUDGET = 10_000_000, 0.002  # what all looks may cost, and that share o
 LEAST = 1 / 2000  # chance of a step
 ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
 MANY = 4  # stretches in a row, from which on a function that runs in all of them is no part of the loop, but calls the model itself
+NESTED = 3  # functions of torch around one of the program's
 MOST = 8  # functions that are told of a step
 WORTH = 0.01  # of the time that was looked at
 OURS = (*sys.modules["feedline"].__path__, *profiler.__path__)
 #: Parts of torch around the calls that feedline records: the program is not asked to change them.
-PLUMBING = ("_tensor.py", "_ops.py", "autograd", "multiprocessing", "nn", "optim/optimizer.py", "utils")
-NOT_TOLD = (*OURS, *(os.path.join(torch.__path__[0], *name.split("/")) for name in PLUMBING))
+PLUMBING = tuple(
+    os.path.join(torch.__path__[0], *name.split("/"))
+    for name in (
+        "_compile.py",
+        "_dynamo",
+        "_functorch",
+        "_ops.py",
+        "_tensor.py",
+        "autograd",
+        "multiprocessing",
+        "nn",
+        "optim/optimizer.py",
+        "utils",
+    )
+)
+NOT_TOLD = OURS + PLUMBING
 
 
 class Lines(NamedTuple):
@@ -137,6 +152,11 @@ class Stretch:
             own = max(parts.pop(code) - sum(inner.values()), 0)
             parts.update(inner)
             parts[Lines(code, -1, frame.at)] += own
+        for _ in range(NESTED):
+            for code in [one for one in parts if isinstance(one, int) and self.codes[one].co_filename.startswith(PLUMBING)]:
+                inner = self._called.inner.get(code, {})
+                parts[code] -= min(sum(inner.values()), parts[code])
+                parts.update(inner)
         return parts
 
 

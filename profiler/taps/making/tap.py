@@ -60,13 +60,15 @@ class MakingTap:
         """The call has returned or raised. As ``begins``."""
         if self._seeing is not None or threading.get_ident() != self._thread:
             return
+        phase, own = self._phase, self._own
+        looks = phase is not None and phase.looks
         try:
-            if self._phase is not None and self._phase.looks:
-                self._see(self._phase)
-            elif self._own is not None and not self._paused and self._own.chooses(inference):
-                self._see(self._own)
+            if phase is not None and looks:
+                self._see(phase)
+            elif own is not None and not self._paused and own.chooses(inference):
+                self._see(own)
         except Exception:
-            self.end()
+            self._drop(phase if looks else own)
 
     def pauses(self) -> None:
         """A stage begins that is none of the program's own code, such as waiting for a loader."""
@@ -229,7 +231,17 @@ class MakingTap:
             elif observer is not None:
                 observer.off()
         except Exception:
+            self._drop(observer)
+
+    def _drop(self, observer: Finder | Timer | OwnCode | None) -> None:
+        """It does not work here: end it, and leave the others."""
+        if observer is None or observer is not self._own:
             self.end()
+            return
+        self._own = self._seeing = None
+        with suppress(Exception):
+            observer.end()
+        self._end_if_idle()
 
     def _tell(self, tell: Any, *args: Any) -> None:
         if threading.get_ident() != self._thread:
