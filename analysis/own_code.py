@@ -4,6 +4,7 @@ Stretches of it were looked at by chance, and each stands for others. What a fun
 the stage ``other``, and the part of ``loss`` that lies between a forward and its backward.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
@@ -22,6 +23,8 @@ from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 FEWEST = 4  # steps whose code was looked at that are worth a mean
+FEWEST_EVALUATIONS = 2
+Z = 1.96  # of a 95 % interval
 MOST = 8  # functions that are kept
 MAINLY = 0.5  # of a function's time that a function called in it takes, at least, to be told with it
 
@@ -41,12 +44,12 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
 
 
 def of_evaluation(rank: RankMetrics) -> OwnCode | None:
-    """What the code in evaluation or rollouts does; None: nothing of it was looked at."""
+    """What the code in evaluation or rollouts does; None: too little of it was looked at."""
     if rank.steps is None:
         return None
     looks = rank.main.view(Stage.OWN_CODE)
     chosen = looks[_for_evaluation(looks, rank.steps.boundaries)]
-    return _of(chosen, rank.main, rank.steps.evaluating / 1e9) if len(chosen) else None
+    return _of(chosen, rank.main, rank.steps.evaluating / 1e9) if len(chosen) >= FEWEST_EVALUATIONS else None
 
 
 def _for_evaluation(looks: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
@@ -70,12 +73,28 @@ def _of(looks: Records, main: Process, whole_s: float, without: Collection[str] 
     if took.sum() <= 0:
         return None
     shares = {name: float(ns.sum() / took.sum()) for name, ns in outer.items() if ns.any()}
-    inside = {name: ns / float(took.sum()) for name, ns in depth.items()}
+    inside = {name: ns / float(took.sum()) for name, ns in depth.items() if name not in without}
     most, found = sorted(shares, key=shares.__getitem__, reverse=True)[:MOST], []
     for name in most:
-        low, high = interval(outer[name], took)
+        low, high = _interval(outer[name], took)
         found.append(OwnFunction(name, shares[name] * whole_s, low * whole_s, high * whole_s, _mainly(name, shares[name], inside)))
     return OwnCode(whole_s, int(looks["looks"].sum()), found)
+
+
+def _interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
+    """95 % interval of sum(part) / sum(whole), float64 [looks] each.
+
+    What only some of the looks saw may be rarer or more frequent than in those: the interval is at least that of how often it occurs
+    (Wilson, J. Am. Stat. Assoc. 22, 1927), from as many equal looks as these are worth (Kish, Survey Sampling, 1965).
+    """
+    low, high = interval(part, whole)
+    seen = float(whole[part > 0].sum() / whole.sum())
+    if seen >= 1 or seen <= 0:
+        return low, high
+    number, share = float(whole.sum() ** 2 / (whole**2).sum()), float(part.sum() / whole.sum())
+    middle, half = seen + Z**2 / (2 * number), Z * math.sqrt(seen * (1 - seen) / number + Z**2 / (4 * number**2))
+    least, most = ((middle + sign * half) / (1 + Z**2 / number) for sign in (-1, 1))
+    return min(low, share * least / seen), max(high, min(share * most / seen, 1.0))
 
 
 def _mainly(name: str, share: float, depth: Mapping[str, float]) -> str:

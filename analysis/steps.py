@@ -111,11 +111,13 @@ def _without_looking(found: Steps, looks: Records) -> Steps:
     """Without what looking at the program's own code took of the steps."""
     evaluation = found.boundaries.evaluation
     at = step_of(looks["start"], found.boundaries)
-    inside = (at >= 0) & (overlap(looks["start"], looks["start"] + 1, evaluation[:, 0], evaluation[:, 1]) == 0)
+    evaluated = overlap(looks["start"], looks["start"] + 1, evaluation[:, 0], evaluation[:, 1]) > 0
+    inside = (at >= 0) & ~evaluated
     took = np.bincount(at[inside], looks["looking"][inside], len(found.wall)).astype(np.int64)
     took = np.minimum(took, found.stages["other"])
     stages = {**found.stages, "other": found.stages["other"] - took}
-    return replace(found, wall=found.wall - took, stages=stages, unclaimed=np.maximum(found.unclaimed - took, 0))
+    evaluating = max(found.evaluating - int(looks["looking"][evaluated].sum()), 0)
+    return replace(found, wall=found.wall - took, stages=stages, unclaimed=np.maximum(found.unclaimed - took, 0), evaluating=evaluating)
 
 
 def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:

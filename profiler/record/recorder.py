@@ -2,8 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -74,6 +73,8 @@ class MakingTap(Protocol):
     def ends(self, inference: bool = False) -> None: ...
 
     def pauses(self) -> None: ...
+
+    def update_begins(self) -> None: ...
 
     def resumes(self) -> None: ...
 
@@ -228,20 +229,20 @@ os.register_at_fork(after_in_child=recorder.forget_after_fork)
 WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER) for stage in range(STAGES)]
 
 #: Whether a stage lies in the program's own code, which is not observed meanwhile.
-ASIDE = [stage in (Stage.NEXT, Stage.EPOCH, Stage.CHECKPOINT, Stage.USER, Stage.GRADIENTS) for stage in range(STAGES)]
+ASIDE = [stage in (Stage.NEXT, Stage.EPOCH, Stage.CHECKPOINT, Stage.USER, Stage.GRADIENTS, Stage.COMPILE) for stage in range(STAGES)]
 
 
-@contextmanager
-def unobserved() -> Iterator[None]:
-    """The program's own code is not observed meanwhile."""
-    making = recorder.making
-    if making is not None:
-        making.pauses()
-    try:
-        yield
-    finally:
-        if making is not None:
-            making.resumes()
+class unobserved:
+    """``with unobserved():`` the program's own code is not observed meanwhile."""
+
+    def __enter__(self) -> None:
+        self._making = recorder.making
+        if self._making is not None:
+            self._making.pauses()
+
+    def __exit__(self, *_: object) -> None:
+        if self._making is not None:
+            self._making.resumes()
 
 
 class Span:

@@ -54,7 +54,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
     flops, making = recorder.flops, recorder.making
     if making is not None:
         if isinstance(module, _Loss):
-            making.begins()
+            making.begins(inference=not flags & Flag.GRAD)
         else:
             flags |= making.feeds(flags, args, kwargs)
     if not recorder.asked and next(module.parameters(), None) is None:  # without a loader, it may be what makes the batch
@@ -190,7 +190,7 @@ class OptimizerTap:
             return
         making = recorder.making
         if making is not None:
-            making.begins()
+            making.update_begins()
         number = self._beginnings.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)

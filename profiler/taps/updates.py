@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.optim import optimizer as torch_optimizer
 
-from feedline.profiler.record.recorder import inside
+from feedline.profiler.record.recorder import inside, unobserved
 from feedline.profiler.torch_internals import in_backward
 
 Listener = Callable[[torch.optim.Optimizer], None]
@@ -95,8 +95,9 @@ class Updates:
     def _tell_after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if torch.compiler.is_compiling():
             return
-        for listener in self._after:
-            listener(optimizer)
+        with unobserved():
+            for listener in self._after:
+                listener(optimizer)
 
 
 updates = Updates()

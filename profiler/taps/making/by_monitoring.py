@@ -3,16 +3,13 @@
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from time import perf_counter_ns
 from types import CodeType
 from typing import Any
 
 from feedline.profiler import clock
-from feedline.profiler.taps.making.called import Called
 
 IDS = 4, 3  # of tools that have no name
 NAME = "feedline"
-MEASURED = 100  # calls that tell what seeing one costs
 _monitoring: Any = getattr(sys, "monitoring", None)
 
 
@@ -20,11 +17,12 @@ class Tool:
     """A tool id whose callbacks see only the thread that called ``on``, between ``on`` and ``off``.
 
     Attributes:
-        events: seen so far.
+        events: seen so far, those of other threads too: these cost as much.
+        most: events after which no more are seen; 0: all are.
     """
 
     def __init__(self, begins: Callable[[CodeType], None], ends: Callable[[CodeType, Any], None]) -> None:
-        self.events = 0
+        self.events = self.most = 0
         self.seeing = False
         self._thread = 0
         self.number = self._take_id()
@@ -75,10 +73,13 @@ class Tool:
         _monitoring.free_tool_id(self.number)
 
     def _counts(self) -> bool:
-        if not self.seeing or threading.get_ident() != self._thread:
+        if not self.seeing:
             return False
         self.events += 1
-        return True
+        if 0 < self.most <= self.events:
+            self.seeing = False
+            _monitoring.set_events(self.number, 0)
+        return threading.get_ident() == self._thread
 
 
 class Calls:
@@ -95,6 +96,7 @@ class Calls:
     def on(self) -> bool:
         if self.events >= self.most:
             return False
+        self._tool.most = self.most
         self._tool.on()
         _monitoring.set_events(self._tool.number, self._tool.every)
         return True
@@ -148,72 +150,3 @@ class Stopwatch:
                     took, calls = self.took.get(code, (0, 0))
                     self.took[code] = took + now - begun, calls + 1
                 return
-
-
-class AllCalls:
-    """As in by_tracing.py. What seeing the calls costs is taken out of the times: it is more than many of them take."""
-
-    corrects = True
-
-    def __init__(self) -> None:
-        self._tool = Tool(self._entered, self._left)
-        self._open: list[tuple[CodeType, int, int]] = []  # with when it began, and the events until then
-        self._called = Called({}, {}, {}, {}, 0)
-        self.event_ns = self._measured()
-
-    def on(self) -> bool:
-        self._open.clear()
-        self._called = Called({}, {}, {}, {}, 0)
-        self._tool.events = 0
-        self._tool.on()
-        _monitoring.set_events(self._tool.number, self._tool.every)
-        return True
-
-    def off(self) -> Called | None:
-        self._tool.seeing = False
-        _monitoring.set_events(self._tool.number, 0)
-        while self._open:
-            self._close(perf_counter_ns())
-        return self._called._replace(events=self._tool.events)
-
-    def end(self) -> None:
-        self.off()
-        self._tool.end()
-
-    def _entered(self, code: CodeType) -> None:
-        self._open.append((code, perf_counter_ns(), self._tool.events))
-
-    def _left(self, code: CodeType, _: Any) -> None:
-        now = perf_counter_ns()
-        if any(one is code for one, _, _ in self._open):
-            while self._close(now) is not code:  # those above it raised, which is not told
-                pass
-
-    def _close(self, now: int) -> CodeType:
-        code, begun, before = self._open.pop()
-        took = max(now - begun - (self._tool.events - before) * self.event_ns, 0)
-        called, key = self._called, id(code)
-        called.codes[key] = code
-        by = called.inner.setdefault(id(self._open[-1][0]), {}) if self._open else called.direct
-        by[key] = by.get(key, 0) + took
-        if all(one is not code for one, _, _ in self._open):
-            called.whole[key] = called.whole.get(key, 0) + took
-        return code
-
-    def _measured(self) -> int:
-        """ns that seeing a call or a return costs here."""
-        self.event_ns = 0
-
-        def nothing() -> None: ...
-
-        def calls() -> int:
-            begun = perf_counter_ns()
-            for _ in range(MEASURED):
-                nothing()
-            return perf_counter_ns() - begun
-
-        unseen = calls()
-        self.on()
-        seen = min(calls(), calls())
-        self.off()
-        return max(seen - unseen, 0) // (2 * MEASURED)

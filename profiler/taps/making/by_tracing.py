@@ -1,17 +1,14 @@
 """Observes Python calls of one thread, up to Python 3.11.
 
 All calls are seen by a trace function. Unlike a profile function it is told of nothing in the frames that are there already: for each frame
-that it is told of, Python copies the local variables, and a copy in the loop's own frame would keep the program's tensors in memory.
-Functions are timed by _lsprof, in C: what a signal's handler raises then reaches the program, and the calls of C functions cost little.
+that it is told of, Python copies the local variables, and a copy in the loop's own frame would keep the program's tensors in memory. Known
+functions are timed by _lsprof, in C: what a signal's handler raises then reaches the program, and the calls of C functions cost little.
 """
 
 import sys
-from collections import Counter
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
-
-from feedline.profiler.taps.making.called import Called
 
 
 class Calls:
@@ -28,16 +25,19 @@ class Calls:
     def __init__(self, entered: Callable[[CodeType], None], left: Callable[[CodeType, Any], None], most: int) -> None:
         self.events, self.most = 0, most
         self._entered, self._left = entered, left
+        self._seeing = False
 
     def on(self) -> bool:
         """Start. False if the program has a trace function of its own, or ``most`` calls were seen."""
         if sys.gettrace() is not None or self.events >= self.most:
             return False
+        self._seeing = True
         sys.settrace(self._begins)
         return True
 
     def off(self) -> None:
         """Stop; a trace function that the program has set meanwhile stays."""
+        self._seeing = False
         if sys.gettrace() == self._begins:
             sys.settrace(None)
 
@@ -46,7 +46,7 @@ class Calls:
 
     def _begins(self, frame: Any, event: str, _: Any) -> Any:
         self.events += 1
-        if self.events >= self.most:
+        if self.events >= self.most or not self._seeing:  # or the program has put back what it had found there
             self.off()
             return None
         frame.f_trace_lines = False
@@ -107,49 +107,3 @@ class Stopwatch:
 
     def end(self) -> None:
         self.off()
-
-
-class AllCalls:
-    """Times every function that is called between ``on`` and ``off``.
-
-    Attributes:
-        event_ns: what seeing one call or return costs, about.
-        corrects: that is taken out of the times.
-    """
-
-    event_ns, corrects = 150, False
-
-    def __init__(self) -> None:
-        self._profiler: Any = _profiler()
-
-    def on(self) -> bool:
-        """Start. False if the program has a profile function of its own."""
-        if sys.getprofile() is not None:
-            return False
-        self._profiler.clear()
-        self._profiler.enable()
-        return True
-
-    def off(self) -> Called | None:
-        """Stop, and tell what was called; None if the program has set a profile function meanwhile, which stays."""
-        now: Any = sys.getprofile()
-        if now is not self._profiler:
-            return None
-        self._profiler.disable()
-        stats = self._profiler.getstats()
-        self._profiler.clear()
-        whole = {id(entry.code): _ns(entry) for entry in stats}
-        inner = {id(entry.code): {id(part.code): _ns(part) for part in entry.calls or () if part.code is not entry.code} for entry in stats}
-        by_others: Counter[int] = Counter()
-        for parts in inner.values():
-            by_others.update(parts)
-        direct = {code: max(took - by_others[code], 0) for code, took in whole.items()}
-        return Called(direct, whole, inner, {id(entry.code): entry.code for entry in stats}, 2 * sum(entry.callcount for entry in stats))
-
-    def end(self) -> None:
-        """Stop observing."""
-        self.off()
-
-
-def _ns(entry: Any) -> int:
-    return round(entry.totaltime * 1e9)

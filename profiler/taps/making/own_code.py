@@ -13,41 +13,36 @@ import torch
 from feedline import profiler
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.making.called import Called, Frame, all_the_while, line_of, running
-from feedline.profiler.taps.making.seeing import AllCalls
+from feedline.profiler.taps.making.called import AllCalls, Called, Frame, all_the_while, line_of, running
 from feedline.profiler.taps.making.timing import name_of
 
-WARM_UP = 2  # steps before the first stretch is looked at: they import and allocate
-FREE_NS, BUDGET = 10_000_000, 0.002  # what all looks may cost, and that share of the time
+WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
+FREE_NS, BUDGET = 15_000_000, 0.003  # what the first looks may cost, and what share of the time the others
+#: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
+#: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
+SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
 LEAST = 1 / 2000  # chance of a step
 ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
 MANY = 4  # stretches in a row, from which on a function that runs in all of them is no part of the loop, but calls the model itself
 NESTED = 3  # functions of torch around one of the program's
 MOST = 8  # functions that are told of a step
 WORTH = 0.01  # of the time that was looked at
-OURS = (*sys.modules["feedline"].__path__, *profiler.__path__)
+OURS = tuple(path + os.sep for path in (*sys.modules["feedline"].__path__, *profiler.__path__))
 #: Parts of torch around the calls that feedline records: the program is not asked to change them.
-PLUMBING = tuple(
-    os.path.join(torch.__path__[0], *name.split("/"))
-    for name in (
-        "_compile.py",
-        "_dynamo",
-        "_functorch",
-        "_ops.py",
-        "_tensor.py",
-        "autograd",
-        "multiprocessing",
-        "nn",
-        "optim/optimizer.py",
-        "utils",
-    )
-)
+_NAMES = """
+    _compile.py _dynamo _functorch _ops.py _tensor.py autograd multiprocessing nn/modules nn/parallel nn/utils/clip_grad.py
+    optim/optimizer.py utils/_contextlib.py utils/_python_dispatch.py utils/data utils/hooks.py
+"""
+PLUMBING = tuple(os.path.join(torch.__path__[0], *name.split("/")) for name in _NAMES.split())
 NOT_TOLD = OURS + PLUMBING
 
 
 class Lines(NamedTuple):
-    """Code of a function between two of its instructions; the second comes first where a loop turns. -1: from its beginning."""
+    """Code of a function between two of its instructions; the second comes first, or is the same, where a loop goes around. -1: from its
+    beginning.
+    """
 
     code: int  # its id
     first: int
@@ -61,7 +56,7 @@ class Sums:
     """Of the stretches of a step that were looked at, each counted for as many as it stands for.
 
     Attributes:
-        start: of the first, ns.
+        start: of the last, ns. The first one may begin before the step does, which is when the loader is asked.
         looks: how many.
         took: ns of all they stand for.
         looking: ns that looking at them cost, and writing down the last ones.
@@ -79,7 +74,7 @@ class Sums:
 
     def add(self, stretch: "Stretch", weight: float) -> None:
         """A stretch that stands for as many."""
-        self.start, self.looks = self.start or stretch.start, self.looks + 1
+        self.start, self.looks = stretch.start, self.looks + 1
         self.took += round(stretch.took * weight)
         self.codes.update(stretch.codes)
         for into, times in ((self.outer, stretch.outer()), (self.whole, stretch.whole())):
@@ -101,7 +96,8 @@ class Sums:
         if isinstance(what, int):
             return name_of(self.codes[what])
         code = self.codes[what.code]
-        return name_of(code, code.co_firstlineno if what.first < 0 else line_of(code, what.first), line_of(code, what.last))
+        first = code.co_firstlineno if what.first < 0 else line_of(code, what.first)
+        return name_of(code, (first, line_of(code, what.last)), around=what.last <= what.first)
 
 
 class Stretch:
@@ -152,11 +148,20 @@ class Stretch:
             own = max(parts.pop(code) - sum(inner.values()), 0)
             parts.update(inner)
             parts[Lines(code, -1, frame.at)] += own
+        return self._without_plumbing(parts)
+
+    def _without_plumbing(self, parts: "Counter[What]") -> "Counter[What]":
+        """What torch's functions call in their place."""
+        kept: Counter[What] = Counter()
         for _ in range(NESTED):
             for code in [one for one in parts if isinstance(one, int) and self.codes[one].co_filename.startswith(PLUMBING)]:
-                inner = self._called.inner.get(code, {})
-                parts[code] -= min(sum(inner.values()), parts[code])
-                parts.update(inner)
+                took, inner = parts.pop(code), self._called.inner.get(code, {})
+                scale = min(1.0, took / max(sum(inner.values()), 1))
+                for other, ns in inner.items():
+                    parts[other] += round(ns * scale)
+                    took -= round(ns * scale)
+                kept[code] += max(took, 0)
+        parts.update(kept)
         return parts
 
 
@@ -180,10 +185,11 @@ class OwnCode:
         self._loop: dict[int, CodeType] = {}  # what ran when updates and backward passes were made, by id
         self._begun: tuple[int, int, list[Frame]] = 0, 0, []  # when looking began, when the stretch did, and what ran
         self._after_inference = False
+        self._copied = 0  # ns of the stretch, between devices
         self._sums = Sums(), Sums()
 
     def chooses(self, after_inference: bool) -> bool:
-        """A stretch begins. Whether to look at it.
+        """A stretch begins: count it, and draw whether to look at it.
 
         Args:
             after_inference: a forward without gradients has ended.
@@ -198,31 +204,38 @@ class OwnCode:
 
     def on(self) -> bool:
         """Look. False if the calls cannot be observed."""
+        if self._calls is None:
+            self._calls = AllCalls()
         begun = clock.wall_ns()
-        self._calls = self._calls or AllCalls()
         before = _of_the_program(running())
+        self._copied = 0
+        seen = self._calls.on()
         self._begun = begun, clock.wall_ns(), before
-        return self._calls.on()
+        return seen
 
     def off(self, before_inference: bool) -> None:
         """The stretch is over."""
         (begun, start, before), now, calls = self._begun, clock.wall_ns(), self._calls
-        called = calls.off() if calls is not None else None
-        if calls is None or called is None:
+        if calls is None:
             return
-        cost = called.events * calls.event_ns
-        took = max(now - start - (cost if calls.corrects else 0), 0)
+        called, whole = calls.off(), now - start
+        took, cost = max(whole - called.cost - self._copied, 0), max(called.cost, round(SLOWED * whole))
         sums = self._sums[self._after_inference and before_inference]
-        stretch = Stretch(start, took, called, before, _of_the_program(running()), self._loop, self._ran)
-        self._ran = stretch.ran
-        sums.add(stretch, self._weight)
-        cost += start - begun + clock.wall_ns() - now
-        self._cost, sums.looking = self._cost + cost, sums.looking + cost
+        if not calls.gave_up:
+            stretch = Stretch(start, took, called, before, _of_the_program(running()), self._loop, self._ran)
+            self._ran = stretch.ran
+            sums.add(stretch, self._weight)
+        sums.looking += start - begun + clock.wall_ns() - now + called.cost
+        self._cost += start - begun + clock.wall_ns() - now + cost
+
+    def copied(self, took: int) -> None:
+        """A tensor was copied to another device in the stretch, in this many ns: that is another stage."""
+        self._copied += took
 
     def step_ends(self, segment: Segment | None) -> None:
         """An update was made. None: the step was not recorded."""
         begun = clock.wall_ns()
-        self._first = self._first or begun
+        self._first = begun if self._steps < WARM_UP else self._first
         self.loop_runs()
         if any(sums.looking for sums in self._sums):
             for sums, flags in zip(self._sums, (Flag.GRAD, 0)):
@@ -230,7 +243,7 @@ class OwnCode:
                     _write(sums, flags, segment)
             writing = clock.wall_ns() - begun if self._looks else 0
             self._sums, self._cost = (Sums(writing), Sums()), self._cost + writing
-        self._steps += 1
+        self._steps = self._steps + 1 if recorder.flops is None else 0
         self._choose(begun)
 
     def loop_runs(self) -> None:
@@ -244,11 +257,15 @@ class OwnCode:
             self._calls.end()
 
     def _choose(self, now: int) -> None:
-        """A step begins. At first every one is looked at; then fewer and fewer, until looking costs BUDGET of the time."""
+        """A step begins: draw whether to look at it. The first ones are, then fewer and fewer, until looking costs BUDGET of the time.
+
+        How many are to come is not known: so of the first n steps, FREE_NS times the logarithm of n is spent, as evenly in n as can be.
+        """
         if self._steps < WARM_UP:
+            self._looks = False
             return
-        allowed, expected = FREE_NS + BUDGET * (now - self._first), self._cost * (self._steps - WARM_UP) / max(self._chosen, 1)
-        self._chance = min(max(allowed / expected, LEAST), 1.0) if expected else 1.0
+        allowed, each = FREE_NS + BUDGET * (now - self._first), self._cost / max(self._chosen, 1)
+        self._chance = min(max(allowed / (each * (self._steps - WARM_UP + 1)), LEAST), 1.0) if each else 1.0
         self._looks = self._random.random() < self._chance
         self._chosen += self._looks
         self._stretches = [0, 0]

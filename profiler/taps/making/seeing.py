@@ -3,8 +3,8 @@
 import sys
 
 if sys.version_info >= (3, 12):
-    from feedline.profiler.taps.making.by_monitoring import AllCalls, Calls, Stopwatch
+    from feedline.profiler.taps.making.by_monitoring import Calls, Stopwatch
 else:
-    from feedline.profiler.taps.making.by_tracing import AllCalls, Calls, Stopwatch
+    from feedline.profiler.taps.making.by_tracing import Calls, Stopwatch
 
-__all__ = ["AllCalls", "Calls", "Stopwatch"]
+__all__ = ["Calls", "Stopwatch"]

@@ -45,6 +45,8 @@ class MakingTap:
         self._own: OwnCode | None = OwnCode()
         self._seeing: Finder | Timer | OwnCode | None = None  # what observes the code that runs now
         self._paused = 0  # stages that are open which are none of the program's own code
+        self._updating = False  # an optimizer makes an update
+        self._inference = False  # the last model was called without gradients
         self._updated = False  # an optimizer made an update: until then, each backward pass ends a step
 
     def begins(self, inference: bool = False) -> None:
@@ -53,8 +55,10 @@ class MakingTap:
         Args:
             inference: it is a forward without gradients.
         """
-        if self._seeing is not None and threading.get_ident() == self._thread:
-            self._off(inference)
+        if threading.get_ident() == self._thread:
+            self._inference = inference
+            if self._seeing is not None:
+                self._off(inference)
 
     def ends(self, inference: bool = False) -> None:
         """The call has returned or raised. As ``begins``."""
@@ -65,7 +69,7 @@ class MakingTap:
         try:
             if phase is not None and looks:
                 self._see(phase)
-            elif own is not None and not self._paused and own.chooses(inference):
+            elif own is not None and not self._paused and not self._updating and own.chooses(inference):
                 self._see(own)
         except Exception:
             self._drop(phase if looks else own)
@@ -75,14 +79,14 @@ class MakingTap:
         if threading.get_ident() == self._thread:
             self._paused += 1
             if self._seeing is not None and self._seeing is self._own:
-                self._off(False)
+                self._off(self._inference)
 
     def resumes(self) -> None:
         """That stage has ended."""
         if threading.get_ident() == self._thread and self._paused:
             self._paused -= 1
-            if not inside.depth:
-                self.ends()
+            if not inside.depth and self._seeing is None:
+                self.ends(self._inference)
 
     def feeds(self, flags: int, args: Any, kwargs: Any) -> int:
         """A model is about to be called, with these arguments. Returns ``Flag.RESIDENT`` if all of them were in memory before, else 0. A
@@ -119,7 +123,10 @@ class MakingTap:
 
     def moved(self, source: torch.Tensor, target: torch.Tensor, took: int) -> None:
         """``Tensor.to`` or ``Tensor.cuda`` returned ``target``; ``took``: ns, 0 if it is on the same device."""
-        if self._seeing is None or self._seeing is not self._phase or source is target:
+        if self._seeing is None or source is target or threading.get_ident() != self._thread:
+            return
+        if self._seeing is self._own:
+            self._own.copied(took)
             return
         if isinstance(self._phase, Finder):
             self._tell(self._phase.moved, source, target)
@@ -129,9 +136,14 @@ class MakingTap:
     def backward(self) -> None:
         """A backward pass was made."""
         if self._own is not None:
-            self._tell(self._own.loop_runs)
+            self._tell_own(self._own.loop_runs)
         if not self._updated:
             self._step_ends()
+
+    def update_begins(self) -> None:
+        """An optimizer is about to make an update; what it calls meanwhile, such as a closure, is its own."""
+        self.begins()
+        self._updating |= threading.get_ident() == self._thread
 
     def updated(self, last: bool) -> None:
         """An update was made.
@@ -140,6 +152,7 @@ class MakingTap:
             last: the step may be over.
         """
         self.begins()  # a closure of the optimizer may have called a model
+        self._updating = False
         self._updated = True
         if last:
             self._step_ends()
@@ -207,7 +220,14 @@ class MakingTap:
         if isinstance(self._phase, Timer):
             self._tell(self._phase.step_ends, recorder.main)
         if self._own is not None:
-            self._tell(self._own.step_ends, recorder.main)
+            self._tell_own(self._own.step_ends, recorder.main)
+
+    def _tell_own(self, tell: Any, *args: Any) -> None:
+        if threading.get_ident() == self._thread:
+            try:
+                tell(*args)
+            except Exception:
+                self._drop(self._own)
 
     def _find(self, finder: Finder) -> None:
         finder.step_ends()
@@ -253,7 +273,7 @@ class MakingTap:
             self.end()
 
 
-for _method in ("begins", "ends", "pauses", "resumes", "feeds", "settled", "gave", "moved", "backward", "updated"):
+for _method in ("begins", "ends", "pauses", "resumes", "update_begins", "feeds", "settled", "gave", "moved", "backward", "updated"):
     hide_from_dynamo(vars(MakingTap)[_method], whats_called=True)
 hide_from_dynamo(MakingTap._takes)
 hide_from_dynamo(MakingTap._took, whats_called=True)

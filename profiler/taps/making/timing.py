@@ -1,5 +1,6 @@
 """Times the functions that make the program's batches."""
 
+import random
 import sys
 from functools import lru_cache
 from types import CodeType
@@ -34,6 +35,7 @@ class Timer:
 
     def __init__(self, codes: frozenset[CodeType]) -> None:
         self._watch = Stopwatch(codes)
+        self._random = random.Random(0)
         self.looks = False
         self._names = {code: name_of(code) for code in codes}
         self._begun: moment.Moment = 0, 0, 0
@@ -73,7 +75,8 @@ class Timer:
             if self.looks and segment is not None:
                 segment.add(Stage.LOOKED, self._since, now - self._since, extra=self._watch.events)
             self._looks += 1
-            self._next = now + (int(cost / BUDGET) if self._looks > CLOSELY else 0)
+            rest = cost / BUDGET * (0.5 + self._random.random())  # irregularly: else what every tenth step does may always be missed
+            self._next = now + (int(rest) if self._looks > CLOSELY else 0)
         self._watch.events = 0
         self.looks = segment is not None and now >= self._next
         self._since = now if self.looks else 0
@@ -93,15 +96,21 @@ def _place(file: str) -> str:
     return masks.source(file)
 
 
-def name_of(code: CodeType, first: int = 0, last: int = 0) -> str:
-    """``get_batch (train.py:116)``, or with lines ``lines 120 to 131 (train.py)``."""
+def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool = False) -> str:
+    """``get_batch (train.py:116)``, or with lines ``lines 120 to 131 (train.py)``.
+
+    Args:
+        around: the code from the first line around the loop to the second.
+    """
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
     name = UNNAMED.get(name, name)
     place = _place(code.co_filename)
-    if first:
-        name = f"line {first}" if first == last else f"lines {first} to {last}"
-    else:
+    if lines is None:
         place = f"{place}:{code.co_firstlineno}"
+    elif around:
+        name = f"loop around line {lines[0]}" if lines[0] == lines[1] else f"loop from line {lines[0]} around to {lines[1]}"
+    else:
+        name = f"line {lines[0]}" if lines[0] == lines[1] else f"lines {lines[0]} to {lines[1]}"
     if len(f"{name} ({place})".encode()) > NAME_BYTES:
         place = place.rpartition("/")[2]
     return f"{name[: max(NAME_BYTES - len(place.encode()) - 3, 8)]} ({place})"
