@@ -6,7 +6,7 @@ from report_docs.field import Field
 _NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
 _NO_SIZE = "no step, or batches of unknown size"
 _NO_DETAIL = "no sample was measured in detail"
-_NO_LOOKS = "no call was looked at: too few steps, or the program has a profile function of its own"
+_NO_LOOKS = "too few steps were observed, or the program has a trace or profile function of its own"
 _NO_INPUT = "no loader was seen, or only the program's own threads read from it; or the figures come from a trace"
 _NO_READING = "nothing was sampled while the steps ran: a run of less than a quarter of a second, or no /proc"
 

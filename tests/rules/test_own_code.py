@@ -57,6 +57,12 @@ def test_nothing_is_said_where_little_of_it_is_named():
     assert own_code.check(given(function("project (train.py:20)", 4.5), function("log (train.py:9)", 2.9))) is None
 
 
+def test_nothing_is_said_of_a_training_of_less_than_a_second():
+    found = given(function("project (train.py:20)", 14.0))
+
+    assert own_code.check(replace(found, throughput=replace(found.throughput, steps=9))) is None
+
+
 def test_on_a_gpu_it_is_information_because_a_function_may_wait_for_it():
     finding = own_code.check(given(function("log (train.py:9)", 24.0), on_gpu=True))
 

@@ -17,15 +17,19 @@ NAMED_SHARE = 0.03
 NAMED = 3
 #: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
 MIN_NAMED = 0.05
-#: Of shorter steps, a good part may be what recording them costs, which is known and taken out only where most were just counted.
-SHORT_S = 0.003
+#: Of all steps together: what feedline does once, such as counting operations, is a good part of a shorter training.
+MIN_TRAINING_S = 1.0
+#: Of a shorter step, a good part is what recording it costs, which is known and taken out only where most were just counted.
+SHORT_S = 0.001
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Name the functions and lines that take most of it."""
     step = facts.step
     own = step.own_code
-    if own is None or own.s < MIN_SHARE * step.mean_s or (step.sampled is None and step.mean_s < SHORT_S):
+    if own is None or own.s < MIN_SHARE * step.mean_s or step.mean_s * facts.throughput.steps < MIN_TRAINING_S:
+        return None
+    if step.sampled is None and step.mean_s < SHORT_S:
         return None
     named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
     took = sum(one.s for one in named)

@@ -19,7 +19,8 @@ from feedline.profiler.taps.making.called import AllCalls, Called, Frame, all_th
 from feedline.profiler.taps.making.timing import name_of
 
 WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
-FREE_NS, BUDGET = 15_000_000, 0.003  # what the first looks may cost, and what share of the time the others
+BUDGET, LATER = 0.05, 0.003  # what share of the time looks may cost in the beginning, and after it
+BEGINNING_NS = 2_000_000_000
 #: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
 #: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
 SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
@@ -257,15 +258,14 @@ class OwnCode:
             self._calls.end()
 
     def _choose(self, now: int) -> None:
-        """A step begins: draw whether to look at it. The first ones are, then fewer and fewer, until looking costs BUDGET of the time.
-
-        How many are to come is not known: so of the first n steps, FREE_NS times the logarithm of n is spent, as evenly in n as can be.
-        """
+        """A step begins: draw whether to look at it, as often as the budget allows by what looking at a step has cost until now."""
         if self._steps < WARM_UP:
             self._looks = False
             return
-        allowed, each = FREE_NS + BUDGET * (now - self._first), self._cost / max(self._chosen, 1)
-        self._chance = min(max(allowed / (each * (self._steps - WARM_UP + 1)), LEAST), 1.0) if each else 1.0
+        passed = now - self._first
+        allowed = (BUDGET if passed < BEGINNING_NS else LATER) * passed / (self._steps - WARM_UP + 1)  # per step
+        each = self._cost / max(self._chosen, 1)
+        self._chance = min(max(allowed / each, LEAST), 1.0) if each else 1.0
         self._looks = self._random.random() < self._chance
         self._chosen += self._looks
         self._stretches = [0, 0]
