@@ -91,11 +91,14 @@ def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
         mean_s: of the step; None: the figures are totals.
     """
     scale = Scale.column(own.s)
-    table = columns("function or lines", f"{scale.unit}{' per step' if mean_s else ''}", *(["share of the step"] if mean_s else []), gap=2)
+    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(overflow="fold")
+    for _ in range(2 if mean_s else 1):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(*(Text(head, "dim") for head in ("function or lines", scale.unit, *(["step"] if mean_s else []))))
     for one in own.functions:
-        table.add_row(plain(one.name), scale(one.s), *([share(one.s / mean_s)] if mean_s else []))
-        if one.mainly:
-            table.add_row(plain(f"  mostly in {one.mainly}", "dim"), "", *([""] if mean_s else []))
+        mainly = f", mostly in {one.mainly}" if one.mainly else ""
+        table.add_row(plain(f"{one.name}{mainly}"), scale(one.s), *([share(one.s / mean_s)] if mean_s else []))
     yield table
     yield plain(phrases.own_code(own), "dim")
 
