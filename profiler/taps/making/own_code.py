@@ -176,7 +176,8 @@ class OwnCode:
     def __init__(self) -> None:
         self._calls: AllCalls | None = None  # until the first look
         self._random = random.Random(0)
-        self._steps = self._chosen = self._first = 0
+        self._steps = self._chosen = 0
+        self._passed = self._last = 0  # ns that steps have taken so far, without rests; and when the last one ended
         self._chance = 0.0  # of this step
         self._looks = False  # at this step
         self._stretches = [0, 0]  # of it, by whether they follow a forward without gradients
@@ -236,7 +237,7 @@ class OwnCode:
     def step_ends(self, segment: Segment | None) -> None:
         """An update was made. None: the step was not recorded."""
         begun = clock.wall_ns()
-        self._first = begun if self._steps < WARM_UP else self._first
+        self._passed = self._passed + (begun - self._last if self._last else 0) if self._steps >= WARM_UP else 0
         self.loop_runs()
         if any(sums.looking for sums in self._sums):
             for sums, flags in zip(self._sums, (Flag.GRAD, 0)):
@@ -245,7 +246,8 @@ class OwnCode:
             writing = clock.wall_ns() - begun if self._looks else 0
             self._sums, self._cost = (Sums(writing), Sums()), self._cost + writing
         self._steps = self._steps + 1 if recorder.flops is None else 0
-        self._choose(begun)
+        self._choose()
+        self._last = clock.wall_ns() if segment is not None else 0
 
     def loop_runs(self) -> None:
         """A backward pass or an update was made: what runs now is the training loop."""
@@ -257,13 +259,12 @@ class OwnCode:
         if self._calls is not None:
             self._calls.end()
 
-    def _choose(self, now: int) -> None:
+    def _choose(self) -> None:
         """A step begins: draw whether to look at it, as often as the budget allows by what looking at a step has cost until now."""
         if self._steps < WARM_UP:
             self._looks = False
             return
-        passed = now - self._first
-        allowed = (BUDGET if passed < BEGINNING_NS else LATER) * passed / (self._steps - WARM_UP + 1)  # per step
+        allowed = (BUDGET if self._passed < BEGINNING_NS else LATER) * self._passed / (self._steps - WARM_UP + 1)  # per step
         each = self._cost / max(self._chosen, 1)
         self._chance = min(max(allowed / each, LEAST), 1.0) if each else 1.0
         self._looks = self._random.random() < self._chance
