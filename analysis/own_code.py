@@ -22,7 +22,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
 
-FEWEST = 4  # steps whose code was looked at that are worth a mean
+FEWEST = 3  # steps whose code was looked at that are worth a mean
 FEWEST_EVALUATIONS = 2
 Z = 1.96  # of a 95 % interval
 MOST = 8  # functions that are kept

@@ -107,8 +107,7 @@ class Estimate:
         if (alike & (window > 0)).sum() >= ENOUGH:
             alike &= window > 0
         longer = max(float(wall[alike].mean()) - counted.mean_ns, 0.0)
-        measured = longer if counted.cost_ns is None else max(counted.cost_ns - float(steps.looking.mean()), 0.0)
-        cost = min(measured, float(wall[alike].mean()) / 2)
+        cost = min(longer if counted.cost_ns is None else counted.cost_ns, float(wall[alike].mean()) / 2)
         return cls(counted, alike, after & ~alike, cost, cost_lies(main), wall, window)
 
     @property

@@ -54,7 +54,6 @@ class Steps:
             of "loss" what lies between a forward and its backward.
         computing_loss: int64 [n], ns of "loss" between a forward and its backward, where the program's own code runs.
         evaluating: ns of all evaluations and rollouts that belong to no stage.
-        looking: int64 [n], ns that looking at the program's own code took of them, which is in no other figure.
         resident: bool [n], all that models get in the step was in memory before.
     """
 
@@ -72,7 +71,6 @@ class Steps:
     unclaimed: IntArray
     computing_loss: IntArray
     evaluating: int
-    looking: IntArray
     resident: npt.NDArray[np.bool_]
     making: Making | None = None
 
@@ -98,7 +96,8 @@ def partition(main: Process) -> Steps | None:
     asked = asked[np.isin(asked["source"], list(boundaries.training_loaders))]
     left = left_over(asked, records, main.of(Stage.REST)) if main.stride == 1 else np.zeros(len(asked), np.bool_)
     found, making = _sum(pieces, spans, main.names, boundaries, asked, left), Making.of(main, spans, pieces, boundaries)
-    found = _without_looking(found, main.view(Stage.OWN_CODE))
+    if not len(main.of(Stage.REST)):  # else it is a part of what recording a step in full costs
+        found = _without_looking(found, main.view(Stage.OWN_CODE))
     if making is None:
         return found
     stages = making.taken_out(found.stages)
@@ -119,7 +118,7 @@ def _without_looking(found: Steps, looks: Records) -> Steps:
     stages = {**found.stages, "other": found.stages["other"] - took}
     evaluating = max(found.evaluating - int(looks["looking"][evaluated].sum()), 0)
     unclaimed = np.maximum(found.unclaimed - took, 0)
-    return replace(found, wall=found.wall - took, stages=stages, unclaimed=unclaimed, evaluating=evaluating, looking=took)
+    return replace(found, wall=found.wall - took, stages=stages, unclaimed=unclaimed, evaluating=evaluating)
 
 
 def _in_fetch(records: Records) -> npt.NDArray[np.bool_]:
@@ -220,7 +219,6 @@ def _sum(
         unclaimed=stages["other"] + _may_be_input(pieces, spans, names, step, inside, count),
         computing_loss=np.bincount(step[inside & (pieces.owner < 0)], length[inside & (pieces.owner < 0)], count).astype(np.int64),
         evaluating=int((evaluation[:, 1] - evaluation[:, 0] - overlap(evaluation[:, 0], evaluation[:, 1], pieces.start, pieces.end)).sum()),
-        looking=np.zeros(count, np.int64),
         resident=_resident(spans, boundaries),
     )
 

@@ -199,7 +199,7 @@ def test_rollouts_between_steps_have_their_own(recorded):
 
     assert (main.of(Stage.OWN_CODE)["flags"] & Flag.GRAD == 0).any()
     whole = report.step.evaluation_code
-    assert sum(functions(whole).values()) == pytest.approx(clock.spent["game"], rel=0.25)
+    assert sum(functions(whole).values()) == pytest.approx(clock.spent["game"], rel=0.5)
     told = next(one for one in report.findings if one.rule_id == "evaluation_time")
     assert told.severity.value == "low" and "outside the model, " in told.message
 

@@ -19,17 +19,17 @@ NAMED = 3
 MIN_NAMED = 0.05
 #: Of all steps together: what feedline does once, such as counting operations, is a good part of a shorter training.
 MIN_TRAINING_S = 1.0
-#: Of a shorter step, a good part is what recording it costs, which is known and taken out only where most were just counted.
-SHORT_S = 0.001
+#: Of a shorter step, a good part is what recording it costs, and how much is not known well enough.
+SHORT_S = 0.002
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Name the functions and lines that take most of it."""
     step = facts.step
     own = step.own_code
-    if own is None or own.s < MIN_SHARE * step.mean_s or step.mean_s * facts.throughput.steps < MIN_TRAINING_S:
+    if own is None or own.s < MIN_SHARE * step.mean_s:
         return None
-    if step.sampled is None and step.mean_s < SHORT_S:
+    if step.mean_s < SHORT_S or step.mean_s * facts.throughput.steps < MIN_TRAINING_S:
         return None
     named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
     took = sum(one.s for one in named)

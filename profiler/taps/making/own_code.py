@@ -19,7 +19,7 @@ from feedline.profiler.taps.making.called import AllCalls, Called, Frame, all_th
 from feedline.profiler.taps.making.timing import name_of
 
 WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
-BUDGET, LATER = 0.05, 0.003  # what share of the time looks may cost in the beginning, and after it
+BUDGET, LATER = 0.1, 0.003  # what share of the time looks may cost in the beginning, and after it
 BEGINNING_NS = 2_000_000_000
 #: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
 #: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
