@@ -247,7 +247,7 @@ class OwnCode:
             self._sums, self._cost = (Sums(writing), Sums()), self._cost + writing
         self._steps = self._steps + 1 if recorder.flops is None else 0
         self._choose()
-        self._last = clock.wall_ns() if segment is not None else 0
+        self._last = begun if segment is not None else 0
 
     def loop_runs(self) -> None:
         """A backward pass or an update was made: what runs now is the training loop."""
