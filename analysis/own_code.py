@@ -63,9 +63,8 @@ def _of(looks: Records, main: Process, whole_s: float, without: Collection[str] 
     at = {(start, flags): index for index, (start, flags) in enumerate(zip(looks["start"].tolist(), looks["flags"].tolist()))}
     outer, depth = defaultdict[str, FloatArray](lambda: np.zeros(len(took))), Counter[str]()
     for one in main.view(Stage.CALLED):
-        index = at.get((int(one["start"]), int(one["flags"])))
-        if index is not None:
-            name = main.names[int(one["source"])]
+        index, name = at.get((int(one["start"]), int(one["flags"]))), main.names.get(int(one["source"]))
+        if index is not None and name is not None:  # a damaged record has neither
             outer[name][index] += float(one["outer"])
             depth[name] += int(one["wall"])
     for name in without:
