@@ -49,6 +49,9 @@ WRONG = {"not_finite": "Training diverged"} | dict.fromkeys(GRAVE - {"not_finite
 #: Told among the findings, but no answer to what holds the run back: a run that is only measured ends before its schedule.
 ASIDE = ("schedule_in_steps", "skipped_steps")
 
+#: Told beside those: they say nothing of the input, and take no place of a finding that does.
+BESIDE = tuple(rule.rule_id for rule in LOOP)
+
 #: Findings that the input of a rank does not hold it back, or hardly.
 NOT_HELD = (compute_bound.RULE_ID, borderline_input.RULE_ID)
 
@@ -94,7 +97,9 @@ def found(rules: Sequence[Rule[F]], facts: F) -> list[Finding]:
 
 def _told(ranked: list[Finding]) -> list[Finding]:
     asking = [finding for finding in ranked if finding.severity is not Severity.INFO]
-    return asking[:MOST] + [finding for finding in ranked if finding.severity is Severity.INFO]
+    most = [finding for finding in asking if finding.rule_id not in BESIDE][:MOST]
+    told = [finding for finding in asking if finding in most or finding.rule_id in BESIDE]
+    return told + [finding for finding in ranked if finding.severity is Severity.INFO]
 
 
 def _wrong(checks: Sequence[Finding]) -> list[Finding]:
