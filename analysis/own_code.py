@@ -33,8 +33,7 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
     """What the code in steps does; None: too little of it was looked at."""
     if rank.steps is None:
         return None
-    looks, steps = rank.main.view(Stage.OWN_CODE), rank.steps.boundaries
-    looks = looks[looks["looks"] > 0]
+    looks, steps = _looks(rank.main), rank.steps.boundaries
     chosen = looks[~_for_evaluation(looks, steps) & (step_of(looks["start"], steps) >= rank.first)]
     loss = float(rank.steps.stages["loss"][rank.first :].sum()) if "loss" in rank.steps.stages else 0.0
     of_loss = float(rank.steps.computing_loss[rank.first :].sum()) / loss if loss else 0.0
@@ -47,9 +46,15 @@ def of_evaluation(rank: RankMetrics) -> OwnCode | None:
     """What the code in evaluation or rollouts does; None: too little of it was looked at."""
     if rank.steps is None:
         return None
-    looks = rank.main.view(Stage.OWN_CODE)
+    looks = _looks(rank.main)
     chosen = looks[_for_evaluation(looks, rank.steps.boundaries)]
     return _of(chosen, rank.main, rank.steps.evaluating / 1e9) if len(chosen) >= FEWEST_EVALUATIONS else None
+
+
+def _looks(main: Process) -> Records:
+    """Without those that only say what looking cost."""
+    looks = main.view(Stage.OWN_CODE)
+    return looks[looks["looks"] > 0]
 
 
 def _for_evaluation(looks: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:

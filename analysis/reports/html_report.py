@@ -98,14 +98,7 @@ def _step(step: StepSummary, made: Palette) -> dict[str, object]:
         "scale": Scale.column(max(total, step.mean_s)),
         "on_gpu": thin_bar(step.gpu_stages, max(total, sum(step.gpu_stages.values())), made) if step.gpu_stages else None,
         "total": total,
-        "own_code": [
-            (own, Scale.column(own.s), title, mean_s)
-            for own, title, mean_s in (
-                (step.own_code, phrases.OWN_CODE, step.mean_s),
-                (step.evaluation_code, phrases.EVALUATION_CODE, None),
-            )
-            if own is not None
-        ],
+        "own_code": [(own, Scale.column(own.s), title, mean_s) for own, title, mean_s in phrases.own_codes(step)],
         "waits": waits,
         "wait_scale": Scale.column(waits),
         "series": step_series(step.series, made),

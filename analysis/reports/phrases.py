@@ -60,8 +60,6 @@ NOISE = {
 }
 NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
 NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
-OWN_CODE = "The program's own code, outside the model, backward passes and updates"
-EVALUATION_CODE = "Own code of evaluation or rollouts, in total"
 NO_FINDINGS = "No rule found a cause that slows this run down."
 NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
@@ -242,8 +240,17 @@ def tells(one: Prediction) -> bool:
     return not one.low <= one.step_s + one.gain_s <= one.high
 
 
+def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
+    """The program's own code in steps and in evaluation: its functions, a title, and the mean step that they are parts of."""
+    both = (
+        (step.own_code, "The program's own code, outside the model, backward passes and updates", step.mean_s),
+        (step.evaluation_code, "Own code of evaluation or rollouts, in total", None),
+    )
+    return [(own, title, mean_s) for own, title, mean_s in both if own is not None]
+
+
 def own_code(own: OwnCode) -> str:
-    """How much it is in all, and from how many looks that is known."""
+    """How much it is in all, and how often it was observed."""
     return f"{seconds(own.s)} in all; observed {counted(own.looks, 'time')}"
 
 

@@ -181,10 +181,8 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
             phrases.step_title(report.step),
             Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),
         )
-    if report.step and report.step.own_code:
-        yield Part(phrases.OWN_CODE, Group(*own_code(report.step.own_code, report.step.mean_s)))
-    if report.step and report.step.evaluation_code:
-        yield Part(phrases.EVALUATION_CODE, Group(*own_code(report.step.evaluation_code, None)))
+    for own, title, mean_s in phrases.own_codes(report.step) if report.step else ():
+        yield Part(title, Group(*own_code(own, mean_s)))
     if report.step and sum(report.step.waits.values()) > 0:
         yield Part("Why the main process waited for a batch", waits(report.step, width, phrases.waits(report)))
     if report.traces:

@@ -234,7 +234,6 @@ def test_nothing_of_the_program_lives_longer_because_it_is_looked_at(recorded):
     assert main.of(Stage.OWN_CODE)["extra"].sum() > 4
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, feedline uses sys.monitoring, which several tools can share")
 def test_a_profile_function_of_the_program_is_left_alone(recorded):
     seen, data = [], torch.randn(16, 32)
 

@@ -1,6 +1,6 @@
 """What functions took in a stretch of the program's own code.
 
-They are told apart by the ``id`` of their code: a code object's own hash goes through all of its instructions.
+Functions are keyed by the ``id`` of their code object, because hashing a code object reads all of its bytecode.
 """
 
 import sys

@@ -26,7 +26,7 @@ BEGINNING_NS = 2_000_000_000
 SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
 LEAST = 1 / 2000  # chance of a step
 ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
-MANY = 4  # stretches in a row, from which on a function that runs in all of them is no part of the loop, but calls the model itself
+MANY = 4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
 NESTED = 3  # functions of torch around one of the program's
 MOST = 8  # functions that are told of a step
 WORTH = 0.01  # of the time that was looked at
@@ -221,14 +221,15 @@ class OwnCode:
         if calls is None:
             return
         called, whole = calls.off(), now - start
-        took, cost = max(whole - called.cost - self._copied, 0), max(called.cost, round(SLOWED * whole))
+        took = max(whole - called.cost - self._copied, 0)
         sums = self._sums[self._after_inference and before_inference]
         if not calls.gave_up:
             stretch = Stretch(start, took, called, before, _of_the_program(running()), self._loop, self._ran)
             self._ran = stretch.ran
             sums.add(stretch, self._weight)
-        sums.looking += start - begun + clock.wall_ns() - now + called.cost
-        self._cost += start - begun + clock.wall_ns() - now + cost
+        around = start - begun + clock.wall_ns() - now
+        sums.looking += around + called.cost
+        self._cost += around + max(called.cost, round(SLOWED * whole))
 
     def copied(self, took: int) -> None:
         """A tensor was copied to another device in the stretch, in this many ns: that is another stage."""
@@ -251,7 +252,7 @@ class OwnCode:
 
     def loop_runs(self) -> None:
         """A backward pass or an update was made: what runs now is the training loop."""
-        if self._steps < WARM_UP or self._looks:
+        if self._looks or (self._steps < WARM_UP and recorder.flops is None):
             self._loop.update((id(frame.code), frame.code) for frame in running())
 
     def end(self) -> None:
