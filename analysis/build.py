@@ -27,7 +27,7 @@ from feedline.analysis.cpu_use import cpu_use, mean_of
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import RuleInputs, Traffic
 from feedline.analysis.gather import RankMetrics
-from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, Throughput, Workers
 from feedline.analysis.next_limit import within
 from feedline.analysis.predict.starts import staying_cpu_s
 from feedline.analysis.predictions import Predictions, of_recording
@@ -36,6 +36,7 @@ from feedline.analysis.roofline import roofline
 from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
+from feedline.analysis.step_model import StepSummary
 from feedline.analysis.text.headline import headline
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings

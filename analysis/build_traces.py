@@ -18,11 +18,11 @@ from feedline.analysis.model import (
     RankSummary,
     Report,
     RunInfo,
-    StepSummary,
     Throughput,
     TraceFile,
     Traces,
 )
+from feedline.analysis.step_model import StepSummary
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.between.compare import Between, compare
 from feedline.analysis.traces.budget import Budget

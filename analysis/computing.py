@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from feedline.analysis.model import Flop, Gauge
+from feedline.analysis.model import Gauge
+from feedline.analysis.step_model import Flop
 from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Stage

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from feedline.analysis.comm.model import Communication, ExposedKind, LateRank, RankParts
 from feedline.analysis.finding import Evidence
 from feedline.analysis.making import Making
-from feedline.analysis.model import Cost, Cpus, Loader, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Cpus, Loader, Throughput, Workers
+from feedline.analysis.step_model import StepSummary
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import numpy as np
 from feedline.analysis import blocking, computing, waits
 from feedline.analysis.costs import BatchProducers, FloatArray, SampledDetails, costs_by_stage, operations
 from feedline.analysis.gpu_stages import gpu_stages
-from feedline.analysis.model import Cost, Loader, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Loader, Throughput, Workers
 from feedline.analysis.rested import Counted, Estimate
 from feedline.analysis.stages import STEP_STAGES
+from feedline.analysis.step_model import StepSeries, StepSummary
 from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from feedline.analysis.comm.model import Communication, RankParts
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.finding import Finding, PredictedRate
+from feedline.analysis.step_model import StepSummary
 
 REPORT_SCHEMA_VERSION = 1
 
@@ -63,84 +64,6 @@ class Throughput:
     def of_all_ranks(self) -> float | None:
         """Samples/s of the training as a whole, as far as it was measured."""
         return self.samples_per_s if self.all_ranks_samples_per_s is None else self.all_ranks_samples_per_s
-
-
-@dataclass(frozen=True)
-class StepSeries:
-    """Step by step, thinned to at most 600 columns: for each column the median over the steps in it. Lists all have one length."""
-
-    start_s: list[float]  # seconds since the first step
-    steps: list[int]  # how many steps the column stands for
-    wall_min_s: list[float]
-    wall_s: list[float]  # median
-    wall_max_s: list[float]
-    stages: dict[str, list[float]]  # stage -> mean seconds a step
-
-
-@dataclass(frozen=True)
-class Flop:
-    """Floating-point operations of one step, counted operator by operator (profiler/taps/flops.py)."""
-
-    forward: float
-    backward: float
-    samples: float
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """How the mean step is known where most steps were only counted and timed, to keep recording cheap."""
-
-    counted: int
-    recorded: int  # in full, which stand for the counted ones
-    windows: int  # of neighboring steps that they come in
-    share_low: dict[str, float]  # stage -> of a step in which nothing special happens, 95 % interval
-    share_high: dict[str, float]
-    recording_s: float  # what recording a step in full took longer; in none of the figures
-
-
-@dataclass(frozen=True)
-class OwnFunction:
-    """A function that the training loop calls, or lines of the loop itself, between models, backward passes and updates."""
-
-    name: str  # with file and line
-    s: float  # with all that it calls there
-    low_s: float  # 95 % interval
-    high_s: float
-    mainly: str  # a function called in it that has at least half of its time; empty: none is known
-
-
-@dataclass(frozen=True)
-class OwnCode:
-    """The program's own code between models, backward passes and updates, by function. Its parts sum to at most ``s``."""
-
-    s: float  # of step.own_code: per step, in the stages other and loss. Of step.evaluation_code: in all evaluations and rollouts
-    looks: int  # stretches of it in which calls were timed, chosen by chance
-    functions: list[OwnFunction]  # that which takes longest first
-
-
-@dataclass(frozen=True)
-class StepSummary:
-    """The mean step. ``stages`` sums to ``mean_s``."""
-
-    mean_s: float
-    median_s: float
-    p95_s: float
-    stages: dict[str, float]
-    waits: dict[str, float]  # WAIT_KINDS -> mean seconds a step; sums to stages["wait"]
-    boundary: str  # what the steps were cut by: "optimizer", "backward" or "loader"; of traces, see traces.files.steps
-    evaluation_s: float  # time in evaluation loops, outside all steps, over the whole run
-    series: StepSeries
-    gpu_stages: dict[str, float] | None = None  # stage -> mean seconds a step between two marks in the GPU's work
-    flop: Flop | None = None
-    cpu_s: float | None = None  # of the training process and all it started, threads included
-    runqueue_s: float | None = None  # the main thread runnable without a CPU, in forward and backward
-    sampled: Sampled | None = None  # None: every step was recorded in full
-    main_runqueue_share: float | None = None  # of the step: the main thread runnable without a CPU, in loading, forward and backward
-    input_share: float | None = None  # of the step, the loader's only start aside
-    input_share_low: float | None = None  # 95 % interval
-    input_share_high: float | None = None
-    own_code: OwnCode | None = None  # None: not looked at
-    evaluation_code: OwnCode | None = None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from feedline.analysis.boundaries import Boundaries
 from feedline.analysis.certainty import interval
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.making import step_of
-from feedline.analysis.model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.rested import FloatArray
+from feedline.analysis.step_model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.timeline import overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records

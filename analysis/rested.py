@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.model import Sampled
 from feedline.analysis.stages import STAGE_OF_RECORD
+from feedline.analysis.step_model import Sampled
 from feedline.analysis.steps import Steps, of_loss
 from feedline.analysis.timeline import IntArray, parents
 from feedline.profiler.events import Flag, Stage

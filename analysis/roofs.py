@@ -8,8 +8,9 @@ import math
 from collections.abc import Iterator
 
 from feedline.analysis.formatting import count, number, seconds, size
-from feedline.analysis.model import Report, StepSummary, ThroughputBound, Workers
+from feedline.analysis.model import Report, ThroughputBound, Workers
 from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
+from feedline.analysis.step_model import StepSummary
 from feedline.analysis.text import limits
 from feedline.profiler.ceilings import Ceiling, Ceilings
 

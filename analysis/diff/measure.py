@@ -9,8 +9,9 @@ import numpy as np
 from feedline.analysis.costs import SampledDetails
 from feedline.analysis.diff.noise import FEWEST, FloatArray, drift, error_of, error_of_mean, reach
 from feedline.analysis.gather import RankMetrics
-from feedline.analysis.model import Report, StepSummary
+from feedline.analysis.model import Report
 from feedline.analysis.rested import FEWEST as FEWEST_RESTS
+from feedline.analysis.step_model import StepSummary
 from feedline.analysis.waits import classify, sent_times
 from feedline.profiler.events import Stage
 

@@ -9,7 +9,7 @@ from feedline.analysis import formatting
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.diagnose import leading
 from feedline.analysis.formatting import Scale
-from feedline.analysis.model import Gauge, Loader, Report, Roofline, StepSeries, StepSummary, Traces, Workers
+from feedline.analysis.model import Gauge, Loader, Report, Roofline, Traces, Workers
 from feedline.analysis.reports import of_convergence, of_traces, page, phrases
 from feedline.analysis.reports.figures.batch_efficiency import batch_efficiency
 from feedline.analysis.reports.figures.batch_sweep import batch_sweep
@@ -25,6 +25,7 @@ from feedline.analysis.reports.figures.step_bar import step_bar, thin_bar
 from feedline.analysis.reports.figures.step_series import beyond, step_series
 from feedline.analysis.reports.json_report import plain
 from feedline.analysis.reports.palette import Palette
+from feedline.analysis.step_model import StepSeries, StepSummary
 from feedline.profiler.printable import printable_in
 
 RANKS_SHOWN = 16  # as bars of the communication figure

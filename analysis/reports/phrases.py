@@ -8,9 +8,10 @@ from feedline.analysis.comm.model import Prediction, RankParts
 from feedline.analysis.finding import Finding, Severity, interval, rates
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.formatting import count, counted, duration, number, seconds, sentence, share, size
-from feedline.analysis.model import Cost, Cpus, Hook, OwnCode, Report, Roofline, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, Throughput, Workers
 from feedline.analysis.predictions import findings_together
 from feedline.analysis.stages import INPUT_STAGES
+from feedline.analysis.step_model import OwnCode, StepSummary
 from feedline.analysis.text.headline import how
 from feedline.analysis.text.ranks import changing, clocks, late
 from feedline.profiler import reasons

@@ -13,8 +13,9 @@ from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding, Severity, rates
 from feedline.analysis.formatting import counted, seconds, share
-from feedline.analysis.model import FIRST_STEPS, Report, StepSummary, Workers
+from feedline.analysis.model import FIRST_STEPS, Report, Workers
 from feedline.analysis.reports import of_convergence, phrases, tables
+from feedline.analysis.step_model import StepSummary
 from feedline.profiler.message import id_of
 
 SMALL = 0.01  # of the step: stages below it are shown as one

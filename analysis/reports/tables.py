@@ -9,10 +9,11 @@ from rich.text import Text
 
 from feedline.analysis.comm.model import RankParts
 from feedline.analysis.formatting import BLANK, Scale, seconds, share, size
-from feedline.analysis.model import OwnCode, Report, StepSummary, Workers
+from feedline.analysis.model import Report, Workers
 from feedline.analysis.reports import of_traces, phrases
 from feedline.analysis.reports.figures.rank_parts import PARTS
 from feedline.analysis.reports.palette import family
+from feedline.analysis.step_model import OwnCode, StepSummary
 from feedline.profiler.printable import printable
 
 NARROW = 64  # below it, a sample's cost is told in lines instead of a table

@@ -5,22 +5,9 @@ from dataclasses import replace
 import pytest
 
 from feedline.analysis.comm.model import RankParts
-from feedline.analysis.model import (
-    Cost,
-    Cpus,
-    Flop,
-    Hook,
-    Loader,
-    RankSummary,
-    Report,
-    Roofline,
-    RunInfo,
-    StepSeries,
-    StepSummary,
-    Throughput,
-    Workers,
-)
+from feedline.analysis.model import Cost, Cpus, Hook, Loader, RankSummary, Report, Roofline, RunInfo, Throughput, Workers
 from feedline.analysis.roofline import NO_CEILINGS, roofline
+from feedline.analysis.step_model import Flop, StepSeries, StepSummary
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3

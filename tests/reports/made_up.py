@@ -9,7 +9,6 @@ from feedline.analysis.comm.model import CollectiveKind, Communication, LateRank
 from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, PredictedRate, Severity
 from feedline.analysis.model import (
     Cost,
-    Flop,
     Gauge,
     Hook,
     Loader,
@@ -18,13 +17,12 @@ from feedline.analysis.model import (
     RankSummary,
     Report,
     RunInfo,
-    StepSeries,
-    StepSummary,
     Throughput,
     Traces,
     Workers,
 )
 from feedline.analysis.roofline import roofline
+from feedline.analysis.step_model import Flop, StepSeries, StepSummary
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.reasons import NO_NVML
 

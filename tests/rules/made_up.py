@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from feedline.analysis.facts import RuleInputs, Traffic
-from feedline.analysis.model import Cost, Cpus, Loader, Operation, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.model import Cost, Cpus, Loader, Operation, Throughput, Workers
+from feedline.analysis.step_model import StepSeries, StepSummary
 
 MS = 1e-3
 BATCH = 32

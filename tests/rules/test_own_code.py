@@ -4,8 +4,8 @@ import pytest
 from rules.made_up import made_up_facts
 
 from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.model import OwnCode, OwnFunction
 from feedline.analysis.rules.loop import evaluation_time, own_code
+from feedline.analysis.step_model import OwnCode, OwnFunction
 
 STAGES = {"forward": 40.0, "backward": 30.0, "optimizer": 5.0, "other": 25.0}
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from markupsafe import Markup
 
 from feedline.analysis.formatting import Scale, share
-from feedline.analysis.model import StepSummary
 from feedline.analysis.reports.figures.svg import figure, percent, room, tag, text_px
 from feedline.analysis.reports.palette import Palette
+from feedline.analysis.step_model import StepSummary
 
 HEIGHT = 46
 THIN = 12

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from feedline.analysis.formatting import Scale, count
-from feedline.analysis.model import StepSeries
 from feedline.analysis.reports.figures.axis import base_line, clip_level, level_line, round_up, spread, ticks
 from feedline.analysis.reports.figures.svg import cut, percent, staircase, stretched, tag
 from feedline.analysis.reports.palette import Palette
+from feedline.analysis.step_model import StepSeries
 
 BAND, STACK, GAP, AXIS = 96, 190, 30, 22  # heights in px
 LABEL_PX = 14

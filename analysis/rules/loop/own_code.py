@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
-from feedline.analysis.model import OwnFunction
 from feedline.analysis.predict.change import Refused
+from feedline.analysis.step_model import OwnFunction
 
 RULE_ID = "own_code"
 
