@@ -20,7 +20,7 @@ CPUS = 2  # more would make some faults none: then workers are what lacks, not t
 FAULTS = {
     "oversize_images": (1500, 1200, 6),
     "heavy_augmentation": (160, 120, 24),
-    "float32_on_host": (256, 256, 24),
+    "float32_on_host": (224, 224, 24),  # larger ones are also mapped anew for each sample: page_faults then goes first
     "straggler_in_order": (96, 80, 24),
     "epoch_restart": (96, 80, 24),
 }

@@ -25,7 +25,7 @@ class Photos(Dataset):
 
 
 if __name__ == "__main__":
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 1))
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 28 * 28, 1))
     loader = DataLoader(Photos(), batch_size=32, num_workers=2)
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)
     for batch in loader:
