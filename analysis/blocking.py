@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.timeline import IntArray, within
 from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
@@ -30,7 +29,8 @@ def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked
     inside = np.zeros(len(looks), bool)
     for process in makers:
         fetches = process.of(Stage.FETCH)
-        inside |= np.isin(looks["pid"], _pids(process)) & _within(looks["start"], fetches[np.isin(fetches["source"], list(loaders))])
+        making = _intervals(fetches[np.isin(fetches["source"], list(loaders))])
+        inside |= np.isin(looks["pid"], _pids(process)) & within(looks["start"], making)
     seen = looks[inside]
     weights = np.bincount(seen["source"], seen["stands_for"].astype(float))
     ordered = sorted(np.flatnonzero(weights).tolist(), key=lambda source: -weights[source])
@@ -43,10 +43,7 @@ def _pids(process: Process) -> list[int]:
     return [*process.view(Stage.START)["pid"].tolist(), *([own] if isinstance(own, int) else [])]
 
 
-def _within(times: IntArray, spans: Records) -> npt.NDArray[np.bool_]:
-    """Whether each time lies in one of the spans, which one thread made one after another."""
-    spans = spans[np.argsort(spans["start"], kind="stable")]
-    last = np.searchsorted(spans["start"], times, "right") - 1
-    if not len(spans):
-        return np.zeros(len(times), bool)
-    return (last >= 0) & (times < spans["start"][last] + spans["wall"][last])
+def _intervals(spans: Records) -> IntArray:
+    """int64 [n, 2], ns: these spans, which one thread made one after another, in order."""
+    begins, walls = (spans[key][np.argsort(spans["start"], kind="stable")] for key in ("start", "wall"))
+    return np.column_stack([begins, begins + walls])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.timeline import IntArray, within
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records, view
 from feedline.profiler.store.segment_reader import Process
@@ -63,7 +63,7 @@ def find(main: Records, rests: Records | None = None, elsewhere: Records | None 
     updates, by = _updates(main, evaluation)
     if not len(updates):
         return None
-    asks = main[asked.of_used(main) & ~_within(main["start"], evaluation)]["start"]
+    asks = main[asked.of_used(main) & ~within(main["start"], evaluation)]["start"]
     if rests is not None and len(rests):
         asks = np.sort(np.concatenate([asks, rests["start"]]))
     edges = _edges(updates, asks, by)
@@ -96,7 +96,7 @@ def _updates(main: Records, evaluation: IntArray) -> tuple[Records, str]:
     found, by = _learned(main)
     if by:
         return found, by
-    asked = main[(main["stage"] == Stage.NEXT) & (main["flags"] & Flag.END == 0) & ~_within(main["start"], evaluation)]
+    asked = main[(main["stage"] == Stage.NEXT) & (main["flags"] & Flag.END == 0) & ~within(main["start"], evaluation)]
     return asked, "loader"
 
 
@@ -261,8 +261,3 @@ def _union(intervals: list[tuple[int, int]]) -> IntArray:
             begin, end = joined[-1][0], max(end, joined.pop()[1])
         joined.append((begin, end))
     return np.array(joined, np.int64).reshape(-1, 2)
-
-
-def _within(times: IntArray, intervals: IntArray) -> npt.NDArray[np.bool_]:
-    index = np.searchsorted(intervals[:, 0], times, "right") - 1
-    return (index >= 0) & (times < np.append(intervals[:, 1], 0)[index])

@@ -88,7 +88,7 @@ def says(use: Cpus) -> str:
     if use.others is None or use.free is None:
         return of
     busy = f", other programs use {number(use.others)}" if use.others >= MIN_OTHERS else ""
-    return f"{of}{busy}; {f'{number(use.free)} are free' if use.free >= MIN_OTHERS else 'no CPU is free'}"
+    return f"{of}{busy}; {f'{number(use.free)} CPUs are free' if use.free >= MIN_OTHERS else 'no CPU is free'}"
 
 
 def may_use(allowed: float, quota: float | None) -> str:

@@ -19,7 +19,7 @@ from feedline.analysis.rules.input import (
     nothing_trained,
     too_short,
 )
-from feedline.analysis.rules.input.handover import as_code
+from feedline.analysis.rules.input.handover import as_code, only_if
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
@@ -200,10 +200,10 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
         return "What limits this run is unknown: no rule applies to it."
     if top.rule_id in WRONG or top.rule_id in ASIDE:
         return f"{WRONG.get(top.rule_id, WRONG_SET_UP)}: {top.message}."
-    goes = "waits for data" if facts.loader is not None else "goes to making batches"
+    goes = "waits for data" if facts.loader is not None and num_workers(facts) != 0 else "goes to making batches"
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
     own = _bound_by(top) or top.rule_id == input_bound_unexplained.RULE_ID  # it says the share itself
-    return _sentences(top, facts.step.mean_s, "" if own else waits)
+    return _sentences(top, facts.step.mean_s, "" if own else waits, only_if(facts, top.settings))
 
 
 def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
@@ -214,16 +214,17 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     return _sentences(findings[0], mean_step_s(facts.budgets[facts.rank])) + _unexplained(facts, findings[0])
 
 
-def _sentences(top: Finding, mean_s: float, waits: str = "") -> str:
+def _sentences(top: Finding, mean_s: float, waits: str = "", condition: str = "") -> str:
     """What limits the training, by how much, what to change where that is a setting, and what can be saved.
 
     Args:
         waits: a sentence about the input, where the finding does not say how much of the step it takes.
+        condition: what has to be true of the program for that setting.
     """
     if top.severity is Severity.INFO:
         return f"{sentence(top.message)}."
     said = f"{waits}{sentence(top.message)}" if waits else top.message
-    return f"{_bound_by(top) or 'Input-bound'}: {said}.{_gain(top, mean_s)}"
+    return f"{_bound_by(top) or 'Input-bound'}: {said}.{_gain(top, mean_s, condition)}"
 
 
 def _bound_by(finding: Finding) -> str:
@@ -231,12 +232,12 @@ def _bound_by(finding: Finding) -> str:
     return BY_ID[finding.rule_id].bound if finding.rule_id in BY_ID else ""
 
 
-def _gain(top: Finding, mean_s: float | None) -> str:
+def _gain(top: Finding, mean_s: float | None, condition: str) -> str:
     """What to change where that is a setting, and what it gives."""
     rule = BY_ID.get(top.rule_id)
     if rule is None or not rule.by_settings or not top.settings or (top.predicted is None and rule.effort is not Effort.SETTING):
         return saving(top, mean_s)
-    change = f" If {rule.only_if}, set" if rule.only_if else " Set"
+    change = f" If {condition}, set" if condition else " Set"
     if top.predicted is None:
         return f"{change} {as_code(top.settings)}.{saving(top, mean_s)}"
     return f"{change} {as_code(top.settings)}: {rates(top.predicted)}."

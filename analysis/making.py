@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.boundaries import Boundaries
-from feedline.analysis.timeline import IntArray, Pieces, overlap
+from feedline.analysis.timeline import IntArray, Pieces, overlap, within
 from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
@@ -86,8 +86,7 @@ def _for_evaluation(made: Records, spans: Records, steps: Boundaries) -> npt.NDA
     """bool [n]: made in an evaluation, or directly before one."""
     calls = spans["start"][np.isin(spans["stage"], (Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER))]
     ends = np.append(calls, 2**62)[np.searchsorted(calls, made["start"])]
-    within = [overlap(at, at + 1, steps.evaluation[:, 0], steps.evaluation[:, 1]) > 0 for at in (made["start"], ends)]
-    return np.asarray(within[0] | within[1])
+    return within(made["start"], steps.evaluation) | within(ends, steps.evaluation)
 
 
 def _looked(looks: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:

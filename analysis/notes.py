@@ -17,7 +17,7 @@ def of_rank(rank: RankMetrics) -> list[str]:
             who = f"worker {process.header['worker']} of loader {process.header['loader']}" if process.is_worker else "the training process"
             notes.append(f"{who} stopped recording ({process.header['stopped']}); figures cover what it recorded until then")
     if rank.main.stride > 1:
-        notes.append(f"long run: details were kept for one in every {rank.main.stride} windows of 64 batches; sums are exact")
+        notes.append(f"long run: details were kept for one window of 64 batches in {rank.main.stride}; sums are exact")
     if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
         notes.append("workers dropped part of their records, so what they did in this training is estimated from the rest")
     notes += [str(hook["why"]) for hook in rank.rank.manifest.hooks if hook["name"] == overrides.NAME and hook["attached"]]
@@ -45,7 +45,7 @@ def sampled(rank: RankMetrics) -> list[str]:
         f"stages were recorded in {steps.steps_in_detail:,} of {steps.steps:,} steps; to keep the overhead low, the others were only timed"
     )
     if alike < steps.steps_in_detail:
-        note += f". {alike:,} of these {steps.steps_in_detail:,} represent the others"
+        note += f". The stages of these others are estimated from {alike:,} of the {steps.steps_in_detail:,}"
     if estimate.cost_ns:
         note += f". Full recording adds {seconds(estimate.cost_ns / 1e9)} per step; the figures are corrected for it"
     found = estimate.sampled(rank.stages)

@@ -17,7 +17,7 @@ from feedline.analysis.gather import RankMetrics
 from feedline.analysis.making import step_of
 from feedline.analysis.rested import FloatArray
 from feedline.analysis.step_model import OwnCode, OwnFunction, StepSummary
-from feedline.analysis.timeline import overlap
+from feedline.analysis.timeline import within
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
@@ -43,7 +43,7 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
 
 
 def of_evaluation(rank: RankMetrics) -> OwnCode | None:
-    """What the code in evaluation or rollouts does; None: too little of it was looked at."""
+    """What the code in evaluation, rollouts or generation does; None: too little of it was looked at."""
     if rank.steps is None:
         return None
     looks = _looks(rank.main)
@@ -58,8 +58,7 @@ def _looks(main: Process) -> Records:
 
 
 def _for_evaluation(looks: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
-    inside = overlap(looks["start"], looks["start"] + 1, steps.evaluation[:, 0], steps.evaluation[:, 1]) > 0
-    return np.asarray(inside & (looks["flags"] & Flag.GRAD == 0))
+    return within(looks["start"], steps.evaluation) & (looks["flags"] & Flag.GRAD == 0)
 
 
 def _of(looks: Records, main: Process, whole_s: float, without: Collection[str] = ()) -> OwnCode | None:

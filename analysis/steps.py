@@ -10,7 +10,7 @@ from feedline.analysis.boundaries import Boundaries, find
 from feedline.analysis.making import STAGE as INPUT
 from feedline.analysis.making import Making, step_of
 from feedline.analysis.stages import STAGE_OF_RECORD
-from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap
+from feedline.analysis.timeline import IntArray, Pieces, cut, flatten, overlap, within
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records, view
 from feedline.profiler.store.segment_reader import Process
@@ -109,9 +109,8 @@ def partition(main: Process) -> Steps | None:
 
 def _without_looking(found: Steps, looks: Records) -> Steps:
     """Without what looking at the program's own code took of the steps."""
-    evaluation = found.boundaries.evaluation
     at = step_of(looks["start"], found.boundaries)
-    evaluated = overlap(looks["start"], looks["start"] + 1, evaluation[:, 0], evaluation[:, 1]) > 0
+    evaluated = within(looks["start"], found.boundaries.evaluation)
     inside = (at >= 0) & ~evaluated
     took = np.bincount(at[inside], looks["looking"][inside], len(found.wall)).astype(np.int64)
     took = np.minimum(took, found.stages["other"])
@@ -185,7 +184,7 @@ def _sum(
     step = np.searchsorted(boundaries.start, pieces.start, "right") - 1
     inside = (step >= 0) & (pieces.start < np.append(boundaries.end, 0)[step])
     evaluation = boundaries.evaluation
-    inside &= overlap(pieces.start, pieces.start + 1, evaluation[:, 0], evaluation[:, 1]) == 0
+    inside &= ~within(pieces.start, evaluation)
     wall = boundaries.end - boundaries.start - overlap(boundaries.start, boundaries.end, evaluation[:, 0], evaluation[:, 1])
     stages: dict[str, IntArray] = {}
     owner = np.maximum(pieces.owner, 0)
@@ -236,10 +235,9 @@ def _may_be_input(
 
 def _resident(spans: Records, boundaries: Boundaries) -> npt.NDArray[np.bool_]:
     """bool [n]: all that models get in the step was in memory before."""
-    evaluation = boundaries.evaluation
     forwards = spans[spans["stage"] == Stage.FORWARD]
     at = np.searchsorted(boundaries.start, forwards["start"], "right") - 1
-    counts = (at >= 0) & (overlap(forwards["start"], forwards["start"] + 1, evaluation[:, 0], evaluation[:, 1]) == 0)
+    counts = (at >= 0) & ~within(forwards["start"], boundaries.evaluation)
     known = forwards["flags"] & Flag.RESIDENT != 0
     old, new = (np.bincount(at[counts & which], minlength=len(boundaries.start)) > 0 for which in (known, ~known))
     return np.asarray(old & ~new)
@@ -258,10 +256,10 @@ def _handing(pieces: Pieces, spans: Records, step: IntArray, inside: npt.NDArray
 
 def _fed(asked: Records, spans: Records, boundaries: Boundaries) -> tuple[IntArray, IntArray]:
     """Batches and samples, int64 [n] each, that were taken in each step."""
-    count, evaluation = len(boundaries.start), boundaries.evaluation
+    count = len(boundaries.start)
     taken = np.searchsorted(boundaries.start, asked["start"], "right") - 1
     known = (taken >= 0) & (asked["start"] < np.append(boundaries.end, 0)[taken]) & (asked["flags"] & Flag.END == 0)
-    known &= overlap(asked["start"], asked["start"] + 1, evaluation[:, 0], evaluation[:, 1]) == 0
+    known &= ~within(asked["start"], boundaries.evaluation)
     # a batch that another thread took is ahead of the step that trains on it: it counts where it was taken
     elsewhere = boundaries.elsewhere
     at = np.clip(np.searchsorted(boundaries.start, elsewhere["start"], "right") - 1, 0, count - 1)

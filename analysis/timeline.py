@@ -90,6 +90,17 @@ def cut(pieces: Pieces, at: IntArray) -> Pieces:
     return Pieces(start, end, owner)
 
 
+def within(times: IntArray, intervals: IntArray) -> npt.NDArray[np.bool_]:
+    """bool [n]: whether each time lies in one of the intervals.
+
+    Args:
+        times: int64 [n], ns.
+        intervals: int64 [m, 2], ns: begin and end, disjoint and sorted.
+    """
+    index = np.searchsorted(intervals[:, 0], times, "right") - 1
+    return (index >= 0) & (times < np.append(intervals[:, 1], 0)[index])
+
+
 def overlap(start: IntArray, end: IntArray, begins: IntArray, ends: IntArray) -> IntArray:
     """How much of each interval [start, end) lies in the union of others.
 

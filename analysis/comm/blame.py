@@ -160,7 +160,7 @@ def _step_start(one: Collectives, until: IntArray) -> IntArray:
 
 
 def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
-    """The ranks that were late, the one that cost the others most first.
+    """The ranks that were late: first those that are so persistently, and of them the one that cost the others most.
 
     Args:
         first: steps before it do not count.
@@ -181,7 +181,7 @@ def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[
             phase=phase if excess_s > 0 else OTHER, excess_s=max(excess_s, 0.0), part=None, cost_s=None,
             persistent=persistent[number], whole_host=len(hosts) > 1 and hosts[ranks[number].host] == often,
         ))  # fmt: skip
-    return sorted(lates, key=lambda one: -one.waited_s * one.steps)
+    return sorted(lates, key=lambda one: (not one.persistent, -one.waited_s * one.steps))
 
 
 def mean_s(ns: IntArray, chosen: BoolArray) -> float:

@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import stdev
+from statistics import NormalDist, stdev
 
 from feedline.analysis.formatting import number, share, size
 from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
@@ -19,16 +19,17 @@ DRAWS = 12  # of the bootstrap
 OF_DRAW = 120  # batches of each
 TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
 MOST_LOCKED = 0.1  # share of the making of batches that may be waiting for a lock where more workers are predicted
-#: Standard deviation of predicted over measured, as a logarithm, where the same work is done by other workers (docs/measured/whatif.md).
+#: Standard deviation of replayed over measured, as a logarithm, where the same work is done by other workers (docs/measured/whatif.md).
 MODEL_ERROR = 0.05
-#: What is added to it, per logarithm of the gain, where work falls away: below and above the prediction. What remains was a small part of
+#: What is added to it, per logarithm of the gain, where work falls away: below and above what is replayed. What remains was a small part of
 #: what was measured, and is mostly less than it seemed: it had waited for what falls away (docs/measured/faults.md).
 REMOVAL_ERROR = 0.1, 0.3
 NORMAL_975 = 1.96
 
 
 def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> PredictedRate | Refused:
-    """Replay the training as it was, and with a change.
+    """Replay the training as it was, and with a change. The prediction is the median of where the rate may lie, which is more than what is
+    replayed where work falls away: the replay is more often too slow then than too fast.
 
     Args:
         recorded: of ``recorded_input``.
@@ -45,10 +46,12 @@ def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> P
     refused = _beyond_the_disk(recorded, change, ratio)
     if refused is not None:
         return refused
+    removed = _removed(recorded, changed, abs(math.log(ratio)))
+    after = before * ratio * math.exp(_median(*_errors(removed)))
     if not interval:
-        return PredictedRate(before, before * ratio, before * ratio, before * ratio)
-    below, above = _spread(recorded, changed, abs(math.log(ratio))) if changed[0] is not recorded else (0.0, 0.0)
-    return PredictedRate(before, before * ratio, before * ratios[0] * math.exp(-below), before * ratios[-1] * math.exp(above))
+        return PredictedRate(before, after, after, after)
+    below, above = _spread(recorded, changed, removed) if changed[0] is not recorded else (0.0, 0.0)
+    return PredictedRate(before, after, before * ratios[0] * math.exp(-below), before * ratios[-1] * math.exp(above))
 
 
 def _invalid(recorded: RecordedInput) -> Refused | None:
@@ -86,18 +89,29 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
     )
 
 
-def _spread(recorded: RecordedInput, changed: Sequence[RecordedInput], gain: float) -> tuple[float, float]:
-    """How far the 95 % interval reaches below and above the prediction, as logarithms: other batches and steps of the same kind, and the
-    model's error.
-
-    Args:
-        gain: predicted, as a logarithm without its sign.
-    """
-    by_chance = stdev(math.log(after / before) for after, before in zip(_draws(changed[0]), _draws_as_it_was(recorded)))
+def _removed(recorded: RecordedInput, changed: Sequence[RecordedInput], gain: float) -> float:
+    """How much of the gain, as a logarithm without its sign, comes from work that falls away."""
     least_s = min(one.work_s() for one in changed)
-    removed = min(gain, max(0.0, math.log(recorded.work_s() / least_s))) if least_s > 0 else gain
-    below, above = (NORMAL_975 * math.hypot(by_chance, MODEL_ERROR, error * removed) for error in REMOVAL_ERROR)
+    return min(gain, max(0.0, math.log(recorded.work_s() / least_s))) if least_s > 0 else gain
+
+
+def _errors(removed: float, by_chance: float = 0.0) -> tuple[float, float]:
+    """Standard deviations of the measured rate below and above what is replayed, as logarithms."""
+    below, above = (math.hypot(by_chance, MODEL_ERROR, error * removed) for error in REMOVAL_ERROR)
     return below, above
+
+
+def _median(below: float, above: float) -> float:
+    """The median of a split normal distribution around 0, with these standard deviations of which the second is not the smaller one."""
+    return above * NormalDist().inv_cdf((3 * above - below) / (4 * above))
+
+
+def _spread(recorded: RecordedInput, changed: Sequence[RecordedInput], removed: float) -> tuple[float, float]:
+    """How far the 95 % interval reaches below and above what is replayed, as logarithms: other batches and steps of the same kind, and the
+    model's error."""
+    by_chance = stdev(math.log(after / before) for after, before in zip(_draws(changed[0]), _draws_as_it_was(recorded)))
+    below, above = _errors(removed, by_chance)
+    return NORMAL_975 * below, NORMAL_975 * above
 
 
 def _draws(recorded: RecordedInput) -> list[float]:

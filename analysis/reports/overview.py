@@ -262,5 +262,5 @@ def time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
         "This is where imports and data preparation happen."
     ]
     if evaluation_s > 0:
-        said.append(f"Evaluation or rollouts between the steps of the training runs: {seconds(evaluation_s)}.")
+        said.append(f"Evaluation, rollouts or generation outside the steps of the training runs: {seconds(evaluation_s)}.")
     return said

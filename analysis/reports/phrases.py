@@ -245,7 +245,7 @@ def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
     """The program's own code in steps and in evaluation: its functions, a title, and the mean step that they are parts of."""
     both = (
         (step.own_code, "The program's own code, outside the model, backward passes and updates", step.mean_s),
-        (step.evaluation_code, "Own code of evaluation or rollouts, in total", None),
+        (step.evaluation_code, "Own code of evaluation, rollouts or generation, in total", None),
     )
     return [(own, title, mean_s) for own, title, mean_s in both if own is not None]
 

@@ -176,7 +176,7 @@ def _elsewhere(file: str) -> str:
 def _everything(report: Report, width: int) -> Iterable[Part]:
     """All parts, from the step to the notes; those that would say nothing are left out."""
     if report.step:
-        evaluated = [plain(f"evaluation or rollouts between steps: {seconds(report.step.evaluation_s)} in total", "dim")]
+        evaluated = [plain(f"evaluation, rollouts or generation outside the steps: {seconds(report.step.evaluation_s)} in total", "dim")]
         yield Part(
             phrases.step_title(report.step),
             Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),

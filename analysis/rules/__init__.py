@@ -84,7 +84,6 @@ class Rule(Generic[F]):
         before: causes whose fix should wait for this one, because it is more specific (it says *what* takes the CPU) or costs one setting.
         bound: what a verdict calls a training that it holds back.
         by_settings: what is predicted are the settings that the finding names, and nothing else: short enough for the verdict.
-        only_if: what has to be true for them.
         lifts: kinds of limits that its fix lifts.
         instead_of: causes that its fix makes pointless.
     """
@@ -96,7 +95,6 @@ class Rule(Generic[F]):
     before: str = ""
     bound: str = ""
     by_settings: bool = False
-    only_if: str = ""
     lifts: frozenset[str] = CHEAPER
     instead_of: str = ""
 
@@ -200,7 +198,6 @@ INPUT: list[Rule[RuleInputs]] = [
         Effort.SETTING,
         before="blocked",
         by_settings=True,
-        only_if="the order of batches may change",
         lifts=AS_MUCH_CPU,
     ),
 ]
@@ -222,7 +219,7 @@ MACHINE: list[Rule[RuleInputs]] = [
 #: Of the training loop of a recorded run, whatever the input does.
 LOOP: list[Rule[RuleInputs]] = [
     Rule(own_code.RULE_ID, own_code.check, own_code.change, bound="Bound by the training loop", lifts=frozenset({"step"})),
-    Rule(evaluation_time.RULE_ID, evaluation_time.check, evaluation_time.change, bound="Mostly evaluation", lifts=frozenset()),
+    Rule(evaluation_time.RULE_ID, evaluation_time.check, evaluation_time.change, bound="Mostly inference", lifts=frozenset()),
 ]
 
 #: What is said of a recorded run where no rule about its input speaks; diagnose.py says where which.

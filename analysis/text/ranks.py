@@ -22,12 +22,12 @@ def late(one: LateRank) -> str:
 
 def changing(comm: Communication) -> str:
     """Another rank in each step, or too few steps to tell."""
-    most = comm.late[0]
+    most = max(comm.late, key=lambda late: late.steps)
     if most.steps == most.late_steps:
         steps = "one step" if most.steps == 1 else f"{most.steps} steps"
         return f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: not enough to tell whether it is always this rank."
     of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
-    return f"The slow rank changes from step to step: most often it is rank {most.rank}, in {of}."
+    return f"The slow rank is not always the same: most often it is rank {most.rank}, in {of}."
 
 
 def clocks(how: str, bound_s: float) -> str:

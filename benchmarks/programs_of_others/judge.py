@@ -90,6 +90,8 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
         return FALSE, f"a share of {over[0]} %"
     if rule_id in program.causes:
         return TRUE, "it is planted, or read in the program's source"
+    if rule_id == "evaluation_time":
+        return _near(facts.by_hand.evaluation_share, said.evaluation_share, "evaluation")
     if rule_id in NOT_KNOWN or "too_short" in said.causes:
         return UNKNOWN, "it says that it does not know"
     if rule_id == "input_bound_unexplained" and not said.others_known:
@@ -99,8 +101,6 @@ def judge(program: Program, said: Said, facts: Facts) -> tuple[str, str]:
         return TRUE if right else FALSE, f"others used {facts.others_cpus:.1f} CPUs meanwhile"
     if rule_id == "own_code":
         return _own_code(said, facts.by_hand)
-    if rule_id == "evaluation_time":
-        return _near(facts.by_hand.evaluation_share, said.evaluation_share, "evaluation")
     if rule_id == "borderline_input":
         return _borderline(facts.by_hand.input_share)
     if rule_id in NOT_HELD:

@@ -30,7 +30,7 @@ class ByHand:
         loaded: samples in the batches of loaders that feed steps.
         step_s: mean step without the first, and without evaluation.
         parts: kind -> seconds of such a step; ``rest`` is what no timer saw.
-        evaluation_share: of the time from the first update to the last.
+        evaluation_share: of the time of the steps and of all evaluation.
     """
 
     updates: int
@@ -75,7 +75,9 @@ def _of(about: dict) -> ByHand:
         parts[span.kind] += span.own / 1e9 / steps
     parts["rest"] = wall_s - sum(parts.values())
     loaded = sum(span.size for span in spans if span.kind == "next" and span.who in fed)
-    return ByHand(updates, loaded, wall_s, dict(parts), away / (ends[-1] - ends[0]) if len(ends) > 1 else 0.0)
+    evaluated = sum(end - begin for begin, end in evaluation)
+    whole = wall_s * 1e9 * steps + evaluated
+    return ByHand(updates, loaded, wall_s, dict(parts), evaluated / whole if whole else 0.0)
 
 
 def _rounds(spans: list[Span]) -> tuple[int, list[int]]:

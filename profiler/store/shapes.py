@@ -68,6 +68,7 @@ class Loader(RequiredOfLoader, total=False):
     batch_sampler: str
     dataset: str
     map_style: bool
+    whole_batches: bool
     dataset_samples: Count
     epoch_samples: Count
     start_method: str

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import torch.multiprocessing
-from torch.utils.data import BatchSampler
+from torch.utils.data import BatchSampler, Subset
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from feedline.profiler.record.below_dispatch import unasked
@@ -29,6 +29,7 @@ def settings(loader: Any) -> dict[str, object]:
     dataset = getattr(loader, "dataset", None)
     found["dataset"] = name_of(dataset)
     found["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
+    found["whole_batches"] = found["batch_sampler"] == "none" or _fetches_batches(dataset)
     if (samples := length(dataset)) is not None:
         found["dataset_samples"] = samples
     if (samples := epoch_samples(loader)) is not None:
@@ -37,6 +38,13 @@ def settings(loader: Any) -> dict[str, object]:
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
         found["start_method"] = context.get_start_method()
     return found
+
+
+def _fetches_batches(dataset: Any) -> bool:
+    """Whether torch asks a data set for all samples of a batch in one call."""
+    while type(dataset) is Subset:  # which passes the call on, where it can
+        dataset = dataset.dataset
+    return hasattr(type(dataset), "__getitems__")
 
 
 def epoch_samples(loader: Any) -> int | None:

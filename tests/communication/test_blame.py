@@ -56,6 +56,16 @@ def test_another_rank_in_each_step_is_not_persistent():
     assert {one.rank for one in lates} == {0, 1, 2, 3} and not any(one.persistent for one in lates)
 
 
+def test_a_rank_that_is_late_again_and_again_goes_before_one_that_rarely_costs_more():
+    rarely = {(step, 0): ("wait", 400.0) for step in range(5, 40, 10)}
+    often = {key: late for key, late in always(1, range(40), "wait", 20.0).items() if (key[0], 0) not in rarely}
+
+    _, (first, second) = blamed(train(Training(late=often | rarely, steps=40)).ranks)
+
+    assert (first.rank, first.persistent, second.rank, second.persistent) == (1, True, 0, False)
+    assert second.waited_s * second.steps > first.waited_s * first.steps
+
+
 def test_all_ranks_of_a_host_that_are_late_together_are_told_from_one_of_them():
     both = always(2, range(0, 40, 2), "wait", 25.0) | always(3, range(1, 40, 2), "wait", 25.0)
     made = train(Training(steps=40, late=both, hosts=("a", "b")))

@@ -1,7 +1,9 @@
 """What changes make of a made-up training's rate."""
 
 import math
+import random
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput, Shares
-from feedline.analysis.predict.replay_of import predict
+from feedline.analysis.predict.replay_of import MODEL_ERROR, REMOVAL_ERROR, _median, predict
 from feedline.analysis.predict.starts import Starts
 
 MS = 1e-3
@@ -54,6 +56,11 @@ def gain(recorded: RecordedInput, change: Change) -> float:
     return predicted.after / predicted.before
 
 
+def removing(gain: float) -> float:
+    """The prediction where this gain is replayed, and all of it is work that falls away."""
+    return gain * math.exp(_median(*(math.hypot(MODEL_ERROR, error * math.log(gain)) for error in REMOVAL_ERROR)))
+
+
 def reason(recorded: RecordedInput, change: Change) -> str:
     refused = predict(recorded, change)
     assert isinstance(refused, Refused)
@@ -91,21 +98,30 @@ def test_what_receiving_a_batch_would_take_without_workers_is_between_two_bounds
 
 
 def test_a_stage_that_is_gone_takes_its_share_with_it():
-    assert gain(training(), Change(stages={"decode": GONE})) == pytest.approx(1 / 0.4, rel=0.05)
-    assert gain(training(off=20), Change(stages={"read": Factor(1, 0)})) == pytest.approx(2, rel=0.05)
-    assert gain(training(cpu=1, own=50), Change(stages={"backward": Factor(0.5, 0.5)})) == pytest.approx(1 / 0.7, rel=0.05)
+    assert gain(training(), Change(stages={"decode": GONE})) == pytest.approx(removing(1 / 0.4), rel=0.05)
+    assert gain(training(off=20), Change(stages={"read": Factor(1, 0)})) == pytest.approx(removing(2), rel=0.05)
+    assert gain(training(cpu=1, own=50), Change(stages={"backward": Factor(0.5, 0.5)})) == pytest.approx(removing(1 / 0.7), rel=0.05)
+
+
+def test_where_work_falls_away_the_prediction_is_the_median_of_where_the_rate_may_lie():
+    below, above, draws = 0.1, 0.3, random.Random(1)
+    sides = draws.choices((-below, above), weights=(below, above), k=20_000)
+    halves = [side * abs(draws.gauss(0, 1)) for side in sides]
+
+    assert median(halves) == pytest.approx(_median(below, above), abs=0.01)
+    assert _median(below, below) == pytest.approx(0)
 
 
 def test_objects_that_are_not_pickled_free_both_ends_of_the_queue():
     recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0))
 
-    assert gain(recorded, Change(stages={"transport": Factor(0.1, 0.1)})) == pytest.approx(21 / 3, rel=0.05)
+    assert gain(recorded, Change(stages={"transport": Factor(0.1, 0.1)})) == pytest.approx(removing(21 / 3), rel=0.05)
 
 
 def test_arrays_that_are_not_pickled_have_to_be_put_into_shared_memory():
     recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0), sharing_s=9 * MS)
 
-    assert gain(recorded, Change(stages={"transport": GONE}, into_shared=True)) == pytest.approx(21 / 10, rel=0.05)
+    assert gain(recorded, Change(stages={"transport": GONE}, into_shared=True)) == pytest.approx(removing(21 / 10), rel=0.05)
     assert gain(recorded, Change(stages={"transport": GONE})) > 15
 
 

@@ -12,7 +12,7 @@ def test_augmentation_that_takes_most_of_the_cpu_names_its_heaviest_operations()
 
     assert (finding.rule_id, finding.severity) == ("augmentation_bound", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 9.9 / 13.2)
-    assert "most of it GaussianBlur (7.00 ms per sample)" in finding.message
+    assert "its most expensive operation is GaussianBlur (7.00 ms per sample)" in finding.message
     assert [(e.id, e.of) for e in finding.evidence[2:]] == [("operation_s", name) for name in ("GaussianBlur", "ColorJitter", "Resize")]
 
 

@@ -14,7 +14,9 @@ def test_samples_blocked_on_the_disk_are_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("cold_storage", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 0.6)
-    assert finding.message.startswith("60.0 % of the time per sample is spent waiting for the disk to deliver 100 kB")
+    assert finding.message == "samples are blocked 60.0 % of their time, and 100 kB of each come from the disk"
+    seen = check(waiting(60.0, sample=BLOCKED, traffic=COLD, maker={"blocked_by": {"file": 1.0}, "blocked_looks": 50}))
+    assert seen.message == "60.0 % of the time per sample is spent waiting for the disk to deliver 100 kB"
     assert {e.id: e.value for e in finding.evidence}["disk_bytes_per_s"] == pytest.approx(100e3 * 32 / 0.1609, rel=0.01)
 
 

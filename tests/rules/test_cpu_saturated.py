@@ -9,11 +9,12 @@ from feedline.analysis.rules.input.cpu_saturated import check
 
 
 def test_samples_that_queue_for_a_cpu_are_a_finding():
-    finding = check(waiting(sample={"decode": (2.0, 1.2, 0.0)}))
+    finding = check(waiting(sample={"decode": (2.0, 1.2, 0.0)}, used_cpus=6.2))
 
     assert (finding.rule_id, finding.severity) == ("cpu_saturated", Severity.HIGH)
     assert finding.evidence[0].value == pytest.approx(1.2 / 6.0)
-    assert "20.0 % of the time per sample is spent waiting for one; this training uses 3.00 of 8 CPUs" in finding.message
+    assert "20.0 % of the time per sample is spent waiting for a CPU, although some are free at times" in finding.message
+    assert "this training uses 6.20 of 8 CPUs; 1.80 CPUs are free" in finding.message
 
 
 def test_cpus_that_are_all_in_use_are_a_finding():

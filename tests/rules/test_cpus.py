@@ -32,7 +32,12 @@ def test_a_stage_takes_at_most_all_of_the_cpu_time_however_few_samples_it_is_kno
 def test_waiting_for_cpus_that_other_programs_hold_is_not_the_trainings_own():
     assert waiting(sample=QUEUED).waiting_cpus() == pytest.approx(0.8)
     assert cpus.by_others(waiting(sample=QUEUED, others=0.4)) == pytest.approx(0.5)
-    assert cpus.saturated(waiting(sample=QUEUED)) and not cpus.saturated(waiting(sample=QUEUED, others=4.8))
+    assert cpus.saturated(waiting(sample=QUEUED, used_cpus=6.2))
+    assert not cpus.saturated(waiting(sample=QUEUED, used_cpus=6.2, others=1.7))
+
+
+def test_cpus_of_which_a_quarter_is_free_are_not_full_however_long_samples_queue():
+    assert not cpus.saturated(waiting(sample=QUEUED, used_cpus=6.0))
 
 
 def test_what_a_quota_keeps_from_the_run_is_not_other_programs_doing():
@@ -52,8 +57,8 @@ def test_ranks_of_one_machine_share_what_other_programs_leave():
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        (waiting(others=1.6), "this training uses 3.00 of 8 CPUs, other programs use 1.60; 3.40 are free"),
-        (waiting(), "this training uses 3.00 of 8 CPUs; 5.00 are free"),
+        (waiting(others=1.6), "this training uses 3.00 of 8 CPUs, other programs use 1.60; 3.40 CPUs are free"),
+        (waiting(), "this training uses 3.00 of 8 CPUs; 5.00 CPUs are free"),
         (waiting(used_cpus=None), "making samples uses 0.958 of 8 CPUs; CPU use by other programs was not sampled"),
         (waiting(used_cpus=None, maker={"per_sample": {}}), "how many of 8 CPUs are free was not measured"),
     ],

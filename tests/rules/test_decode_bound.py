@@ -44,7 +44,9 @@ def test_without_workers_it_costs_its_own_time_in_the_step():
 def test_where_the_cpus_are_full_it_costs_its_share_of_cpu_time():
     queueing = {"decode": (8.4, 0.0, 0.0), "dataset": (0.5, 5.6, 0.0)}  # three quarters of the CPU time, half of the wall time
 
-    assert check(waiting(60.0, sample=queueing)).cost_s == pytest.approx((60e-3 + 0.4e-3) * 8.4 / 11.2)  # 0.4 ms of transport, too
+    finding = check(waiting(60.0, sample=queueing, used_cpus=6.2))
+
+    assert finding.cost_s == pytest.approx((60e-3 + 0.4e-3) * 8.4 / 11.2)  # 0.4 ms of transport, too
 
 
 def test_wall_time_serves_where_cpu_time_was_not_measured():

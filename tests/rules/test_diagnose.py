@@ -137,14 +137,15 @@ def test_no_finding_stands_above_one_that_is_graver():
         ),
         (
             without_workers(),
-            "Input-bound: 60.6 % of each 254 ms step waits for data. No workers: the main process makes every batch itself, "
+            "Input-bound: 60.6 % of each 254 ms step goes to making batches. No workers: the main process makes every batch itself, "
             "which takes 154 ms of each 254 ms step; receiving them from workers would take 882 µs to 3.25 ms. This training uses 1.00 of "
-            "8 CPUs; 7.00 are free. Set num_workers=2. Up to 153 ms per step (60.2 %) can be saved.",
+            "8 CPUs; 7.00 CPUs are free. Set num_workers=2. Up to 153 ms per step (60.2 %) can be saved.",
         ),
         (
             waiting(60.0),
             "Input-bound: 37.7 % of each step waits for data, and no rule explains why; the largest part is making batches "
-            "(60.0 ms per step), mostly in decode (41.7 % of a sample). Up to 60.4 ms per step (37.7 %) can be saved.",
+            "(60.0 ms per step); the largest stage of a sample is decode (41.7 % of its time). Up to 60.4 ms per step (37.7 %) can be "
+            "saved.",
         ),
     ],
 )

@@ -56,4 +56,4 @@ def test_a_healthy_training_may_restart_its_workers():
 def test_where_workers_that_stay_make_batches_slower_it_says_what_else_to_do():
     plain, dearer = (check(made_up_facts(**RESTARTING, staying_s=staying_s)).fix for staying_s in (0.0, 0.1))
 
-    assert "Workers that stay take 100 ms more CPU time for each batch here" in dearer and "Workers that stay" not in plain
+    assert "Persistent workers use 100 ms more CPU time per batch here" in dearer and "Workers that stay" not in plain

@@ -10,7 +10,7 @@ from feedline.analysis.rules.input.input_bound_unexplained import BY_WHOM, check
 def test_it_names_the_stage_that_takes_most_of_a_sample():
     finding = check(waiting(60.0))
 
-    assert finding.message.endswith("making batches (60.0 ms per step), mostly in decode (41.7 % of a sample)")
+    assert finding.message.endswith("making batches (60.0 ms per step); the largest stage of a sample is decode (41.7 % of its time)")
 
 
 def test_it_names_a_slow_sampler():

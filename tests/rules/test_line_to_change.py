@@ -1,9 +1,15 @@
 """A fix that is arguments of the DataLoader is the line to change, as far as the recorder saw it."""
 
+from dataclasses import replace
+
 import pytest
 from rules.made_up import made_up_facts, without_workers
 
+from feedline.analysis.diagnose import verdict
+from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.rules.input.handover import arguments, call, change
+
+FINDING = Finding("too_few_workers", Severity.HIGH, "no workers", cost_s=0.05)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +29,22 @@ def test_several_arguments_are_named_with_their_present_values():
     facts = without_workers(settings={"made_at": "train.py:31"}, loader={"kind": "StatefulDataLoader"})
 
     assert change(facts, {"num_workers": 3, "persistent_workers": True}) == (
-        "StatefulDataLoader(..., num_workers=3, persistent_workers=True)  # now num_workers=0, persistent_workers=False, train.py:31"
+        "StatefulDataLoader(..., num_workers=3, persistent_workers=True)  # now num_workers=0, persistent_workers=False, train.py:31; "
+        "only if the program does not change the dataset between epochs"
+    )
+
+
+def test_several_workers_for_an_iterable_dataset_are_advised_only_if_it_is_split_between_them():
+    stream = without_workers(settings={"map_style": False, "made_at": "train.py:31"})
+    split = made_up_facts(settings={"map_style": False, "num_workers": 2})
+
+    assert change(stream, {"num_workers": 3}).endswith(
+        "# now 0, train.py:31; only if each worker yields its own part of the iterable dataset (get_worker_info)"
+    )
+    assert "only if" not in change(stream, {"num_workers": 1}) + change(split, {"num_workers": 3})
+    assert verdict([replace(FINDING, settings={"num_workers": 3})], stream).endswith(
+        " If each worker yields its own part of the iterable dataset (get_worker_info), set num_workers=3. Up to 50.0 ms per step (19.7 %) "
+        "can be saved."
     )
 
 

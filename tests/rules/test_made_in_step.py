@@ -55,7 +55,7 @@ def test_below_the_gate_the_input_is_acquitted_only_if_nothing_else_can_be_input
     assert diagnose(given(1.0))[0].rule_id == "compute_bound"
     assert "(get_batch (train.py:116))" in diagnose(given(1.0))[0].message
     (doubt, *_) = diagnose(given(1.0, other=30.0))
-    assert doubt.rule_id == "input_not_seen" and "whether the 30.0 ms that no stage accounts for" in doubt.message
+    assert doubt.rule_id == "input_not_seen" and "another 30.0 ms (23.1 %) belong to no stage" in doubt.message
 
 
 def test_a_stage_that_the_program_calls_input_needs_no_function():

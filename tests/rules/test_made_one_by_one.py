@@ -37,6 +37,17 @@ def test_batches_that_take_longer_than_receiving_them_are_work_for_workers():
     assert "too_few_workers" in [finding.rule_id for finding in diagnose(rows(30.0))]
 
 
+def test_batches_that_torch_asks_for_whole_are_not_made_one_by_one():
+    assert check(rows(3.0, settings={"whole_batches": True})) is None
+
+
+def test_an_iterable_dataset_yields_whole_batches():
+    finding = check(rows(3.0, settings={"map_style": False}))
+
+    assert "let the dataset yield whole batches" in finding.fix
+    assert finding.fix.endswith("DataLoader(..., batch_size=None)  # now batch_size=32")
+
+
 def test_with_workers_or_without_a_batch_it_is_silent():
     assert check(made_up_facts()) is None
     assert check(rows(3.0, settings={"num_workers": 4})) is None

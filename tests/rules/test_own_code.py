@@ -66,7 +66,7 @@ def test_nothing_is_said_of_a_training_of_less_than_a_second():
 def test_on_a_gpu_it_is_information_because_a_function_may_wait_for_it():
     finding = own_code.check(given(function("log (train.py:9)", 24.0), on_gpu=True))
 
-    assert finding.severity.value == "info" and "(waiting for the GPU included)" in finding.message
+    assert finding.severity.value == "info" and "(25.0 %, including waiting for the GPU)" in finding.message
 
 
 def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
@@ -75,8 +75,10 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
     finding = evaluation_time.check(found)
 
     assert finding.severity.value == "low"
-    assert finding.message.endswith("take 30.0 s in total, and all steps together 10.0 s; outside the model, 20.0 s in play (train.py:50)")
-    assert verdict(diagnose(found), found).startswith("Mostly evaluation: evaluation or rollouts")
+    assert finding.message.endswith(
+        "take 75.0 % of the time: 30.0 s in total, against 10.0 s for all steps; outside the model, 20.0 s in play (train.py:50)"
+    )
+    assert verdict(diagnose(found), found).startswith("Mostly inference: evaluation, rollouts or generation")
 
 
 def test_evaluation_of_a_third_of_the_run_is_information_and_of_a_tenth_nothing():

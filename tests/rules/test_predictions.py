@@ -193,7 +193,7 @@ def test_the_verdict_says_which_setting_gives_what():
     facts = without_workers()
     (found, *_) = diagnose(facts, predictions=predictions(facts, rate=126.0))
 
-    assert said(found).endswith("7.00 are free. Set num_workers=2: 126 -> 252 samples/s [227, 277].")
+    assert said(found).endswith("7.00 CPUs are free. Set num_workers=2: 126 -> 252 samples/s [227, 277].")
 
 
 def test_the_verdict_says_what_another_fix_gives():

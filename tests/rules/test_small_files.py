@@ -18,7 +18,7 @@ def test_many_small_reads_are_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("small_files", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 5.5 / 10)
-    assert "in 6 reads of 4.00 kB" in finding.message
+    assert "in 6 small reads of 4.00 kB" in finding.message
 
 
 OPENED = Operation("read", "PIL.open", 4e-3, 1e-4, 1.0)
@@ -41,7 +41,7 @@ def test_files_are_counted_where_they_are_opened():
 
     finding = check(several)
 
-    assert "in 24 files, 4.88 kB each" in finding.message
+    assert "reading 24 files of 4.88 kB" in finding.message
     assert {one.id: one.value for one in finding.evidence}["file_bytes"] == pytest.approx(117e3 / 24)
     assert check(opening(replace(OPENED, calls=1.7), traffic=PHOTO)) is None  # 69 kB each
 
@@ -51,12 +51,14 @@ def test_images_that_are_opened_from_memory_are_no_files():
 
 
 def test_one_file_is_told_as_one():
-    assert "in 1 file, 20.0 kB each" in check(opening(replace(OPENED, name="numpy.fromfile"), traffic=Traffic(20e3, 5.0, 0.0, 0.0))).message
+    facts = opening(replace(OPENED, name="numpy.fromfile"), traffic=Traffic(20e3, 5.0, 0.0, 0.0))
+
+    assert "reading 1 file of 20.0 kB" in check(facts).message
 
 
 def test_reads_without_a_hook_are_pieces_of_one_file_unless_they_are_smaller_than_any_buffer():
     assert check(opening(traffic=Traffic(200e3, 25.0, 0.0, 0.0))) is None  # of 8 kB
-    assert "in 100 reads of 2.00 kB" in check(opening(traffic=Traffic(200e3, 100.0, 0.0, 0.0))).message
+    assert "in 100 small reads of 2.00 kB" in check(opening(traffic=Traffic(200e3, 100.0, 0.0, 0.0))).message
 
 
 def test_each_chunk_of_a_zarr_array_is_a_file():

@@ -97,7 +97,7 @@ def test_workers_are_asked_for_as_far_as_other_programs_leave_cpus():
     finding = check(without_workers(effective_cpus=4.0, others=2.5, used_cpus=1.0, sample={"dataset": (9.0, 0.0, 0.0)}))
 
     assert finding.fix == "DataLoader(..., num_workers=2)  # now 0"
-    assert finding.message.endswith(". This training uses 1.00 of 4 CPUs, other programs use 2.50; 0.500 are free")
+    assert finding.message.endswith(". This training uses 1.00 of 4 CPUs, other programs use 2.50; 0.500 CPUs are free")
 
 
 def test_passes_of_a_few_batches_need_no_workers_for_the_first_of_each_is_waited_for_all_the_same():

@@ -24,9 +24,9 @@ SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
 ADVICE: dict[QuestionId, str] = {
-    "half_gradients": "Send gradients as bf16 (ddp_comm_hooks.default_hooks.bf16_compress_hook).",
-    "accumulation": "Accumulate the gradients of several batches before sending them (no_sync).",
-    "bucket_size": "Change the bucket size (bucket_cap_mb): ",
+    "half_gradients": "Send gradients as bf16: model.register_comm_hook(None, default_hooks.bf16_compress_hook).",
+    "accumulation": "Accumulate the gradients of several batches before sending them, with model.no_sync() (a larger effective batch).",
+    "bucket_size": "Change the bucket size, DistributedDataParallel(..., bucket_cap_mb=...): ",
 }
 GRADIENTS = (
     "Use larger batches per rank, gradients in bf16, fewer updates (no_sync), another bucket size (bucket_cap_mb), or a faster link."
@@ -47,7 +47,7 @@ NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and wai
 ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
 WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {ON_ONE_HOST}"
 WITH_OTHERS = f"run iperf3 between the same hosts. {ON_ONE_HOST}"
-NCCLS = "transport and interface NCCL chose (NCCL_DEBUG=INFO: sockets instead of InfiniBand, shared memory instead of NVLink)"
+NCCLS = "with NCCL_DEBUG=INFO that NCCL uses InfiniBand rather than sockets between hosts, and NVLink rather than shared memory in one"
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
 NO_FASTER = "If the intended link gives no more bandwidth in this benchmark than in training, this finding is wrong."
 ALONE = "Train each rank alone, without collectives. If the step is no faster, this finding is wrong."
@@ -79,10 +79,11 @@ def slow(facts: RankFacts) -> Finding | None:
     return Finding(
         SLOW,
         Severity.of(exposed.share),
-        message=f"the network is slower than it should be: {comm.network}; "
+        message=f"collectives reach less than half of the bandwidth that there is: {comm.network}; "
         f"transfer that {exposed.beyond} does not hide takes {seconds(exposed.s)} per step",
         evidence=exposed.evidence,
-        fix=f"Check which {NCCLS if _nccl(comm) else 'interface the backend chose'}, and look for other traffic on the link.",
+        fix=f"Check {NCCLS if _nccl(comm) else 'which interface the backend chose'}, and look for other traffic on the link. Send fewer "
+        "and larger messages: those of a few kB never fill a link.",
         how_to_check=f"{sentence(WITH_NCCL if _nccl(comm) else WITH_OTHERS)} {NO_FASTER}",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )

@@ -14,6 +14,8 @@ SPREAD = "late_ranks"
 
 #: Below it the median of few steps decides more than the ranks do: a run says nothing then, and traces, which have few steps, say so.
 FEWEST_STEPS = 4
+#: Of the time in collectives: a network that moves bytes for longer may be part of what they take.
+INNOCENT_SHARE = 0.2
 
 DEVICE = "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences)."
 FIXES = {
@@ -28,15 +30,17 @@ FIXES = {
     "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Name it with feedline.stage(...).",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
+#: Parts of the loader's work -> what they are for who writes a data set.
+PARTS = {"dataset": "__getitem__"}
 NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
 VARIES = {"wait": "the loader", "other": "time in no stage", BEFORE_TRACE: "what came before their traces"}
 EXCEEDED = {"other": "time in no stage", BEFORE_TRACE: "lateness before the trace"}
 
 
 def check(facts: RankFacts) -> Finding | None:
-    """Find the rank whose lateness costs most; in few steps, the one that was late in them."""
-    late = facts.late[0] if facts.late else None
-    if late is None or _changes(late):
+    """Find the rank whose lateness costs most of those that are late again and again; in few steps, the one that was late in them."""
+    late = _straggler(facts)
+    if late is None:
         return None
     told = answer(facts.comm, "rank_on_time", late.rank)
     others = "the other rank waits" if facts.ranks == 2 else f"the other {facts.ranks - 1} ranks wait"
@@ -54,14 +58,15 @@ def check(facts: RankFacts) -> Finding | None:
         if late.persistent
         else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
+        late=late,
     )
 
 
 def changing(facts: RankFacts) -> Finding | None:
-    """Find ranks of which another one is late in each step."""
-    worst = facts.late[0] if facts.late else None
-    if worst is None or not _changes(worst):
+    """Find ranks that are late in turns."""
+    if not facts.late or _straggler(facts) is not None:
         return None
+    most = max(facts.late, key=lambda late: late.steps)
     told = answer(facts.comm, "no_late_rank")
     phases: dict[str, float] = {}
     for late in facts.late:
@@ -73,17 +78,26 @@ def changing(facts: RankFacts) -> Finding | None:
         SPREAD,
         None if told is None else told.gain_s,
         told,
-        message=f"the slow rank changes from step to step: most often it is rank {worst.rank}, in {worst.steps} of the {worst.late_steps} "
-        f"steps with a late rank; {varies} varies most",
+        message=f"the slow rank is not always the same: most often it is rank {most.rank}, in {most.steps} of the {most.late_steps} steps "
+        f"with a late rank; {varies} varies most",
         fix="Make steps more alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other programs off these "
         "CPUs.",
         how_to_check="Train all ranks on the same batch. If they still wait just as long, this finding is wrong.",
         blame=Blame(None, phase),
+        late=most,
     )
 
 
 def _finding(
-    facts: RankFacts, rule_id: str, cost_s: float | None, told: Prediction | None, message: str, fix: str, how_to_check: str, blame: Blame
+    facts: RankFacts,
+    rule_id: str,
+    cost_s: float | None,
+    told: Prediction | None,
+    message: str,
+    fix: str,
+    how_to_check: str,
+    blame: Blame,
+    late: LateRank,
 ) -> Finding | None:
     """A finding with its cost: as the replay predicts it, else how long the rank that is shown waits."""
     waiting = facts.waiting
@@ -92,13 +106,14 @@ def _finding(
     if weight is Severity.INFO:
         return None
     told_too = [part for part in (message, waiting.message, innocent(waiting)) if part]
-    evidence = _evidence(facts, waiting, facts.late[0])
+    evidence = _evidence(facts, waiting, late)
     return Finding(rule_id, weight, ". ".join(told_too), evidence, fix, how_to_check, max(cost_s, 0.0), blame, **predicted(told))
 
 
 def change(facts: RankFacts) -> Prediction | Refused:
     """The late rank as fast as the median of the others."""
-    return _answered(facts, "rank_on_time", facts.late[0].rank if facts.late else None)
+    late = _straggler(facts)
+    return _answered(facts, "rank_on_time", late.rank if late is not None else None)
 
 
 def no_changes(facts: RankFacts) -> Prediction | Refused:
@@ -114,8 +129,10 @@ def _answered(facts: RankFacts, asked: QuestionId, rank: int | None = None) -> P
     return Refused("no_replay", f"The steps cannot be replayed without the delay: {whys[0] if whys else NO_REPLAY}.")
 
 
-def _changes(late: LateRank) -> bool:
-    return not late.persistent and late.late_steps >= FEWEST_STEPS
+def _straggler(facts: RankFacts) -> LateRank | None:
+    """The first, if it is late again and again, or if the steps are too few to tell; else None."""
+    late = facts.late[0] if facts.late else None
+    return late if late is not None and (late.persistent or late.late_steps < FEWEST_STEPS) else None
 
 
 def _waits(late: LateRank) -> str:
@@ -138,8 +155,14 @@ def _why(late: LateRank) -> str:
         return ""
     if late.phase == BEFORE_TRACE:
         return " (already late when its trace began)"
-    known = {"wait": "slow loader", "other": "unexplained time"}
-    return f" (slow {late.part})" if late.part else f" ({known.get(late.phase, f'slow {late.phase}')})"
+    known = {
+        "wait": "slow loader",
+        "other": "unexplained time",
+        "launching": "slow kernel launches",
+        "synchronising": "waits for its device",
+        "other communication": "other collectives",
+    }
+    return f" (slow {PARTS.get(late.part, late.part)})" if late.part else f" ({known.get(late.phase, f'slow {late.phase}')})"
 
 
 def answer(comm: Communication | None, asked: QuestionId, rank: int | None = None) -> Prediction | None:
@@ -189,12 +212,12 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
 
 
 def innocent(waiting: Waiting) -> str:
-    """That the network is not the cause, where collectives wait more than they move."""
+    """That the network is not the cause, where collectives wait far longer than they move; else how much of them is waiting."""
     parts = waiting.parts
     if parts is None:
         return ""
-    wait_s, move_s = parts.wait_s, parts.transfer_s
+    moving = parts.transfer_s / max(parts.wait_s + parts.transfer_s, 1e-12)
     in_collectives = f"the time that rank {waiting.rank} spends in collectives"
-    if wait_s <= move_s:
-        return f"Waiting is {share(wait_s / max(wait_s + move_s, 1e-12))} of {in_collectives}"
-    return f"The network is not the cause: data transfer is only {share(move_s / (wait_s + move_s))} of {in_collectives}"
+    if moving > INNOCENT_SHARE:
+        return f"Of {in_collectives}, {share(1 - moving)} is waiting and {share(moving)} data transfer"
+    return f"The network is not the cause: data transfer is only {share(moving)} of {in_collectives}"

@@ -27,7 +27,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     heaviest = _heaviest(facts)
-    mostly = f", most of it {heaviest[0].name}" if heaviest else ""
+    mostly = f"; its most expensive operation is {heaviest[0].name}" if heaviest else ""
     mostly += f" ({seconds(heaviest[0].cpu_s)} per sample)" if heaviest and heaviest[0].cpu_s else ""
     left_out = " and ".join(op.name for op in heaviest) or "the augmentation"
     return Finding(
@@ -39,7 +39,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("augment_share", "augmentation, share of a sample's time", of_wall, SHARE),
             *(Evidence("operation_s", f"{op.name} per sample", op.wall_s, "s", op.name) for op in heaviest),
         ],
-        fix="Crop before the expensive transforms, use torchvision.transforms.v2 on uint8 tensors, or augment whole batches on the GPU.",
+        fix="Cut samples to their final size before the expensive transforms, augment whole batches on the GPU, or, for images, use "
+        "torchvision.transforms.v2 on uint8 tensors.",
         how_to_check=f"Run without {left_out}. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -8,7 +8,7 @@ from feedline.analysis.rules.input import handover
 from feedline.analysis.rules.input.cpus import saturated
 from feedline.analysis.rules.input.handover import arguments
 from feedline.analysis.rules.input.input_wait import severity
-from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
+from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, blocked_by, spared_s, storage_share
 from feedline.analysis.rules.input.swapping import from_swap
 from feedline.analysis.rules.input.too_few_workers import carried
 
@@ -34,7 +34,11 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(blocked)} of the time per sample is spent waiting for the disk to deliver {size(traffic.disk_bytes)}"
+        message=(
+            f"{share(blocked)} of the time per sample is spent waiting for the disk to deliver {size(traffic.disk_bytes)}"
+            if blocked_by(facts) is not None
+            else f"samples are blocked {share(blocked)} of their time, and {size(traffic.disk_bytes)} of each come from the disk"
+        )
         + (" through page faults" if mapped else ""),
         evidence=_evidence(facts, blocked, traffic.disk_bytes),
         fix=_fix(facts, more),

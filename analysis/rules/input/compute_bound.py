@@ -30,7 +30,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"the input{by} is not the bottleneck: {once}it takes {share(waiting)}{unsure(facts)} of the "
         f"{seconds(facts.step.mean_s)} step{_largest(facts)}",
         evidence=evidence + _stages(facts),
-        fix=f"No change to the input is needed: a faster input could save at most {share(waiting)} of the step.",
+        fix=f"No change to the input is needed: it takes only {share(waiting)} of the step.",
         how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
@@ -45,7 +45,7 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         message = "no batch has to be loaded: the model gets the same tensors, or slices of them, in every step"
         how_to_check = (
             "Check whether the loop, or the model's forward(), loads other data for each step, such as targets for the loss. "
-            "That data is input, too."
+            "If it does, that is input, and this finding is wrong."
         )
         evidence = []
     else:

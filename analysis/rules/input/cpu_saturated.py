@@ -1,5 +1,6 @@
 """The CPUs are full, so samples queue for them and more workers cannot help."""
 
+from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import number, sentence, share
@@ -36,7 +37,10 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _says(facts: RuleInputs) -> str:
     queued, used = cpus.runqueue_share(facts), cpus.own_cpus(facts)
+    free = facts.cpus.free if facts.cpus is not None else None
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
+        if free is not None and free >= MIN_OTHERS:
+            return f"{share(queued)} of the time per sample is spent waiting for a CPU, although some are free at times; {cpus.use(facts)}"
         return f"the CPUs are saturated: {share(queued)} of the time per sample is spent waiting for one; {cpus.use(facts)}"
     return f"the CPUs are saturated: this training uses {number(used)} of {cpus.may_use(facts)} on average"
 

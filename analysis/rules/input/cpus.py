@@ -16,6 +16,9 @@ MAX_RUNQUEUE_SHARE = 0.15
 #: Where the training itself uses more of its CPUs than this, more workers win less than 1 / 0.8 = 1.25x (docs/rules.md).
 MAX_USED_SHARE = 0.80
 
+#: Of the CPUs: where more are free on average, samples queue for other reasons than that there are too few.
+MIN_FREE_SHARE = 0.25
+
 #: Where other programs' use was not sampled, samples wait for the training itself only if it takes this share of the CPUs (docs/rules.md).
 MIN_OWN_SHARE = 0.50
 
@@ -147,9 +150,12 @@ def saturated(facts: RuleInputs) -> bool:
     if (blocked_share(facts) or 0.0) > MOSTLY_BLOCKED:
         return False
     queued = (runqueue_share(facts) or 0.0) * (1 - by_others(facts)) > MAX_RUNQUEUE_SHARE
-    told = facts.cpus is not None and facts.cpus.others is not None
-    share = own_share(facts) or 0.0
-    return queued and (told or share > MIN_OWN_SHARE) or share > MAX_USED_SHARE
+    share, use = own_share(facts) or 0.0, facts.cpus
+    if use is not None and use.others is not None:
+        full = use.free is None or use.free < MIN_FREE_SHARE * use.allowed
+    else:
+        full = share > MIN_OWN_SHARE
+    return queued and full or share > MAX_USED_SHARE
 
 
 def queueing(facts: RuleInputs) -> bool:

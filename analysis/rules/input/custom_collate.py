@@ -4,6 +4,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import size
 from feedline.analysis.predict.change import Change, Factor
+from feedline.analysis.rules.input.handover import call
 from feedline.analysis.rules.input.input_wait import batch_s, batches_per_step, input_wait, making_share, num_workers, severity
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 
@@ -26,6 +27,8 @@ def check(facts: RuleInputs) -> Finding | None:
     loader = facts.loader
     if loader is None or not num_workers(facts) or {"shared", "objects"} & set(loader.flags):
         return None
+    if facts.setting("collate") == "default":  # default_collate shares what it stacks, and nothing collates batches that come whole
+        return None
     if not loader.batch_bytes or (loader.pickle_bytes or 0) > MAX_PICKLE_BYTES:
         return None
     waits = input_wait(facts)
@@ -34,12 +37,11 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
-    name = facts.setting("collate")
-    whose = name if name not in (None, "default") else "collate"
+    name = facts.setting("collate") or "collate"
     return Finding(
         RULE_ID,
         weight,
-        message=f"batches that {whose} returns ({size(loader.batch_bytes)} each) are not in shared memory, so each is copied an extra time",
+        message=f"batches that {name} returns ({size(loader.batch_bytes)} each) are not in shared memory, so each is copied an extra time",
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence(
@@ -51,8 +53,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("transport_s", "transport in the main process per step", waits.transport_s, "s"),
             Evidence("handover_s", "late handover by the worker, per step", waits.handover_s, "s"),
         ],
-        fix="Use default_collate for the large tensors, or stack them as it does: with torch.stack(..., out=) into shared memory "
-        "(storage()._new_shared()).",
+        fix="Use torch.utils.data.default_collate for the large tensors: in a worker, it stacks them in shared memory. "
+        + call(facts, "collate_fn=..."),
         how_to_check="Run with default_collate on the same samples. If the loader is no faster, this finding is wrong.",
         cost_s=cost_s,
     )

@@ -20,7 +20,10 @@ MIN_WALL_SHARE = 0.25
 
 #: Operations that decode videos.
 VIDEO = "cv2.VideoCapture."
-IMAGES = "Decode with libjpeg-turbo (simplejpeg, OpenCV, torchvision.io) or on the GPU (nvJPEG, DALI), or decode only the crop."
+IMAGES = (
+    "Decode with a faster library (for JPEG: simplejpeg, torchvision.io) or on the GPU (nvJPEG, DALI), decode only the crop, or store "
+    "smaller images."
+)
 FRAMES = (
     "Decode fewer frames: take clips of adjacent frames, store videos with a key frame where clips may begin (ffmpeg -g) and at the size "
     "that the model sees, or store the frames as images. Or decode on the GPU (torchcodec, DALI)."

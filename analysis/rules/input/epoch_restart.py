@@ -44,11 +44,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=measured(found),
         fix=_dearer(facts)
         + (faster if method in ("spawn", "forkserver") else "")
-        + (
-            f"Make the loader once, before the loop: {handover.call(facts, 'persistent_workers=True', 'now made for each pass')}"
-            if again
-            else handover.change(facts, SETTINGS)
-        ),
+        + (_once(facts) if again else handover.change(facts, SETTINGS)),
         how_to_check=f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
         "If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
@@ -56,13 +52,19 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
+def _once(facts: RuleInputs) -> str:
+    """One loader in place of one for each pass."""
+    kept = handover.call(facts, handover.as_code(SETTINGS), "now made for each pass", handover.only_if(facts, SETTINGS))
+    return f"Make the loader once, before the loop: {kept}"
+
+
 def _dearer(facts: RuleInputs) -> str:
     """What else to do first, because workers that stay make batches slower; a sentence before the line to change."""
     if not handover.dearer_if_they_stay(facts):
         return ""
-    more = f"Workers that stay take {seconds(facts.staying_s)} more CPU time for each batch here, because they return memory to the system"
+    more = f"Persistent workers use {seconds(facts.staying_s)} more CPU time per batch here: they keep returning memory to the system"
     variables = page_faults.assignments(facts)
-    return f"{more}. Start the program with {variables}, and keep the workers: " if variables else f"{more}. If they are kept anyway: "
+    return f"{more}. Start the program with {variables}, and keep the workers: " if variables else f"{more}. To keep them anyway: "
 
 
 def change(facts: RuleInputs) -> Change:

@@ -32,15 +32,11 @@ def check(facts: RuleInputs) -> Finding | None:
         Evidence("moving_s", "transport, pin and copy per step", moving_s, "s"),
     ]
     if loader.batch_bytes is not None:
-        evidence += [
-            Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
-            Evidence("batch_bytes_as_uint8", "bytes per batch as uint8", loader.batch_bytes / 4, "B"),
-        ]
+        evidence.append(Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"))
     return Finding(
         RULE_ID,
         weight,
-        message=f"images are converted to float32 on the host: batches take {size(loader.batch_bytes)}; as uint8 they would take "
-        f"{size(loader.batch_bytes / 4 if loader.batch_bytes is not None else None)}",
+        message=f"batches hold images in floating point and take {size(loader.batch_bytes)}; as uint8, images take a quarter",
         evidence=evidence,
         fix="Return uint8 tensors (PILToTensor, no Normalize), then convert and normalize whole batches on the device.",
         how_to_check="Have the loader return the uint8 tensors. If it is no faster, this finding is wrong.",

@@ -92,17 +92,29 @@ def as_code(given: dict[str, int | bool]) -> str:
     return ", ".join(f"{name}={value}" for name, value in given.items())
 
 
+def only_if(facts: RuleInputs, given: dict[str, int | bool]) -> str:
+    """What has to be true of the program for these arguments to leave its training as it is; empty: nothing."""
+    conditions = {
+        "the order of batches may change": given.get("in_order") is False,
+        "each worker yields its own part of the iterable dataset (get_worker_info)": given.get("num_workers", 0) > 1
+        and facts.setting("map_style") is False
+        and (num_workers(facts) or 0) < 2,
+        "the program does not change the dataset between epochs": given.get("persistent_workers") is True,
+    }
+    return " and ".join(condition for condition, needed in conditions.items() if needed)
+
+
 def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """The line to change: ``DataLoader(..., num_workers=3)  # now 1, train.py:31``."""
     now: dict[str, int | bool] = {name: value for name in given if isinstance(value := facts.setting(name), int)}
     values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
-    return call(facts, as_code(given), f"now {values}" if values else "")
+    return call(facts, as_code(given), f"now {values}" if values else "", only_if(facts, given))
 
 
-def call(facts: RuleInputs, arguments: str, now: str = "") -> str:
+def call(facts: RuleInputs, arguments: str, now: str = "", condition: str = "") -> str:
     """The same for any arguments; the place is left out where the recorder did not see the call."""
     kind = facts.loader.kind if facts.loader else "DataLoader"
-    comment = ", ".join(filter(None, (now, place(facts))))
+    comment = "; ".join(filter(None, (", ".join(filter(None, (now, place(facts)))), condition and f"only if {condition}")))
     return f"{kind}(..., {arguments})" + (f"  # {comment}" if comment else "")
 
 

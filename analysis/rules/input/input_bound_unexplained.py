@@ -29,7 +29,7 @@ def check(facts: RuleInputs) -> Finding:
     name = PARTS[part]
     stage = max(MAKING_STAGES, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
-    inside = f", mostly in {stage} ({share(of_sample)} of a sample)" if of_sample and part == "making_s" else ""
+    inside = f"; the largest stage of a sample is {stage} ({share(of_sample)} of its time)" if of_sample and part == "making_s" else ""
     queues = _queues(facts)
     if queues:
         inside = f"; {queues}, but CPU use by other programs was not sampled"

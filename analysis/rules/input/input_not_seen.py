@@ -29,7 +29,7 @@ def check(facts: RuleInputs) -> Finding:
             message += f" (up to {share(facts.unseen.share)}, if no model loads data itself)"
             found.append(Evidence("unseen_share", "share of the step that may be input", facts.unseen.share, SHARE))
     if own_code.check(facts) is not None:
-        message += f"; {own_code.RULE_ID} names the code that may be part of it"
+        message += f"; the code that {own_code.RULE_ID} lists may be part of the input"
     return Finding(
         RULE_ID,
         Severity.INFO,

@@ -79,7 +79,7 @@ def _fix(facts: RuleInputs, took: float) -> str:
     receiving = _receiving_s(facts)
     worker = f", or in a DataLoader with num_workers=1 (receiving its batches takes up to {seconds(receiving)} per step)"
     helps = took - receiving >= MIN_WAIT_SHARE * facts.step.mean_s
-    thread = "make the next one while the model computes, in a ThreadPoolExecutor(1) with a random generator of its own"
+    thread = "make the next one while the model computes: in a ThreadPoolExecutor(max_workers=1) with a random generator of its own"
     return f"{fewer}, or {thread}{worker if helps else ''}.{device}"
 
 
@@ -99,7 +99,7 @@ def unsure(facts: RuleInputs) -> str:
     mean = facts.step.mean_s
     return (
         f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step ({share(took / mean)}): {who(facts)} "
-        f"{_does(facts)}; it is unknown whether the {seconds(other)} that no stage accounts for ({share(other / mean)}) are input too"
+        f"{_does(facts)}; another {seconds(other)} ({share(other / mean)}) belong to no stage and may be input as well"
     )
 
 

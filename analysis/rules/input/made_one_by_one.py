@@ -9,13 +9,14 @@ from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait,
 
 RULE_ID = "made_one_by_one"
 IN_ONE_CALL = "Make each batch in one call: index the dataset with all indices of a batch and transform the whole batch. "
+YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches, transformed at once. "
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare making a step's batches with receiving them from workers; silent where workers help for sure."""
     making, receiving, size = input_wait(facts).making_s, receiving_s(facts), facts.throughput.batch_size
     workers_save = making - receiving.high - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s
-    if num_workers(facts) != 0 or not size or size < 2 or workers_save:
+    if num_workers(facts) != 0 or not size or size < 2 or workers_save or facts.setting("whole_batches"):
         return None
     weight = severity(facts, making)
     if weight is Severity.INFO:
@@ -26,12 +27,16 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=f"the main process makes each batch one sample at a time ({seconds(making)} per step); {_with_workers(saved, receiving)}",
         evidence=_evidence(making, size, receiving, saved),
-        fix=("Keep num_workers=0. " if saved.low <= 0 else "")
-        + IN_ONE_CALL
-        + call(facts, "sampler=BatchSampler(...), batch_size=None", f"now batch_size={count(size)}"),
+        fix=("Keep num_workers=0. " if saved.low <= 0 else "") + _in_one_call(facts, f"now batch_size={count(size)}"),
         how_to_check="Time an epoch of the loader alone, with batches made in one call. If it still takes as long, this finding is wrong.",
         cost_s=making,
     )
+
+
+def _in_one_call(facts: RuleInputs, now: str) -> str:
+    if facts.setting("map_style") is False:
+        return YIELD_BATCHES + call(facts, "batch_size=None", now)
+    return IN_ONE_CALL + call(facts, "sampler=BatchSampler(...), batch_size=None", now)
 
 
 def _with_workers(saved: Between, receiving: Between) -> str:

@@ -7,7 +7,7 @@ from feedline.analysis.predict.change import Refused
 
 RULE_ID = "nothing_trained"
 #: Before the verdict of a program that only calls its model.
-PREFIX = "Nothing was trained (no backward pass or optimizer update was seen); steps are the loader's batches. "
+PREFIX = "No training was seen (no backward pass and no optimizer update); steps are the loader's batches. "
 
 
 def check(facts: RuleInputs) -> Finding | None:

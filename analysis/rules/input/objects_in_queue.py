@@ -31,13 +31,14 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{size(loader.pickle_bytes)} per batch are pickled and sent through the worker queue instead of shared memory",
+        message=f"{size(loader.pickle_bytes)} per batch are pickled and sent through the workers' queue instead of through shared memory",
         evidence=[
             Evidence("pickle_bytes", "pickled bytes per batch", loader.pickle_bytes, "B"),
             Evidence("transport_share", "transport, share of making a batch", making_share(facts, "transport"), SHARE),
             Evidence("transport_s", "transport in the main process per step", input_wait(facts).transport_s, "s"),
         ],
-        fix="Convert arrays to tensors in the worker (torch.from_numpy, default_collate): tensors are passed in shared memory.",
+        fix="Return tensors, which are passed in shared memory: convert arrays in the worker (torch.from_numpy, default_collate), and "
+        "encode or drop large lists, dicts and strings.",
         how_to_check="Run with batches that hold only tensors. If transport is no faster, this finding is wrong.",
         cost_s=cost_s,
     )

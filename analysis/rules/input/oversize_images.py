@@ -35,8 +35,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("output_pixels", "pixels returned per sample", maker.output_pixels, "pixels"),
             Evidence("by_pixels_share", "read, decode and resize, share of a sample's time", by_pixels, SHARE),
         ],
-        fix="Resize the stored images once to near the training size, or decode at 1/2, 1/4 or 1/8 scale (PIL's Image.draft, "
-        "cv2.IMREAD_REDUCED_COLOR_2).",
+        fix="Store the images near the training size, or decode JPEGs at 1/2, 1/4 or 1/8 scale (PIL's Image.draft, "
+        "cv2.IMREAD_REDUCED_COLOR_2). If a transform crops at full resolution, decode only the crop.",
         how_to_check="Resize 50 of the files and read only those. If decode time per sample does not fall, this finding is wrong.",
         cost_s=cost_s,
     )

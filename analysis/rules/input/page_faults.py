@@ -37,8 +37,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(part)} of the CPU time per sample is spent on {count(faults)} page faults: {maker(facts)} returns the memory of "
-        f"large images to the system, and gets {size(faults * PAGE_BYTES)} of it again for the next sample",
+        message=f"{share(part)} of the CPU time per sample is spent on {count(faults)} page faults: {maker(facts)} frees large buffers "
+        f"after each sample, and the system has to map and clear {size(faults * PAGE_BYTES)} again for the next one",
         evidence=[
             Evidence("faults_share", "page faults, share of CPU time per sample", part, SHARE),
             Evidence("minor_faults", "minor page faults per sample, without those of shared memory", faults, "faults"),

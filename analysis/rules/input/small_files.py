@@ -40,19 +40,20 @@ def check(facts: RuleInputs) -> Finding | None:
     if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:
         return None
     files, of_a_read = _opened(facts), traffic.read_chars / traffic.read_calls
-    pieces = f"{_many(files, 'file')}, {size(mean)} each" if files else f"{_many(traffic.read_calls, 'read')} of {size(of_a_read)}"
+    pieces = f"{_many(files, 'file')} of {size(mean)}" if files else f"in {_many(traffic.read_calls, 'small read')} of {size(of_a_read)}"
     of_files = [Evidence("files", "files opened per sample", files, "files"), Evidence("file_bytes", "bytes read per file", mean, "B")]
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(reading)} of the time per sample is spent reading, in {pieces}",
+        message=f"{share(reading)} of the time per sample is spent reading {pieces}",
         evidence=[
             Evidence("read_share", "reading, share of a sample's time", reading, SHARE),
             *(of_files if files else []),
             Evidence("reads", "reads per sample", traffic.read_calls, "reads"),
             Evidence("read_bytes", "bytes per read", of_a_read, "B"),
         ],
-        fix="Pack the samples into large files that are read in order: tar, LMDB or RecordIO (`feedline pack` packs images).",
+        fix=("" if files else "If each sample is a file of its own: ")
+        + "Pack the samples into large files that are read in order: tar, LMDB or RecordIO (`feedline pack` packs images).",
         how_to_check="Read 50 of the files from one tar. If the read time per sample stays the same, this finding is wrong.",
         cost_s=cost_s,
     )

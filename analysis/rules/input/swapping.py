@@ -43,16 +43,18 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"{share(held)} of the time per sample is spent reading the training's memory back from swap ({size(facts.swapped_in)}/s)",
+        message=f"samples are held up by page faults and storage for {share(held)} of their time, while the machine reads "
+        f"{size(facts.swapped_in)}/s back from swap",
         evidence=[
             Evidence("blocked_by_storage_share", "blocked by storage, share of a sample's time", blocked, SHARE),
             Evidence("kernel_share", "in the kernel, share of a sample's time", kernel, SHARE),
-            Evidence("held_share", "reading from swap, share of a sample's time", held, SHARE),
+            Evidence("held_share", "held up by storage or in the kernel, share of a sample's time", held, SHARE),
             Evidence("swapped_in_bytes_per_s", "read back from swap per second", facts.swapped_in, "B/s"),
             Evidence("major_faults", "major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
         ],
         fix="Use less memory (fewer workers, a smaller prefetch_factor, arrays instead of lists, a memory map), or add memory.",
-        how_to_check="Run after `swapoff -a`. If samples still take as long, this finding is wrong.",
+        how_to_check="Run with less in memory, so that nothing is swapped (si is 0 in `vmstat 1`). If samples still take as long, this "
+        "finding is wrong.",
         cost_s=cost_s,
     )
 

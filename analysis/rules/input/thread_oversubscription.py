@@ -32,8 +32,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"helper threads take {share(helpers)} of the CPU time of {counted(num_workers(facts) or 0, 'worker')}, and all "
-        f"{facts.effective_cpus:g} CPUs are saturated",
+        message=f"helper threads take {share(helpers)} of the CPU time of {counted(num_workers(facts) or 0, 'worker')}, while the CPUs are "
+        "saturated",
         evidence=[
             Evidence("process_cpu_s", "CPU time per sample, whole worker processes", process_s, "s"),
             Evidence("thread_cpu_s", "CPU time per sample, threads that make and send it", accounted_s, "s"),
@@ -42,7 +42,8 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=OF_DECODER
         if decoder_threads(facts)
-        else "Run one thread per worker: start the program with OMP_NUM_THREADS=1, and call cv2.setNumThreads(0) in each worker: "
+        else "Run one thread per worker: in worker_init_fn, call cv2.setNumThreads(0) and threadpoolctl.threadpool_limits(1). "
+        "OMP_NUM_THREADS=1 would do it for the main process as well, which slows a model that trains on the CPU. "
         + call(facts, "worker_init_fn=..."),
         how_to_check=f"Run with one thread per worker. If the ratio of the two CPU times is still {number(ratio)}, this finding is wrong.",
         cost_s=cost_s,

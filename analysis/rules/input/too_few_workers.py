@@ -108,16 +108,19 @@ def _says(facts: RuleInputs, workers: int) -> str:
         making, step, receiving = seconds(input_wait(facts).making_s), seconds(facts.step.mean_s), receiving_s(facts)
         instead = f"receiving them from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
         return f"no workers: the main process makes every batch itself, which takes {making} of each {step} step; {instead}"
-    batch, rest = seconds(facts.workers.fetch_mean_s if facts.workers else None), seconds(compute_s(facts))
-    who = "1 worker cannot keep up: it needs" if workers == 1 else f"{workers} workers cannot keep up: each needs"
-    return f"{who} {batch} per batch, while the rest of the step takes {rest}"
+    together, rest = (making_s(facts) or 0.0) / workers, compute_s(facts)
+    fails = "cannot keep up" if together >= rest else "cannot always keep up"
+    who = f"1 worker {fails}: it needs" if workers == 1 else f"{workers} workers {fails}: together they need"
+    return f"{who} {seconds(together)} for the batches of one step, while the rest of the step takes {seconds(rest)}"
 
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:
     maker, receiving, alone = facts.workers, receiving_s(facts), num_workers(facts) == 0
-    making = ("making_s", "making the batches of one step", making_s(facts), "s")
+    workers, making = num_workers(facts) or 1, making_s(facts)
+    each = ("making_s", "making the batches of one step, by all workers together", making / workers if making else None, "s")
     batch = ("batch_s", "making a batch", maker.fetch_mean_s if maker else None, "s")
-    times = [making if alone else batch, ("compute_s", "rest of the step", compute_s(facts), "s")]
+    times = [("making_s", "making the batches of one step", making, "s")] if alone else [each, batch]
+    times.append(("compute_s", "rest of the step", compute_s(facts), "s"))
     ends = (("at least", receiving.low, "lower"), ("at most", receiving.high, "upper")) if alone else ()
     shares = [
         ("idle_share", "workers idle, share of their time", maker.idle_share if maker else None, SHARE),

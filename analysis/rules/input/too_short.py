@@ -29,11 +29,17 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"too short to judge: only {_counted(facts, sure)}{took}; what limits the training is unknown",
+        message=f"{_why(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
         fix=f"Train for {count(needed(sure))} steps or more.",
         how_to_check="Record that many steps. If they are still too few, the number in this finding was wrong.",
     )
+
+
+def _why(facts: RuleInputs, sure: Certainty) -> str:
+    if sure.steps < FEWEST:
+        return f"too short to judge: only {_counted(facts, sure)}"
+    return f"too short to judge: the steps vary too much for {_counted(facts, sure)}"
 
 
 def _queued(sure: Certainty) -> bool:

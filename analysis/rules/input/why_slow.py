@@ -101,8 +101,7 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
     if beside:
         found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
     return Why(
-        f"the stage {does} until {whose} get a CPU (these use {number(ratio - 1)}x the CPU time of the thread they serve); "
-        f"{cpus.use(facts)}",
+        f"its thread {does} until {whose}, which use {number(ratio - 1)} times its CPU time, get a CPU; {cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
         unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         MODEL_SPINS if beside else replace(as_it_should(work), helper_threads=False),
@@ -134,7 +133,7 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
     if faults * PAGE_BYTES < FAR_OFF * (work.cost.bytes or 0.0) or system_s < MOST * total.cpu_s:  # a page at least
         return None
     return Why(
-        f"most of that is spent in {count(faults)} page faults per sample, for new or mapped memory",
+        f"there are {count(faults)} page faults per sample, for new or mapped memory, which probably take most of it",
         "Allocate large work arrays once and write into them again (out=). Open a memory map once, not per sample, and read adjacent rows.",
         "Allocate the arrays once. If the page faults per sample stay the same, this finding is wrong.",
         UNKNOWN_FAULTS,
@@ -181,8 +180,9 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
     if facts.loader is None or not facts.setting("pin_memory"):
         pins = f"Pin the batches: {handover.change(facts, {'pin_memory': True})}"
     return Why(
-        f"{share(copied.pageable)} of the bytes come from pageable memory, which the CPU first copies into pinned memory",
-        f"Copy with .to(device, non_blocking=True) from pinned memory. {pins}",
+        f"the bytes come in {number(copied.times)} copies per step, {share(copied.pageable)} of them from pageable memory, which the CPU "
+        "first copies into pinned memory",
+        f"Copy few large tensors, from pinned memory, with .to(device, non_blocking=True). {pins}",
         unless("Copy from pinned memory", work),
         UNKNOWN_COPY,
         [

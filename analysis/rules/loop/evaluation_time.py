@@ -1,8 +1,8 @@
-"""Evaluation or rollouts, which lie between the steps, take much of the run."""
+"""Evaluation, rollouts or generation, which lie outside the steps, take much of the run."""
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import seconds
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.loop.own_code import NAMED, NAMED_SHARE, parts
 
@@ -28,16 +28,16 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.LOW if part >= MOST_OF_IT else Severity.INFO,
-        message=f"evaluation or rollouts (forward passes without gradients, between the steps) take {seconds(step.evaluation_s)} in total, "
-        f"and all steps together {seconds(steps_s)}{outside}",
+        message=f"evaluation, rollouts or generation (forward passes without gradients, outside the steps) take {share(part)} of the time: "
+        f"{seconds(step.evaluation_s)} in total, against {seconds(steps_s)} for all steps{outside}",
         evidence=[
-            Evidence("evaluation_s", "evaluation or rollouts, in total", step.evaluation_s, "s"),
+            Evidence("evaluation_s", "evaluation, rollouts or generation, in total", step.evaluation_s, "s"),
             Evidence("steps_s", "all steps, in total", steps_s, "s"),
             Evidence("evaluation_share", "of the time of steps and evaluation", part, SHARE),
             *(Evidence("function_s", f"{one.name}, in total", one.s, "s", one.name) for one in named),
         ],
-        fix="If it is an evaluation, run it less often, on fewer batches, or in larger ones. If it collects training data, step several "
-        "environments at once, in processes of their own.",
+        fix="Evaluation: run it less often, on fewer batches, or in larger ones. Rollouts: step several environments at once, in processes "
+        "of their own. Generation: do it less often, or for several samples in one batch.",
         how_to_check="Run once without it. If the run is not shorter by about this time, this finding is wrong.",
     )
 

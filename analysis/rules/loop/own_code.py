@@ -36,12 +36,12 @@ def check(facts: RuleInputs) -> Finding | None:
     if took < MIN_NAMED * step.mean_s:
         return None
     on_gpu = step.gpu_stages is not None
-    waiting = " (waiting for the GPU included)" if on_gpu else ""
+    waiting = ", including waiting for the GPU" if on_gpu else ""
     return Finding(
         RULE_ID,
         Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
-        message=f"code outside the model, the backward pass and the optimizer takes {seconds(own.s)} of the {seconds(step.mean_s)} step "
-        f"({share(own.s / step.mean_s)}){waiting}: {parts(named)}",
+        message=f"code outside the model (nn.Module), the backward pass and the optimizer takes {seconds(own.s)} of the "
+        f"{seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): {parts(named)}",
         evidence=[
             Evidence("own_code_s", "all of this code, per step", own.s, "s"),
             Evidence("own_code_share", "share of the step", own.s / step.mean_s, SHARE),

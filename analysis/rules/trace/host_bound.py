@@ -20,7 +20,7 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"for {share(part)} of {facts.whole}, the device waits for the host to launch kernels "
+        message=f"for {share(part)} of {facts.whole}, the device is idle while the host runs Python, operators or kernel launches "
         f"({counted(kernels, 'kernel')} {facts.in_steps}, {seconds(mean)} each on average)",
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),

@@ -10,7 +10,7 @@ WIKI = (
     text("data/wikitext-2/valid.txt", 800, 20, 1),
     text("data/wikitext-2/test.txt", 800, 20, 2),
 )
-LANGUAGE = "--epochs 2 --emsize 32 --nhid 32 --nlayers 1 --log-interval 10"
+LANGUAGE = "--emsize 32 --nhid 32 --nlayers 1 --log-interval 10"
 
 PYTORCH_EXAMPLES = [
     Program(
@@ -96,9 +96,9 @@ PYTORCH_EXAMPLES = [
         "word_language_model LSTM",
         REPOSITORY,
         "word_language_model",
-        f"main.py {LANGUAGE}",
-        ((24, None),),
-        "2 epochs of 12 batches",
+        f"main.py --epochs 40 {LANGUAGE}",
+        ((480, None),),
+        "40 epochs of 12 batches",
         WIKI,
         input=("__main__:get_batch",),
     ),
@@ -106,7 +106,7 @@ PYTORCH_EXAMPLES = [
         "word_language_model Transformer",
         REPOSITORY,
         "word_language_model",
-        f"main.py --model Transformer --use-optimizer --lr 1 {LANGUAGE}",
+        f"main.py --epochs 2 --model Transformer --use-optimizer --lr 1 {LANGUAGE}",
         ((24, None),),
         "2 epochs of 12 batches",
         WIKI,
