@@ -1,6 +1,8 @@
 """How sure the steps of a run are of the share that its input takes: a few steps, or steps that vary, say nothing."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,7 @@ from feedline.analysis.facts import Certainty, Unseen
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.rested import FloatArray
 from feedline.analysis.stages import INPUT_STAGES
+from feedline.analysis.timeline import IntArray
 from feedline.analysis.waits import classify
 from feedline.profiler.events import Stage
 from feedline.profiler.noise_scale import student
@@ -27,19 +30,33 @@ def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
     steps = rank.steps
     if steps is None or not len(steps.wall):
         return None
-    waiting = sum((rank.stages[name] for name in INPUT_STAGES if name in rank.stages), np.zeros(len(steps.wall)))
-    if starts_once:
-        waiting = waiting - rank.stages.get("epoch_start", 0.0) - classify(steps, rank.ready)["epoch_start"]
-    waiting = np.maximum(waiting, 0.0)
+    parts = {name: values.astype(float) for name, values in rank.stages.items()}
+    if starts_once and "wait" in parts:
+        parts |= {"epoch_start": np.zeros(len(steps.wall)), "wait": parts["wait"] - classify(steps, rank.ready)["epoch_start"]}
+    low, high = _interval(rank, parts, steps.wall.astype(float))
+    number = rank.estimate.stand_for if rank.estimate is not None else len(steps.wall) - rank.first
     if steps.making is not None:  # how long its functions wait for a CPU is not known
-        low, high = _interval(rank, waiting, steps.wall.astype(float))
-        return Certainty(rank.estimate.stand_for if rank.estimate is not None else len(steps.wall) - rank.first, low, high)
+        return Certainty(number, low, high)
     inside = queued_ns(rank.main, steps, Stage.NEXT)
     queued = queued_ns(rank.main, steps, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
-    low, high = _interval(rank, waiting, steps.wall.astype(float))
-    own = _interval(rank, np.maximum(waiting - inside, 0.0), (steps.wall - queued).astype(float))
-    number = rank.estimate.stand_for if rank.estimate is not None else len(steps.wall) - rank.first
-    return Certainty(number, low, high, *own)
+    return Certainty(number, low, high, *_interval(rank, _without(parts, inside, queued - inside), (steps.wall - queued).astype(float)))
+
+
+def _waiting(parts: Mapping[str, FloatArray | float]) -> Any:
+    """What the input takes, of any figures of stages."""
+    return sum(values for name, values in parts.items() if name in INPUT_STAGES)
+
+
+def _without(parts: dict[str, FloatArray], inside: IntArray, elsewhere: IntArray) -> dict[str, FloatArray]:
+    """The stages of each step without waits for a CPU, of which as much is inside the input and as much elsewhere, in proportion."""
+    waiting, whole = _waiting(parts) + np.zeros(len(inside)), sum(parts.values(), np.zeros(len(inside)))
+    kept = {True: _left(waiting, inside), False: _left(whole - waiting, elsewhere)}
+    return {name: values * kept[name in INPUT_STAGES] for name, values in parts.items()}
+
+
+def _left(whole: FloatArray, less: IntArray) -> FloatArray:
+    """Share that is left of each."""
+    return np.maximum(whole - less, 0.0) / np.maximum(whole, 1.0)
 
 
 def unseen(rank: RankMetrics) -> Unseen | None:
@@ -55,19 +72,16 @@ def unseen(rank: RankMetrics) -> Unseen | None:
     return Unseen(min(share + counted, 1.0), min(high + counted, 1.0), bool(steps.resident[rank.first :].all()) and counted < MIN_SHARE)
 
 
-def _interval(rank: RankMetrics, waiting: FloatArray, wall: FloatArray) -> tuple[float, float]:
-    """Of the share of ``waiting`` in ``wall``, float64 [steps] each."""
+def _interval(rank: RankMetrics, parts: Mapping[str, FloatArray], wall: FloatArray) -> tuple[float, float]:
+    """Of the share that the input stages among ``parts`` take of ``wall``, float64 [steps] each."""
     looked = np.ones(len(wall), bool) if rank.steps is None or rank.steps.making is None else rank.steps.making.looked
     if rank.estimate is None:
-        return interval(waiting[rank.first :], wall[rank.first :], looked[rank.first :])
-    lies = sum(rank.estimate.lies.get(name, 0.0) for name in INPUT_STAGES)
+        return interval((_waiting(parts) + np.zeros(len(wall)))[rank.first :], wall[rank.first :], looked[rank.first :])
     alike = rank.estimate.alike & looked
-    alike = alike if alike.sum() >= FEWEST else rank.estimate.alike
-    known = replace(rank.estimate, alike=alike, lies={"input": lies, "rest": 1 - lies})
-    parts = {"input": waiting, "rest": np.maximum(wall - waiting, 0.0)}
-    sampled, shown = known.sampled(parts), replace(known, alike=rank.estimate.alike)
-    share = shown.means(parts)["input"] / shown.mean_ns  # of all steps, of which those that were looked at may be a peculiar choice
-    return min(sampled.share_low["input"], share), max(sampled.share_high["input"], share)
+    known = replace(rank.estimate, alike=alike) if alike.sum() >= FEWEST else rank.estimate
+    low, high = np.quantile(_waiting(known.drawn(parts)), (0.025, 0.975))
+    share = _waiting(rank.estimate.means(parts)) / rank.estimate.mean_ns  # of all steps, of which those that were looked at are a choice
+    return min(float(low), share), max(float(high), share)
 
 
 def interval(part: FloatArray, whole: FloatArray, looked: npt.NDArray[np.bool_] | None = None) -> tuple[float, float]:

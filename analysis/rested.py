@@ -137,7 +137,14 @@ class Estimate:
         return np.maximum(self.wall[self.alike] - self.cost_ns, 0.0)
 
     def sampled(self, stages: Mapping[str, IntArray | FloatArray]) -> Sampled:
-        """How sure the shares are: 95 % of what they would be if other windows had been recorded (bootstrap over windows)."""
+        """How sure the shares are."""
+        drawn, windows = self.drawn(stages), len(np.unique(self.window[self.alike]))
+        low, high = ({name: float(np.quantile(values, at)) for name, values in drawn.items()} for at in (0.025, 0.975))
+        return Sampled(self.counted.number, int(self.alike.sum()), windows, low, high, self.cost_ns / 1e9)
+
+    def drawn(self, stages: Mapping[str, IntArray | FloatArray]) -> dict[str, FloatArray]:
+        """Each stage's share of a counted step, float64 [DRAWS]: what it could be if other windows had been recorded (bootstrap over
+        windows)."""
         groups = np.unique(self.window[self.alike])
         by_window = len(groups) >= FEWEST
         of = np.searchsorted(groups, self.window[self.alike]) if by_window else np.arange(int(self.alike.sum()))
@@ -150,8 +157,7 @@ class Estimate:
             own = self._without_cost({name: float(row @ values) / size for name, values in sums.items()})
             for name, value in own.items():
                 found[name].append(value / self.counted.mean_ns)
-        low, high = ({name: float(np.quantile(values, at)) for name, values in found.items()} for at in (0.025, 0.975))
-        return Sampled(self.counted.number, int(self.alike.sum()), len(groups), low, high, self.cost_ns / 1e9)
+        return {name: np.array(values) for name, values in found.items()}
 
 
 def cost_lies(main: Process) -> dict[str, float]:

@@ -111,8 +111,10 @@ class Mapping:
             _libc.munmap(address, len(self._bytes))
 
     def __del__(self) -> None:
-        with suppress(Exception):  # at the interpreter's end, modules may be gone
+        try:  # not with suppress(): at the interpreter's end, what this module has imported may be gone
             self.close()
+        except Exception:
+            pass
 
 
 UNSEEN = 2  # references to an unused object: the attribute and the argument of getrefcount

@@ -14,6 +14,7 @@ from feedline.analysis import own_code as own_code_of_run
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.taps.making import own_code
 from feedline.profiler.taps.making.called import Called, Frame, all_the_while
+from feedline.profiler.taps.making.timing import NAME_BYTES, name_of
 
 
 class Clock:
@@ -93,7 +94,7 @@ def test_lines_of_the_loop_itself_are_named(recorded):
     def loop():
         net = model()
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-        for _ in range(200):
+        for _ in range(400):
             total = 0
             for number in range(150_000):
                 total += number
@@ -311,3 +312,17 @@ def test_a_later_call_in_the_place_of_an_earlier_one_has_not_run_all_the_while()
 
     assert [one.code for one, _ in again] == [loop]
     assert [one.code for one, _ in same] == [loop, predict]
+
+
+def test_a_name_that_is_too_long_for_a_record_keeps_its_line_numbers():
+    def code(file, name="step"):
+        space = {}
+        exec(compile(f"def {name}(): ...", file, "exec"), space)
+        return space[name].__code__
+
+    long = "sac_continuous_action_with_many_words.py"
+
+    assert name_of(code("train.py"), (1296, 1211), around=True) == "loop from line 1296 around to 1211 (train.py)"
+    assert name_of(code(long), (1296, 1211), around=True) == "loop from line 1296 around to 1211 (sac_continuous_a…)"
+    assert name_of(code("train.py", "a_function_with_a_very_long_name_of_many_words_more")).endswith("… (train.py:1)")
+    assert all(len(name_of(code(long, "ü" * 60), lines).encode()) <= NAME_BYTES for lines in (None, (1, 2)))

@@ -34,7 +34,7 @@ def check(report: Report) -> None:
     """Fail with everything that one report says twice and differently, as JSON, in the terminal and in HTML."""
     told: Any = plain(report)
     texts = [" ".join(terminal.render(report).split()), text_of(html_report.render(report))]
-    found = [*sums(told), *costs(told), *predictions(told), *order(told), *spoken(told, texts)]
+    found = [*sums(told), *costs(told), *predictions(told), *intervals(told), *order(told), *spoken(told, texts)]
     found += [problem for text in texts for problem in sentences(told, text)]
     assert not found, "\n".join([report.run.name, *dict.fromkeys(found)])
 
@@ -144,6 +144,18 @@ def predictions(told: Any) -> Iterator[str]:
             and one["low"] > most(told, finding["cause"]) * 1.031
         ):
             yield f"{finding['cause']} is predicted to give {one['low']} and more, the next limit is {most(told, finding['cause'])}"
+
+
+def intervals(told: Any) -> Iterator[str]:
+    """Shares of the input outside the interval that is given with them."""
+    step = told["step"]
+    given = [] if step is None else [("the step", step["input_share"], step["input_share_low"], step["input_share_high"])]
+    for finding in told["findings"]:
+        figures = {one["id"] + one["of"]: one["value"] for one in finding["evidence"]}
+        given.append((finding["cause"], *(figures.get(f"input_share{end}") for end in ("", "_endlower", "_endupper"))))
+    for what, share, low, high in given:
+        if None not in (share, low, high) and not low - 1e-6 <= share <= high + 1e-6:
+            yield f"{what} gives a share of the input of {share}, which is not between {low} and {high}"
 
 
 def most(told: Any, rule_id: str) -> float:

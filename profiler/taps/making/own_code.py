@@ -19,7 +19,7 @@ from feedline.profiler.taps.making.called import AllCalls, Called, Frame, all_th
 from feedline.profiler.taps.making.timing import name_of
 
 WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
-BUDGET, LATER = 0.1, 0.003  # what share of the time looks may cost in the beginning, and after it
+BUDGET, LATER = 0.05, 0.003  # what share of the time looks may cost in the beginning, and after it
 BEGINNING_NS = 2_000_000_000
 #: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
 #: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
@@ -176,7 +176,7 @@ class OwnCode:
     def __init__(self) -> None:
         self._calls: AllCalls | None = None  # until the first look
         self._random = random.Random(0)
-        self._steps = self._chosen = 0
+        self._steps = self._looked = 0  # steps, and those that were looked at
         self._passed = self._last = 0  # ns that steps have taken so far, without rests; and when the last one ended
         self._chance = 0.0  # of this step
         self._looks = False  # at this step
@@ -244,6 +244,7 @@ class OwnCode:
             for sums, flags in zip(self._sums, (Flag.GRAD, 0)):
                 if segment is not None and sums.looking:
                     _write(sums, flags, segment)
+            self._looked += any(sums.looks for sums in self._sums)
             writing = clock.wall_ns() - begun if self._looks else 0
             self._sums, self._cost = (Sums(writing), Sums()), self._cost + writing
         self._steps = self._steps + 1 if recorder.flops is None else 0
@@ -266,10 +267,9 @@ class OwnCode:
             self._looks = False
             return
         allowed = (BUDGET if self._passed < BEGINNING_NS else LATER) * self._passed / (self._steps - WARM_UP + 1)  # per step
-        each = self._cost / max(self._chosen, 1)
+        each = self._cost / max(self._looked, 1)
         self._chance = min(max(allowed / each, LEAST), 1.0) if each else 1.0
         self._looks = self._random.random() < self._chance
-        self._chosen += self._looks
         self._stretches = [0, 0]
 
 

@@ -16,6 +16,7 @@ import torch
 from feedline.profiler.taps.making.returned import DEPTH, StorageRef, shorten
 
 MISSES = 12  # calls in a row that got something new: from then on, no more are looked at
+NEW = 32  # as many steps in all in which any call did: other models in them may get again what the first one got
 MOST = 16  # values of a call that are looked at
 WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
 NUMBERS = (type(None), bool, int, float)
@@ -34,15 +35,16 @@ class Resident:
         self._seen: dict[Any, tuple[StorageRef, Any]] = {}
         self._returned: dict[int, tuple[StorageRef, int]] = {}
         self._given: set[int] = set()  # storages of the last call's arguments
-        self._misses = 0
+        self._misses = self._steps = 0
+        self._new = False  # something in this step is
         self.looks_inside = False
         self._taken: list[bool] = []  # of each tensor: whether it was known
         self._with_grad = True  # the last call
 
     @property
     def gives_up(self) -> bool:
-        """Whether too many calls got something new."""
-        return self._misses >= MISSES
+        """Whether too many calls or steps got something new."""
+        return self._misses >= MISSES or self._steps >= NEW
 
     def fed(self, given: Any) -> bool:
         """Whether all that a model is about to get was there before, unchanged, or came from a model."""
@@ -74,11 +76,17 @@ class Resident:
 
     def _again(self, known: bool) -> bool:
         self._misses = 0 if known else self._misses + 1
+        self._new |= not known
         return known
 
     def new_elsewhere(self) -> None:
         """A call got something that is not looked at."""
-        self._misses += 1
+        self._again(False)
+
+    def step_ends(self) -> None:
+        """An update was made."""
+        self._steps += self._new
+        self._new = False
 
     def gave(self, output: Any) -> None:
         """A model returned this. Not what it was given, which it may pass on as it is."""

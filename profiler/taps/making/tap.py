@@ -221,6 +221,8 @@ class MakingTap:
             self._tell(self._phase.step_ends, recorder.main)
         if self._own is not None:
             self._tell_own(self._own.step_ends, recorder.main)
+        if self._resident is not None and threading.get_ident() == self._thread:
+            self._resident.step_ends()
 
     def _tell_own(self, tell: Any, *args: Any) -> None:
         if threading.get_ident() == self._thread:

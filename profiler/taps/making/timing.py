@@ -113,4 +113,15 @@ def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool =
         name = f"line {lines[0]}" if lines[0] == lines[1] else f"lines {lines[0]} to {lines[1]}"
     if len(f"{name} ({place})".encode()) > NAME_BYTES:
         place = place.rpartition("/")[2]
-    return f"{name[: max(NAME_BYTES - len(place.encode()) - 3, 8)]} ({place})"
+    room = NAME_BYTES - len(" ()")
+    if lines is None:
+        name = _cut(name, max(room - len(place.encode()), 8))
+    else:  # without its numbers it says nothing
+        place = _cut(place, room - len(name))
+    return f"{name} ({place})"
+
+
+def _cut(text: str, size: int) -> str:
+    """At most so many bytes of it."""
+    own = text.encode()
+    return text if len(own) <= size else f"{own[: size - len('…'.encode())].decode(errors='ignore')}…"
