@@ -202,8 +202,7 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
         return f"{WRONG.get(top.rule_id, WRONG_SET_UP)}: {top.message}."
     goes = "waits for data" if facts.loader is not None and num_workers(facts) != 0 else "goes to making batches"
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
-    own = _bound_by(top) or top.rule_id == input_bound_unexplained.RULE_ID  # it says the share itself
-    return _sentences(top, facts.step.mean_s, "" if own else waits, only_if(facts, top.settings))
+    return _sentences(top, facts.step.mean_s, "" if _bound_by(top) else waits, only_if(facts, top.settings))
 
 
 def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:

@@ -1,5 +1,6 @@
 """What the program's own code takes between models, backward passes and updates is told by function and by line, of real trainings."""
 
+import functools
 import sys
 import time
 import weakref
@@ -130,6 +131,32 @@ def test_a_function_that_calls_the_model_itself_is_named_and_the_model_is_none_o
     (solver,) = (one for one in report.step.own_code.functions if one.name.startswith("a lambda ("))
     assert solver.s == pytest.approx(clock.spent["substep"] / 200, rel=0.25)
     assert solver.mainly.startswith(("solve (", "Clock.takes (", "takes (", "helper ("))
+
+
+def validated(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@validated
+@validated
+def score() -> None:
+    end = time.perf_counter() + 0.004
+    while time.perf_counter() < end:
+        pass
+
+
+def test_a_decorated_function_is_named_and_not_its_decorator(recorded):
+    """As scikit-learn's metrics, which all are the wrapper of one decorator."""
+    data = torch.randn(64, 32)
+
+    report, _ = recorded(lambda: trained(lambda net, _: (score(), net(data).square().mean())[1], 400))
+
+    (found,) = (one for one in report.findings if one.rule_id == "own_code")
+    assert "in score (" in found.message and "wrapper" not in found.message
 
 
 @pytest.mark.quiet

@@ -143,9 +143,9 @@ def test_no_finding_stands_above_one_that_is_graver():
         ),
         (
             waiting(60.0),
-            "Input-bound: 37.7 % of each step waits for data, and no rule explains why; the largest part is making batches "
-            "(60.0 ms per step); the largest stage of a sample is decode (41.7 % of its time). Up to 60.4 ms per step (37.7 %) can be "
-            "saved.",
+            "Input-bound: 37.7 % of each 160 ms step waits for data. No rule explains what makes the input slow; its largest part is "
+            "making batches (60.0 ms per step); the largest stage of a sample is decode (41.7 % of its time). Up to 60.4 ms per step "
+            "(37.7 %) can be saved.",
         ),
     ],
 )

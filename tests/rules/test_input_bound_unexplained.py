@@ -14,7 +14,7 @@ def test_it_names_the_stage_that_takes_most_of_a_sample():
 
 
 def test_it_names_a_slow_sampler():
-    assert "the largest part is the sampler (30.0 ms per step)" in check(made_up_facts(stages={"sampler": 30.0})).message
+    assert "its largest part is the sampler (30.0 ms per step)" in check(made_up_facts(stages={"sampler": 30.0})).message
 
 
 def test_it_names_starts_of_epochs_that_no_setting_spares():

@@ -36,7 +36,7 @@ def test_below_eight_steps_or_with_an_interval_from_not_at_all_to_highly_nothing
 def test_a_verdict_of_an_uncertain_share_gives_its_interval():
     unsure, sure = (waiting(60.0, certainty=Certainty(30, low, high)) for low, high in ((0.20, 0.56), (0.35, 0.41)))
 
-    assert "37.7 % (20 to 56 % with 95 % confidence) of each step" in verdict(diagnose(unsure), unsure)
+    assert "37.7 % (20 to 56 % with 95 % confidence) of each 160 ms step waits" in verdict(diagnose(unsure), unsure)
     assert "with 95 % confidence" not in verdict(diagnose(sure), sure)
 
 

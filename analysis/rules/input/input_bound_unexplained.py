@@ -6,7 +6,6 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import input_wait, making_share, steady_share
-from feedline.analysis.rules.input.too_short import unsure
 from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "input_bound_unexplained"
@@ -41,8 +40,7 @@ def check(facts: RuleInputs) -> Finding:
     return Finding(
         RULE_ID,
         Severity.of(waiting),
-        message=f"{share(waiting)}{unsure(facts)} of each step waits for data, and no rule explains why; the "
-        f"largest part is {name} ({seconds(part_s)} per step){inside}",
+        message=f"no rule explains what makes the input slow; its largest part is {name} ({seconds(part_s)} per step){inside}",
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             Evidence(part, f"{name} per step", part_s, "s"),

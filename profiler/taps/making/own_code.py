@@ -1,5 +1,6 @@
 """Times what the program's own code does between models, backward passes and updates: where the stage ``other`` goes."""
 
+import inspect
 import os
 import random
 import sys
@@ -19,15 +20,15 @@ from feedline.profiler.taps.making.called import AllCalls, Called, Frame, all_th
 from feedline.profiler.taps.making.timing import name_of
 
 WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
-BUDGET, LATER = 0.05, 0.003  # what share of the time looks may cost in the beginning, and after it
-BEGINNING_NS = 2_000_000_000
+BUDGET, LATER = 0.05, 0.003  # what share of the time looks may cost in the beginning, and in the end
+BEGINNING_NS = 2_000_000_000  # then the share falls as time passes: a sudden fall lets a few looks stand for most of a short run
 #: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
 #: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
 SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
 LEAST = 1 / 2000  # chance of a step
 ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
 MANY = 4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
-NESTED = 3  # functions of torch around one of the program's
+NESTED = 3  # functions of torch, or decorators, around one of the program's
 MOST = 8  # functions that are told of a step
 WORTH = 0.01  # of the time that was looked at
 OURS = tuple(path + os.sep for path in (*sys.modules["feedline"].__path__, *profiler.__path__))
@@ -38,6 +39,7 @@ _NAMES = """
 """
 PLUMBING = tuple(os.path.join(torch.__path__[0], *name.split("/")) for name in _NAMES.split())
 NOT_TOLD = OURS + PLUMBING
+ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class Lines(NamedTuple):
@@ -128,9 +130,9 @@ class Stretch:
         self._inside = [id(frame.code) for frame in inside if self.ran[frame.number] >= MANY]  # as a solver
 
     def whole(self) -> dict[int, int]:
-        """Function -> ns, however deep it was called. Those that are not over are left out."""
+        """Function -> ns, however deep it was called. Those that are not over are left out, and those that only pass calls on."""
         running = {id(frame.code) for frame in self._after}
-        over = {code: ns for code, ns in self._called.whole.items() if code not in running}
+        over = {code: ns for code, ns in self._called.whole.items() if code not in running and not _passes_on(self.codes[code])}
         return over | dict.fromkeys(self._inside, self.took)
 
     def outer(self) -> "Counter[What]":
@@ -152,11 +154,12 @@ class Stretch:
         return self._without_plumbing(parts)
 
     def _without_plumbing(self, parts: "Counter[What]") -> "Counter[What]":
-        """What torch's functions call in their place."""
+        """What torch's functions and decorators call, in their place."""
         kept: Counter[What] = Counter()
         for _ in range(NESTED):
-            for code in [one for one in parts if isinstance(one, int) and self.codes[one].co_filename.startswith(PLUMBING)]:
-                took, inner = parts.pop(code), self._called.inner.get(code, {})
+            for code in [one for one in parts if isinstance(one, int) and _passes_on(self.codes[one])]:
+                took, inner = parts.pop(code), dict(self._called.inner.get(code, {}))
+                inner.pop(code, None)  # decorated twice
                 scale = min(1.0, took / max(sum(inner.values()), 1))
                 for other, ns in inner.items():
                     parts[other] += round(ns * scale)
@@ -266,11 +269,17 @@ class OwnCode:
         if self._steps < WARM_UP:
             self._looks = False
             return
-        allowed = (BUDGET if self._passed < BEGINNING_NS else LATER) * self._passed / (self._steps - WARM_UP + 1)  # per step
+        budget = max(LATER, BUDGET * min(1.0, BEGINNING_NS / max(self._passed, 1)))
+        allowed = budget * self._passed / (self._steps - WARM_UP + 1)  # per step
         each = self._cost / max(self._looked, 1)
         self._chance = min(max(allowed / each, LEAST), 1.0) if each else 1.0
         self._looks = self._random.random() < self._chance
         self._stretches = [0, 0]
+
+
+def _passes_on(code: CodeType) -> bool:
+    """Whether a function is one of torch's, or what a decorator returned: a closure that takes any arguments."""
+    return code.co_filename.startswith(PLUMBING) or bool(code.co_freevars and code.co_flags & ANYTHING == ANYTHING)
 
 
 def _of_the_program(frames: list[Frame]) -> list[Frame]:
@@ -285,4 +294,5 @@ def _write(sums: Sums, flags: int, segment: Segment) -> None:
     start = sums.start or clock.wall_ns()
     segment.add(Stage.OWN_CODE, start, sums.took, runqueue=sums.looking, extra=sums.looks, flags=flags)
     for what, name in sums.worth().items():
-        segment.add(Stage.CALLED, start, sums.whole[what], cpu=sums.outer[what], source=segment.name_id(name), flags=flags)
+        outer = sums.outer[what]
+        segment.add(Stage.CALLED, start, max(sums.whole[what], outer), cpu=outer, source=segment.name_id(name), flags=flags)
