@@ -94,13 +94,15 @@ def train(
     begin: Callable[[int], None] = lambda epoch: None,
     ranks: int = 1,
 ) -> None:
-    """A training loop as in any tutorial; an accelerator is a sleep.
+    """A training loop as in any tutorial; an accelerator is a sleep at the end of the forward.
 
     Args:
         inputs: what the model is given of a batch.
         begin: called before each epoch.
     """
     optimizer, timers = torch.optim.SGD(model.parameters(), 1e-6), Timers()
+    if given.step_ms:
+        model.register_forward_hook(lambda *_: time.sleep(given.step_ms / 1e3))
     for epoch in range(given.epochs):
         begin(epoch)
         for number, batch in enumerate(timers.over(batches), 1):
@@ -110,7 +112,5 @@ def train(
             if updates:
                 optimizer.step()
                 optimizer.zero_grad()
-            if given.step_ms:
-                time.sleep(given.step_ms / 1e3)
     ahead = (batches.prefetch_factor or 0) * batches.num_workers if given.epochs == 1 else 0
     timers.write(given.batch * ranks, ahead)
