@@ -71,9 +71,12 @@ def _evidence(facts: RuleInputs, sure: Certainty) -> list[Evidence]:
     found = [Evidence("steps", "steps counted", sure.steps, "steps"), Evidence("mean_step_s", "mean step so far", facts.step.mean_s, "s")]
     if not input_known(facts) or sure.steps < 2:
         return found
-    ends = zip(("lower", "upper"), sure.own, strict=True)
     what = "input, share of the step so far"
-    shares = [Evidence("input_share_end", f"{what}, {end} end of its 95 % interval", value, SHARE, end) for end, value in ends]
+    kind, aside, interval = "input_share_end", "", (sure.low, sure.high)
+    if _queued(sure):
+        kind, aside, interval = "input_share_without_cpu_waits_end", ", not counting waits for a CPU", sure.own
+    ends = zip(("lower", "upper"), interval, strict=True)
+    shares = [Evidence(kind, f"{what}{aside}, {end} end of its 95 % interval", value, SHARE, end) for end, value in ends]
     return [*found, Evidence("input_share", what, steady_share(facts), SHARE), *shares]
 
 
