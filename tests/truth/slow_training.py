@@ -18,9 +18,8 @@ from torchvision.transforms import v2
 SAMPLES, BATCH = 40, 4
 PLANTED_MS = {
     **{"read": 10, "decode": 30, "augment": 30, "dataset": 30, "collate": 20, "sampler": 15},
-    **{"forward": 60, "loss": 60, "backward": 60},
     # what recording takes is in these too: 1 ms of each in a step that sleeps, for everything has left the caches
-    **{"optimizer": 120, "other": 120},
+    **{"forward": 120, "loss": 120, "backward": 120, "optimizer": 120, "other": 120},
 }
 STAGES = ("forward", "loss", "backward", "optimizer", "other")
 account: dict[str, float] = defaultdict(float)
