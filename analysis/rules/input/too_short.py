@@ -72,10 +72,10 @@ def _evidence(facts: RuleInputs, sure: Certainty) -> list[Evidence]:
     if not input_known(facts) or sure.steps < 2:
         return found
     what = "input, share of the step so far"
-    kind, aside, interval = "input_share_end", "", (sure.low, sure.high)
-    if _queued(sure):
-        kind, aside, interval = "input_share_without_cpu_waits_end", ", not counting waits for a CPU", sure.own
-    ends = zip(("lower", "upper"), interval, strict=True)
+    kind, aside = "input_share_end", ""
+    if sure.own != (sure.low, sure.high):
+        kind, aside = "input_share_without_cpu_waits_end", ", not counting waits for a CPU"
+    ends = zip(("lower", "upper"), sure.own, strict=True)
     shares = [Evidence(kind, f"{what}{aside}, {end} end of its 95 % interval", value, SHARE, end) for end, value in ends]
     return [*found, Evidence("input_share", what, steady_share(facts), SHARE), *shares]
 
