@@ -31,8 +31,8 @@ def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
     if steps is None or not len(steps.wall):
         return None
     parts = {name: values.astype(float) for name, values in rank.stages.items()}
-    if starts_once and "wait" in parts:
-        parts |= {"epoch_start": np.zeros(len(steps.wall)), "wait": parts["wait"] - classify(steps, rank.ready)["epoch_start"]}
+    if starts_once:
+        parts |= {"epoch_start": np.zeros(len(steps.wall)), "wait": parts.get("wait", 0.0) - classify(steps, rank.ready)["epoch_start"]}
     low, high = _interval(rank, parts, steps.wall.astype(float))
     number = rank.estimate.stand_for if rank.estimate is not None else len(steps.wall) - rank.first
     if steps.making is not None:  # how long its functions wait for a CPU is not known
@@ -43,20 +43,20 @@ def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
 
 
 def _waiting(parts: Mapping[str, FloatArray | float]) -> Any:
-    """What the input takes, of any figures of stages."""
+    """The sum of the input's stages, whatever is given of each stage; 0 without any."""
     return sum(values for name, values in parts.items() if name in INPUT_STAGES)
 
 
 def _without(parts: dict[str, FloatArray], inside: IntArray, elsewhere: IntArray) -> dict[str, FloatArray]:
-    """The stages of each step without waits for a CPU, of which as much is inside the input and as much elsewhere, in proportion."""
-    waiting, whole = _waiting(parts) + np.zeros(len(inside)), sum(parts.values(), np.zeros(len(inside)))
-    kept = {True: _left(waiting, inside), False: _left(whole - waiting, elsewhere)}
-    return {name: values * kept[name in INPUT_STAGES] for name, values in parts.items()}
+    """The stages of each step, int64 [steps] ns of waiting for a CPU taken out of the input's stages and of the others, in proportion."""
+    waiting = _waiting(parts)
+    of_input = _share_left(waiting, inside)
+    of_others = _share_left(sum(parts.values(), np.zeros(len(inside))) - waiting, elsewhere)
+    return {name: values * (of_input if name in INPUT_STAGES else of_others) for name, values in parts.items()}
 
 
-def _left(whole: FloatArray, less: IntArray) -> FloatArray:
-    """Share that is left of each."""
-    return np.maximum(whole - less, 0.0) / np.maximum(whole, 1.0)
+def _share_left(whole: FloatArray, taken: IntArray) -> FloatArray:
+    return np.maximum(whole - taken, 0.0) / np.maximum(whole, 1.0)
 
 
 def unseen(rank: RankMetrics) -> Unseen | None:
@@ -76,7 +76,7 @@ def _interval(rank: RankMetrics, parts: Mapping[str, FloatArray], wall: FloatArr
     """Of the share that the input stages among ``parts`` take of ``wall``, float64 [steps] each."""
     looked = np.ones(len(wall), bool) if rank.steps is None or rank.steps.making is None else rank.steps.making.looked
     if rank.estimate is None:
-        return interval((_waiting(parts) + np.zeros(len(wall)))[rank.first :], wall[rank.first :], looked[rank.first :])
+        return interval(np.broadcast_to(_waiting(parts), wall.shape)[rank.first :], wall[rank.first :], looked[rank.first :])
     alike = rank.estimate.alike & looked
     known = replace(rank.estimate, alike=alike) if alike.sum() >= FEWEST else rank.estimate
     low, high = np.quantile(_waiting(known.drawn(parts)), (0.025, 0.975))

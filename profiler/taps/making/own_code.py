@@ -39,7 +39,7 @@ _NAMES = """
 """
 PLUMBING = tuple(os.path.join(torch.__path__[0], *name.split("/")) for name in _NAMES.split())
 NOT_TOLD = OURS + PLUMBING
-ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS  # flags of a function that takes *args and **kwargs
 
 
 class Lines(NamedTuple):

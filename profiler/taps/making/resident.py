@@ -16,7 +16,7 @@ import torch
 from feedline.profiler.taps.making.returned import DEPTH, StorageRef, shorten
 
 MISSES = 12  # calls in a row that got something new: from then on, no more are looked at
-NEW = 32  # as many steps in all in which any call did: other models in them may get again what the first one got
+NEW = 32  # steps, in a row or not, in which any call did: the other models of such a step may get the same tensors again
 MOST = 16  # values of a call that are looked at
 WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
 NUMBERS = (type(None), bool, int, float)
@@ -36,7 +36,7 @@ class Resident:
         self._returned: dict[int, tuple[StorageRef, int]] = {}
         self._given: set[int] = set()  # storages of the last call's arguments
         self._misses = self._steps = 0
-        self._new = False  # something in this step is
+        self._new = False  # whether a call in this step got something new
         self.looks_inside = False
         self._taken: list[bool] = []  # of each tensor: whether it was known
         self._with_grad = True  # the last call

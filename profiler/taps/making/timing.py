@@ -122,6 +122,6 @@ def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool =
 
 
 def _cut(text: str, size: int) -> str:
-    """At most so many bytes of it."""
+    """Shorten a text to ``size`` bytes of UTF-8, with an ellipsis where something is cut off."""
     own = text.encode()
     return text if len(own) <= size else f"{own[: size - len('…'.encode())].decode(errors='ignore')}…"
