@@ -10,10 +10,11 @@ import numpy as np
 from feedline.analysis import blocking, computing, waits
 from feedline.analysis.costs import BatchProducers, FloatArray, SampledDetails, costs_by_stage, operations
 from feedline.analysis.gpu_stages import gpu_stages
+from feedline.analysis.gpu_work import gpu_work
 from feedline.analysis.model import Cost, Loader, Throughput, Workers
 from feedline.analysis.rested import Counted, Estimate
 from feedline.analysis.stages import STEP_STAGES
-from feedline.analysis.step_model import StepSeries, StepSummary
+from feedline.analysis.step_model import GpuWork, StepSeries, StepSummary
 from feedline.analysis.steps import Steps, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
@@ -111,6 +112,10 @@ class RankMetrics:
         return self.makers.sums(Stage.FETCH)["samples"]
 
     @cached_property
+    def gpu_work(self) -> GpuWork | None:
+        return gpu_work(self.rank, self.main)
+
+    @cached_property
     def sample_costs(self) -> dict[str, Cost]:
         return costs_by_stage(self.details, self.makers, self.samples) if self.samples else {}
 
@@ -143,6 +148,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
         evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
         series=series(steps.start, steps.wall, rank.stages),
         gpu_stages=gpu_stages(rank.main, steps, rank.first),
+        gpu_work=rank.gpu_work,
         flop=computing.flop(rank.main, steps),
         runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,
         main_runqueue_share=main_runqueue_share(rank),

@@ -8,6 +8,8 @@ from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 from feedline.profiler.session import overrides
 
+AHEAD = 1.1  # times as long: what profiled steps and the others differ by anyway
+
 
 def of_rank(rank: RankMetrics) -> list[str]:
     """All notes, those of the recording first."""
@@ -24,6 +26,7 @@ def of_rank(rank: RankMetrics) -> list[str]:
     notes += sampled(rank)
     if len(rank.main.of(Stage.PROFILED)):
         notes.append("steps that torch.profiler recorded are excluded, because it slows them: see kineto.json.gz in the run folder")
+    notes += ahead(rank)
     if rank.first:
         first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
         starts = ("workers start", *["caches warm up"]) if rank.workers else ("caches warm up",)
@@ -33,6 +36,20 @@ def of_rank(rank: RankMetrics) -> list[str]:
     if missing := missing_workers(rank):
         notes.append(f"{counted(missing, 'worker')} left no records: they ended before the first batch, or feedline could not attach")
     return notes
+
+
+def ahead(rank: RankMetrics) -> list[str]:
+    """Where the host was faster than the GPU until the run ended: CUDA queues about a thousand launches, often many steps."""
+    work, steps = rank.gpu_work, rank.steps
+    if work is None or steps is None:
+        return []
+    mean_s = float(steps.wall[rank.first :].mean()) / 1e9
+    if work.busy_s < AHEAD * mean_s:
+        return []
+    return [
+        f"the GPU needs {seconds(work.busy_s)} for the work of a step, but the mean step took {seconds(mean_s)}: the host ran ahead. In a "
+        "longer training, the throughput is lower"
+    ]
 
 
 def sampled(rank: RankMetrics) -> list[str]:

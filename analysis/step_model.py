@@ -57,6 +57,16 @@ class OwnCode:
 
 
 @dataclass(frozen=True)
+class GpuWork:
+    """What the GPU did in the steps that torch.profiler recorded."""
+
+    busy_s: float  # per step: kernels, copies and fills, where they overlap once
+    kernels: float  # per step
+    kernel_s: float  # mean duration of one
+    steps: int
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """The mean step. ``stages`` sums to ``mean_s``."""
 
@@ -79,3 +89,4 @@ class StepSummary:
     input_share_high: float | None = None
     own_code: OwnCode | None = None  # None: not looked at
     evaluation_code: OwnCode | None = None
+    gpu_work: GpuWork | None = None  # None: no window of torch.profiler, or none that shows the work of one GPU

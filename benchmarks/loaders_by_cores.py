@@ -34,12 +34,12 @@ def task_of(data: Path, batch: int) -> Task:
     return Task(scan(data), recipe.read(transform), Settings(batch, device=device), transform)
 
 
-def with_cores(task: Task, cores: int, plan: Plan) -> list[Row]:
-    """All loaders, bound to the first so many CPUs."""
+def with_cores(task: Task, names: list[str], cores: int, plan: Plan) -> list[Row]:
+    """These loaders, bound to the first so many CPUs."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:cores])
     try:
-        kinds = [kind for kind in KINDS if kind.name not in LEFT_OUT]
+        kinds = [kind for kind in KINDS if kind.name in names]
         return list(compare(ComparisonRun(replace(task, settings=replace(task.settings, workers=cores)), kinds, plan)).rows)
     finally:
         os.sched_setaffinity(0, before)
@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--cores", default="1,4,8,16")
     parser.add_argument("--models", default="resnet18,resnet50", help="of torchvision")
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--loaders", default=",".join(kind.name for kind in KINDS if kind.name not in LEFT_OUT))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -77,12 +78,12 @@ def main() -> None:
         if cores > available:
             print(f"{cores} cores: this machine gives {available}")
             continue
-        found = with_cores(task, cores, Plan(rounds=args.rounds, part_s=1.0))
+        found = with_cores(task, args.loaders.split(","), cores, Plan(rounds=args.rounds, part_s=1.0))
         rows += cells(found, computes, cores, task.settings.device)
         kept[str(cores)] = {row.name: [row.samples_per_s, row.cpu_s, row.gpu_s] if row.measured else row.why for row in found}
+        write_json(args.json, models={name: vars(compute) for name, compute in computes.items()}, samples_per_s_cpu_s_gpu_s=kept)
     alone = ", ".join(f"{name} alone {1 / compute.step_s:,.0f} samples/s" for name, compute in computes.items())
     print(f"{machine()}, to {task.settings.device}, batches of {args.batch_size}, {alone}\n\n{table(rows)}")
-    write_json(args.json, models={name: vars(compute) for name, compute in computes.items()}, samples_per_s_cpu_s_gpu_s=kept)
 
 
 if __name__ == "__main__":

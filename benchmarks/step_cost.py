@@ -21,6 +21,8 @@ from twins import Estimate, in_turns, machine, table, write_json
 
 TRAINING = Path(__file__).parent / "programs" / "steps_on_demand.py"
 STEPS = {"0.3 ms": (64, 16, 1500), "1 ms": (400, 64, 500), "10 ms": (1000, 256, 40), "100 ms": (2048, 700, 5)}  # width, batch, in a block
+ON_A_GPU = {"1 ms": (2048, 2000, 500), "10 ms": (8192, 1200, 50), "100 ms": (8192, 12000, 5)}  # with some 50 TFLOP/s
+FIRST = 60  # steps of the block that does not count, at least: on a GPU the window of torch.profiler ends after 26
 Block = tuple[float, float]  # CPU and wall seconds
 
 
@@ -48,9 +50,9 @@ def block(process: "subprocess.Popen[str]", steps: int) -> Block:
     return float(cpu), float(wall)
 
 
-def pairs_of(width: int, batch: int, steps: int, number: int, ways: list[str], other: str) -> list[dict[str, Block]]:
+def pairs_of(width: int, batch: int, steps: int, number: int, ways: list[str], other: str, device: str) -> list[dict[str, Block]]:
     """Blocks in turns, one list entry for each pair."""
-    alone = [str(TRAINING), str(width), str(batch)]
+    alone = [str(TRAINING), str(width), str(batch), device]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
         under = [sys.executable, "-m", "feedline", "run", "-q", "-o"]
         commands = {"plain": [sys.executable, *alone], "feedline": [*under, f"{folder}/run", *alone]}
@@ -60,7 +62,7 @@ def pairs_of(width: int, batch: int, steps: int, number: int, ways: list[str], o
         full = {"FEEDLINE_RESTS": "0"}
         started = {way: running.enter_context(training(commands[way], full if way.startswith("every") else {})) for way in ways}
         for process in started.values():
-            block(process, steps)
+            block(process, max(steps, FIRST) if device != "cpu" else steps)
         return list(in_turns(ways, lambda way: block(started[way], steps), number))
 
 
@@ -76,15 +78,17 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="also with every step recorded in full")
     parser.add_argument("--control", action="store_true", help="also between two plain processes")
     parser.add_argument("--other", metavar="PYTHON", help="also under the feedline of another virtual environment: an older commit")
-    parser.add_argument("--steps", nargs="*", choices=STEPS, default=list(STEPS))
+    parser.add_argument("--steps", nargs="*", choices=STEPS, help="of about these lengths (default: all of the device)")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     ways = ["plain", "feedline", *(["every step in full"] if args.full else []), *(["plain again"] if args.control else [])]
     ways += ["the other feedline"] if args.other else []
     rows, kept = [["step", "under feedline", "CPU us of a step", "CPU %", "wall %", "pairs of both orders"]], {}
-    for name in args.steps:
-        width, batch, steps = STEPS[name]
-        kept[name] = pairs = pairs_of(width, batch, steps, args.pairs, ways, args.other)
+    sizes = STEPS if args.device == "cpu" else ON_A_GPU
+    for name in args.steps or sizes:
+        width, batch, steps = sizes[name]
+        kept[name] = pairs = pairs_of(width, batch, steps, args.pairs, ways, args.other, args.device)
         own = Estimate.of([pair["plain"][0] / steps for pair in pairs])
         for way in ways[1:]:
             cpu, wall = compared(pairs, way, 0), compared(pairs, way, 1)

@@ -13,6 +13,7 @@ NOT_REPLACED: Final = "seen_by_counters"  # too much goes through it for a tap
 TOO_FEW_UPDATES: Final = "too_few_updates"
 NO_FLOP: Final = "no_flop"
 OTHER_LIBRARY: Final = "other_library"  # communication that does not pass torch's dispatcher
+TURNED_OFF: Final = "turned_off"
 ONE_GRADIENT: Final = "one_gradient"  # one rank and one micro-batch: no noise scale
 
 #: Runs recorded before hooks had reasons tell them only by these words, in lower case. They are history: new words need no entry.

@@ -70,6 +70,7 @@ NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and 
 NO_LOSS = frozenset(
     {
         reasons.NO_GPU,
+        reasons.TURNED_OFF,
         reasons.NO_CUDA,
         reasons.CUDA_NOT_USED,
         reasons.NO_NVML,

@@ -45,7 +45,7 @@ from feedline.analysis.rules.input import (
     too_few_workers,
     too_short,
 )
-from feedline.analysis.rules.loop import evaluation_time, own_code
+from feedline.analysis.rules.loop import evaluation_time, gpu_waits, own_code
 from feedline.analysis.rules.trace import device_bound, exposed_copy, host_bound, input_stall, synchronisation
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -218,6 +218,7 @@ MACHINE: list[Rule[RuleInputs]] = [
 
 #: Of the training loop of a recorded run, whatever the input does.
 LOOP: list[Rule[RuleInputs]] = [
+    Rule(gpu_waits.RULE_ID, gpu_waits.check, gpu_waits.change, bound="Host-bound", lifts=frozenset({"step"})),
     Rule(own_code.RULE_ID, own_code.check, own_code.change, bound="Bound by the training loop", lifts=frozenset({"step"})),
     Rule(evaluation_time.RULE_ID, evaluation_time.check, evaluation_time.change, bound="Mostly inference", lifts=frozenset()),
 ]

@@ -77,7 +77,7 @@ def windows(run: Run) -> Windows:
 
 
 def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
-    trace = _read(path)
+    trace = read_window(path)
     clock = shared_clock(trace, rank.manifest.anchors)
     if clock is None or not _within(rank, clock.clock.to_reference(trace.origin_ns + trace.events["start"][:1])):
         why = "cannot be aligned with feedline's clock" if clock is None else "was not recorded during this run"
@@ -88,7 +88,7 @@ def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
     found.notes.extend(f"rank {number}: {path.name}: {note}" for note in trace.notes)
 
 
-def _read(path: Path) -> Trace:
+def read_window(path: Path) -> Trace:
     """A window's trace.
 
     Raises:
@@ -119,7 +119,7 @@ def lines(window: Window, rank: PerfettoRank, pid: int, on_shared: Callable[[Int
         pid: of the training process.
         on_shared: from CLOCK_MONOTONIC of the rank's host to the times that are written, ns.
     """
-    trace = _read(window.path)
+    trace = read_window(window.path)
     rows, *_ = marks_in(trace)
     chosen = np.ones(len(trace.events), bool)
     chosen[rows] = False

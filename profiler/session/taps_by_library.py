@@ -4,6 +4,8 @@ listed in taps/operations/__init__.py."""
 from collections.abc import Callable
 from pathlib import Path
 
+from feedline.profiler import reasons
+from feedline.profiler.message import Message
 from feedline.profiler.record.window import Window
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.taps import operations
@@ -58,6 +60,9 @@ def _gpu(hooks: Hooks, folder: Path, window: Window | None) -> None:
     from feedline.profiler.taps.kineto_window import NAME, KinetoWindow
 
     hooks.add_undo(gpu.attach(hooks.tell))
+    if window is not None and not window.active:
+        hooks.tell(NAME, False, Message("turned off with --torch-profiler off", reasons.TURNED_OFF))
+        return
     kineto = KinetoWindow(folder, window, hooks.tell)
     hooks.attach(NAME, "kernels, copies and operators of a few steps", kineto.attach)
     hooks.add_undo(kineto.stop)

@@ -8,9 +8,13 @@ Two clocks: once per step an anchor event is recorded in an idle stream, togethe
 starts at the anchor's time + elapsed_time(anchor, begin), but not before the host launched it. Once per step, because elapsed_time is a
 float32 of milliseconds: after 1,000 s its resolution is 60 us. cudaEventElapsedTime itself resolves about 0.5 us (CUDA runtime API).
 
+Marking all stages of a step costs the host some hundred microseconds (docs/measured/gpu-nvidia-h100-80gb-hbm3.md), which a step that is
+limited by its host pays in full. After LEARN steps, some are therefore left out at random, so that marking takes about SHARE of the time.
+
 Not seen: replays of CUDA graphs (no module is called), other threads than the training's, work on a second GPU of the same process.
 """
 
+import random
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +29,8 @@ from feedline.profiler.record.recorder import recorder
 
 NAME, GIVES = "CUDA events", "GPU time of copy, forward, loss, backward, gradients, optimizer"
 TIMED = frozenset((Stage.COPY, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.GRADIENTS, Stage.OPTIMIZER))
+LEARN = 16  # updates at the start that are all marked: too few to cost much, and what they cost is learned from them
+SHARE = 0.004  # of the time since; at most twice that
 QUEUE = 256  # pairs that the GPU has not passed: some 50 steps; a host that is further ahead is stopped by CUDA's own queue
 
 
@@ -121,6 +127,38 @@ class Lane:
         return found
 
 
+class Ration:
+    """Decides which steps are marked, an update being the end of a step.
+
+    What a step's marks cost is the least that any step's did: a mark can also wait, when CUDA's own queue is full, for what the next
+    launch would have waited for.
+
+    Attributes:
+        marks: whether the current step is.
+    """
+
+    def __init__(self) -> None:
+        self.marks = True
+        self._dice = random.Random(0)  # its own: the program's numbers stay as they are
+        self._steps = 0  # that were marked
+        self._now, self._least = 0, 0  # ns, of this step and of the cheapest one
+        self._spent, self._since = 0, 0
+
+    def used(self, ns: int) -> None:
+        self._now += ns
+
+    def next_step(self, now: int) -> None:
+        """An update was made. The draw keeps every tenth step, say, from being marked always or never."""
+        if self.marks:
+            self._least = min(self._now, self._least) if self._steps else self._now
+            self._steps, self._now = self._steps + 1, 0
+            if self._steps <= LEARN:
+                self._since = now
+                return
+            self._spent += self._least
+        self.marks = self._spent * self._dice.uniform(0.5, 1.5) <= SHARE * (now - self._since)
+
+
 class GpuTimer:
     """Times stages of the training's thread on the GPU of the last copy, else on the current one. Never raises.
 
@@ -135,20 +173,28 @@ class GpuTimer:
         self._lanes: dict[int, Lane] = {}
         self._device: int | None = None
         self._thread: int | None = None
+        self._ration = Ration()
 
     def begin(self, stage: Stage) -> Pair | None:
-        """Mark the beginning of a stage; None if it cannot be timed."""
+        """Mark the beginning of a stage; None if it cannot be timed, or its step is left out."""
         if stage not in TIMED:
             return None
+        now = clock.wall_ns()
         try:
             if self._elsewhere() or not self._cuda.ready():
+                return None
+            if not self._ration.marks:
+                if stage is Stage.OPTIMIZER:
+                    self._ration.next_step(now)
                 return None
             lane = self._lane(self._cuda.device() if self._device is None else self._device)
             self._read(lane)
             if len(lane.pending) >= QUEUE:
                 self.lost += 1
                 return None
-            return lane.take()
+            pair = lane.take()
+            self._ration.used(clock.wall_ns() - now)
+            return pair
         except Exception as error:
             self._give_up(error)
             return None
@@ -160,6 +206,7 @@ class GpuTimer:
             stage: what it turned out to be.
             start: of its record, ns.
         """
+        now = clock.wall_ns()
         try:
             if not self._cuda.ready():  # a capture began inside
                 self.lost += 1
@@ -167,6 +214,10 @@ class GpuTimer:
             pair.lane.queue(pair, stage, start)
             if stage is Stage.OPTIMIZER:
                 pair.lane.set_anchor()
+                self._ration.used(clock.wall_ns() - now)
+                self._ration.next_step(now)
+            else:
+                self._ration.used(clock.wall_ns() - now)
         except Exception as error:
             self._give_up(error)
 

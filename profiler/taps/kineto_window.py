@@ -6,6 +6,7 @@ torch binds a profiler to the thread and to the backward in which it begins. Thi
 one thread: if it ended inside a backward, torch would restore it when that returns, and refuse the program a profiler of its own.
 """
 
+import os
 import tempfile
 import threading
 import weakref
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.torch_version import TorchVersion
 
 from feedline.profiler import clock, masks, nvtx_ranges, reasons
 from feedline.profiler.events import Stage
@@ -30,6 +32,8 @@ from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import is_profiled
 
 NAME = "torch.profiler"
+DETACHES = "TEARDOWN_CUPTI"  # read by Kineto when a session ends
+DETACHES_WELL = "12.6"  # before this CUDA, a detached CUPTI crashes programs that use CUDA graphs (pytorch/pytorch#146604)
 
 
 class KinetoWindow:
@@ -51,7 +55,7 @@ class KinetoWindow:
         self._steps = 0
         self._begun = 0
         self._exported = False
-        self._done = not self._plan.active
+        self._done = False
         self._attached = False
         self._unfollow: Callable[[], None] = lambda: None
         self._thread = 0  # that began it
@@ -112,10 +116,14 @@ class KinetoWindow:
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
+            detach_cupti()
         plan, first = torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1), self._steps
         with self._own():
             self._profiler = torch.profiler.profile(
-                activities=activities, schedule=lambda step: plan(max(step - first, 0)), on_trace_ready=self._export
+                activities=activities,
+                schedule=lambda step: plan(max(step - first, 0)),
+                on_trace_ready=self._export,
+                acc_events=True,  # else torch warns that a second cycle forgets the first; there is only one
             )
             self._profiler.step_num = first  # so that ProfilerStep#N is step N of the training, from 0
             self._profiler.start()
@@ -185,3 +193,10 @@ class KinetoWindow:
             return original(*args, **kwargs)
 
         return begin
+
+
+def detach_cupti() -> None:
+    """Let Kineto detach CUPTI when the session ends: left attached, it slows each kernel launch until the program ends
+    (pytorch/pytorch#144455). What the user has set stays, and where torch knows of CUDA graphs it decides itself."""
+    if torch.version.cuda is not None and TorchVersion(torch.version.cuda) >= DETACHES_WELL:
+        os.environ.setdefault(DETACHES, "1")

@@ -96,6 +96,11 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "evaluation_s": Field("s", "Time in loops that only infer (evaluation, rollouts) over the whole run, outside all steps"),
         "series": Field("", "Step by step over the run"),
+        "gpu_work": Field(
+            "",
+            "What the GPU did per step, in the steps that torch.profiler recorded",
+            "torch.profiler recorded no steps of this training, or did not see the work of exactly one GPU",
+        ),
         "gpu_stages": Field(
             "s",
             "Stage -> mean time per step from the GPU's start of the stage's work to its end, gaps included. Stages may overlap",
@@ -137,6 +142,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         "low_s": Field("s", "Lower end of its 95 % interval (Student's t over the steps that were looked at)"),
         "high_s": Field("s", "Upper end"),
         "mainly": Field("", "A function called in it that takes at least half of its time; empty if none is known"),
+    },
+    "GpuWork": {
+        "busy_s": Field("s", "Time per step during which a kernel, a copy or a fill ran"),
+        "kernels": Field("kernels", "Kernels per step"),
+        "kernel_s": Field("s", "Mean duration of a kernel"),
+        "steps": Field("steps", "Steps that were recorded by torch.profiler"),
     },
     "Sampled": {
         "counted": Field("steps", "Steps that were only counted and timed"),

@@ -61,7 +61,10 @@ RECIPES = {
     "processes": Recipe("starts_two.py"),
 }
 BY_HAND = "gpu"  # its records are written as those of a GPU would be, on a machine that has none
-STORED = (*RECIPES, BY_HAND)
+#: Recorded on an NVIDIA H100: scripts/gpu-check's program of 40 steps, and tests/gpu/transformer.py. Of torch.profiler's events, the work
+#: of the GPU, the calls that launched it, the steps and feedline's clock marks are kept.
+OF_A_GPU = ("h100-ahead", "h100-transformer")
+STORED = (*RECIPES, BY_HAND, *OF_A_GPU)
 
 
 def record(name: str, place: Path) -> None:
@@ -120,7 +123,7 @@ def texts(path: Path) -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(HERE.parent))
-    for wanted in sys.argv[1:] or STORED:
+    for wanted in sys.argv[1:] or (*RECIPES, BY_HAND):
         with tempfile.TemporaryDirectory() as folder:
             record(wanted, Path(folder))
         print(wanted, sum(path.stat().st_size for path in (RUNS / wanted).rglob("*") if path.is_file()), "bytes", flush=True)

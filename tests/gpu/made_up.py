@@ -20,6 +20,7 @@ class MadeUpEvent:
     def record(self, stream: "MadeUpStream") -> None:
         assert self.device in (None, stream.device), "a CUDA event belongs to the device of its first stream"
         assert not self.gpu.capturing, "recorded inside a capture"
+        self.gpu.host(self.gpu.mark_ms)
         self.device, self.at_ns = stream.device, max(self.gpu.now_ns, stream.busy_until_ns)
 
     def query(self) -> bool:
@@ -45,6 +46,7 @@ class MadeUpGpu(Cuda):
     def __init__(self) -> None:
         self.now_ns = 1_000 * MS
         self.initialised, self.capturing, self.broken = True, False, False
+        self.mark_ms = 0.0  # what recording an event takes the host
         self.streams = [MadeUpStream(0), MadeUpStream(1)]
         self.made = itertools.count()
 

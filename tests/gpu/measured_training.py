@@ -1,6 +1,7 @@
 """A training that keeps the GPU busy and its own account of it, for scripts/gpu-check. Knows nothing of feedline. Prints JSON.
 
---sync waits for the GPU around every stage, so that the account holds what the GPU took; --compile compiles the model in that mode.
+--sync waits for the GPU around every stage; --events marks each stage in the GPU's own work instead, and waits for nothing until the end.
+--compile compiles the model in that mode.
 """
 
 import argparse
@@ -28,13 +29,20 @@ class Batches(IterableDataset):
 
 
 class Account:
-    """Seconds of each stage; of the GPU where it is waited for."""
+    """Seconds of each stage: of the host, of the host that waits for the GPU, or of the GPU."""
 
-    def __init__(self, wait: bool) -> None:
-        self.wait, self.seconds = wait, defaultdict(list)
+    def __init__(self, wait: bool, events: bool) -> None:
+        self.wait, self.events, self.seconds, self.marks = wait, events, defaultdict(list), defaultdict(list)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
+        if self.events:
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            first.record()
+            yield
+            last.record()
+            self.marks[name].append((first, last))
+            return
         if self.wait:
             torch.cuda.synchronize()
         begin = time.perf_counter()
@@ -43,11 +51,17 @@ class Account:
             torch.cuda.synchronize()
         self.seconds[name].append(time.perf_counter() - begin)
 
+    def close(self) -> None:
+        """Read the marks. The GPU has passed all of them."""
+        for name, marks in self.marks.items():
+            self.seconds[name] = [first.elapsed_time(last) / 1000 for first, last in marks]
+
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--sync", action="store_true")
+    parser.add_argument("--events", action="store_true")
     parser.add_argument("--compile", metavar="MODE")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rows", type=int, default=4096)
@@ -65,7 +79,7 @@ def main() -> None:
     model = torch.nn.Sequential(*layers).to(device)
     run = torch.compile(model, mode=args.compile) if args.compile else model
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)
-    account = Account(args.sync)
+    account = Account(args.sync, args.events)
     loader = DataLoader(Batches(args.steps, args.rows, args.width), batch_size=None, pin_memory=device.type == "cuda")
     begin = time.perf_counter()
     for images in loader:
@@ -81,9 +95,13 @@ def main() -> None:
             optimizer.step()
     final = loss.item()
     wall = time.perf_counter() - begin
+    if args.events:
+        torch.cuda.synchronize()
+        account.close()
     digest = hashlib.sha256(b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())).hexdigest()
     means = {name: sum(values[1:]) / len(values[1:]) for name, values in account.seconds.items()}  # feedline leaves out the first, too
-    print(json.dumps({"loss": final, "digest": digest, "stages": means, "wall_s": wall, "copy_bytes": args.rows * args.width * 4}))
+    found = {"loss": final, "digest": digest, "stages": means, "wall_s": wall, "copy_bytes": args.rows * args.width * 4}
+    print(json.dumps({**found, "series": account.seconds}))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from warm_python import WarmPython
 
+from feedline.profiler.events import Stage
 from feedline.profiler.record.window import OFF, Window
+from feedline.profiler.store.opening import open_run
 
 PROGRAM = Path(__file__).with_name("training.py")
 
@@ -99,6 +101,25 @@ def test_a_training_that_ends_in_its_window_keeps_what_there_is(tmp_path, warm_p
 def test_a_window_that_is_none_is_refused_in_words(text):
     with pytest.raises(ValueError, match="expected SKIP:ACTIVE"):
         Window.parse(text)
+
+
+def test_without_a_window_short_steps_rest(warm_python, tmp_path):
+    program = tmp_path / "short.py"
+    program.write_text(
+        "import torch\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "for _ in range(400):\n"
+        "    model(torch.ones(2, 4)).sum().backward()\n"
+        "    optimizer.step()\n"
+        "    optimizer.zero_grad()\n"
+    )
+    done = warm_python.run("-m", "feedline", "run", "-q", "-o", tmp_path / "run", "--torch-profiler", "off", program, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+    assert len(open_run(tmp_path / "run").ranks[0].main.of(Stage.OPTIMIZER)) < 200
+    (hook,) = (hook for hook in open_run(tmp_path / "run").ranks[0].manifest.hooks if hook["name"] == "torch.profiler")
+    assert (hook["attached"], hook["why"]) == (False, "turned off with --torch-profiler off")
 
 
 def test_off_is_a_window_of_no_step():

@@ -30,7 +30,7 @@ def watched(tmp_path_factory):
 def test_every_stage_is_timed(watched):
     _, report, _ = watched
 
-    assert set(report["step"]["gpu_stages"]) == {"copy", "forward", "backward", "optimizer"}
+    assert set(report["step"]["gpu_stages"]) == {"copy", "forward", "backward", "gradients", "optimizer"}
     assert all(seconds > 0 for seconds in report["step"]["gpu_stages"].values())
 
 

@@ -11,7 +11,7 @@ from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps import gpu as tap
-from feedline.profiler.taps.gpu import QUEUE, GpuTimer
+from feedline.profiler.taps.gpu import LEARN, QUEUE, SHARE, GpuTimer
 
 CPU, CUDA0, CUDA1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
@@ -224,3 +224,59 @@ def test_a_torch_without_cuda_says_so_and_costs_nothing():
 
     assert recorder.gpu is None
     assert said == {tap.NAME: (False, "this torch is built without CUDA")}
+
+
+def steps(bench, count, host_ms):
+    for _ in range(count):
+        bench.stage(Stage.FORWARD, gpu_ms=1, host_ms=host_ms)
+        bench.stage(Stage.OPTIMIZER, gpu_ms=1, host_ms=host_ms)
+    bench.gpu.host(1_000)
+    bench.timer.stop()
+
+
+def marked(bench):
+    """Numbers of the steps whose stages were marked; a step is marked as a whole."""
+    forward, optimizer = (bench.records(stage)["start"].tolist() for stage in (Stage.FORWARD, Stage.OPTIMIZER))
+    marks = set(bench.records()["number"].tolist())
+    assert [start in marks for start in forward] == [start in marks for start in optimizer]
+    return [number for number, start in enumerate(forward) if start in marks]
+
+
+def test_marks_that_cost_short_steps_much_are_left_out_of_most(bench):
+    bench.gpu.mark_ms = 0.1  # five a step
+
+    steps(bench, 2_000, host_ms=2)
+
+    found = marked(bench)
+    assert found[:LEARN] == list(range(LEARN))
+    assert SHARE / 2 < len(found[LEARN:]) * 0.5 / (2_000 * 4) < 2 * SHARE
+
+
+def test_steps_that_are_left_out_follow_no_period(bench):
+    bench.gpu.mark_ms = 0.1
+
+    steps(bench, 2_000, host_ms=5)
+
+    every_tenth = [sum(number % 10 == rest for number in marked(bench)) for rest in range(10)]
+    assert min(every_tenth) > max(every_tenth) / 4
+
+
+def test_marks_that_cost_long_steps_little_are_left_out_of_none(bench):
+    bench.gpu.mark_ms = 0.1
+
+    steps(bench, 100, host_ms=200)
+
+    assert marked(bench) == list(range(100))
+
+
+def test_a_mark_that_had_to_wait_for_the_gpu_is_not_taken_for_its_cost(bench):
+    bench.gpu.mark_ms = 0.01
+    steps_before = LEARN // 2
+    for number in range(60):
+        bench.gpu.mark_ms = 0.01 if number < steps_before else 20
+        bench.stage(Stage.FORWARD, gpu_ms=100, host_ms=10)
+        bench.stage(Stage.OPTIMIZER, gpu_ms=1, host_ms=10)
+    bench.gpu.host(10_000)
+    bench.timer.stop()
+
+    assert marked(bench) == list(range(60))

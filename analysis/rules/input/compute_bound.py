@@ -68,6 +68,12 @@ def _work(facts: RuleInputs) -> list[tuple[float, str]]:
 
 
 def _largest(facts: RuleInputs) -> str:
+    """What takes the step instead. Stages are the host's time, which says little where it only launches work."""
+    gpu, step_s = facts.step.gpu_work, facts.step.mean_s
+    if gpu is not None and gpu.busy_s > step_s:
+        return f"; the GPU needs {seconds(gpu.busy_s)} for the work of a step, longer than the host takes to launch it"
+    if gpu is not None:
+        return f"; the GPU is at work for {seconds(gpu.busy_s)} of it ({share(gpu.busy_s / step_s)})"
     work = _work(facts)
     return f"; the largest stage is {work[0][1]} ({seconds(work[0][0])})" if work else ""
 

@@ -1,0 +1,55 @@
+"""The GPU is idle while the host runs the model, the backward pass and the optimizer, and launches its work too slowly."""
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.predict.change import Refused
+from feedline.analysis.stages import STAGES
+
+RULE_ID = "gpu_waits"
+
+#: Of the step. Less may come from steps that differ from the few that were profiled.
+MIN_SHARE = 0.20
+#: In these, all that the host has to do is launch the GPU's work, or wait for it.
+LAUNCHING = tuple(spec.name for spec in STAGES if spec.family == "compute" or spec.name == "copy")
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Compare how long the host takes for these stages with how long the GPU works in the whole step.
+
+    The difference is the least that the GPU idles in them: some of its work may lie in other stages. Several ranks also wait for each
+    other there, so nothing is said of them.
+    """
+    step, work = facts.step, facts.step.gpu_work
+    if work is None or facts.comm is not None:
+        return None
+    idle_s = sum(step.stages.get(name, 0.0) for name in LAUNCHING) - work.busy_s
+    if idle_s < MIN_SHARE * step.mean_s:
+        return None
+    part = idle_s / step.mean_s
+    return Finding(
+        RULE_ID,
+        Severity.of(part),
+        message=f"the GPU is idle for at least {seconds(idle_s)} ({share(part)}) of the {seconds(step.mean_s)} step while the host runs "
+        f"Python, operators or kernel launches: the {counted(round(work.kernels), 'kernel')} of a step take {seconds(work.kernel_s)} each "
+        f"on average, and all GPU work of a step {seconds(work.busy_s)}",
+        evidence=[
+            Evidence("gpu_idle_s", "GPU idle while the host computes and launches, per step, at least", idle_s, "s"),
+            Evidence("gpu_idle_share", "share of the step, at least", part, SHARE),
+            Evidence("gpu_busy_s", "GPU at work, per step", work.busy_s, "s"),
+            Evidence("kernels", "kernels per step", work.kernels, ""),
+            Evidence("mean_kernel_s", "mean kernel duration", work.kernel_s, "s"),
+            Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
+        ],
+        fix="Launch fewer and longer kernels: torch.compile (mode='reduce-overhead' uses CUDA graphs), fused optimizers (fused=True), "
+        "larger batches. Avoid loss.item() and other waits for the GPU in each step: after them, nothing is launched ahead.",
+        how_to_check="Run the model under torch.compile(mode='reduce-overhead'). If the step is no faster, this finding is wrong.",
+        cost_s=idle_s,
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Nothing is predicted: how many launches a compiler saves is unknown."""
+    return Refused(
+        "unknown_launches", "The number of launches that can be saved is unknown. Run a few hundred steps under torch.compile, and compare."
+    )

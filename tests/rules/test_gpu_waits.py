@@ -1,0 +1,59 @@
+"""A GPU that idles while the host launches its work, from what the host took for the stages and what the GPU worked."""
+
+from dataclasses import replace
+
+import pytest
+from rules.made_up import made_up_facts
+
+from feedline.analysis.diagnose import diagnose
+from feedline.analysis.finding import Severity
+from feedline.analysis.rules.input import compute_bound
+from feedline.analysis.rules.loop.gpu_waits import check
+from feedline.analysis.step_model import GpuWork
+
+
+def facts(busy_ms, **more):
+    """Steps of 101 ms, 99 ms of which the host takes for the model, the backward pass, the update and the copy."""
+    found = made_up_facts(**more)
+    return replace(found, step=replace(found.step, gpu_work=GpuWork(busy_ms / 1000, 400, busy_ms / 1000 / 400, 5)))
+
+
+def test_what_the_host_takes_beyond_the_gpus_work_is_time_that_the_gpu_idles():
+    finding = check(facts(busy_ms=30))
+
+    assert finding.severity is Severity.HIGH
+    assert finding.cost_s == pytest.approx(0.069)
+    assert "idle for at least 69.0 ms (68.4 %) of the 101 ms step" in finding.message
+    assert "the 400 kernels of a step take 75.0 µs each on average, and all GPU work of a step 30.0 ms" in finding.message
+
+
+def test_it_comes_before_the_word_that_the_input_is_not_the_bottleneck():
+    assert [finding.rule_id for finding in diagnose(facts(busy_ms=30))] == ["gpu_waits", "compute_bound"]
+
+
+def test_time_outside_the_stages_that_launch_work_is_not_the_hosts_launching():
+    assert check(facts(busy_ms=85, stages={"other": 100.0})) is None
+
+
+@pytest.mark.parametrize("busy_ms", [80, 99, 300])
+def test_a_gpu_that_works_nearly_all_of_the_step_does_not_wait(busy_ms):
+    assert check(facts(busy_ms)) is None
+
+
+def test_without_a_window_nothing_is_said():
+    assert check(made_up_facts()) is None
+
+
+def test_of_several_ranks_nothing_is_said():
+    assert check(facts(busy_ms=30, comm=object())) is None
+
+
+@pytest.mark.parametrize(
+    ("busy_ms", "words"),
+    [
+        (90, "; the GPU is at work for 90.0 ms of it (89.2 %)"),
+        (300, "; the GPU needs 300 ms for the work of a step, longer than the host takes to launch it"),
+    ],
+)
+def test_where_the_input_is_not_the_bottleneck_the_gpus_work_is_told_and_not_how_long_launching_it_took(busy_ms, words):
+    assert compute_bound.check(facts(busy_ms)).message.endswith(words)
