@@ -6,7 +6,7 @@ from feedline.analysis.model import Gauge
 from feedline.analysis.step_model import Flop
 from feedline.analysis.steps import Steps
 from feedline.analysis.timeline import IntArray, overlap
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.store.segment_reader import Process
 
 FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
@@ -21,7 +21,14 @@ def flop(main: Process, steps: Steps) -> Flop | None:
     at = int(np.searchsorted(steps.start, end, "right")) - 1
     inside = at >= 0 and end <= steps.boundaries.end[at] and steps.samples[at]
     samples = float(steps.samples[at]) if inside else float(steps.samples.mean())
-    return Flop(float(counted["forward_flop"][-1]), float(counted["backward_flop"][-1]), samples) if samples else None
+    if not samples:
+        return None
+    return Flop(float(counted["forward_flop"][-1]), float(counted["backward_flop"][-1]), samples, _name(int(counted["arithmetic"][-1])))
+
+
+def _name(number: int) -> str:
+    known = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
+    return known.get(number, "")
 
 
 def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:

@@ -7,11 +7,11 @@ import math
 
 from feedline.analysis import roofs
 from feedline.analysis.model import Report, Roofline, Sweep, ThroughputBound
+from feedline.analysis.peak import peak
 from feedline.analysis.text.limits import RATE, sentence
 from feedline.profiler.ceilings import Ceilings
 
 MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
-NO_CEILINGS = "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
 WARM = 3  # columns of a long series that are left out of its spread
 KNEE_SHARE = 0.95
 
@@ -30,11 +30,13 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
     if rate is None or report.step is None:
         return None
     flop, flop_source = flop_per_sample(report, ceilings)
-    found = roofs.of_run(report) + (roofs.of_ceilings(report, ceilings, flop) if ceilings else [])
+    computed_in = report.step.flop.computed_in if report.step.flop else ""
+    peak_flops, peak_source = peak(ceilings, computed_in)
+    found = roofs.of_run(report) + (roofs.of_ceilings(report, ceilings) if ceilings else [])
+    if peak_flops and flop:
+        found.append(roofs.of_device(peak_flops, flop, computed_in, peak_source))
     found.sort(key=lambda roof: roof.samples_per_s)
-    peak = ceilings.peak_flops if ceilings else None
-    mfu = rate * flop / peak if flop and peak else None
-    peak_source = roofs.peak_source(ceilings) if ceilings and peak else "the ceilings file has no peak FLOP/s" if ceilings else NO_CEILINGS
+    mfu = rate * flop / peak_flops if flop and peak_flops else None
     if mfu is not None and mfu > 1 + MARGIN:
         peak_source = f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have been busy when the peak was measured"
         mfu = None
@@ -46,7 +48,7 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
         high=high,
         flop_per_sample=flop,
         flop_source=flop_source,
-        peak_flops=peak,
+        peak_flops=peak_flops,
         peak_source=peak_source,
         mfu=mfu,
         roofs=found,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from feedline.analysis.formatting import count, number, seconds, size
 from feedline.analysis.model import Report, ThroughputBound, Workers
+from feedline.analysis.peak import NAMES
 from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
 from feedline.analysis.step_model import StepSummary
 from feedline.analysis.text import limits
@@ -109,16 +110,16 @@ def _roof(id: str, name: str, kind: str, samples_per_s: float, message: str, bin
     return ThroughputBound(id, name, kind, samples_per_s, None, None, message, THIS_RUN, binds)
 
 
-def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | None) -> list[ThroughputBound]:
+def of_device(peak_flops: float, flop_per_sample: float, computed_in: str, source: str) -> ThroughputBound:
+    """What the device's peak allows."""
+    arithmetic = f" in {NAMES.get(computed_in, computed_in)}" if computed_in else ""
+    message = f"{number(peak_flops / 1e12)} TFLOP/s{arithmetic} at {number(flop_per_sample / 1e9)} GFLOP per sample"
+    return ThroughputBound("device", "device", "device", peak_flops / flop_per_sample, None, None, message, source, True)
+
+
+def of_ceilings(report: Report, ceilings: Ceilings) -> list[ThroughputBound]:
     """What was measured apart, in this run's samples."""
     found: list[ThroughputBound] = []
-    if ceilings.peak_flops and flop_per_sample:
-        message = f"{number(ceilings.peak_flops / 1e12)} TFLOP/s at {number(flop_per_sample / 1e9)} GFLOP per sample"
-        found.append(
-            ThroughputBound(
-                "device", "device", "device", ceilings.peak_flops / flop_per_sample, None, None, message, peak_source(ceilings), True
-            )
-        )
     measured = [one for one in ceilings.ceilings if one.value and math.isfinite(one.value)]
     found += [*_disk(report, ceilings, measured), *_moving(report, measured)]
     for one in measured:
@@ -126,12 +127,6 @@ def of_ceilings(report: Report, ceilings: Ceilings, flop_per_sample: float | Non
             name = one.name.partition("/")[2]
             found.append(ThroughputBound(one.name, name, "loader", one.value, one.low, one.high, one.name, one.source, False))
     return found
-
-
-def peak_source(ceilings: Ceilings) -> str:
-    """Where the peak is from: the ceiling of the same value, or with such a best round."""
-    same = [one for one in ceilings.ceilings if one.unit == "FLOP/s" and ceilings.peak_flops in (one.value, one.high)]
-    return f"{same[0].name}: {same[0].source}" if same else "the ceilings file"
 
 
 def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterator[ThroughputBound]:

@@ -22,6 +22,7 @@ class Flop:
     forward: float
     backward: float
     samples: float
+    computed_in: str = ""  # float32, tf32, float16 or bfloat16: the fastest of much of them; empty: not known
 
 
 @dataclass(frozen=True)

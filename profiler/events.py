@@ -83,7 +83,8 @@ class Stage(enum.IntEnum):
     CALLED = 38
     GPU = 40  #: what a GPU did for a stage (taps/gpu.py). extra: the stage. number: start of the stage's own record
     PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
-    FLOP = 42  #: the step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards
+    #: The step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards. number: Arithmetic
+    FLOP = 42
     #: No span: squared norms of an update's gradient (taps/convergence). number: two float32, of a part's mean and of the whole's. source:
     #: how they were seen. nbytes: samples of the part. cpu: parts in the whole. runqueue: ranks. extra: updates made before. Flags: SHARD
     GRADIENT = 43
@@ -124,6 +125,16 @@ class Stage(enum.IntEnum):
 
 for _stage in Stage:  # Python 3.11 looks members up through a property, at 0.2 us each; 3.12 puts them here by itself
     type.__setattr__(Stage, _stage.name, _stage)
+
+
+class Arithmetic(enum.IntEnum):
+    """In what operations are computed, the faster ones of a GPU later. Numbers are part of the run folder's schema: add, never change."""
+
+    UNKNOWN = 0
+    FLOAT32 = 1
+    TF32 = 2  #: of float32 operands, products with 10 bits of mantissa
+    FLOAT16 = 3
+    BFLOAT16 = 4
 
 
 class Flag:

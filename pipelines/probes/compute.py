@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.nn.modules.conv import _ConvNd
 from torch.utils.flop_counter import FlopCounterMode
 
 from feedline.pipelines.probes import peaks
@@ -17,7 +18,10 @@ from feedline.pipelines.probes.measure import Measured, Refused, Work, ceiling, 
 from feedline.pipelines.probes.subject import Subject
 from feedline.pipelines.probes.training_step import Step, cached_batch
 from feedline.profiler.ceilings import Ceiling
+from feedline.profiler.taps.flops import allows_tf32
 
+#: Name of a maker's figure -> data type, and whether products may use TF32.
+SPECIFIED = {"float32": ("float32", False), "tf32": ("float32", True), "bfloat16": ("bfloat16", False), "float16": ("float16", False)}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LONG_ENOUGH_S = 0.02  # a product that takes this long hides what its launch costs
 SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -84,11 +88,19 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     if step is None:
         yield ceiling("compute/model", why, per="device")
         return
-    reference = _peak(step.dtype, specified, products, found)
+    reference = _peak(computed_in(step), specified, products, found)
     yield _model(step, found["compute/model"], reference, made_of)
     for part in ("forward", "backward", "optimizer"):
         settings: dict[str, object] = {"phase": part, "batch_size": len(step)}
         yield ceiling(f"compute/{part}", found[f"compute/{part}"], per="device", source=f"{part} alone; {made_of}", settings=settings)
+
+
+def computed_in(step: Step) -> str:
+    """What the model mostly computes in: its data type, or TF32 where torch may use that for its products or convolutions."""
+    convolves = any(isinstance(part, _ConvNd) for part in step.model.modules())
+    if step.dtype == "float32" and step.batch.is_cuda and (allows_tf32(False) or convolves and allows_tf32(True)):
+        return "tf32"
+    return step.dtype
 
 
 def flop_per_sample(step: Step) -> float | None:
@@ -132,25 +144,25 @@ def _specified(device: str) -> Iterator[Ceiling]:
     if device == "cpu":
         return
     name = torch.cuda.get_device_name(device)
-    tf32 = torch.backends.cuda.matmul.allow_tf32
-    for dtype in DTYPES:
+    for arithmetic, (dtype, tf32) in SPECIFIED.items():
         figure = peaks.of(name, dtype, tf32)
         settings: dict[str, object] = {"dtype": dtype, "device": name, "tf32": tf32}
-        why = "" if figure.flops else f"{name} with {dtype} is not in the table (pipelines/probes/peaks.py)"
+        why = "" if figure.flops else f"{name} with {arithmetic} is not in the table (pipelines/probes/peaks.py)"
         about: dict[str, Any] = {"unit": "FLOP/s", "per": "device", "source": figure.source, "settings": settings, "why": why}
-        yield Ceiling(f"compute/specified {dtype}", "compute", figure.flops, **about)
+        yield Ceiling(f"compute/specified {arithmetic}", "compute", figure.flops, **about)
 
 
 def _peak(
-    dtype: str, specified: list[Ceiling], products: dict[str, dict[str, object]], found: dict[str, Measured | str]
+    arithmetic: str, specified: list[Ceiling], products: dict[str, dict[str, object]], found: dict[str, Measured | str]
 ) -> tuple[float | None, str]:
     """The figure that MFU is a share of: the maker's, else the best round of the product measured beside the model. With its source."""
     for one in specified:
-        if one.settings["dtype"] == dtype and one.value:
+        if one.name == f"compute/specified {arithmetic}" and one.value:
             return one.value, one.source
+    dtype, tf32 = SPECIFIED.get(arithmetic, (arithmetic, False))
     name = f"compute/matmul {dtype}"
     measured = found.get(name)
-    if isinstance(measured, Measured):
+    if isinstance(measured, Measured) and bool(products[name].get("tf32")) == tf32:
         return measured.high, f"measured here, the best round: {name}, n = {products[name]['n']}"
     return None, ""
 

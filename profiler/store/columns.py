@@ -42,7 +42,7 @@ MEANINGS = MappingProxyType(
         Stage.COMPILE: {"extra": "graph"},
         Stage.GPU: {"number": "host_start", "extra": "of_stage"},
         Stage.PROFILED: {"extra": "steps"},
-        Stage.FLOP: {"nbytes": "forward_flop", "extra": "backward_flop"},
+        Stage.FLOP: {"nbytes": "forward_flop", "extra": "backward_flop", "number": "arithmetic"},
         Stage.GRADIENT: {"cpu": "parts", "runqueue": "ranks", "nbytes": "part_samples", "number": "norms_sq", "extra": "updates"},
         Stage.VALUE: {"nbytes": "samples", "number": "value", "extra": "updates"},
         Stage.REST: {"cpu": "cost", "extra": "steps"},

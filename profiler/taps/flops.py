@@ -25,13 +25,14 @@ Sequences of different lengths in one tensor count with the longest length: the 
 import os
 import sys
 import weakref
+from collections import Counter as Counts
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
 from feedline.profiler import clock, masks, reasons
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.message import Message
 from feedline.profiler.record.below_dispatch import NoFunctions
 from feedline.profiler.record.recorder import Span, recorder
@@ -46,6 +47,7 @@ UNCOUNTED = Message(
 )
 WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
 KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
+MUCH = 0.1  # of the operations, to be told as what they are computed in
 Formula = Callable[..., Any]
 
 
@@ -56,6 +58,7 @@ class Noted(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     out: Any
+    computed_in: Arithmetic
 
 
 class Kernels:
@@ -107,9 +110,10 @@ class Kernels:
             if noted is not None and not is_traced():  # a trace would hold the question for the shape
                 try:
                     with NoFunctions():
-                        noted.append(Noted(packet, shapes(args), {name: shape(arg) for name, arg in kwargs.items()}, shape(out)))
+                        stand_ins = {name: shape(arg) for name, arg in kwargs.items()}
+                        noted.append(Noted(packet, shapes(args), stand_ins, shape(out), computed_in(packet, out)))
                 except Exception as error:
-                    noted.append(Noted(None, (error,), {}, None))
+                    noted.append(Noted(None, (error,), {}, None, Arithmetic.UNKNOWN))
             return out
 
         return kernel
@@ -118,6 +122,12 @@ class Kernels:
         """Reset in the child of a fork, which may be inside a counted step."""
         self.noted = None
 
+
+OF_DTYPE = {
+    torch.float32: Arithmetic.FLOAT32,
+    torch.float16: Arithmetic.FLOAT16,
+    torch.bfloat16: Arithmetic.BFLOAT16,
+}
 
 kernels = Kernels()
 os.register_at_fork(after_in_child=kernels.forget_after_fork)
@@ -148,18 +158,20 @@ class Counter:
             self.problem = f"the step that was counted raised {type(error).__qualname__}"
             raise
 
-    def take(self) -> int:
-        """FLOP of what was recorded since the last call.
+    def take(self) -> Counts[Arithmetic]:
+        """FLOP of what was recorded since the last call, by what they were computed in.
 
         Raises:
             Exception: whatever a formula raises.
         """
+        found: Counts[Arithmetic] = Counts()
         noted = kernels.noted
-        if noted is None:
-            return 0
-        kernels.noted = []
-        known = formulas()
-        return sum(flop(known, call) for call in noted)
+        if noted is not None:
+            kernels.noted = []
+            known = formulas()
+            for call in noted:
+                found[call.computed_in] += flop(known, call)
+        return found
 
     def close(self) -> None:
         """Stop recording."""
@@ -180,6 +192,31 @@ def flop(known: dict[Any, Formula], call: Noted) -> int:
         return int(of_shapes(*call.args, **call.kwargs, out_shape=call.out))
     stand_ins = {name: proxy(arg) for name, arg in call.kwargs.items()}
     return int(formula(*map(proxy, call.args), **stand_ins, out_val=proxy(call.out)))
+
+
+def computed_in(packet: Any, out: Any) -> Arithmetic:
+    """What an operator computes in. Its result tells: autocast converts the operands only after this key."""
+    tensor = out[0] if isinstance(out, tuple) and out else out
+    if not isinstance(tensor, torch.Tensor):
+        return Arithmetic.UNKNOWN
+    if tensor.dtype is torch.float32 and tensor.is_cuda and allows_tf32("convolution" in str(packet)):
+        return Arithmetic.TF32
+    return OF_DTYPE.get(tensor.dtype, Arithmetic.UNKNOWN)
+
+
+def allows_tf32(convolves: bool) -> bool:
+    """Whether the program lets torch compute float32 products, or convolutions, with TF32. Up to torch 2.8 only old names tell."""
+    setting = getattr(torch.backends.cudnn, "conv", None) if convolves else torch.backends.cuda.matmul
+    precision = getattr(setting, "fp32_precision", None)
+    if precision is not None:
+        return bool(precision == "tf32")
+    return bool(torch.backends.cudnn.allow_tf32 if convolves else torch.backends.cuda.matmul.allow_tf32)
+
+
+def fastest(found: Counts[Arithmetic]) -> Arithmetic:
+    """The fastest arithmetic of much of these FLOP."""
+    whole = found.total()
+    return max((one for one, flop in found.items() if flop >= MUCH * whole), default=Arithmetic.UNKNOWN)
 
 
 class Unread:
@@ -256,6 +293,7 @@ class FlopTap:
         self._updates = self._begun = 0
         self._counter = None
         self._flop = {Stage.FORWARD: 0, Stage.BACKWARD: 0}
+        self._computed_in: Counts[Arithmetic] = Counts()
         self._unfollow = updates.follow(after=self._after_update)
         recorder.flops = self
 
@@ -287,7 +325,9 @@ class FlopTap:
             if recorder.flops is not self:
                 return
             self._begun = self._begun or span.start
-            self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += counter.take()
+            found = counter.take()
+            self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += found.total()
+            self._computed_in += found
         except Exception as error:
             self._end(masks.error(error))
 
@@ -317,7 +357,8 @@ class FlopTap:
             self._end(counter.problem)
             return
         if forward and recorder.main is not None:
-            recorder.main.add(Stage.FLOP, self._begun, clock.wall_ns() - self._begun, nbytes=forward, extra=backward)
+            took = clock.wall_ns() - self._begun
+            recorder.main.add(Stage.FLOP, self._begun, took, nbytes=forward, extra=backward, number=fastest(self._computed_in))
         self._end(None if forward else UNCOUNTED)
 
     def _end(self, problem: str | None) -> None:

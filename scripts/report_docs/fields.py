@@ -161,6 +161,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         "forward": Field("FLOP", "Of all forwards in training mode, as torch.utils.flop_counter counts"),
         "backward": Field("FLOP", "Of all backwards"),
         "samples": Field("samples", "In that step"),
+        "computed_in": Field(
+            "", "float32, tf32, float16 or bfloat16: the fastest in which a tenth of them or more are computed; empty: unknown"
+        ),
     },
     "StepSeries": {
         "start_s": Field("s", "Start of the column's first step, since the first step's start. All lists have one length, at most 600"),

@@ -6,7 +6,8 @@ import pytest
 
 from feedline.analysis.comm.model import RankParts
 from feedline.analysis.model import Cost, Cpus, Hook, Loader, RankSummary, Report, Roofline, RunInfo, Throughput, Workers
-from feedline.analysis.roofline import NO_CEILINGS, roofline
+from feedline.analysis.peak import NO_CEILINGS
+from feedline.analysis.roofline import roofline
 from feedline.analysis.step_model import Flop, StepSeries, StepSummary
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -150,6 +151,52 @@ def test_the_device_is_its_peak_over_the_flop_of_a_sample() -> None:
     assert found.flop_per_sample == pytest.approx(3e8)
     assert found.mfu == pytest.approx(100 * 3e8 / 1e12)
     assert found.peak_source == "compute/specified float32: data sheet"
+
+
+def product(how: str, dtype: str, flops: float, **settings: object) -> Ceiling:
+    return Ceiling(f"compute/{how}", "compute", flops, high=flops, unit="FLOP/s", source="here", settings={"dtype": dtype, **settings})
+
+
+OF_AN_H100 = Ceilings(
+    [
+        product("specified float32", "float32", 67e12, tf32=False),
+        product("specified tf32", "float32", 494.5e12, tf32=True),
+        product("specified bfloat16", "bfloat16", 989.5e12),
+        product("matmul float32", "float32", 48e12, tf32=False),
+        product("matmul float16", "float16", 724e12),
+    ],
+    peak_flops=67e12,
+)
+
+
+@pytest.mark.parametrize(
+    ("computed_in", "peak", "source"),
+    [
+        ("float32", 67e12, "compute/specified float32: here"),
+        ("tf32", 494.5e12, "compute/specified tf32: here"),
+        ("bfloat16", 989.5e12, "compute/specified bfloat16: here"),
+        ("float16", 724e12, "compute/matmul float16: here"),
+        ("", 67e12, "compute/specified float32: here"),
+    ],
+)
+def test_the_peak_is_that_of_what_the_run_computes_in_and_not_of_the_model_that_was_probed(
+    computed_in: str, peak: float, source: str
+) -> None:
+    run = replace(COUNTED, step=replace(COUNTED.step, flop=Flop(1e9, 2e9, 10, computed_in)))
+
+    found = made(run, OF_AN_H100)
+
+    assert (found.peak_flops, found.peak_source) == (peak, source)
+    assert roof(run, "device", OF_AN_H100) == pytest.approx(peak / 3e8)
+
+
+def test_without_a_peak_of_what_the_run_computes_in_there_is_none() -> None:
+    run = replace(COUNTED, step=replace(COUNTED.step, flop=Flop(1e9, 2e9, 10, "tf32")))
+
+    found = made(run, replace(OF_AN_H100, ceilings=[product("matmul float32", "float32", 48e12, tf32=False)]))
+
+    assert (found.peak_flops, found.mfu) == (None, None)
+    assert found.peak_source == "the ceilings file has no peak for TF32, in which this run computes"
 
 
 def test_a_peak_below_what_the_run_reached_gives_no_share_of_it() -> None:

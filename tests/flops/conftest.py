@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from feedline.profiler.events import Stage
+from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
@@ -30,6 +30,10 @@ class Recording:
         """(forward, backward) of every record."""
         rows = read_segment(self.path).of(Stage.FLOP)
         return list(zip(rows["nbytes"].tolist(), rows["extra"].tolist()))
+
+    def computed_in(self) -> list[Arithmetic]:
+        """Of every record."""
+        return [Arithmetic(number) for number in read_segment(self.path).of(Stage.FLOP)["number"].tolist()]
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from feedline.profiler.events import Arithmetic
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps import flops
 
@@ -277,3 +279,43 @@ def test_distributed_data_parallel_keeps_its_numbers(recording: Recording, tmp_p
         dist.destroy_process_group()
 
     assert recording.counted() == [(80, 80)]
+
+
+class Cast(nn.Module):
+    """A linear layer whose forward runs under autocast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.inner(inputs).float()
+
+
+@pytest.mark.parametrize(
+    ("model", "arithmetic"),
+    [(nn.Linear(8, 8), Arithmetic.FLOAT32), (Cast(), Arithmetic.BFLOAT16), (nn.Linear(8, 8).bfloat16(), Arithmetic.BFLOAT16)],
+)
+def test_what_the_operations_are_computed_in_is_told(recording: Recording, model: nn.Module, arithmetic: Arithmetic) -> None:
+    train(model, torch.randn(4, 8).to(next(model.parameters()).dtype))
+
+    assert recording.computed_in() == [arithmetic]
+
+
+def test_of_several_it_is_the_fastest_that_does_much() -> None:
+    counted = Counter({Arithmetic.FLOAT32: 85, Arithmetic.TF32: 10, Arithmetic.BFLOAT16: 5})
+
+    assert flops.fastest(counted) is Arithmetic.TF32
+    assert flops.fastest(Counter()) is Arithmetic.UNKNOWN
+
+
+@pytest.mark.parametrize(("precision", "allowed"), [("highest", False), ("high", True)])
+def test_tf32_is_allowed_where_the_program_allows_it(precision: str, allowed: bool) -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        assert flops.allows_tf32(convolves=False) is allowed
+        assert flops.allows_tf32(convolves=True)  # torch's default
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,51 @@
+"""The most FLOP/s that a device can do in the arithmetic of a run: a roof, and what MFU is a share of."""
+
+from typing import NamedTuple
+
+from feedline.profiler.ceilings import Ceiling, Ceilings
+
+NO_CEILINGS = "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
+NAMES = {"tf32": "TF32"}
+
+
+class Peak(NamedTuple):
+    """A device's peak.
+
+    Attributes:
+        flops: FLOP/s; None: not known.
+        source: where it is from, or why it is not known.
+    """
+
+    flops: float | None
+    source: str
+
+
+def peak(ceilings: Ceilings | None, computed_in: str) -> Peak:
+    """Find it in a file of ceilings: the maker's figure before the best round that was measured.
+
+    Args:
+        computed_in: as in ``Flop``. Empty, in runs of an older feedline: the peak of the model that was probed.
+    """
+    if ceilings is None:
+        return Peak(None, NO_CEILINGS)
+    products = [one for one in ceilings.ceilings if one.part == "compute" and one.unit == "FLOP/s" and one.value]
+    if not computed_in or not products:
+        return _of_the_probe(ceilings, products)
+    for how in ("specified", "matmul"):
+        for one in products:
+            if one.name.startswith(f"compute/{how} ") and arithmetic(one) == computed_in:
+                return Peak(one.high or one.value, f"{one.name}: {one.source}")
+    return Peak(None, f"the ceilings file has no peak for {NAMES.get(computed_in, computed_in)}, in which this run computes")
+
+
+def arithmetic(one: Ceiling) -> str:
+    """What a product was computed in. An older feedline measured or named float32 with TF32 where the settings allowed it."""
+    dtype = str(one.settings.get("dtype", ""))
+    return "tf32" if dtype == "float32" and one.settings.get("tf32") else dtype
+
+
+def _of_the_probe(ceilings: Ceilings, products: list[Ceiling]) -> Peak:
+    if not ceilings.peak_flops:
+        return Peak(None, "the ceilings file has no peak FLOP/s")
+    same = [one for one in products if ceilings.peak_flops in (one.value, one.high)]
+    return Peak(ceilings.peak_flops, f"{same[0].name}: {same[0].source}" if same else "the ceilings file")
