@@ -36,6 +36,16 @@ def rows(batch: Any) -> int:
     return describe(batch).samples
 
 
+def may_hold_more(batch: Any) -> bool:
+    """Whether one item of a data set may be a whole batch: its first and its last tensor have the same first dimension, above 1."""
+    if type(batch) not in (list, tuple) or len(batch) < 2:
+        return False
+    first, last = batch[0], batch[-1]
+    if not (isinstance(first, torch.Tensor) and isinstance(last, torch.Tensor) and first.ndim and last.ndim):
+        return False
+    return bool(first.shape[0] == last.shape[0] > 1)
+
+
 def _describe(batch: Any) -> Batch:
     largest, largest_bytes, total, floats, array_bytes, samples, of_arrays, tensors = None, -1, 0, 0, 0, 0, 0, 0
     for leaf in _leaves(batch, []):

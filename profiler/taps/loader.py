@@ -24,8 +24,9 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
-from feedline.profiler.taps.batch_contents import describe, rows
+from feedline.profiler.taps.batch_contents import Batch, describe, may_hold_more, rows
 from feedline.profiler.taps.call_site import CallSites
+from feedline.profiler.taps.fetch import DEFAULT_COLLATES
 from feedline.profiler.taps.loader_settings import settings
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.rests import pace
@@ -122,7 +123,8 @@ class LoaderTaps:
             if segment is None:
                 return original(iterator, loader, *args, **kwargs)
             known, flags = self._next_epoch(loader)
-            iterator._feedline = state = IteratorState(known.number, known.epoch)
+            own_collate = getattr(loader, "collate_fn", None) not in DEFAULT_COLLATES
+            iterator._feedline = state = IteratorState(known.number, known.epoch, own_collate=own_collate)
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
@@ -199,10 +201,17 @@ class IteratorState:
     arrived: int = -1  # the batch that came out of the queue last
     asked: bool = False  # inside __next__
     drawn: dict[int, int] = field(default_factory=dict)  # samples of the batches that were ordered and are not there yet
+    own_collate: bool = False
 
-    def samples(self, number: int, batch: Any) -> int:
-        """Samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown."""
-        return self.drawn.pop(number, 0) or rows(batch)
+    def samples(self, number: int, batch: Any, known: Batch | None = None) -> int:
+        """Samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown.
+
+        A data set whose items are whole batches is often read with batch_size=1 and a collate function that takes them out of the list.
+        """
+        drawn = self.drawn.pop(number, 0)
+        if drawn == 1 and self.own_collate and may_hold_more(batch):
+            return 0
+        return drawn or (rows(batch) if known is None else known.samples)
 
 
 def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -280,7 +289,7 @@ def note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
         if made != id(batch):
             about = describe(batch)
         recorder.made = 0, None
-        span.nbytes, span.extra = about.nbytes, state.drawn.pop(number, 0) or about.samples
+        span.nbytes, span.extra = about.nbytes, state.samples(number, batch, about)
         if recorder.convergence is not None:
             recorder.convergence.handed_over(span.extra)
         span.flags |= about.flags | (Flag.PINNED if iterator._pin_memory else 0)

@@ -5,9 +5,15 @@ from collections import UserDict, namedtuple
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
-from feedline.profiler.events import Flag
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.store.segment import Segment
+from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps.batch_contents import LEAVES, OBJECT_BYTES, Batch, describe
+from feedline.profiler.taps.loader import TORCH, LoaderTaps
+from feedline.profiler.taps.patch import Patches
 
 Pair = namedtuple("Pair", "images labels")
 IMAGES, LABELS = torch.zeros(8, 3, 4, 4), torch.zeros(8, dtype=torch.int64)
@@ -76,3 +82,32 @@ class Graphs:
 def test_tensors_in_the_attributes_of_an_object_are_counted_each_once():
     assert describe(Graphs()).tensors == 2
     assert describe([1, "a cat", Graphs()]).tensors == 2
+
+
+def one_item(batch):
+    return batch[0]
+
+
+@pytest.mark.parametrize(
+    ("item", "collate", "samples"),
+    [
+        ((torch.zeros(64, 13), torch.zeros(26, 64), torch.zeros(64, 1)), one_item, 0),  # 64 samples, or one of length 64
+        ((torch.zeros(64, 13), torch.zeros(26, 64)), one_item, 1),
+        ((torch.zeros(3, 8, 8), 5), lambda batch: tuple(zip(*batch)), 1),  # of a detector: images of different sizes
+        ((torch.zeros(64, 13), torch.zeros(64, 1)), None, 1),
+    ],
+)
+def test_an_item_that_may_be_a_whole_batch_is_of_unknown_size(item, collate, samples, tmp_path):
+    segment = Segment(tmp_path / "main.seg", {"role": "main"})
+    recorder.open_main(segment)
+    patches = Patches()
+    LoaderTaps(tmp_path, lambda *_: 0).attach(TORCH, patches)
+    try:
+        for _ in DataLoader([item] * 3, batch_size=1, collate_fn=collate):
+            pass
+    finally:
+        patches.undo()
+        recorder.close()
+
+    asked = read_segment(segment.path).of(Stage.NEXT)
+    assert asked["extra"][asked["flags"] & Flag.END == 0].tolist() == [samples] * 3
