@@ -84,6 +84,8 @@ def end(stop: Callable[[], None], run: Path, place: Place) -> None:
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
+    with suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler raises when a loader's worker is killed
     for pid in filterfalse(proc.tidies_up, descendants(os.getpid())):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

@@ -168,3 +168,40 @@ def test_an_interrupted_trial_is_killed_at_once_and_no_handler_of_it_runs(tmp_pa
         command.kill()
         for pid in sleepers(seconds):
             os.kill(int(pid), signal.SIGKILL)
+
+
+RAISES_FOR_CHILDREN = """\
+import signal
+import subprocess
+
+import torch
+
+
+def raises(*_):  # as torch does for a loader's workers
+    raise RuntimeError("a worker is killed by signal: Killed")
+
+
+signal.signal(signal.SIGCHLD, raises)
+children = [subprocess.Popen(["sleep", "60"]) for _ in range(20)]
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+while True:
+    optimizer.step()
+"""
+
+
+def test_killing_the_workers_of_a_trial_does_not_make_it_fail(tmp_path):
+    (tmp_path / "train.py").write_text(RAISES_FOR_CHILDREN)
+    command = [sys.executable, "-m", "feedline", "run", "-q", "-o", "run", "--stop-after", "3", "train.py"]
+
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_failed_run_is_told_in_one_line_with_the_exception():
+    said = "exit code 1; end of verify/unchanged-2.log:\n  Traceback (most recent call last):\n  RuntimeError: out of data"
+
+    assert pairs.in_one_line(said) == "exit code 1; end of verify/unchanged-2.log: RuntimeError: out of data"
+    assert pairs.in_one_line("exit code 1; end of verify/unchanged-2.log:") == "exit code 1; end of verify/unchanged-2.log:"
+    assert pairs.in_one_line("") == ""

@@ -56,8 +56,14 @@ def record(plan: Plan, unfinished: Unfinished) -> SpeedTrial:
         if (arm, pair) == (UNCHANGED, 1) and done.failed:
             raise ScriptError(*f"the unchanged training failed: {done.failed}".split("\n", 1))
         unit = own or unit
-        runs.append(replace(done, failed=masks.text(done.failed.splitlines()[0]) if done.failed else ""))
+        runs.append(replace(done, failed=masks.text(in_one_line(done.failed))))
     return decide(replace(plan.tried, unit=unit), runs)
+
+
+def in_one_line(failed: str) -> str:
+    """How a training failed, and the last line of its log, where Python names the exception."""
+    lines = failed.splitlines()
+    return " ".join([*lines[:1], *(line.strip() for line in lines[1:][-1:])])
 
 
 def trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[TrialRun, str]:
