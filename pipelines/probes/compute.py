@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.nn.modules.conv import _ConvNd
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from feedline.pipelines.probes import peaks
@@ -22,6 +22,7 @@ from feedline.profiler.taps.flops import allows_tf32
 
 #: Name of a maker's figure -> data type, and whether products may use TF32.
 SPECIFIED = {"float32": ("float32", False), "tf32": ("float32", True), "bfloat16": ("bfloat16", False), "float16": ("float16", False)}
+CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LONG_ENOUGH_S = 0.02  # a product that takes this long hides what its launch costs
 SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -97,7 +98,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 def computed_in(step: Step) -> str:
     """What the model mostly computes in: its data type, or TF32 where torch may use that for its products or convolutions."""
-    convolves = any(isinstance(part, _ConvNd) for part in step.model.modules())
+    convolves = any(isinstance(part, CONVOLUTIONS) for part in step.model.modules())
     if step.dtype == "float32" and step.batch.is_cuda and (allows_tf32(False) or convolves and allows_tf32(True)):
         return "tf32"
     return step.dtype

@@ -128,10 +128,10 @@ class Lane:
 
 
 class Ration:
-    """Decides which steps are marked, an update being the end of a step.
+    """Decides which steps are marked; a step ends with an update.
 
-    What a step's marks cost is the least that any step's did: a mark can also wait, when CUDA's own queue is full, for what the next
-    launch would have waited for.
+    The marks of a step are taken to cost what those of the cheapest step did. In others they may have waited because CUDA's own queue was
+    full, as the next launch would have done in their place.
 
     Attributes:
         marks: whether the current step is.
@@ -214,10 +214,9 @@ class GpuTimer:
             pair.lane.queue(pair, stage, start)
             if stage is Stage.OPTIMIZER:
                 pair.lane.set_anchor()
-                self._ration.used(clock.wall_ns() - now)
+            self._ration.used(clock.wall_ns() - now)
+            if stage is Stage.OPTIMIZER:
                 self._ration.next_step(now)
-            else:
-                self._ration.used(clock.wall_ns() - now)
         except Exception as error:
             self._give_up(error)
 

@@ -96,11 +96,6 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
         "evaluation_s": Field("s", "Time in loops that only infer (evaluation, rollouts) over the whole run, outside all steps"),
         "series": Field("", "Step by step over the run"),
-        "gpu_work": Field(
-            "",
-            "What the GPU did per step, in the steps that torch.profiler recorded",
-            "torch.profiler recorded no steps of this training, or did not see the work of exactly one GPU",
-        ),
         "gpu_stages": Field(
             "s",
             "Stage -> mean time per step from the GPU's start of the stage's work to its end, gaps included. Stages may overlap",
@@ -128,6 +123,11 @@ FIELDS: dict[str, dict[str, Field]] = {
             _NO_LOOKS,
         ),
         "evaluation_code": Field("", "The same of evaluations and rollouts, over the whole run", _NO_LOOKS),
+        "gpu_work": Field(
+            "",
+            "What the GPU did per step, in the steps that torch.profiler recorded",
+            "torch.profiler recorded no steps of this training, or did not see the work of exactly one GPU",
+        ),
     },
     "OwnCode": {
         "s": Field("s", "All of this code: per step, or of evaluations and rollouts in total"),

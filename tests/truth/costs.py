@@ -345,6 +345,12 @@ def named_functions(bar: Bar) -> float:
     return sum(float(one["s"]) for one in own[:3] if one["s"] >= 0.03 * bar.mean)
 
 
+def launching(bar: Bar) -> float:
+    """What the host takes for the stages that launch the GPU's work, beyond that work."""
+    stages = ("copy", "forward", "loss", "backward", "gradients", "optimizer")
+    return sum(bar.stage(name) for name in stages) - float(bar.told["step"]["gpu_work"]["busy_s"])
+
+
 #: cause -> what it costs by the report's own figures.
 COSTS: dict[str, Formula] = {
     "compute_bound": lambda bar: bar.input - bar.once,
@@ -358,6 +364,7 @@ COSTS: dict[str, Formula] = {
     "fewer_workers": lambda bar: bar.mean - bar.once - step_alone(bar),
     "made_one_by_one": lambda bar: bar.making,
     "own_code": named_functions,
+    "gpu_waits": launching,
     "evaluation_time": nothing,
     "made_in_step": lambda bar: bar.stage("input"),
     "epoch_restart": restarts,

@@ -131,7 +131,7 @@ def of_report(told: Any) -> Iterator[tuple[str, float]]:
         yield from (("%", one["s"] / told["step"]["mean_s"]) for one in own["functions"])
     for path, figure in named(told):
         name = next((one for one in reversed(path) if not one.isdigit()), "")
-        if name.endswith("_s") or {"stages", "waits", "sample_wall_histogram"} & set(path):
+        if name.endswith("_s") or {"stages", "gpu_stages", "waits", "sample_wall_histogram"} & set(path):
             yield "s", figure
         elif name.endswith("bytes") or name == "bytes":
             yield "B", figure

@@ -1,6 +1,7 @@
 """Contradictions planted into a report that has none: each is found."""
 
 import importlib
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from golden.record import OF_A_GPU, RUNS
 from planted import photos
 from reports.made_up import VARIANTS, judged, report
 from truth import one_number
@@ -21,6 +23,7 @@ from feedline.analysis import rules
 from feedline.analysis.build import build
 from feedline.analysis.finding import Finding, PredictedRate, Severity
 from feedline.analysis.model import Report
+from feedline.cli import main
 from feedline.profiler.store.opening import open_run
 
 MS = 1e-3
@@ -160,3 +163,12 @@ def test_what_every_cause_costs_is_worked_out_here_too() -> None:
 
     assert len(causes) > 25
     assert causes <= COSTS.keys() | PART.keys()
+
+
+@pytest.mark.parametrize("name", OF_A_GPU)
+def test_reports_of_a_gpu_do_not_contradict_themselves(name: str, tmp_path: Path) -> None:
+    shutil.copytree(RUNS / name, tmp_path / name)
+
+    assert main(["report", "-q", str(tmp_path / name)]) == 0
+
+    one_number.check_run(tmp_path / name)

@@ -79,6 +79,9 @@ def _largest(facts: RuleInputs) -> str:
 
 
 def _stages(facts: RuleInputs) -> list[Evidence]:
+    gpu = facts.step.gpu_work
+    if gpu is not None:
+        return [Evidence("gpu_busy_s", "GPU at work, per step", gpu.busy_s, "s")]
     return [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in _work(facts)[:3]]
 
 
