@@ -9,6 +9,7 @@ from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.store.segment_reader import Process
 
+NAMES = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
 FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
 
 
@@ -23,12 +24,9 @@ def flop(main: Process, steps: Steps) -> Flop | None:
     samples = float(steps.samples[at]) if inside else float(steps.samples.mean())
     if not samples:
         return None
-    return Flop(float(counted["forward_flop"][-1]), float(counted["backward_flop"][-1]), samples, _name(int(counted["arithmetic"][-1])))
-
-
-def _name(number: int) -> str:
-    known = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
-    return known.get(number, "")
+    return Flop(
+        float(counted["forward_flop"][-1]), float(counted["backward_flop"][-1]), samples, NAMES.get(int(counted["arithmetic"][-1]), "")
+    )
 
 
 def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:

@@ -5,16 +5,16 @@ import os
 import numpy as np
 
 from feedline.analysis.step_model import GpuWork
-from feedline.analysis.traces.columns import DEVICE_WORK, Kind
+from feedline.analysis.traces.columns import Kind
 from feedline.analysis.traces.intervals import union
+from feedline.analysis.traces.kinds_of_work import named, of_kinds
+from feedline.analysis.traces.threads import PROFILER_STEP, threads
 from feedline.analysis.traces.windows import read_window
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.store.layout import KINETO
 from feedline.profiler.store.read import Rank
 from feedline.profiler.store.segment_reader import Process
-
-STEP = "ProfilerStep#"
 
 
 def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
@@ -30,18 +30,16 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
         trace = read_window(path)
     except FeedlineError:
         return None  # a note of the report says why
-    events = trace.events
-    steps = {trace.names[name] for name in np.unique(events["name"][events["kind"] == Kind.ANNOTATION])}
-    count = sum(name.startswith(STEP) for name in steps)
-    launched = np.isin(events["correlation"], events["correlation"][events["kind"] == Kind.RUNTIME])
-    work = events[np.isin(events["kind"], DEVICE_WORK) & launched]
+    steps = len(np.unique(trace.events["name"][of_kinds(trace, Kind.ANNOTATION) & named(trace, PROFILER_STEP)]))
+    work = trace.events[threads(trace).launcher >= 0]
     kernels = work["wall"][work["kind"] == Kind.KERNEL]
-    if not count or not len(kernels) or len({trace.tracks[track].device for track in np.unique(work["track"])}) > 1:
+    devices = {trace.tracks[track].device for track in np.unique(work["track"])}
+    if not steps or not len(kernels) or len(devices) > 1:
         return None
     busy = union(work["start"], work["start"] + work["wall"])
     return GpuWork(
-        busy_s=float((busy[:, 1] - busy[:, 0]).sum()) / count / 1e9,
-        kernels=len(kernels) / count,
+        busy_s=float((busy[:, 1] - busy[:, 0]).sum()) / steps / 1e9,
+        kernels=len(kernels) / steps,
         kernel_s=float(kernels.mean()) / 1e9,
-        steps=count,
+        steps=steps,
     )

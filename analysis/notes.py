@@ -40,15 +40,12 @@ def of_rank(rank: RankMetrics) -> list[str]:
 
 def ahead(rank: RankMetrics) -> list[str]:
     """Where the host was faster than the GPU until the run ended: CUDA queues about a thousand launches, often many steps."""
-    work, steps = rank.gpu_work, rank.steps
-    if work is None or steps is None:
-        return []
-    mean_s = float(steps.wall[rank.first :].mean()) / 1e9
-    if work.busy_s < AHEAD * mean_s:
+    work, steps_per_s = rank.gpu_work, throughput(rank).steps_per_s
+    if work is None or steps_per_s is None or work.busy_s < AHEAD / steps_per_s:
         return []
     return [
-        f"the GPU needs {seconds(work.busy_s)} for the work of a step, but the mean step took {seconds(mean_s)}: the host ran ahead. In a "
-        "longer training, the throughput is lower"
+        f"the GPU needs {seconds(work.busy_s)} per step, but the mean step took {seconds(1 / steps_per_s)}: the host ran ahead of it. A "
+        "longer training has a lower throughput"
     ]
 
 

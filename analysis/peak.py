@@ -1,41 +1,33 @@
 """The most FLOP/s that a device can do in the arithmetic of a run: a roof, and what MFU is a share of."""
 
-from typing import NamedTuple
-
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 NO_CEILINGS = "measure it with `feedline probe -o FILE`, then `feedline report RUN --ceilings FILE`"
-NAMES = {"tf32": "TF32"}
 
 
-class Peak(NamedTuple):
-    """A device's peak.
-
-    Attributes:
-        flops: FLOP/s; None: not known.
-        source: where it is from, or why it is not known.
-    """
-
-    flops: float | None
-    source: str
-
-
-def peak(ceilings: Ceilings | None, computed_in: str) -> Peak:
+def peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str]:
     """Find it in a file of ceilings: the maker's figure before the best round that was measured.
 
     Args:
         computed_in: as in ``Flop``. Empty, in runs of an older feedline: the peak of the model that was probed.
+
+    Returns:
+        FLOP/s and where they are from; None and why they are not known.
     """
     if ceilings is None:
-        return Peak(None, NO_CEILINGS)
+        return None, NO_CEILINGS
     products = [one for one in ceilings.ceilings if one.part == "compute" and one.unit == "FLOP/s" and one.value]
     if not computed_in or not products:
         return _of_the_probe(ceilings, products)
     for how in ("specified", "matmul"):
         for one in products:
             if one.name.startswith(f"compute/{how} ") and arithmetic(one) == computed_in:
-                return Peak(one.high or one.value, f"{one.name}: {one.source}")
-    return Peak(None, f"the ceilings file has no peak for {NAMES.get(computed_in, computed_in)}, in which this run computes")
+                return one.high or one.value, f"{one.name}: {one.source}"
+    return None, f"the ceilings file gives no peak FLOP/s for {spoken(computed_in)}, which this run uses"
+
+
+def spoken(computed_in: str) -> str:
+    return "TF32" if computed_in == "tf32" else computed_in
 
 
 def arithmetic(one: Ceiling) -> str:
@@ -44,8 +36,8 @@ def arithmetic(one: Ceiling) -> str:
     return "tf32" if dtype == "float32" and one.settings.get("tf32") else dtype
 
 
-def _of_the_probe(ceilings: Ceilings, products: list[Ceiling]) -> Peak:
+def _of_the_probe(ceilings: Ceilings, products: list[Ceiling]) -> tuple[float | None, str]:
     if not ceilings.peak_flops:
-        return Peak(None, "the ceilings file has no peak FLOP/s")
+        return None, "the ceilings file gives no peak FLOP/s"
     same = [one for one in products if ceilings.peak_flops in (one.value, one.high)]
-    return Peak(ceilings.peak_flops, f"{same[0].name}: {same[0].source}" if same else "the ceilings file")
+    return ceilings.peak_flops, f"{same[0].name}: {same[0].source}" if same else "the ceilings file"

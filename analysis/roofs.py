@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from feedline.analysis.formatting import count, number, seconds, size
 from feedline.analysis.model import Report, ThroughputBound, Workers
-from feedline.analysis.peak import NAMES
+from feedline.analysis.peak import spoken
 from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
 from feedline.analysis.step_model import StepSummary
 from feedline.analysis.text import limits
@@ -112,7 +112,7 @@ def _roof(id: str, name: str, kind: str, samples_per_s: float, message: str, bin
 
 def of_device(peak_flops: float, flop_per_sample: float, computed_in: str, source: str) -> ThroughputBound:
     """What the device's peak allows."""
-    arithmetic = f" in {NAMES.get(computed_in, computed_in)}" if computed_in else ""
+    arithmetic = f" in {spoken(computed_in)}" if computed_in else ""
     message = f"{number(peak_flops / 1e12)} TFLOP/s{arithmetic} at {number(flop_per_sample / 1e9)} GFLOP per sample"
     return ThroughputBound("device", "device", "device", peak_flops / flop_per_sample, None, None, message, source, True)
 

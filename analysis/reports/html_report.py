@@ -94,10 +94,12 @@ def _fact(name: str, figure: object) -> str:
 def _step(step: StepSummary, made: Palette) -> dict[str, object]:
     total = sum(step.stages.values())
     waits = sum(step.waits.values())
+    gpu_s = sum((step.gpu_stages or {}).values())
     return {
         "bar": step_bar(step, made),
         "scale": Scale.column(max(total, step.mean_s)),
-        "on_gpu": thin_bar(step.gpu_stages, max(total, sum(step.gpu_stages.values())), made) if step.gpu_stages else None,
+        "on_gpu": thin_bar(step.gpu_stages, max(total, gpu_s), made) if step.gpu_stages else None,
+        "gpu_fits": gpu_s <= total,
         "total": total,
         "own_code": [(own, Scale.column(own.s), title, mean_s) for own, title, mean_s in phrases.own_codes(step)],
         "waits": waits,

@@ -14,6 +14,7 @@ from feedline.analysis.facts import RankFacts, RuleInputs
 from feedline.analysis.finding import Finding
 from feedline.analysis.model import ROOF_KINDS
 from feedline.analysis.predict.change import Change, Refused
+from feedline.analysis.rules import launches
 from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (
     augmentation_bound,
@@ -218,7 +219,7 @@ MACHINE: list[Rule[RuleInputs]] = [
 
 #: Of the training loop of a recorded run, whatever the input does.
 LOOP: list[Rule[RuleInputs]] = [
-    Rule(gpu_waits.RULE_ID, gpu_waits.check, gpu_waits.change, bound="Host-bound", lifts=frozenset({"step"})),
+    Rule(gpu_waits.RULE_ID, gpu_waits.check, launches.change, bound="Host-bound", lifts=frozenset({"step"})),
     Rule(own_code.RULE_ID, own_code.check, own_code.change, bound="Bound by the training loop", lifts=frozenset({"step"})),
     Rule(evaluation_time.RULE_ID, evaluation_time.check, evaluation_time.change, bound="Mostly inference", lifts=frozenset()),
 ]
@@ -266,7 +267,7 @@ CROSS_RANK: list[Rule[RankFacts]] = [
 #: Of where the time of a traced device went.
 TRACE: list[Rule[TraceFacts]] = [
     Rule(input_stall.RULE_ID, input_stall.check, input_stall.change),
-    Rule(host_bound.RULE_ID, host_bound.check, host_bound.change, bound="Host-bound"),
+    Rule(host_bound.RULE_ID, host_bound.check, launches.change, bound="Host-bound"),
     Rule(synchronisation.RULE_ID, synchronisation.check, synchronisation.change, bound="Bound by synchronization"),
     Rule(exposed_copy.RULE_ID, exposed_copy.check, exposed_copy.change, bound="Bound by copies"),
     Rule(device_bound.RULE_ID, device_bound.check, device_bound.change),

@@ -99,7 +99,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 def computed_in(step: Step) -> str:
     """What the model mostly computes in: its data type, or TF32 where torch may use that for its products or convolutions."""
     convolves = any(isinstance(part, CONVOLUTIONS) for part in step.model.modules())
-    if step.dtype == "float32" and step.batch.is_cuda and (allows_tf32(False) or convolves and allows_tf32(True)):
+    if step.dtype == "float32" and step.batch.is_cuda and (allows_tf32(convolves=False) or convolves and allows_tf32(convolves=True)):
         return "tf32"
     return step.dtype
 
@@ -131,7 +131,7 @@ def _products(device: str) -> tuple[dict[str, dict[str, object]], dict[str, Work
     for name, dtype in DTYPES.items():
         settings: dict[str, object] = {"dtype": name, "threads": torch.get_num_threads(), "device": device}
         if device != "cpu":
-            settings["tf32"] = torch.backends.cuda.matmul.allow_tf32
+            settings["tf32"] = allows_tf32(convolves=False)
         try:
             works[f"compute/matmul {name}"], settings["n"] = matmul(dtype, device)
         except (RuntimeError, Refused) as error:

@@ -15,6 +15,7 @@ Not seen: replays of CUDA graphs (no module is called), other threads than the t
 """
 
 import random
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -140,23 +141,23 @@ class Ration:
     def __init__(self) -> None:
         self.marks = True
         self._dice = random.Random(0)  # its own: the program's numbers stay as they are
-        self._steps = 0  # that were marked
-        self._now, self._least = 0, 0  # ns, of this step and of the cheapest one
-        self._spent, self._since = 0, 0
+        self._marked = 0  # steps so far
+        self._step_ns, self._cheapest_ns = 0, sys.maxsize
+        self._spent_ns = self._since = 0  # since the steps from which the cost is learned
 
     def used(self, ns: int) -> None:
-        self._now += ns
+        self._step_ns += ns
 
     def next_step(self, now: int) -> None:
         """An update was made. The draw keeps every tenth step, say, from being marked always or never."""
         if self.marks:
-            self._least = min(self._now, self._least) if self._steps else self._now
-            self._steps, self._now = self._steps + 1, 0
-            if self._steps <= LEARN:
+            self._cheapest_ns = min(self._step_ns, self._cheapest_ns)
+            self._marked, self._step_ns = self._marked + 1, 0
+            if self._marked <= LEARN:
                 self._since = now
                 return
-            self._spent += self._least
-        self.marks = self._spent * self._dice.uniform(0.5, 1.5) <= SHARE * (now - self._since)
+            self._spent_ns += self._cheapest_ns
+        self.marks = self._spent_ns * self._dice.uniform(0.5, 1.5) <= SHARE * (now - self._since)
 
 
 class GpuTimer:
@@ -179,13 +180,15 @@ class GpuTimer:
         """Mark the beginning of a stage; None if it cannot be timed, or its step is left out."""
         if stage not in TIMED:
             return None
-        now = clock.wall_ns()
         try:
-            if self._elsewhere() or not self._cuda.ready():
+            if self._elsewhere():
                 return None
+            now = clock.wall_ns()
             if not self._ration.marks:
                 if stage is Stage.OPTIMIZER:
                     self._ration.next_step(now)
+                return None
+            if not self._cuda.ready():
                 return None
             lane = self._lane(self._cuda.device() if self._device is None else self._device)
             self._read(lane)

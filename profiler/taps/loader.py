@@ -26,7 +26,6 @@ from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps.batch_contents import Batch, describe, may_hold_more, rows
 from feedline.profiler.taps.call_site import CallSites
-from feedline.profiler.taps.fetch import DEFAULT_COLLATES
 from feedline.profiler.taps.loader_settings import settings
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.rests import pace
@@ -123,7 +122,7 @@ class LoaderTaps:
             if segment is None:
                 return original(iterator, loader, *args, **kwargs)
             known, flags = self._next_epoch(loader)
-            own_collate = getattr(loader, "collate_fn", None) not in DEFAULT_COLLATES
+            own_collate = known.about[1].get("collate") != "default"
             iterator._feedline = state = IteratorState(known.number, known.epoch, own_collate=own_collate)
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader

@@ -196,7 +196,7 @@ def test_without_a_peak_of_what_the_run_computes_in_there_is_none() -> None:
     found = made(run, replace(OF_AN_H100, ceilings=[product("matmul float32", "float32", 48e12, tf32=False)]))
 
     assert (found.peak_flops, found.mfu) == (None, None)
-    assert found.peak_source == "the ceilings file has no peak for TF32, in which this run computes"
+    assert found.peak_source == "the ceilings file gives no peak FLOP/s for TF32, which this run uses"
 
 
 def test_a_peak_below_what_the_run_reached_gives_no_share_of_it() -> None:

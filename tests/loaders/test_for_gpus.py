@@ -58,9 +58,10 @@ def test_images_of_different_size_travel_as_one_tensor():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("kind", [dali_gpu.KIND, dali_proxy.KIND, gpu_augment.KIND], ids=lambda kind: kind.name)
 def test_on_a_gpu_they_give_every_sample_once_with_the_right_images(kind, task, loader_of):
+    if why := kind.refuses("cuda:0"):  # no GPU, or no DALI
+        pytest.skip(why)
     on_gpu = replace(task, settings=replace(task.settings, device="cuda:0"))
     fixed = pixels.frozen_task(on_gpu)
 

@@ -24,7 +24,7 @@ def test_what_the_host_takes_beyond_the_gpus_work_is_time_that_the_gpu_idles():
     assert finding.severity is Severity.HIGH
     assert finding.cost_s == pytest.approx(0.069)
     assert "idle for at least 69.0 ms (68.4 %) of the 101 ms step" in finding.message
-    assert "the 400 kernels of a step take 75.0 µs each on average, and all GPU work of a step 30.0 ms" in finding.message
+    assert "a step launches 400 kernels (75.0 µs each on average), and without the gaps the GPU is busy for only 30.0 ms" in finding.message
 
 
 def test_it_comes_before_the_word_that_the_input_is_not_the_bottleneck():
@@ -51,8 +51,8 @@ def test_of_several_ranks_nothing_is_said():
 @pytest.mark.parametrize(
     ("busy_ms", "words"),
     [
-        (90, "; the GPU is at work for 90.0 ms of it (89.2 %)"),
-        (300, "; the GPU needs 300 ms for the work of a step, longer than the host takes to launch it"),
+        (90, "; the GPU is busy for 90.0 ms of it (89.2 %)"),
+        (300, "; the GPU needs 300 ms per step, more than the host takes to launch its work"),
     ],
 )
 def test_where_the_input_is_not_the_bottleneck_the_gpus_work_is_told_and_not_how_long_launching_it_took(busy_ms, words):

@@ -71,9 +71,9 @@ def _largest(facts: RuleInputs) -> str:
     """What takes the step instead. Stages are the host's time, which says little where it only launches work."""
     gpu, step_s = facts.step.gpu_work, facts.step.mean_s
     if gpu is not None and gpu.busy_s > step_s:
-        return f"; the GPU needs {seconds(gpu.busy_s)} for the work of a step, longer than the host takes to launch it"
+        return f"; the GPU needs {seconds(gpu.busy_s)} per step, more than the host takes to launch its work"
     if gpu is not None:
-        return f"; the GPU is at work for {seconds(gpu.busy_s)} of it ({share(gpu.busy_s / step_s)})"
+        return f"; the GPU is busy for {seconds(gpu.busy_s)} of it ({share(gpu.busy_s / step_s)})"
     work = _work(facts)
     return f"; the largest stage is {work[0][1]} ({seconds(work[0][0])})" if work else ""
 
@@ -81,7 +81,7 @@ def _largest(facts: RuleInputs) -> str:
 def _stages(facts: RuleInputs) -> list[Evidence]:
     gpu = facts.step.gpu_work
     if gpu is not None:
-        return [Evidence("gpu_busy_s", "GPU at work, per step", gpu.busy_s, "s")]
+        return [Evidence("gpu_busy_s", "GPU busy, per step", gpu.busy_s, "s")]
     return [Evidence("stage_s", f"{name} per step", s, "s", name) for s, name in _work(facts)[:3]]
 
 

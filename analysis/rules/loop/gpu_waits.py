@@ -3,7 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import counted, seconds, share
-from feedline.analysis.predict.change import Refused
+from feedline.analysis.rules import launches
 from feedline.analysis.stages import STAGES
 
 RULE_ID = "gpu_waits"
@@ -31,25 +31,17 @@ def check(facts: RuleInputs) -> Finding | None:
         RULE_ID,
         Severity.of(part),
         message=f"the GPU is idle for at least {seconds(idle_s)} ({share(part)}) of the {seconds(step.mean_s)} step while the host runs "
-        f"Python, operators or kernel launches: the {counted(round(work.kernels), 'kernel')} of a step take {seconds(work.kernel_s)} each "
-        f"on average, and all GPU work of a step {seconds(work.busy_s)}",
+        f"Python, operators or kernel launches: a step launches {counted(round(work.kernels), 'kernel')} ({seconds(work.kernel_s)} each on "
+        f"average), and without the gaps the GPU is busy for only {seconds(work.busy_s)}",
         evidence=[
             Evidence("gpu_idle_s", "GPU idle while the host computes and launches, per step, at least", idle_s, "s"),
             Evidence("gpu_idle_share", "share of the step, at least", part, SHARE),
-            Evidence("gpu_busy_s", "GPU at work, per step", work.busy_s, "s"),
+            Evidence("gpu_busy_s", "GPU busy, per step", work.busy_s, "s"),
             Evidence("kernels", "kernels per step", work.kernels, ""),
             Evidence("mean_kernel_s", "mean kernel duration", work.kernel_s, "s"),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix="Launch fewer and longer kernels: torch.compile (mode='reduce-overhead' uses CUDA graphs), fused optimizers (fused=True), "
-        "larger batches. Avoid loss.item() and other waits for the GPU in each step: after them, nothing is launched ahead.",
-        how_to_check="Run the model under torch.compile(mode='reduce-overhead'). If the step is no faster, this finding is wrong.",
+        fix=f"{launches.FIX}. Do not call loss.item() or wait for the GPU in other ways in each step: the host then cannot launch ahead.",
+        how_to_check=launches.HOW_TO_CHECK,
         cost_s=idle_s,
-    )
-
-
-def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: how many launches a compiler saves is unknown."""
-    return Refused(
-        "unknown_launches", "The number of launches that can be saved is unknown. Run a few hundred steps under torch.compile, and compare."
     )

@@ -2,7 +2,7 @@
 
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import counted, seconds, share
-from feedline.analysis.predict.change import Refused
+from feedline.analysis.rules import launches
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "host_bound"
@@ -27,15 +27,7 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
             Evidence("mean_kernel_s", "mean kernel duration", mean, "s"),
         ],
-        fix="Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches; "
-        "the Kernels table of the HTML report shows which operators launch them.",
-        how_to_check="Run the model under torch.compile(mode='reduce-overhead'). If the step is no faster, this finding is wrong.",
+        fix=f"{launches.FIX}; the Kernels table of the HTML report shows which operators launch them.",
+        how_to_check=launches.HOW_TO_CHECK,
         cost_s=facts.cost_s("host_launch"),
-    )
-
-
-def change(facts: TraceFacts) -> Refused:
-    """Nothing is predicted: how many launches a compiler saves is unknown."""
-    return Refused(
-        "unknown_launches", "The number of launches that can be saved is unknown. Run a few hundred steps under torch.compile, and compare."
     )

@@ -62,8 +62,8 @@ def record(plan: Plan, unfinished: Unfinished) -> SpeedTrial:
 
 def in_one_line(failed: str) -> str:
     """How a training failed, and the last line of its log, where Python names the exception."""
-    lines = failed.splitlines()
-    return " ".join([*lines[:1], *(line.strip() for line in lines[1:][-1:])])
+    first, *log = failed.splitlines() or [""]
+    return f"{first} {log[-1].strip()}" if log else first
 
 
 def trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[TrialRun, str]:
