@@ -16,8 +16,9 @@ from torchvision import models, transforms
 from twins import machine, table, write_json
 
 from feedline.pipelines.compare import choice, training_step
+from feedline.pipelines.compare.parts import read_all
 from feedline.pipelines.compare.result import Compute, Row
-from feedline.pipelines.compare.side_by_side import ComparisonRun, Plan, compare
+from feedline.pipelines.compare.side_by_side import ComparisonRun, Plan, check_epochs, run_rounds
 from feedline.pipelines.loaders import KINDS
 from feedline.pipelines.loaders.protocol import Settings, Task
 from feedline.pipelines.photos import scan
@@ -35,12 +36,18 @@ def task_of(data: Path, batch: int) -> Task:
 
 
 def with_cores(task: Task, names: list[str], cores: int, plan: Plan) -> list[Row]:
-    """These loaders, bound to the first so many CPUs."""
+    """These loaders, bound to the first so many CPUs. Their rates only: `feedline compare` checks images and times steps, too."""
+    contest = ComparisonRun(replace(task, settings=replace(task.settings, workers=cores)), plan=plan)
+    chosen = [kind for kind in contest.kinds if kind.name in names]
+    rows = [Row(kind.name, kind.about, kind.refuses(task.settings.device) or "") for kind in chosen]
+    running = [(kind, row) for kind, row in zip(chosen, rows, strict=True) if not row.why]
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:cores])
     try:
-        kinds = [kind for kind in KINDS if kind.name in names]
-        return list(compare(ComparisonRun(replace(task, settings=replace(task.settings, workers=cores)), kinds, plan)).rows)
+        read_all(task.photos)
+        check_epochs(contest, running)
+        run_rounds(contest, running)
+        return rows
     finally:
         os.sched_setaffinity(0, before)
 

@@ -1,10 +1,14 @@
 """What is written down of texts and paths that the machine or the program gave."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import feedline
 from feedline.profiler import masks
 
 ROOT = Path(__file__).parents[2]
@@ -99,3 +103,15 @@ def test_what_may_reach_a_run_folder_never_words_an_exception_by_itself():
 
     assert printed <= set(files)
     assert [name for name, path in files.items() if name not in printed and wording.search(path.read_text())] == []
+
+
+def test_feedlines_own_frames_are_known_where_it_is_imported_through_a_link(tmp_path):
+    linked = tmp_path / "linked" / "feedline"
+    linked.mkdir(parents=True)
+    for source in (Path(feedline.__file__), Path(masks.__file__).parent):
+        (linked / source.name).symlink_to(source)
+    program = "from feedline.profiler import masks; print(masks.__file__, masks.library(masks.__file__))"
+    environment = {**os.environ, "PYTHONPATH": str(linked.parent)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == [str(linked / "profiler" / "masks.py"), masks.FEEDLINE]
