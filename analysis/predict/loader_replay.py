@@ -2,7 +2,8 @@
 
 A discrete-event simulation of torch's dispatch (``torch/utils/data/dataloader.py``, ``_MultiProcessingDataLoaderIter``): at the start
 ``prefetch_factor`` batches are asked of each worker in turn, and each batch that is handed over asks for one more. With ``in_order`` a
-batch waits for all before it, and its worker gets no new work meanwhile; the main process receives those that come too early, too.
+batch waits for all before it, and its worker gets no new work meanwhile; the main process receives those that come too early, too. With
+``pin_memory`` a thread of the main process receives them instead, and copies one after the other to pinned memory (``_pin_memory_loop``).
 
 Threads that compute share the CPUs evenly: while there are more of them than CPUs, all run slower. That is processor sharing (Kleinrock,
 Queueing Systems II, 1976, section 4.4). Threads that wait for something else than a CPU are not slowed.
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, cycle, islice
 
-MAIN = -1
+MAIN, PINS = -1, -2
 Part = tuple[float, float]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
 Actor = Generator[Part | None, None, None]  # None: until it is woken
 
@@ -61,7 +62,8 @@ class Pass:
     Attributes:
         batches: what making each takes, in the order of the sampler.
         steps: what training does with each; as many as there are batches, or fewer where training ends before.
-        receiving: what the main process takes to receive a batch from a worker.
+        receiving: what the main process takes to receive a batch from a worker, or from the thread that pins.
+        pinning: what that thread takes to receive a batch and to copy it to pinned memory; NOTHING: there is no such thread.
         sending: seconds from when a worker has made a batch until it can be received.
         starting: what the main process takes to start each worker.
         births: what a worker takes from its start to its first batch.
@@ -70,6 +72,7 @@ class Pass:
     batches: Sequence[Task]
     steps: Sequence[Task]
     receiving: Task = NOTHING
+    pinning: Task = NOTHING
     sending: float = 0.0
     starting: Task = NOTHING
     births: Task = NOTHING
@@ -155,7 +158,10 @@ class Replay:
         self.outstanding = [0 for _ in workers]  # asked for, and not yet handed over
         self.turn = cycle(workers)
         self.by: dict[int, int] = {}  # batch -> worker
-        self.sent: deque[tuple[float, int]] = deque()  # when each batch can be received
+        self.sent: deque[tuple[float, int]] = deque()  # by workers: when each batch can be received
+        pins = work.pinning != NOTHING and setting.num_workers > 0
+        self.receiver = PINS if pins else MAIN  # from workers
+        self.ready: deque[tuple[float, int]] = deque() if pins else self.sent  # for the main process
         self.early: set[int] = set()  # received, and not yet their turn
         self.drawn = 0
         self.idle: set[int] = set()
@@ -163,11 +169,13 @@ class Replay:
         self.ends: list[float] = []
         self.made: list[float] = []
         self.actors = {number: self._worker(number) for number in workers}
+        self.actors[PINS] = self._pins()
         self.actors[MAIN] = self._main() if setting.num_workers else self._alone()
         self.dice = random.Random(0)
 
     def run(self) -> Replayed:
         """Replay it to the end of its last step."""
+        self._go_on(PINS)
         self._go_on(MAIN)
         while len(self.ends) < len(self.work.steps):
             self._go_on(self.clock.next())
@@ -199,7 +207,8 @@ class Replay:
             begin = self.clock.now
             yield from self._does(batch)
             self.made.append(self.clock.now - begin)
-            self.waited += self.made[-1]
+            yield from self._does(self.work.pinning)
+            self.waited += self.clock.now - begin
             yield from self._does(step)
             self.ends.append(self.clock.now)
 
@@ -212,6 +221,13 @@ class Replay:
             yield from self._does(self.work.batches[batch])
             self.made.append(self.clock.now - begin)
             self.sent.append((self.clock.now + self.work.sending, batch))
+            self._wake(self.receiver)
+
+    def _pins(self) -> Actor:
+        while True:
+            batch = yield from self._first_of(self.sent)
+            yield from self._does(self.work.pinning)
+            self.ready.append((self.clock.now, batch))
             self._wake(MAIN)
 
     def _main(self) -> Actor:
@@ -230,11 +246,7 @@ class Replay:
         batch = number
         while number not in self.early:
             begin = self.clock.now
-            while not self.sent:
-                yield None
-            at, batch = self.sent.popleft()
-            if at > self.clock.now:
-                yield at - self.clock.now, 0.0
+            batch = yield from self._first_of(self.ready)
             self.waited += self.clock.now - begin
             yield from self._does(self.work.receiving)
             if batch == number or not self.setting.in_order:
@@ -245,6 +257,15 @@ class Replay:
             self.early.remove(number)
         self.outstanding[self.by.pop(batch)] -= 1
         self._ask()
+
+    def _first_of(self, queue: deque[tuple[float, int]]) -> Generator[Part | None, None, int]:
+        """Wait for a batch."""
+        while not queue:
+            yield None
+        at, batch = queue.popleft()
+        if at > self.clock.now:
+            yield at - self.clock.now, 0.0
+        return batch
 
     def _ask(self) -> None:
         """``_try_put_index``: the next batch of the sampler goes to the next worker in turn, or to the next that has room."""

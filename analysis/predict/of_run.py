@@ -9,7 +9,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.handover_cost import per_batch_s
 from feedline.analysis.predict.change import Refused
-from feedline.analysis.predict.loader_replay import Setting, Task
+from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import main_process
 from feedline.analysis.predict.recorded import RecordedInput, Shares
 from feedline.analysis.predict.starts import starts, warm_up, warming
@@ -62,6 +62,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         steps=main.tasks(),
         receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
         receiving_bounds=() if setting.num_workers else (Task(best.low, 0.0), Task(best.high, 0.0)),
+        pinning=_pinning(facts) if setting.num_workers else NOTHING,
         handing_over=Task(handing_s, 0.0),
         sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
         sending=SENDING_S,
@@ -191,6 +192,14 @@ def _pickling_s(rank: RankMetrics) -> float:
     """CPU seconds per batch of a worker's thread that sends; it has the same lock of Python's as the thread that makes."""
     pickle, fetch = rank.makers.sums(Stage.PICKLE), rank.makers.sums(Stage.FETCH)
     return pickle["cpu"] / fetch["records"] / 1e9 if fetch["records"] else 0.0
+
+
+def _pinning(facts: RuleInputs) -> Task:
+    """Per batch. With workers, a thread copies to pinned memory, and then it receives the batch, too."""
+    if "pin" not in facts.moved:
+        return NOTHING
+    moved = [facts.moved[name] for name in ("transport", "pin") if name in facts.moved]
+    return Task(sum((one.cpu_s or 0.0) / one.times for one in moved), 0.0)
 
 
 def _helpers(facts: RuleInputs) -> float:

@@ -31,6 +31,7 @@ class RecordedInput:
         batches: the cost of making each one without competition for CPUs, in the order requested; handing it over is not included.
         steps: what the main process does with each batch after receiving it.
         receiving: the cost of receiving a batch from a worker: measured with workers, otherwise the middle of the estimate.
+        pinning: the cost, in the thread that receives batches and pins them, of both; NOTHING: there was no such thread.
         staying: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
         receiving_bounds: lower and upper end of that estimate; empty with workers.
         handing_over: the cost, in a worker, of moving a batch into shared memory and pickling it; without workers, the least it can be.
@@ -68,6 +69,7 @@ class RecordedInput:
     samples_per_s: float
     locked: float = 0.0
     staying: float = 0.0
+    pinning: Task = NOTHING
     receiving_bounds: tuple[Task, ...] = ()
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
@@ -100,7 +102,7 @@ class RecordedInput:
             return work_s
         restarts = begins.counted > 0 and not self.persistent
         restart_s = begins.main_s + _whole_s(begins.births) + workers * (_whole_s(begins.each) + begins.ending_s) if restarts else 0.0
-        return work_s + _whole_s(self.handing_over) + _whole_s(self.receiving) + restart_s / begins.per_pass
+        return work_s + sum(map(_whole_s, (self.handing_over, self.pinning, self.receiving))) + restart_s / begins.per_pass
 
     def making_s(self, batches: int) -> float:
         """Mean seconds that a batch takes to be made, with all that competes for the CPUs meanwhile."""
@@ -130,6 +132,7 @@ class RecordedInput:
             batches=[self._made(task) for task in _round(self.batches, begin, long + self._ahead(long))],
             steps=_round(self.steps, begin, long),
             receiving=self.receiving,
+            pinning=self.pinning,
             sending=self.sending,
             starting=begins.each if started else NOTHING,
             births=begins.births if started else NOTHING,

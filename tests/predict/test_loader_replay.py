@@ -61,13 +61,14 @@ def trainings(draw: st.DrawFn) -> tuple[Setting, Pass, float]:
     setting = Setting(draw(st.integers(0, 5)), draw(st.integers(1, 4)), draw(st.booleans()))
     number = draw(st.integers(1, 40))
     cpu, off, own = (draw(st.lists(seconds, min_size=number, max_size=number)) for _ in range(3))
-    return setting, Pass(tasks(cpu, off), tasks(own), receiving=Task(draw(seconds) / 10, 0.0)), draw(st.sampled_from([1.0, 1.5, 2.0, 4.0]))
+    receiving, pinning = Task(draw(seconds) / 10, 0.0), Task(draw(st.just(0.0) | seconds), 0.0)
+    return setting, Pass(tasks(cpu, off), tasks(own), receiving, pinning), draw(st.sampled_from([1.0, 1.5, 2.0, 4.0]))
 
 
 def work_s(setting: Setting, work: Pass) -> float:
     """CPU seconds of it all."""
     receiving = work.receiving.cpu_s * len(work.batches) if setting.num_workers else 0.0
-    return sum(task.cpu_s for task in (*work.batches, *work.steps)) + receiving
+    return sum(task.cpu_s for task in (*work.batches, *work.steps)) + work.pinning.cpu_s * len(work.batches) + receiving
 
 
 def main_s(setting: Setting, work: Pass) -> float:
@@ -150,3 +151,20 @@ def test_a_pass_begins_with_the_births_of_its_workers():
     work = Pass(tasks([0.01] * 4), tasks([0.0] * 4), starting=Task(0.02, 0.0), births=Task(0.0, 0.5))
 
     assert replay(Setting(2), work, MANY).ends_s[0] == pytest.approx(0.02 + 0.5 + 0.01)
+
+
+def test_one_thread_pins_one_batch_after_the_other():
+    made_at_once = Pass(tasks([0.1] * 80), tasks([0.0] * 80), pinning=Task(0.02, 0.0))
+
+    ends = replay(Setting(8), made_at_once, MANY).ends_s
+
+    assert ends[0] == pytest.approx(0.1 + 0.02)
+    assert ends[7] == pytest.approx(0.1 + 8 * 0.02)
+    assert ends[-1] == pytest.approx(0.1 + 80 * 0.02, rel=0.02)
+
+
+def test_training_goes_on_while_the_next_batch_is_pinned():
+    work = Pass(tasks([0.001] * 80), tasks([0.02] * 80), pinning=Task(0.015, 0.0))
+
+    assert replay(Setting(2), work, MANY).total_s == pytest.approx(80 * 0.02, rel=0.02)
+    assert replay(Setting(0), work, MANY).total_s == pytest.approx(80 * (0.001 + 0.015 + 0.02))
