@@ -22,6 +22,7 @@ WAIT_KINDS = ("starved", "head_of_line", "handover", "transport", "epoch_start")
 ROOF_KINDS = (
     "device",  # its peak over the run's FLOP per sample
     "step",  # the step without waiting for a batch
+    "gpu",  # the GPU's work for a step
     "turns",  # no workers: making a batch and computing on it take turns
     "workers",  # all workers busy
     "cores",  # all CPUs busy

@@ -11,6 +11,7 @@ from feedline.analysis.rules import BY_ID, CHEAPER
 
 GRAVEST = list(Severity)[::-1]
 SAME = 0.005  # numbers that are printed alike
+GPU = "gpu"  # id of the limit that no fix of the input lifts, even if it is the nearest: most of the GPU's work may wait for no batch
 CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 
 
@@ -61,7 +62,8 @@ def gained(mean_s: float, cost_s: float, rate: float) -> float:
 def _limit(finding: Finding, limits: Roofline, full: bool) -> float:
     """What the rate is at most with this finding's fix, over what it is."""
     ids = [roof.id for roof in limits.roofs]
-    above = limits.roofs[ids.index(limits.next_id) :] if limits.next_id in ids else []
+    first = limits.nearest_id if limits.nearest_id == GPU else limits.next_id
+    above = limits.roofs[ids.index(first) :] if first in ids else []
     gone = lifted(finding.rule_id, full)
     kept = [roof.high or roof.samples_per_s for roof in above if roof.binds and roof.kind not in gone]
     return min(kept, default=math.inf) / limits.samples_per_s

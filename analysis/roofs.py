@@ -7,7 +7,7 @@ waiting (as in Kuchnik et al., Plumber, MLSys 2022).
 import math
 from collections.abc import Iterator
 
-from feedline.analysis.formatting import count, number, seconds, size
+from feedline.analysis.formatting import count, counted, number, seconds, size
 from feedline.analysis.model import Report, ThroughputBound, Workers
 from feedline.analysis.peak import spoken
 from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
@@ -64,6 +64,10 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Throug
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
         yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{limits.without(parts, step.mean_s)}")
+    if step.gpu_work is not None and report.run.ranks == 1:  # of several, it waits for other ranks' GPUs, too
+        busy = step.gpu_work.busy_s
+        message = f"{seconds(busy)} of work {per_step}, in the {counted(step.gpu_work.steps, 'step')} that torch.profiler recorded"
+        yield _roof("gpu", "GPU", "gpu", batch / busy, message)
     if turns:
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
         message = (

@@ -91,3 +91,11 @@ class StepSummary:
     own_code: OwnCode | None = None  # None: not looked at
     evaluation_code: OwnCode | None = None
     gpu_work: GpuWork | None = None  # None: no window of torch.profiler, or none that shows the work of one GPU
+
+    @property
+    def gpu_s(self) -> float:
+        """Seconds that the GPU works for a step, while the host may wait for a batch; 0.0: not known.
+
+        Without a window of torch.profiler it is what lies between the marks of stages, with the gaps in which the host launches too slowly.
+        """
+        return self.gpu_work.busy_s if self.gpu_work else sum((self.gpu_stages or {}).values())

@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 from itertools import count, cycle, islice
 
 MAIN, PINS = -1, -2
+LAG = 2  # steps of a few hundred launches each, of which CUDA queues about a thousand
 Part = tuple[float, float]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
 Actor = Generator[Part | None, None, None]  # None: until it is woken
 
@@ -63,6 +64,7 @@ class Pass:
         batches: what making each takes, in the order of the sampler.
         steps: what training does with each; as many as there are batches, or fewer where training ends before.
         receiving: what the main process takes to receive a batch from a worker, or from the thread that pins.
+        gpu_s: what the GPU takes for the work of a step; it lags behind the main process, but by no more than LAG steps.
         pinning: what that thread takes to receive a batch and to copy it to pinned memory; NOTHING: there is no such thread.
         sending: seconds from when a worker has made a batch until it can be received.
         starting: what the main process takes to start each worker.
@@ -73,6 +75,7 @@ class Pass:
     steps: Sequence[Task]
     receiving: Task = NOTHING
     pinning: Task = NOTHING
+    gpu_s: float = 0.0
     sending: float = 0.0
     starting: Task = NOTHING
     births: Task = NOTHING
@@ -167,6 +170,7 @@ class Replay:
         self.idle: set[int] = set()
         self.waited = 0.0
         self.ends: list[float] = []
+        self.on_gpu: list[float] = []  # when the GPU has done each step's work
         self.made: list[float] = []
         self.actors = {number: self._worker(number) for number in workers}
         self.actors[PINS] = self._pins()
@@ -209,8 +213,7 @@ class Replay:
             self.made.append(self.clock.now - begin)
             yield from self._does(self.work.pinning)
             self.waited += self.clock.now - begin
-            yield from self._does(step)
-            self.ends.append(self.clock.now)
+            yield from self._step(step)
 
     def _worker(self, number: int) -> Actor:
         yield from self._does(self.work.births)
@@ -238,8 +241,16 @@ class Replay:
             self._ask()
         for number, step in enumerate(self.work.steps):
             yield from self._next(number)
-            yield from self._does(step)
-            self.ends.append(self.clock.now)
+            yield from self._step(step)
+
+    def _step(self, step: Task) -> Actor:
+        begin = self.clock.now
+        yield from self._does(step)
+        if self.work.gpu_s:
+            self.on_gpu.append(max(self.clock.now, max(begin, self.on_gpu[-1] if self.on_gpu else 0.0) + self.work.gpu_s))
+            if len(self.on_gpu) > LAG and (late := self.on_gpu[-1 - LAG] - self.clock.now) > 0:
+                yield late, 0.0
+        self.ends.append(self.clock.now)
 
     def _next(self, number: int) -> Actor:
         """``_next_data``: receive batches until there is one to hand over."""

@@ -63,6 +63,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
         receiving_bounds=() if setting.num_workers else (Task(best.low, 0.0), Task(best.high, 0.0)),
         pinning=_pinning(facts) if setting.num_workers else NOTHING,
+        gpu_s=facts.step.gpu_s / main.batches,
         handing_over=Task(handing_s, 0.0),
         sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
         sending=SENDING_S,

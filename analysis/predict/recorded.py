@@ -46,6 +46,7 @@ class RecordedInput:
         disk: bytes per second from the disk while it was recorded; None: unknown or next to none.
         samples_per_batch: mean.
         samples_per_s: as the report has it.
+        gpu_s: seconds that the GPU works for a batch; 0.0: not known.
         locked: share (0 to 1) of the time in which batches were made that they waited for a lock.
     """
 
@@ -69,6 +70,7 @@ class RecordedInput:
     samples_per_s: float
     locked: float = 0.0
     staying: float = 0.0
+    gpu_s: float = 0.0
     pinning: Task = NOTHING
     receiving_bounds: tuple[Task, ...] = ()
 
@@ -133,6 +135,7 @@ class RecordedInput:
             steps=_round(self.steps, begin, long),
             receiving=self.receiving,
             pinning=self.pinning,
+            gpu_s=self.gpu_s,
             sending=self.sending,
             starting=begins.each if started else NOTHING,
             births=begins.births if started else NOTHING,

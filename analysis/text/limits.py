@@ -23,7 +23,7 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
 
 
 def _named(roof: ThroughputBound) -> str:
-    name = {"step": "the step itself", "turns": "serialized loading"}.get(roof.id, roof.name)
+    name = {"step": "the step itself", "gpu": "the GPU", "turns": "serialized loading"}.get(roof.id, roof.name)
     return f"{name} ({roof.message})"
 
 

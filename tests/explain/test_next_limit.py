@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from explain.test_roofline import MS, cost, made, run
+from explain.test_roofline import MS, cost, made, on_a_gpu, run
 
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.next_limit import within
@@ -47,6 +47,18 @@ def test_on_full_cpus_a_cheaper_sample_leaves_some_to_the_step_as_well():
 
     assert within([decoding, full], made(RUN), RUN.step.mean_s) == [decoding, full]
     assert within([decoding], made(RUN), RUN.step.mean_s)[0].cost_s < decoding.cost_s
+
+
+def test_no_fix_of_the_input_gains_more_than_the_gpu_can_do():
+    """The host waits for batches while the GPU is still at work for earlier steps."""
+    assert gain(finding("decode_bound", 35), on_a_gpu(RUN, 90)) == f"100 -> at most 111 samples/s {BOUND}"
+    assert gain(finding("epoch_restart", 35), on_a_gpu(RUN, 90)) == f"100 -> at most 111 samples/s {BOUND}"
+
+
+def test_a_gpu_that_works_all_the_time_leaves_nothing_to_gain():
+    (one,) = within([finding("decode_bound", 35)], made(on_a_gpu(RUN, 100)), RUN.step.mean_s)
+
+    assert (one.cost_s, one.severity) == (0.0, Severity.INFO)
 
 
 def test_what_the_input_takes_is_told_as_it_was_measured():

@@ -8,7 +8,7 @@ from feedline.analysis.comm.model import RankParts
 from feedline.analysis.model import Cost, Cpus, Hook, Loader, RankSummary, Report, Roofline, RunInfo, Throughput, Workers
 from feedline.analysis.peak import NO_CEILINGS
 from feedline.analysis.roofline import roofline
-from feedline.analysis.step_model import Flop, StepSeries, StepSummary
+from feedline.analysis.step_model import Flop, GpuWork, StepSeries, StepSummary
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3
@@ -73,6 +73,25 @@ INPUT_BOUND = run(
 
 def test_the_step_without_waiting_is_a_roof() -> None:
     assert roof(INPUT_BOUND, "step") == pytest.approx(10 / (40 * MS))
+
+
+def on_a_gpu(report: Report, busy_ms: float) -> Report:
+    """The same, with this much work of the GPU per step."""
+    assert report.step is not None
+    return replace(report, step=replace(report.step, gpu_work=GpuWork(busy_ms * MS, 100, busy_ms * MS / 100, 5)))
+
+
+def test_the_gpus_work_is_a_roof_where_it_takes_longer_than_the_host() -> None:
+    found = made(on_a_gpu(INPUT_BOUND, 80))
+
+    assert (found.nearest, found.next, found.becomes) == ("workers", "GPU", pytest.approx(10 / (80 * MS)))
+    assert "the GPU (80.0 ms of work per step of 10 samples, in the 5 steps that torch.profiler recorded)" in found.message
+
+
+def test_of_several_ranks_the_gpus_work_is_no_roof_for_it_waits_for_the_others() -> None:
+    alone = on_a_gpu(INPUT_BOUND, 80)
+
+    assert "gpu" not in [one.id for one in made(replace(alone, run=replace(alone.run, ranks=2))).roofs]
 
 
 def test_workers_over_wall_time_a_sample_is_a_roof() -> None:

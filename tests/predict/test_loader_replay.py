@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.predict.loader_replay import Pass, Replayed, Setting, Task, replay
+from feedline.analysis.predict.loader_replay import LAG, Pass, Replayed, Setting, Task, replay
 
 MANY = 1000.0  # CPUs: nothing waits for one
 seconds = st.floats(0.001, 0.1)
@@ -168,3 +168,22 @@ def test_training_goes_on_while_the_next_batch_is_pinned():
 
     assert replay(Setting(2), work, MANY).total_s == pytest.approx(80 * 0.02, rel=0.02)
     assert replay(Setting(0), work, MANY).total_s == pytest.approx(80 * (0.001 + 0.015 + 0.02))
+
+
+def test_a_gpu_that_takes_longer_than_the_host_is_what_limits_a_pass_of_batches_that_are_ready():
+    work = Pass(tasks([0.001] * 80), tasks([0.005] * 80), gpu_s=0.02)
+
+    assert replay(Setting(2), work, MANY).total_s == pytest.approx((80 - LAG) * 0.02, rel=0.02)
+    assert replay(Setting(0), work, MANY).total_s == pytest.approx((80 - LAG) * 0.02, rel=0.02)
+
+
+def test_a_gpu_works_while_the_host_waits_for_batches():
+    work = Pass(tasks([0.03] * 80), tasks([0.005] * 80), gpu_s=0.02)
+
+    assert replay(Setting(1), work, MANY).total_s == pytest.approx(80 * 0.03, rel=0.02)
+
+
+def test_a_host_that_waits_for_the_gpu_in_each_step_is_not_slowed_twice():
+    waits = Pass(tasks([0.001] * 80), tasks([0.005] * 80, [0.015] * 80), gpu_s=0.018)
+
+    assert replay(Setting(2), waits, MANY).total_s == pytest.approx(80 * 0.02, rel=0.02)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
@@ -118,3 +120,27 @@ def test_workers_that_each_pass_starts_again_must_gain_more_than_their_start():
 
 def test_workers_of_a_single_pass_need_not_be_kept():
     assert check(without_workers()).settings == {"num_workers": 2}
+
+
+def on_a_gpu(facts, ms):
+    """The same, with a GPU that works this long per step while the host waits for batches."""
+    return replace(facts, step=replace(facts.step, gpu_stages={"forward": ms / 3000, "backward": ms / 1500}))
+
+
+def test_more_workers_gain_what_the_gpu_does_not_need_anyway():
+    finding = check(on_a_gpu(waiting(36.0, sample=SLOW, maker={"idle_share": 0.01}), 120))
+
+    assert finding.cost_s == pytest.approx(544e-3 / 4 - 120e-3, abs=1e-3)
+    assert "together they need 136 ms for the batches of one step, while the GPU needs 120 ms for its work" in finding.message
+    assert "num_workers=6" in finding.fix  # ceil(1.15 * 544 / 120)
+
+
+def test_workers_that_keep_pace_with_the_gpu_are_enough():
+    assert check(on_a_gpu(waiting(36.0, sample=SLOW, maker={"idle_share": 0.01}), 135)) is None
+
+
+def test_a_gpu_that_is_faster_than_its_host_changes_nothing():
+    alone = waiting(36.0, sample=SLOW, maker={"idle_share": 0.01})
+
+    assert check(on_a_gpu(alone, 90)).cost_s == check(alone).cost_s
+    assert "rest of the step takes" in check(on_a_gpu(alone, 90)).message

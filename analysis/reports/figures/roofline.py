@@ -1,7 +1,7 @@
 """The run among its roofs, on two logarithmic axes: FLOP a sample across, samples/s upwards.
 
-What a FLOP rate bounds (the device, the step itself) falls along a diagonal; everything else is level. Every line ends at the right edge,
-where its label is, moved apart from the others along a leader.
+What a FLOP rate bounds (the device, its work, the step itself) falls along a diagonal; everything else is level. Every line ends at the
+right edge, where its label is, moved apart from the others along a leader.
 """
 
 import math
@@ -19,7 +19,7 @@ LOWEST, LABEL_PX, AXIS = 280, 14, 36  # px
 LEADER = 16  # px from the right edge to a label
 LEFT_OF_RUN, RIGHT_OF_RUN = 30.0, 3.0  # how far the x axis reaches, as factors
 ABOVE, BELOW = 1.4, 1.3  # the same of the y axis, around what is on it
-DIAGONAL = ("device", "step")
+DIAGONAL = ("device", "step", "gpu")
 NAME, AMOUNT = 16, 9  # characters of a label
 
 

@@ -3,12 +3,12 @@
 With W workers a step takes as long as they need for its batches or as the main process needs to receive and use them, whichever is
 longer; without workers the main process makes them itself:
 
-    step(W) = max((S + t) / W, C + t, CPU time / CPUs) + b        step(0) = S + C
+    step(W) = max((S + t) / W, C + t, G, CPU time / CPUs) + b        step(0) = max(S + C, G)
 
-b is what the beginnings of passes over the loader cost: the first batch of each is made while the step waits, even by workers that are
-kept between passes. t, what a batch costs besides being made, does not go away with its size: every tensor is a descriptor that the main
-process fetches from the worker over a socket. Where the run has workers, t was measured; where it has none, it is taken from
-benchmarks/queue_cost.py.
+G is the GPU's work for a step, which it does while the host waits for batches or makes them. b is what the beginnings of passes over the
+loader cost: the first batch of each is made while the step waits, even by workers that are kept between passes. t, what a batch costs
+besides being made, does not go away with its size: every tensor is a descriptor that the main process fetches from the worker over a
+socket. Where the run has workers, t was measured; where it has none, it is taken from benchmarks/queue_cost.py.
 
 This closed form decides whether there is a finding, which number of workers it names, and what it costs at most: rules have no recording to
 replay. What that number gives is predicted by the replay (analysis/predictions.py), which knows how batches vary and how CPUs are shared.
@@ -19,7 +19,7 @@ import math
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.handover_cost import WORKER_START_S, Between, per_batch_s
 from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
+from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, gpu_s, input_wait, num_workers
 
 #: Of making a batch: what workers that stay may take longer than new ones, and still be advised.
 MOST_DEARER = 0.1
@@ -49,7 +49,7 @@ def making_s(facts: RuleInputs) -> float | None:
 def alone_s(facts: RuleInputs) -> float | None:
     """step(0): the main process makes every batch itself."""
     making = making_s(facts)
-    return None if making is None else compute_s(facts) + input_wait(facts).sampler_s + making
+    return None if making is None else max(compute_s(facts) + input_wait(facts).sampler_s + making, gpu_s(facts))
 
 
 def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float | None:
@@ -58,7 +58,7 @@ def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float |
     if making is None or workers < 1:
         return None
     taking = compute_s(facts) + input_wait(facts).sampler_s + receiving
-    steady = max((making + receiving) / workers, taking, _on_cpus_s(facts, making, receiving))
+    steady = max((making + receiving) / workers, taking, gpu_s(facts), _on_cpus_s(facts, making, receiving))
     starting = WORKER_START_S * workers if facts.loader_made_again and not num_workers(facts) else 0.0
     first = taking + (making + receiving) / batches_per_step(facts) - receiving + starting
     return steady + max(0.0, first - steady) * _beginnings(facts)

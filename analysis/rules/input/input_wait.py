@@ -125,6 +125,17 @@ def compute_s(facts: RuleInputs) -> float:
     return max(0.0, facts.step.mean_s * (1 - facts.wait_share))
 
 
+def gpu_s(facts: RuleInputs) -> float:
+    """Seconds that the GPU works for a step; 0.0: not known. Its work for several ranks is not: it also waits for the others' GPUs."""
+    return facts.step.gpu_s if facts.comm is None else 0.0
+
+
+def least_s(facts: RuleInputs) -> float:
+    """The step with batches that are always ready. The GPU works for earlier steps while the host waits for a batch, so it may be the one
+    that takes longer."""
+    return max(compute_s(facts), gpu_s(facts))
+
+
 def supply_s(facts: RuleInputs) -> float | None:
     """Seconds in which the workers, all busy, make the batches of one step: S / W. None: no workers, or not measured."""
     workers = num_workers(facts)
@@ -134,7 +145,8 @@ def supply_s(facts: RuleInputs) -> float | None:
 
 
 def shortage_s(facts: RuleInputs) -> float | None:
-    """Seconds a step that the workers lack even if they never idled: S / W - C, at most the wait. None as for ``supply_s``.
+    """Seconds a step that the workers lack even if they never idled: S / W less what the step takes without them, at most the wait. None
+    as for ``supply_s``.
 
     The rest of the wait comes from the order and the bursts in which batches arrive (benchmarks/wait_split.py replays the loader's
     dispatch: that rest was never below what in_order=False won, and 4 % of the wait above it on average, 46 % at most).
@@ -142,4 +154,4 @@ def shortage_s(facts: RuleInputs) -> float | None:
     supply = supply_s(facts)
     if supply is None:
         return None
-    return min(input_wait(facts).making_s, max(0.0, supply - compute_s(facts)))
+    return min(input_wait(facts).making_s, max(0.0, supply - least_s(facts)))

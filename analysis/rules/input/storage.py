@@ -3,7 +3,7 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.rules.input.cpus import MIN_PROCESS_RATIO, blocked_share, process_ratio, total
 from feedline.analysis.rules.input.handover import making_s
-from feedline.analysis.rules.input.input_wait import compute_s, input_wait, num_workers, supply_s
+from feedline.analysis.rules.input.input_wait import input_wait, least_s, num_workers, supply_s
 
 #: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any call (memory maps).
 STORAGE = ("file", "page fault")
@@ -58,13 +58,13 @@ def decoder_threads(facts: RuleInputs) -> bool:
 def spared_s(facts: RuleInputs, share: float) -> float:
     """Seconds per step that are spared at most if this share of the making of batches were gone.
 
-    Workers make batches beside the step: of S / W, only what is longer than C is waited for, and what else is waited for shrinks with S. A
-    batch that is ready is handed over while the next one is made; where that holds Python's lock (a page fault of a memory map does), it
-    waits there too, so that lack of workers shows as a late handover.
+    Workers make batches beside the step: of S / W, only what is longer than the rest of it is waited for, and what else is waited for
+    shrinks with S. A batch that is ready is handed over while the next one is made; where that holds Python's lock (a page fault of a
+    memory map does), it waits there too, so that lack of workers shows as a late handover.
     """
     waits, supply = input_wait(facts), supply_s(facts)
     if supply is None:
         return waits.making_s * share
-    lack = min(waits.making_s + waits.handover_s + waits.transport_s, max(0.0, supply - compute_s(facts)))
-    left = max(0.0, supply * (1 - share) - compute_s(facts))
+    lack = min(waits.making_s + waits.handover_s + waits.transport_s, max(0.0, supply - least_s(facts)))
+    left = max(0.0, supply * (1 - share) - least_s(facts))
     return max(0.0, waits.making_s - lack) * share + max(0.0, lack - left)

@@ -9,7 +9,16 @@ from feedline.analysis.handover_cost import Between
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, num_workers, severity, unsure_s
+from feedline.analysis.rules.input.input_wait import (
+    MIN_WAIT_SHARE,
+    compute_s,
+    gpu_s,
+    input_wait,
+    least_s,
+    num_workers,
+    severity,
+    unsure_s,
+)
 from feedline.analysis.rules.input.storage import at_locks_s
 
 RULE_ID = "too_few_workers"
@@ -80,7 +89,7 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
         most_workers: that are advised in any case; None: as many as there are CPUs, and more where samples are partly blocked.
     """
     making = making_s(facts)
-    taking = compute_s(facts) + receiving_s(facts).low
+    taking = max(compute_s(facts) + receiving_s(facts).low, gpu_s(facts))
     if not making:
         return None
     wanted = math.ceil(MARGIN * making / max(taking, MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
@@ -108,10 +117,11 @@ def _says(facts: RuleInputs, workers: int) -> str:
         making, step, receiving = seconds(input_wait(facts).making_s), seconds(facts.step.mean_s), receiving_s(facts)
         instead = f"receiving them from workers would take {seconds(receiving.low)} to {seconds(receiving.high)}"
         return f"no workers: the main process makes every batch itself, which takes {making} of each {step} step; {instead}"
-    together, rest = (making_s(facts) or 0.0) / workers, compute_s(facts)
+    together, rest = (making_s(facts) or 0.0) / workers, least_s(facts)
+    other = f"the GPU needs {seconds(rest)} for its work" if rest > compute_s(facts) else f"the rest of the step takes {seconds(rest)}"
     fails = "cannot keep up" if together >= rest else "cannot always keep up"
     who = f"1 worker {fails}: it needs" if workers == 1 else f"{workers} workers {fails}: together they need"
-    return f"{who} {seconds(together)} for the batches of one step, while the rest of the step takes {seconds(rest)}"
+    return f"{who} {seconds(together)} for the batches of one step, while {other}"
 
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:
@@ -121,6 +131,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     batch = ("batch_s", "making a batch", maker.fetch_mean_s if maker else None, "s")
     times = [("making_s", "making the batches of one step", making, "s")] if alone else [each, batch]
     times.append(("compute_s", "rest of the step", compute_s(facts), "s"))
+    times.append(("gpu_s", "work of the GPU, per step", gpu_s(facts) or None, "s"))
     ends = (("at least", receiving.low, "lower"), ("at most", receiving.high, "upper")) if alone else ()
     shares = [
         ("idle_share", "workers idle, share of their time", maker.idle_share if maker else None, SHARE),
