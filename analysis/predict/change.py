@@ -30,6 +30,7 @@ class Change:
         cpus: that the training may use then; None: as many as it had.
         others: whether other programs still use CPUs.
         into_shared: whether arrays that were pickled are made in shared memory instead, which takes CPU time.
+        endless: whether the loader is gone through only once, and that pass does not end.
     """
 
     settings: Mapping[str, int | bool] = field(default_factory=dict)
@@ -38,6 +39,7 @@ class Change:
     cpus: float | None = None
     others: bool = True
     into_shared: bool = False
+    endless: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.predict.loader_replay import Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput
 
+ENDLESS = 1_000_000  # batches
 MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
 
 
@@ -55,6 +56,7 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         pinning=_scaled(recorded.pinning, change.stages.get("pin", Factor()), 1.0),
         receiving_bounds=tuple(_scaled(bound, transport, 1.0) for bound in recorded.receiving_bounds),
         handing_over=_shared(_scaled(recorded.handing_over, transport, 1.0), sharing_s),
+        starts=replace(recorded.starts, counted=0, per_pass=ENDLESS, to_its_end=False) if change.endless else recorded.starts,
         helpers=helpers,
         cpus=change.cpus or recorded.cpus,
         others=recorded.others if change.others else 0.0,

@@ -20,7 +20,7 @@ MANY_CPUS = 1024.0
 MORE_WORKERS = 2  # times as many
 OF_DISK = "disk_bandwidth"  # why the replay refuses a prediction that would read faster than the disk was seen to
 
-CPUS, WORKERS, BOTH, ALONE, STEP, DISK = "cpus", "workers", "cpus_and_workers", "no_workers", "step", "disk"
+CPUS, WORKERS, BOTH, ALONE, PASSES, STEP, DISK = "cpus", "workers", "cpus_and_workers", "no_workers", "epoch_starts", "step", "disk"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class NextLimit:
     """What limits the training after a change.
 
     Attributes:
-        id: ``cpus``, ``workers``, ``cpus_and_workers``, ``no_workers`` (the main process makes its batches itself), ``disk`` (more than
+        id: ``cpus``, ``workers``, ``cpus_and_workers``, ``no_workers`` (the main process makes its batches itself),
+            ``epoch_starts`` (training waits for the first batch of each pass over the loader), ``disk`` (more than
             it was seen to give would be read), or ``step``: whatever the loader is given, the rest of the step takes as long.
         samples_per_s: without this limit; of ``step`` and ``disk``, as with it.
     """
@@ -52,6 +53,7 @@ def next_limit(predict: Predictor, change: Change, after: PredictedRate, workers
     lifted = {
         CPUS: predict(free, interval=False),
         WORKERS if workers else ALONE: predict(replace(change, settings=with_more), interval=False),
+        PASSES: predict(replace(change, endless=True), interval=False),
         BOTH: predict(replace(free, settings=with_more), interval=False),
     }
     rates = {name: rate.after for name, rate in lifted.items() if isinstance(rate, PredictedRate)}

@@ -213,7 +213,7 @@ class Searcher:
 
     def _predicted(self, change: Change, interval: bool = True) -> PredictedRate | Refused:
         """A prediction, computed once for each change."""
-        asked = (*sorted(change.settings.items()), change.cpus, change.others)
+        asked = (*sorted(change.settings.items()), change.cpus, change.others, change.endless)
         for key in (asked, True), (asked, interval):
             if key in self.known:
                 return self.known[key]

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.formatting import BLANK, count, number, seconds, size
-from feedline.analysis.predict.limits import CPUS, STEP, WORKERS
+from feedline.analysis.predict.limits import CPUS, PASSES, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Candidate, Limits, Search, Tuning
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import columns, plain
@@ -104,6 +104,10 @@ def _limit(search: Search, limits: Limits) -> str:
     if search.limit.id == CPUS:
         rate = number(search.limit.samples_per_s)
         why = f"all CPUs are busy; with more of them, throughput would be about {rate} samples/s"
+        return f"More than {_workers(best.workers)} would not help: {why}."
+    if search.limit.id == PASSES:
+        rate = number(search.limit.samples_per_s)
+        why = f"training waits for the first batch of each epoch; if it did not, throughput would be about {rate} samples/s"
         return f"More than {_workers(best.workers)} would not help: {why}."
     if search.limit.id == WORKERS and best.workers == limits.workers:
         return f"The search ended at {_workers(best.workers)}: more workers may be faster (raise --max-workers)."

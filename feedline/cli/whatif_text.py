@@ -6,7 +6,7 @@ from pathlib import Path
 
 from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import PredictedRate
-from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, DISK, STEP, WORKERS, NextLimit
+from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, DISK, PASSES, STEP, WORKERS, NextLimit
 from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import plain
@@ -18,6 +18,8 @@ LIMITS = {
     WORKERS: "The workers would then be the limit: with twice as many, throughput would be about {rate} samples/s",
     ALONE: "The main process would make its batches itself: with workers, throughput would be about {rate} samples/s",
     BOTH: "CPUs and workers would then be the limit together: with more of both, throughput would be about {rate} samples/s",
+    PASSES: "The starts of epochs would then be the limit: if training did not wait for the first batch of each, throughput would be about "
+    "{rate} samples/s",
     DISK: "The disk may then be the limit: no higher rate was observed",
     STEP: "The step itself would then be the limit: neither more workers nor more CPUs would gain 5 %",
 }

@@ -230,3 +230,9 @@ def test_a_disk_is_not_expected_to_give_more_than_it_gave():
     assert reason(recorded, settings(num_workers=2)) == "disk_bandwidth"
     assert gain(recorded, Change({"num_workers": 2}, stages={"read": GONE})) > 2
     assert gain(recorded, settings(prefetch_factor=4)) == pytest.approx(1, rel=0.02)
+
+
+def test_without_ends_a_pass_waits_for_no_first_batch():
+    few = training(cpu=20, own=5, workers=4, cpus=8.0, starts=SHORT, persistent=True)
+
+    assert gain(few, Change(endless=True)) > gain(few, Change({"num_workers": 8})) * 1.1

@@ -4,7 +4,7 @@ import pytest
 from whatif.closed_form import ClosedForm
 
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
-from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, STEP, WORKERS, next_limit
+from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, PASSES, STEP, WORKERS, next_limit
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,13 @@ def test_the_change_itself_stays_while_limits_are_lifted():
     next_limit(predict, change, after, 2)
 
     assert all(asked.settings["prefetch_factor"] == 4 and asked.settings["in_order"] is False for asked, _ in predict.asked)
+
+
+def test_it_is_the_starts_of_epochs_where_only_their_end_raises_the_throughput():
+    def predict(change: Change, interval: bool = True) -> PredictedRate:
+        rate = 90.0 if change.endless else 60.0
+        return PredictedRate(30.0, rate, rate, rate)
+
+    found = next_limit(predict, Change({"num_workers": 4}), predict(Change()), 4)
+
+    assert found is not None and (found.id, found.samples_per_s) == (PASSES, 90.0)

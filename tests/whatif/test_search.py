@@ -141,7 +141,7 @@ def test_nothing_is_predicted_twice():
     predict = ClosedForm(per_worker=25.0, depth_gain=2.0)
     found = search(predict)
 
-    settings = [(*sorted(change.settings.items()), change.cpus, interval) for change, interval in predict.asked]
+    settings = [(*sorted(change.settings.items()), change.cpus, change.endless, interval) for change, interval in predict.asked]
     assert len(settings) == len(set(settings))
     assert found.tried == len({asked[:-1] for asked in settings})
 
