@@ -35,11 +35,10 @@ def test_a_program_on_the_only_cpu_is_named_as_what_holds_the_training_back(warm
 @pytest.mark.quiet
 def test_what_waits_for_a_cpu_after_the_last_step_is_no_part_of_the_steps(warm_python, tmp_path):
     with busy(*allowed(1)):
-        report = recorded(warm_python, tmp_path, 1, "infers_afterwards.py", 12, 150)
+        report = recorded(warm_python, tmp_path, 1, "infers_afterwards.py", 40, 300)
 
-    first = report["findings"][0]
-    assert first["cause"] == "busy_neighbors", report["verdict"]
-    waits = next(one["value"] for one in first["evidence"] if one["id"] == "waiting_for_cpu_s")
+    (neighbors,) = [one for one in report["findings"] if one["cause"] == "busy_neighbors"]  # beside evaluation_time, which also holds
+    waits = next(one["value"] for one in neighbors["evidence"] if one["id"] == "waiting_for_cpu_s")
     assert 0.2 < waits / report["step"]["mean_s"] < 0.9, report["verdict"]
     assert report["step"]["runqueue_s"] <= waits * 1.001
 
