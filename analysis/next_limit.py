@@ -11,7 +11,7 @@ from feedline.analysis.rules import BY_ID, CHEAPER
 
 GRAVEST = list(Severity)[::-1]
 SAME = 0.005  # numbers that are printed alike
-GPU = "gpu"  # id of the limit that no fix of the input lifts, even if it is the nearest: most of the GPU's work may wait for no batch
+GPU = "gpu"  # id of the limit that holds even where it is the nearest: a batch that comes earlier does not make the GPU's work shorter
 CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 
 

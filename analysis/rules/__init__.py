@@ -85,7 +85,7 @@ class Rule(Generic[F]):
         before: causes whose fix should wait for this one, because it is more specific (it says *what* takes the CPU) or costs one setting.
         bound: what a verdict calls a training that it holds back.
         by_settings: what is predicted are the settings that the finding names, and nothing else: short enough for the verdict.
-        lifts: kinds of limits that its fix lifts.
+        lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
         instead_of: causes that its fix makes pointless.
     """
 
@@ -109,7 +109,7 @@ INPUT: list[Rule[RuleInputs]] = [
         slow_for_its_bytes.change,
         before="busy_neighbors too_few_workers fewer_workers made_one_by_one epoch_restart custom_collate small_files cold_storage blocked "
         "thread_oversubscription oversize_images float32_on_host cpu_saturated",
-        lifts=CHEAPER | {"step"},
+        lifts=CHEAPER | {"step", "gpu"},
     ),
     # feasibility: is anything there to make batches beside the step?
     Rule(
@@ -187,7 +187,7 @@ INPUT: list[Rule[RuleInputs]] = [
         float32_on_host.check,
         float32_on_host.change,
         before="augmentation_bound cpu_saturated",
-        lifts=CHEAPER | {"step", "ceiling"},
+        lifts=CHEAPER | {"step", "gpu", "ceiling"},
     ),
     Rule(augmentation_bound.RULE_ID, augmentation_bound.check, augmentation_bound.change, before="cpu_saturated"),
     Rule(cpu_saturated.RULE_ID, cpu_saturated.check, cpu_saturated.change, Effort.HARDWARE, lifts=CHEAPER | {"step"}),
