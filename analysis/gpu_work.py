@@ -42,4 +42,5 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
         kernels=len(kernels) / steps,
         kernel_s=float(kernels.mean()) / 1e9,
         steps=steps,
+        ranks=ranks if isinstance(ranks := rank.manifest.place.get("world_size"), int) else 1,
     )

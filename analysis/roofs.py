@@ -64,10 +64,9 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Throug
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
         yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{limits.without(parts, step.mean_s)}")
-    if step.gpu_work is not None and step.gpu_work.busy_s > 0 and report.run.ranks == 1:  # of several, it waits for other ranks' GPUs, too
-        busy = step.gpu_work.busy_s
-        message = f"{seconds(busy)} of work {per_step}, in the {counted(step.gpu_work.steps, 'step')} that torch.profiler recorded"
-        yield _roof("gpu", "GPU", "gpu", batch / busy, message)
+    if step.gpu_work is not None and step.gpu_s:
+        message = f"{seconds(step.gpu_s)} of work {per_step}, in the {counted(step.gpu_work.steps, 'step')} that torch.profiler recorded"
+        yield _roof("gpu", "GPU", "gpu", batch / step.gpu_s, message)
     if turns:
         both, apart = step.mean_s - for_ranks, {"waiting for other ranks": for_ranks}
         message = (

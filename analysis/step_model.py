@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+GPU_AT_MOST = 1.03  # of the mean step: the clocks of two processes differ
+
 
 @dataclass(frozen=True)
 class StepSeries:
@@ -65,6 +67,7 @@ class GpuWork:
     kernels: float  # per step
     kernel_s: float  # mean duration of one
     steps: int
+    ranks: int = 1  # of the training: one of several GPUs is also busy waiting for the others
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,9 @@ class StepSummary:
 
     @property
     def gpu_s(self) -> float:
-        """Seconds that the GPU works for a step, while the host may wait for a batch; 0.0: not known.
+        """Seconds that the GPU needs for a step, while the host may wait for a batch; 0.0: not known.
 
-        Without a window of torch.profiler it is what lies between the marks of stages, with the gaps in which the host launches too slowly.
+        It is not for one of several ranks, and where the mean step was shorter than the few that torch.profiler recorded.
         """
-        return self.gpu_work.busy_s if self.gpu_work else sum((self.gpu_stages or {}).values())
+        work = self.gpu_work
+        return work.busy_s if work and work.ranks == 1 and work.busy_s <= self.mean_s * GPU_AT_MOST else 0.0

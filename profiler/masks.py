@@ -192,6 +192,6 @@ def _users() -> set[str]:
     return {name for name in (os.environ.get("USER"), os.environ.get("LOGNAME"), home and os.path.basename(home)) if name}
 
 
-_PARTS = ("profiler", "feedline", "analysis", "pipelines", "convergence")
+_PARTS = ("profiler", "feedline", "analysis", "pipelines", "convergence", "cli")
 #: As imported, and where links lead: Python names a source file by the path that it was found under.
 _OURS = tuple(f"{root / part}/" for root in {Path(__file__).parent.parent, Path(__file__).resolve().parent.parent} for part in _PARTS)

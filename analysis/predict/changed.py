@@ -54,6 +54,7 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         steps=[_scaled(task, computing, task.threads) for task in recorded.steps],
         receiving=_scaled(recorded.receiving, transport, 1.0),
         pinning=_scaled(recorded.pinning, change.stages.get("pin", Factor()), 1.0),
+        unpacking=_scaled(recorded.unpacking, transport, 1.0),
         receiving_bounds=tuple(_scaled(bound, transport, 1.0) for bound in recorded.receiving_bounds),
         handing_over=_shared(_scaled(recorded.handing_over, transport, 1.0), sharing_s),
         starts=replace(recorded.starts, counted=0, per_pass=ENDLESS, to_its_end=False) if change.endless else recorded.starts,

@@ -65,7 +65,8 @@ class Pass:
         steps: what training does with each; as many as there are batches, or fewer where training ends before.
         receiving: what the main process takes to receive a batch from a worker, or from the thread that pins.
         gpu_s: what the GPU takes for the work of a step; it lags behind the main process, but by no more than LAG steps.
-        pinning: what that thread takes to receive a batch and to copy it to pinned memory; NOTHING: there is no such thread.
+        pinning: what copying a batch to pinned memory takes that thread, or without workers the main process; NOTHING: it is not done.
+        unpacking: what receiving it takes that thread.
         sending: seconds from when a worker has made a batch until it can be received.
         starting: what the main process takes to start each worker.
         births: what a worker takes from its start to its first batch.
@@ -75,6 +76,7 @@ class Pass:
     steps: Sequence[Task]
     receiving: Task = NOTHING
     pinning: Task = NOTHING
+    unpacking: Task = NOTHING
     gpu_s: float = 0.0
     sending: float = 0.0
     starting: Task = NOTHING
@@ -229,6 +231,7 @@ class Replay:
     def _pins(self) -> Actor:
         while True:
             batch = yield from self._first_of(self.sent)
+            yield from self._does(self.work.unpacking)
             yield from self._does(self.work.pinning)
             self.ready.append((self.clock.now, batch))
             self._wake(MAIN)

@@ -50,6 +50,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
     begins = starts(rank, setting.num_workers, persistent)
     restarting_s = begins.worker_cpu_s * setting.num_workers / begins.per_pass if begins.counted and not persistent else 0.0
     main = main_process(rank, facts, setting.num_workers, restarting_s)
+    pins = setting.num_workers > 0 and "pin" in facts.moved  # in a thread, which then receives the batches, too
     helpers, best, nbytes = _helpers(facts), per_batch_s(facts), _shared_bytes(facts)
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
     sharing_s = _sharing_s(made, SHARING_S_PER_BYTE * nbytes) if setting.num_workers else 0.0
@@ -62,7 +63,8 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         steps=main.tasks(),
         receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
         receiving_bounds=() if setting.num_workers else (Task(best.low, 0.0), Task(best.high, 0.0)),
-        pinning=_pinning(facts) if setting.num_workers else NOTHING,
+        pinning=_moving(facts, "pin") if pins else NOTHING,
+        unpacking=_moving(facts, "transport") if pins else NOTHING,
         gpu_s=facts.step.gpu_s / main.batches,
         handing_over=Task(handing_s, 0.0),
         sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
@@ -195,12 +197,10 @@ def _pickling_s(rank: RankMetrics) -> float:
     return pickle["cpu"] / fetch["records"] / 1e9 if fetch["records"] else 0.0
 
 
-def _pinning(facts: RuleInputs) -> Task:
-    """Per batch. With workers, a thread copies to pinned memory, and then it receives the batch, too."""
-    if "pin" not in facts.moved:
-        return NOTHING
-    moved = [facts.moved[name] for name in ("transport", "pin") if name in facts.moved]
-    return Task(sum((one.cpu_s or 0.0) / one.times for one in moved), 0.0)
+def _moving(facts: RuleInputs, stage: str) -> Task:
+    """What one batch takes in this stage."""
+    moved = facts.moved.get(stage)
+    return Task((moved.cpu_s or 0.0) / moved.times, 0.0) if moved else NOTHING
 
 
 def _helpers(facts: RuleInputs) -> float:

@@ -31,7 +31,7 @@ class RecordedInput:
         batches: the cost of making each one without competition for CPUs, in the order requested; handing it over is not included.
         steps: what the main process does with each batch after receiving it.
         receiving: the cost of receiving a batch from a worker: measured with workers, otherwise the middle of the estimate.
-        pinning: the cost, in the thread that receives batches and pins them, of both; NOTHING: there was no such thread.
+        pinning, unpacking: the cost, in the thread that pins batches, of that and of receiving them; NOTHING: there was no such thread.
         staying: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
         receiving_bounds: lower and upper end of that estimate; empty with workers.
         handing_over: the cost, in a worker, of moving a batch into shared memory and pickling it; without workers, the least it can be.
@@ -72,6 +72,7 @@ class RecordedInput:
     staying: float = 0.0
     gpu_s: float = 0.0
     pinning: Task = NOTHING
+    unpacking: Task = NOTHING
     receiving_bounds: tuple[Task, ...] = ()
 
     def drawn(self, dice: random.Random, number: int) -> "RecordedInput":
@@ -94,17 +95,18 @@ class RecordedInput:
         whole, first = (fmean(times) for times in zip(*passes))
         workers = self.setting.num_workers
         between = begins.reset_s if self.persistent else begins.ending_s * max(1.0, workers / self.cpus) + begins.main_s
-        return ((begins.counted + 1) * begins.per_pass - 1) / (begins.counted * (whole + (between if workers else 0.0)) + whole - first)
+        rate = ((begins.counted + 1) * begins.per_pass - 1) / (begins.counted * (whole + (between if workers else 0.0)) + whole - first)
+        return min(rate, 1 / self.gpu_s) if self.gpu_s else rate  # each pass began with a GPU that had nothing to do
 
     def work_s(self) -> float:
         """Seconds of all that is done for a batch, one thing after the other, and its share of what is done for a pass."""
         begins, workers = self.starts, self.setting.num_workers
-        work_s = fmean(map(_whole_s, self.batches)) + fmean(map(_whole_s, self.steps))
+        work_s = fmean(map(_whole_s, self.batches)) + fmean(map(_whole_s, self.steps)) + _whole_s(self.pinning)
         if not workers:
             return work_s
         restarts = begins.counted > 0 and not self.persistent
         restart_s = begins.main_s + _whole_s(begins.births) + workers * (_whole_s(begins.each) + begins.ending_s) if restarts else 0.0
-        return work_s + sum(map(_whole_s, (self.handing_over, self.pinning, self.receiving))) + restart_s / begins.per_pass
+        return work_s + sum(map(_whole_s, (self.handing_over, self.unpacking, self.receiving))) + restart_s / begins.per_pass
 
     def making_s(self, batches: int) -> float:
         """Mean seconds that a batch takes to be made, with all that competes for the CPUs meanwhile."""
@@ -135,6 +137,7 @@ class RecordedInput:
             steps=_round(self.steps, begin, long),
             receiving=self.receiving,
             pinning=self.pinning,
+            unpacking=self.unpacking,
             gpu_s=self.gpu_s,
             sending=self.sending,
             starting=begins.each if started else NOTHING,

@@ -58,8 +58,8 @@ CHEAPER = frozenset({"workers", "turns", "cores"})
 #: Batches are made on more CPUs at once or wait for less: each takes as much CPU time as before.
 AS_MUCH_CPU = frozenset({"workers", "turns"})
 
-#: Of a fix whose cost no limit changes: the sentence says it as well.
-EVERY_LIMIT = frozenset(ROOF_KINDS)
+#: Of a fix whose cost no limit of the host changes: the sentence says it as well.
+EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
 
 
 class Effort(enum.Enum):

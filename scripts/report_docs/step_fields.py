@@ -71,6 +71,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "busy_s": Field("s", "Time per step during which a kernel, a copy or a fill ran"),
         "kernels": Field("kernels", "Kernels per step"),
         "kernel_s": Field("s", "Mean duration of a kernel"),
+        "ranks": Field("ranks", "Ranks of the training; with several, the GPU is also busy waiting for the others"),
         "steps": Field("steps", "Steps that were recorded by torch.profiler"),
     },
     "Sampled": {

@@ -91,7 +91,21 @@ def test_the_gpus_work_is_a_roof_where_it_takes_longer_than_the_host() -> None:
 def test_of_several_ranks_the_gpus_work_is_no_roof_for_it_waits_for_the_others() -> None:
     alone = on_a_gpu(INPUT_BOUND, 80)
 
-    assert "gpu" not in [one.id for one in made(replace(alone, run=replace(alone.run, ranks=2))).roofs]
+    step = replace(alone.step, gpu_work=replace(alone.step.gpu_work, ranks=2))
+    assert "gpu" not in [one.id for one in made(replace(alone, step=step)).roofs]
+
+
+def test_a_gpu_that_needs_longer_than_the_mean_step_was_recorded_in_other_steps() -> None:
+    assert "gpu" not in [one.id for one in made(on_a_gpu(INPUT_BOUND, 104)).roofs]
+
+
+def test_beyond_the_gpus_work_there_is_no_next_limit() -> None:
+    found = made(on_a_gpu(INPUT_BOUND, 99.9))
+
+    assert (found.nearest, found.next, found.becomes) == ("workers", "GPU", pytest.approx(10 / (99.9 * MS)))
+    faster = made(on_a_gpu(replace(INPUT_BOUND, workers=replace(INPUT_BOUND.workers, processes=8)), 90))
+    assert (faster.nearest, faster.next) == ("GPU", None)
+    assert faster.message.endswith("Only less work for it, or a faster GPU, raises that limit.")
 
 
 def test_workers_over_wall_time_a_sample_is_a_roof() -> None:

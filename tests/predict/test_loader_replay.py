@@ -187,3 +187,9 @@ def test_a_host_that_waits_for_the_gpu_in_each_step_is_not_slowed_twice():
     waits = Pass(tasks([0.001] * 80), tasks([0.005] * 80, [0.015] * 80), gpu_s=0.018)
 
     assert replay(Setting(2), waits, MANY).total_s == pytest.approx(80 * 0.02, rel=0.02)
+
+
+def test_the_thread_that_pins_receives_batches_as_well():
+    work = Pass(tasks([0.1] * 80), tasks([0.0] * 80), pinning=Task(0.02, 0.0), unpacking=Task(0.01, 0.0))
+
+    assert replay(Setting(8), work, MANY).total_s == pytest.approx(0.1 + 80 * 0.03, rel=0.02)

@@ -5,6 +5,7 @@ from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
 from feedline.analysis.finding import Severity
 from feedline.analysis.rules.input.too_few_workers import check
+from feedline.analysis.step_model import GpuWork
 
 SLOW = {"dataset": (12.7, 0.0, 0.0)}  # 17 ms a sample, 544 ms a batch: four workers make one every 136 ms, the step uses one every 100
 
@@ -124,7 +125,7 @@ def test_workers_of_a_single_pass_need_not_be_kept():
 
 def on_a_gpu(facts, ms):
     """The same, with a GPU that works this long per step while the host waits for batches."""
-    return replace(facts, step=replace(facts.step, gpu_stages={"forward": ms / 3000, "backward": ms / 1500}))
+    return replace(facts, step=replace(facts.step, gpu_work=GpuWork(ms / 1000, 400, ms / 1000 / 400, 5)))
 
 
 def test_more_workers_gain_what_the_gpu_does_not_need_anyway():

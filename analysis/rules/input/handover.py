@@ -19,7 +19,7 @@ import math
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.handover_cost import WORKER_START_S, Between, per_batch_s
 from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, gpu_s, input_wait, num_workers
+from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
 
 #: Of making a batch: what workers that stay may take longer than new ones, and still be advised.
 MOST_DEARER = 0.1
@@ -49,7 +49,7 @@ def making_s(facts: RuleInputs) -> float | None:
 def alone_s(facts: RuleInputs) -> float | None:
     """step(0): the main process makes every batch itself."""
     making = making_s(facts)
-    return None if making is None else max(compute_s(facts) + input_wait(facts).sampler_s + making, gpu_s(facts))
+    return None if making is None else max(compute_s(facts) + input_wait(facts).sampler_s + making, facts.step.gpu_s)
 
 
 def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float | None:
@@ -58,7 +58,7 @@ def with_workers_s(facts: RuleInputs, workers: int, receiving: float) -> float |
     if making is None or workers < 1:
         return None
     taking = compute_s(facts) + input_wait(facts).sampler_s + receiving
-    steady = max((making + receiving) / workers, taking, gpu_s(facts), _on_cpus_s(facts, making, receiving))
+    steady = max((making + receiving) / workers, taking, facts.step.gpu_s, _on_cpus_s(facts, making, receiving))
     starting = WORKER_START_S * workers if facts.loader_made_again and not num_workers(facts) else 0.0
     first = taking + (making + receiving) / batches_per_step(facts) - receiving + starting
     return steady + max(0.0, first - steady) * _beginnings(facts)

@@ -125,15 +125,10 @@ def compute_s(facts: RuleInputs) -> float:
     return max(0.0, facts.step.mean_s * (1 - facts.wait_share))
 
 
-def gpu_s(facts: RuleInputs) -> float:
-    """Seconds that the GPU works for a step; 0.0: not known. Its work for several ranks is not: it also waits for the others' GPUs."""
-    return facts.step.gpu_s if facts.comm is None else 0.0
-
-
 def least_s(facts: RuleInputs) -> float:
     """The step with batches that are always ready. The GPU works for earlier steps while the host waits for a batch, so it may be the one
     that takes longer."""
-    return max(compute_s(facts), gpu_s(facts))
+    return max(compute_s(facts), facts.step.gpu_s)
 
 
 def supply_s(facts: RuleInputs) -> float | None:

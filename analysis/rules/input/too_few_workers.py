@@ -12,7 +12,6 @@ from feedline.analysis.rules.input.handover import alone_s, arguments, making_s,
 from feedline.analysis.rules.input.input_wait import (
     MIN_WAIT_SHARE,
     compute_s,
-    gpu_s,
     input_wait,
     least_s,
     num_workers,
@@ -89,7 +88,7 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
         most_workers: that are advised in any case; None: as many as there are CPUs, and more where samples are partly blocked.
     """
     making = making_s(facts)
-    taking = max(compute_s(facts) + receiving_s(facts).low, gpu_s(facts))
+    taking = max(compute_s(facts) + receiving_s(facts).low, facts.step.gpu_s)
     if not making:
         return None
     wanted = math.ceil(MARGIN * making / max(taking, MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
@@ -131,7 +130,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     batch = ("batch_s", "making a batch", maker.fetch_mean_s if maker else None, "s")
     times = [("making_s", "making the batches of one step", making, "s")] if alone else [each, batch]
     times.append(("compute_s", "rest of the step", compute_s(facts), "s"))
-    times.append(("gpu_s", "work of the GPU, per step", gpu_s(facts) or None, "s"))
+    times.append(("gpu_s", "work of the GPU, per step", facts.step.gpu_s or None, "s"))
     ends = (("at least", receiving.low, "lower"), ("at most", receiving.high, "upper")) if alone else ()
     shares = [
         ("idle_share", "workers idle, share of their time", maker.idle_share if maker else None, SHARE),
