@@ -71,8 +71,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "busy_s": Field("s", "Time per step during which a kernel, a copy or a fill ran"),
         "kernels": Field("kernels", "Kernels per step"),
         "kernel_s": Field("s", "Mean duration of a kernel"),
-        "ranks": Field("ranks", "Ranks of the training; with several, the GPU is also busy waiting for the others"),
         "steps": Field("steps", "Steps that were recorded by torch.profiler"),
+        "ranks": Field("ranks", "Ranks of the training; with several, the GPU is also busy waiting for the others"),
     },
     "Sampled": {
         "counted": Field("steps", "Steps that were only counted and timed"),
