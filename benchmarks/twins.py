@@ -131,9 +131,11 @@ def machine() -> dict[str, object]:
 
 
 def write_json(path: Path | None, **results: object) -> None:
-    """Keep all figures, not only the medians."""
+    """Keep all figures, not only the medians. Of the script's path, only its name is kept."""
     if path is not None:
-        path.write_text(json.dumps({"command": ["python", *sys.argv], "machine": machine(), **results}, indent=1))
+        path.write_text(
+            json.dumps({"command": ["python", Path(sys.argv[0]).name, *sys.argv[1:]], "machine": machine(), **results}, indent=1)
+        )
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

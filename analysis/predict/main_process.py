@@ -50,12 +50,13 @@ class Main:
         return [Task(own * cpu, own * off, self.threads) for own in each.tolist()]
 
 
-def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float) -> Main:
+def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_s: float, pinning_s: float) -> Main:
     """Read it from the steps that count.
 
     Args:
         workers: of the training loader. Without any, making batches is not its own work, either.
         restarting_s: CPU seconds per batch for starting workers again in each pass.
+        pinning_s: CPU seconds per batch of the thread that receives batches and pins them.
     """
     steps = rank.steps
     assert steps is not None
@@ -71,7 +72,7 @@ def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_
     rest = _computed(whole - measured, waiting)
     own = np.maximum(measured - np.minimum(queued, measured) + rest, NOTHING_ELSE * 1e9)
     batches = max(float(steps.batches[counts].mean()), NOTHING_ELSE) if steps.batches[counts].any() else 1.0
-    beside_s = _making_cpu_s(facts) + asking_cpu_s(rank, workers) + _pinning_cpu_s(facts, workers) + restarting_s * batches
+    beside_s = _making_cpu_s(facts) + asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches
     helped = not restarting_s  # what the ends of workers take is not told from helper threads
     computes, threads = _computing(facts.step.cpu_s, beside_s, helped, float(np.minimum(cpu, own).mean()) / 1e9, float(rest.mean()) / 1e9)
     means = {name: value for name, value in facts.step.stages.items() if name not in not_own}
@@ -136,12 +137,6 @@ def _computing(cpu_s: float | None, beside_s: float, helped: bool, known_s: floa
 def _making_cpu_s(facts: RuleInputs) -> float:
     """CPU seconds per step of those who make its batches and send them: threads that pickle may be missing from those of the process."""
     return max(facts.process_cpu_s or 0.0, accounted_cpu_s(facts.costs)) * (facts.throughput.batch_size or 0.0)
-
-
-def _pinning_cpu_s(facts: RuleInputs, workers: int) -> float:
-    """CPU seconds per step of the thread that receives batches and pins them."""
-    moved = [facts.moved[name] for name in ("transport", "pin") if name in facts.moved]
-    return sum(one.cpu_s or 0.0 for one in moved) if workers and "pin" in facts.moved else 0.0
 
 
 def asking_cpu_s(rank: RankMetrics, workers: int) -> float:

@@ -108,12 +108,8 @@ def _limit(search: Search, limits: Limits) -> str:
     if search.limit.id == PASSES:
         rate = number(search.limit.samples_per_s)
         why = f"training waits for the first batch of each epoch; if it did not, throughput would be about {rate} samples/s"
-        most = best.workers == limits.workers
-        return (
-            f"The search ended at {_workers(best.workers)}: {why}."
-            if most
-            else f"More than {_workers(best.workers)} would not help: {why}."
-        )
+        ends = "The search ended at {}" if best.workers == limits.workers else "More than {} would not help"
+        return f"{ends.format(_workers(best.workers))}: {why}."
     if search.limit.id == WORKERS and best.workers == limits.workers:
         return f"The search ended at {_workers(best.workers)}: more workers may be faster (raise --max-workers)."
     return whatif_text.limit(search.limit)
