@@ -52,7 +52,7 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         persistent=_stay(recorded, change),
         batches=[_scaled(task, making, helpers) for task in _made(recorded, change)],
         steps=[_scaled(task, computing, task.threads) for task in recorded.steps],
-        receiving=_scaled(recorded.receiving, transport, 1.0),
+        receiving=_scaled(recorded.receiving, _received(making, transport), 1.0),
         pinning=_scaled(recorded.pinning, change.stages.get("pin", Factor()), 1.0),
         unpacking=_scaled(recorded.unpacking, transport, 1.0),
         receiving_bounds=tuple(_scaled(bound, transport, 1.0) for bound in recorded.receiving_bounds),
@@ -80,6 +80,12 @@ def _made(recorded: RecordedInput, change: Change) -> Sequence[Task]:
 def _shared(handing_over: Task, more_s: float) -> Task:
     """Handing over a batch whose arrays go into shared memory instead of a pickle, which takes more CPU time."""
     return replace(handing_over, cpu_s=handing_over.cpu_s + more_s)
+
+
+def _received(making: Factor, transport: Factor) -> Factor:
+    """What becomes of receiving a batch: what the main process waits for there is the worker's thread that sends, which waits for Python's
+    lock while the other thread makes the next batch."""
+    return Factor(transport.cpu, transport.off_cpu * making.cpu)
 
 
 def _setting(recorded: Setting, given: Mapping[str, int | bool]) -> Setting:

@@ -24,6 +24,8 @@ MODEL_ERROR = 0.05
 #: What is added to it, per logarithm of the gain, where work falls away: below and above what is replayed. What remains was a small part of
 #: what was measured, and is mostly less than it seemed: it had waited for what falls away (docs/measured/faults.md).
 REMOVAL_ERROR = 0.1, 0.3
+#: The largest such logarithm where no stage changes: what remains after workers are no longer started again was measured without them.
+MOST_OF_STARTS = 1.0
 NORMAL_975 = 1.96
 
 
@@ -47,6 +49,8 @@ def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> P
     if refused is not None:
         return refused
     removed = _removed(recorded, changed, abs(math.log(ratio)))
+    if not change.stages and change.helper_threads:
+        removed = min(removed, MOST_OF_STARTS)
     after = before * ratio * math.exp(_median(*_errors(removed)))
     if not interval:
         return PredictedRate(before, after, after, after)

@@ -159,6 +159,25 @@ def test_workers_that_stay_spare_a_start_for_each_pass():
     assert spares == pytest.approx((20 * 20 + 5 + 20 + 10) / (20 * 20 + 1), rel=0.02)
 
 
+def test_sparing_slow_starts_is_predicted_no_less_surely_than_sparing_quicker_ones():
+    widths = []
+    for birth_ms in (500, 5_000):
+        starts = replace(SHORT, births=Task(birth_ms * MS, 0))
+        predicted = predict(training(cpu=2, own=0.01, starts=starts), settings(persistent_workers=True))
+        assert isinstance(predicted, PredictedRate)
+        widths.append(predicted.high / predicted.low)
+
+    assert widths[1] == pytest.approx(widths[0], rel=0.05)
+    assert widths[1] < 2.5
+
+
+def test_a_sending_thread_waits_less_for_pythons_lock_where_making_takes_less():
+    recorded = training(cpu=100, own=0.01, workers=2, receiving=Task(0, 10 * MS))
+
+    assert gain(recorded, Change(stages={"decode": GONE})) == pytest.approx(removing(1 / 0.4), rel=0.05)
+    assert gain(recorded, Change(cpus=4.0)) == pytest.approx(1, rel=0.05)
+
+
 def test_a_slow_batch_holds_nobody_up_out_of_order():
     slow = [Task(0.0, (400 if number % 20 == 0 else 20) * MS) for number in range(100)]
 

@@ -1,8 +1,9 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
+from rules.test_page_faults import GLIBC, MAPPED, SLOW, decoding
 
 from feedline.analysis.finding import Severity
-from feedline.analysis.rules.input.oversize_images import check
+from feedline.analysis.rules.input.oversize_images import change, check
 
 LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}
 
@@ -19,6 +20,14 @@ def test_resizing_is_part_of_its_cost():
     with_resize = check(waiting(maker=LARGE, operations={"augment/torchvision.transforms.v2.Resize": 1.2}))
 
     assert with_resize.cost_s - check(waiting(maker=LARGE)).cost_s == pytest.approx(60e-3 * 1.2 / 4.8, rel=0.01)
+
+
+def test_small_images_are_spared_the_page_faults_of_large_ones():
+    facts = decoding(waiting(traffic=MAPPED, maker=LARGE, **SLOW, **GLIBC))
+
+    assert change(facts).stages["dataset"].cpu == pytest.approx(1 - (6.3 - 0.3) / 20)
+    assert change(facts).stages["decode"].cpu == pytest.approx(4096 / 1.8e6)
+    assert change(waiting(maker=LARGE)).stages["dataset"].cpu == 1
 
 
 def test_it_is_only_information_where_decoding_costs_little():

@@ -5,7 +5,7 @@ from rules.made_up import waiting, without_workers
 
 from feedline.analysis.diagnose import diagnose
 from feedline.analysis.facts import Moved, RuleInputs, Traffic
-from feedline.analysis.rules.input.slow_for_its_bytes import check
+from feedline.analysis.rules.input.slow_for_its_bytes import change, check
 
 
 def spinning(collate: tuple[float, float, float] = (2.0, 2.0, 0.0), **changes: object) -> RuleInputs:
@@ -106,3 +106,11 @@ def test_of_a_long_pickle_objects_in_queue_speaks_alone():
 def test_decoding_that_does_not_tell_its_pixels_is_not_compared(operation):
     assert check(waiting(sample={"decode": (90.0, 0.0, 0.0)}, operations={operation: 90.0})) is None
     assert check(waiting(sample={"decode": (90.0, 0.0, 0.0)}, operations={"decode/cv2.imdecode": 90.0}))
+
+
+def test_images_that_become_jpegs_are_predicted_to_take_what_jpegs_usually_take():
+    facts = waiting(sample={"decode": (40.0, 0.0, 0.0)}, maker={"decoded_pixels": 100_000.0}, operations={"decode/PIL.JPEG2000": 40.0})
+    finding = check(facts)
+
+    assert "should take less than 1.35 ms as a JPEG" in finding.message
+    assert change(facts).stages["decode"].cpu == pytest.approx((80e-6 + 100_000 * 3.7e-9) / 40e-3)

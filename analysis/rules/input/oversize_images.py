@@ -6,6 +6,8 @@ from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input.cpus import cost_share, making_wait_s
 from feedline.analysis.rules.input.input_wait import operations_share, severity
+from feedline.analysis.rules.input.page_faults import faults_share
+from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "oversize_images"
 
@@ -43,10 +45,13 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Images stored at the size that the model sees: reading, decoding and resizing them go by pixels."""
+    """Images stored at the size that the model sees: reading, decoding and resizing them go by pixels. Other stages are spared the page
+    faults for the memory of large images, which small ones do not map."""
     maker = facts.workers
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
         return Refused("unknown_pixels", "The number of decoded pixels was not recorded.")
     left = maker.output_pixels / maker.decoded_pixels
+    faultless = 1 - (faults_share(facts) or 0.0)
     augmenting = 1 - (1 - left) * operations_share(facts, RESIZES, "augment")
-    return Change(stages={"read": Factor(left, left), "decode": Factor(left, left), "augment": Factor(augmenting, augmenting)})
+    by_pixels = {"read": Factor(left, left), "decode": Factor(left, left), "augment": Factor(augmenting * faultless, augmenting)}
+    return Change(stages={**{stage: Factor(cpu=faultless) for stage in MAKING_STAGES}, **by_pixels})

@@ -111,9 +111,10 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
 
 
 def as_it_should(work: Work) -> Change:
-    """The stage takes what its task takes at most."""
-    left = min(1.0, work.should_s / (work.cost.cpu_s or work.cost.wall_s))
-    return Change(stages={work.stage: Factor(left, min(left, work.should_s / work.cost.wall_s))})
+    """The stage takes what its task usually takes, or else takes at most."""
+    takes_s = work.should_s if work.usually_s is None else work.usually_s
+    left = min(1.0, takes_s / (work.cost.cpu_s or work.cost.wall_s))
+    return Change(stages={work.stage: Factor(left, min(left, takes_s / work.cost.wall_s))})
 
 
 def unless(change: str, work: Work) -> str:

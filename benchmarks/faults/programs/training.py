@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -54,10 +55,12 @@ class Timers:
     def __init__(self) -> None:
         self.waits: list[float] = []
         self.steps: list[float] = []
+        self.ended: float | None = None  # when the last step of the pass before had
 
     def over(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The batches of one epoch."""
-        asked = time.perf_counter()
+        """The batches of one epoch. Stopping the workers of the epoch before counts as waiting for its first batch; after the last epoch,
+        it counts for none."""
+        asked = time.perf_counter() if self.ended is None else self.ended
         for batch in batches:
             got = time.perf_counter()
             yield batch
@@ -65,20 +68,18 @@ class Timers:
             self.waits.append(got - asked)
             self.steps.append(ended - asked)
             asked = ended
-        if self.steps:  # the end of the loader, which stops workers that do not stay
-            ending = time.perf_counter() - asked
-            self.waits[-1] += ending
-            self.steps[-1] += ending
+        self.ended = asked
 
-    def write(self, samples_per_step: int, ahead: int = 0) -> None:
+    def write(self, samples_per_step: int, ahead: int = 0, accumulate: int = 1) -> None:
         """All but the first step, which starts the loader for the first time, and what workers made meanwhile; of rank 0 alone.
 
         Args:
             ahead: batches that workers may have made before the first one is asked for.
+            accumulate: steps that share an update, of which either all count or none.
         """
         if TIMES not in os.environ or os.environ.get("RANK", "0") != "0":
             return
-        first = 1 + min(ahead, len(self.steps) // 2)
+        first = accumulate * math.ceil((1 + min(ahead, len(self.steps) // 2)) / accumulate)
         steps = self.steps[first:]
         took, waited = sum(steps), sum(self.waits[first:])
         rate = samples_per_step * len(steps) / took
@@ -113,4 +114,4 @@ def train(
                 optimizer.step()
                 optimizer.zero_grad()
     ahead = (batches.prefetch_factor or 0) * batches.num_workers if given.epochs == 1 else 0
-    timers.write(given.batch * ranks, ahead)
+    timers.write(given.batch * ranks, ahead, given.accumulate)
