@@ -27,7 +27,7 @@ PER_READ_S = 100e-6
 PER_IMAGE_S, PER_PIXEL_S = 150e-6, 12e-9
 
 #: The same of a baseline JPEG, which most are: what images take once they are converted (docs/rules.md).
-USUALLY_PER_IMAGE_S, USUALLY_PER_PIXEL_S = 80e-6, 3.7e-9
+JPEG_PER_IMAGE_S, JPEG_PER_PIXEL_S = 80e-6, 3.7e-9
 
 #: Decoders that tell how many pixels they made, and bytes of one with four channels. OpenCV tells it of images, not of videos.
 COUNTS_PIXELS, MOST_PIXEL_BYTES = ("PIL.", "cv2.im", "torchvision."), 4
@@ -57,7 +57,7 @@ class Work:
         cost: seconds and bytes of one ``per``. Waiting for a CPU and being blocked are None where they were not measured.
         should_s: what the task takes at most on a CPU of its own.
         held_s: seconds of the mean step that the stage holds up.
-        usually_s: what the task usually takes there, for predictions; None: not known, so ``should_s``.
+        as_jpeg_s: of decoding: what it would usually take if the images were baseline JPEGs; 0.0 of other stages.
     """
 
     stage: str
@@ -66,7 +66,7 @@ class Work:
     cost: Cost
     should_s: float
     held_s: float
-    usually_s: float | None = None
+    as_jpeg_s: float = 0.0
 
     @property
     def name(self) -> str:
@@ -125,9 +125,9 @@ def _decoding(facts: RuleInputs) -> Work | None:
         return None
     pixels = max(pixels, (cost.bytes or 0.0) / MOST_PIXEL_BYTES)  # several frames have the pixels of one
     images = calls(facts, "decode")
-    should_s, usually_s = images * PER_IMAGE_S + pixels * PER_PIXEL_S, images * USUALLY_PER_IMAGE_S + pixels * USUALLY_PER_PIXEL_S
+    should_s, as_jpeg_s = images * PER_IMAGE_S + pixels * PER_PIXEL_S, images * JPEG_PER_IMAGE_S + pixels * JPEG_PER_PIXEL_S
     task = f"for {count(pixels)} pixels, which should take less than {seconds(should_s)} as a JPEG"
-    return replace(_making(facts, "decode", task, cost, should_s), usually_s=usually_s)
+    return replace(_making(facts, "decode", task, cost, should_s), as_jpeg_s=as_jpeg_s)
 
 
 def _collating(facts: RuleInputs) -> Work | None:
