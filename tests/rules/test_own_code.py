@@ -84,3 +84,16 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
 def test_evaluation_of_a_third_of_the_run_is_information_and_of_a_tenth_nothing():
     assert evaluation_time.check(given(evaluation_s=5.0)).severity.value == "info"
     assert evaluation_time.check(given(evaluation_s=1.0)) is None
+
+
+def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():
+    crowded = made_up_facts(sample={"decode": (4.0, 4.0, 0.0)})
+    found = given(function("log (train.py:9)", 24.0), whole_ms=30.0)
+    total = crowded.costs["total"]
+    queued = total.runqueue_s / total.wall_s
+    assert 0.3 < queued < 0.5
+
+    assert own_code.check(replace(found, workers=crowded.workers)) is None
+    told = own_code.check(replace(given(function("log (train.py:9)", 44.0), whole_ms=45.0), workers=crowded.workers))
+    assert told.cost_s == pytest.approx(0.044 * (1 - queued))
+    assert "of that is probably waiting for a CPU" in told.message

@@ -17,6 +17,8 @@ NAMED_SHARE = 0.03
 NAMED = 3
 #: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
 MIN_NAMED = 0.05
+#: From this share on, waiting for a CPU is told: the rest is what the code itself takes.
+TOLD_QUEUED = 0.1
 #: Of all steps together: what feedline does once, such as counting operations, is a good part of a shorter training.
 MIN_TRAINING_S = 1.0
 #: Of a shorter step, a good part is what recording it costs, and how much is not known well enough.
@@ -25,23 +27,24 @@ SHORT_S = 0.002
 
 def check(facts: RuleInputs) -> Finding | None:
     """Name the functions and lines that take most of it."""
-    step = facts.step
+    step, queued = facts.step, waiting_for_cpu(facts)
     own = step.own_code
-    if own is None or own.s < MIN_SHARE * step.mean_s:
+    if own is None or own.s * (1 - queued) < MIN_SHARE * step.mean_s:
         return None
     if step.mean_s < SHORT_S or step.mean_s * facts.throughput.steps < MIN_TRAINING_S:
         return None
     named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
-    took = sum(one.s for one in named)
+    took = sum(one.s for one in named) * (1 - queued)
     if took < MIN_NAMED * step.mean_s:
         return None
     on_gpu = step.gpu_stages is not None
     waiting = ", including waiting for the GPU" if on_gpu else ""
+    crowded = f". About {share(queued)} of that is probably waiting for a CPU, as measured in samples" if queued >= TOLD_QUEUED else ""
     return Finding(
         RULE_ID,
         Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
         message=f"code outside the model (nn.Module), the backward pass and the optimizer takes {seconds(own.s)} of the "
-        f"{seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): {parts(named)}",
+        f"{seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): {parts(named)}{crowded}",
         evidence=[
             Evidence("own_code_s", "all of this code, per step", own.s, "s"),
             Evidence("own_code_share", "share of the step", own.s / step.mean_s, SHARE),
@@ -56,6 +59,12 @@ def check(facts: RuleInputs) -> Finding | None:
         "per step, this finding is wrong.",
         cost_s=took,
     )
+
+
+def waiting_for_cpu(facts: RuleInputs) -> float:
+    """Share (0 to 1) of this code's time in which it probably waits for a CPU: that of the samples, which is measured; 0.0: not known."""
+    sample = facts.costs.get("total")
+    return (sample.runqueue_s or 0.0) / sample.wall_s if sample and sample.wall_s > 0 else 0.0
 
 
 def parts(named: Sequence[OwnFunction]) -> str:
