@@ -31,7 +31,7 @@ class RecordedInput:
         batches: the cost of making each one without competition for CPUs, in the order requested; handing it over is not included.
         steps: what the main process does with each batch after receiving it.
         receiving: the cost of receiving a batch from a worker: measured with workers, otherwise the middle of the estimate.
-        pinning: the cost of copying a batch to pinned memory, in the thread that receives it; NOTHING: there was no such thread.
+        pinning: the cost of copying a batch to pinned memory, in the thread that receives it; NOTHING without such a thread.
         unpacking: the cost of receiving a batch from a worker in that thread; NOTHING: the main process receives it.
         staying: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
         receiving_bounds: lower and upper end of that estimate; empty with workers.

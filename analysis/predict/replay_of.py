@@ -24,7 +24,8 @@ MODEL_ERROR = 0.05
 #: What is added to it, per logarithm of the gain, where work falls away: below and above what is replayed. What remains was a small part of
 #: what was measured, and is mostly less than it seemed: it had waited for what falls away (docs/measured/faults.md).
 REMOVAL_ERROR = 0.1, 0.3
-#: The largest such logarithm where no stage changes: what remains after workers are no longer started again was measured without them.
+#: Upper limit of that logarithm if no stage changes. If only worker starts are avoided, the batches between them were measured without
+#: any start, so the length of a start adds no uncertainty.
 MOST_OF_STARTS = 1.0
 NORMAL_975 = 1.96
 

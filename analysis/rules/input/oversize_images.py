@@ -4,10 +4,9 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.rules.input import page_faults
 from feedline.analysis.rules.input.cpus import cost_share, making_wait_s
 from feedline.analysis.rules.input.input_wait import operations_share, severity
-from feedline.analysis.rules.input.page_faults import faults_share
-from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "oversize_images"
 
@@ -51,7 +50,7 @@ def change(facts: RuleInputs) -> Change | Refused:
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
         return Refused("unknown_pixels", "The number of decoded pixels was not recorded.")
     left = maker.output_pixels / maker.decoded_pixels
-    faultless = 1 - (faults_share(facts) or 0.0)
+    faultless = page_faults.change(facts).stages
     augmenting = 1 - (1 - left) * operations_share(facts, RESIZES, "augment")
-    by_pixels = {"read": Factor(left, left), "decode": Factor(left, left), "augment": Factor(augmenting * faultless, augmenting)}
-    return Change(stages={**{stage: Factor(cpu=faultless) for stage in MAKING_STAGES}, **by_pixels})
+    resized = Factor(augmenting * faultless["augment"].cpu, augmenting)
+    return Change(stages={**faultless, "read": Factor(left, left), "decode": Factor(left, left), "augment": resized})

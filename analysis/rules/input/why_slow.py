@@ -116,7 +116,7 @@ def as_it_should(work: Work) -> Change:
 
 
 def taking(work: Work, takes_s: float) -> Change:
-    """The stage takes so many seconds."""
+    """The change after which the stage takes ``takes_s`` seconds."""
     left = min(1.0, takes_s / (work.cost.cpu_s or work.cost.wall_s))
     return Change(stages={work.stage: Factor(left, min(left, takes_s / work.cost.wall_s))})
 

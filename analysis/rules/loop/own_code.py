@@ -62,7 +62,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def waiting_for_cpu(facts: RuleInputs) -> float:
-    """Share (0 to 1) of this code's time in which it probably waits for a CPU: that of the samples, which is measured; 0.0: not known."""
+    """Share (0 to 1) of this code's time that it probably waits for a CPU: the share measured in samples; 0.0 if that is unknown."""
     sample = facts.costs.get("total")
     return (sample.runqueue_s or 0.0) / sample.wall_s if sample and sample.wall_s > 0 else 0.0
 
