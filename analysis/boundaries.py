@@ -176,7 +176,7 @@ class Asks:
     def unused(self) -> frozenset[int]:
         """Loaders whose batches no model was given: all came before another loader's first batch to learn from, and nothing followed.
 
-        A program may look at one batch before it trains, or copy a loader into a data set of its own. Of two loaders that feed each step
+        A program may look at one batch before it trains, or copy a loader into a dataset of its own. Of two loaders that feed each step
         together only one is followed by its forward, but both are asked again.
         """
         sources, learned = self.records["source"], self.records["start"][self.learns]

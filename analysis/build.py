@@ -257,6 +257,7 @@ def facts_of(
         ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
         effective_cpus=float(cpus),  # type: ignore[arg-type]
         main_runqueue_share=step.main_runqueue_share,
+        main_queued_share=gather.main_queued_share(rank),
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),
         epochs=epochs,

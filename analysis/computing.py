@@ -46,6 +46,19 @@ def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float
     return float(records["runqueue"][inside].sum()) / len(begin) / 1e9 if inside.any() else None
 
 
+def queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
+    """Share (0 to 1) of the time in which the main thread wants a CPU that it has none, in these stages inside steps; None: not measured.
+
+    Args:
+        first: index of the first step that counts.
+    """
+    records = main.of(*stages)
+    records = records[(records["runqueue"] >= 0) & (records["cpu"] >= 0) & (records["thread"] == 0)]
+    records = records[records["start"] >= steps.start[first]] if first < len(steps.start) else records[:0]
+    queued, wanted = float(records["runqueue"].sum()), float((records["runqueue"] + records["cpu"]).sum())
+    return queued / wanted if wanted else None
+
+
 def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
     """int64 [steps], ns that the main thread was runnable without a CPU, in these stages; 0 where that was not measured."""
     records = main.of(*stages)

@@ -103,6 +103,8 @@ class RuleInputs:
         unseen: where no loader feeds the steps, what else may be input (None: not computed).
         staying_s: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
         glibc: version of its malloc, if the program has it as it is, without settings in the environment; () if not.
+        main_queued_share: share (0 to 1) of the time in which the main thread wants a CPU that it has none, in forward and backward (None:
+            not measured).
     """
 
     throughput: Throughput
@@ -129,6 +131,7 @@ class RuleInputs:
     unseen: Unseen | None = None
     staying_s: float = 0.0
     glibc: tuple[int, ...] = ()
+    main_queued_share: float | None = None
 
     @property
     def costs(self) -> Mapping[str, Cost]:
@@ -140,10 +143,15 @@ class RuleInputs:
         part, total = self.costs.get(stage), self.costs.get("total")
         return part.wall_s / total.wall_s if part and total and total.wall_s else 0.0
 
+    @property
+    def runqueue_share(self) -> float | None:
+        """Share (0 to 1) of a sample's wall time in which it could run but had no CPU; None: not measured."""
+        cost = self.costs.get("total")
+        return cost.runqueue_s / cost.wall_s if cost and cost.wall_s > 0 and cost.runqueue_s is not None else None
+
     def waiting_cpus(self) -> float:
         """CPUs that the training lacks: its threads that could run but have no CPU, on average, of those that are measured."""
-        cost, workers = self.costs.get("total"), self.workers
-        queued = cost.runqueue_s / cost.wall_s if cost and cost.runqueue_s and cost.wall_s else 0.0
+        workers, queued = self.workers, self.runqueue_share or 0.0
         return (self.main_runqueue_share or 0.0) + (workers.processes * (workers.busy_share or 0.0) * queued if workers else 0.0)
 
     def setting(self, name: str, default: object = None) -> object:

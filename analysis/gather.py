@@ -381,5 +381,10 @@ def main_runqueue_share(rank: RankMetrics) -> float | None:
     return waits_s / mean_s if waits_s is not None and mean_s else None
 
 
+def main_queued_share(rank: RankMetrics) -> float | None:
+    """Share of the time in which the main thread wants a CPU that it has none, in forward and backward."""
+    return computing.queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD) if rank.steps is not None else None
+
+
 def _mean(values: list[float]) -> float | None:
     return float(np.mean(values)) if values else None

@@ -96,12 +96,14 @@ def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> P
 
 
 def findings_together(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings whose fixes are predicted together: those that change the loader and have a prediction of their own."""
-    return [
+    """Findings whose fixes are predicted together: those that change the loader and have a prediction of their own, each gain once."""
+    found = [
         finding
         for finding in findings
         if finding.predicted is not None and finding.severity is not Severity.INFO and finding.rule_id not in BETWEEN_RANKS
     ]
+    larger = any(finding.rule_id == "oversize_images" for finding in found)  # smaller images spare their page faults as well
+    return [finding for finding in found if not (larger and finding.rule_id == "page_faults")]
 
 
 def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:

@@ -37,7 +37,7 @@ _MAKING: dict[str, Any] = {"phase": "wait", "of_sample": True, "is_input": True}
 STAGES = (
     StageSpec(
         "epoch_start",
-        "making or resetting a loader's iterator: starting workers, pickling the data set",
+        "making or resetting a loader's iterator: starting workers, pickling the dataset",
         "wait",
         ("#7d1f4b", "#b04a7d"),
         Stage.EPOCH,
@@ -50,7 +50,7 @@ STAGES = (
     StageSpec("read", "reading files", "input", ("#7a4a12", "#a8713a"), **_MAKING),
     StageSpec("decode", "decoding images, audio, arrays", "input", ("#e8a01c", "#f0b13f"), **_MAKING),
     StageSpec("augment", "transforms", "input", ("#a85b0b", "#c07428"), **_MAKING),
-    StageSpec("user", "inside feedline.stage(...) in a data set", "user", None, of_step=False, of_sample=True, is_input=True),
+    StageSpec("user", "inside feedline.stage(...) in a dataset", "user", None, of_step=False, of_sample=True, is_input=True),
     StageSpec("dataset", "the rest of __getitem__", "input", ("#f3d58e", "#f5deaa"), **_MAKING),
     StageSpec("collate", "making one batch of samples", "input", ("#57571a", "#5f5d20"), Stage.COLLATE, **_MAKING),
     StageSpec("wait", "the main process has no batch yet", "wait", ("#cf3f16", "#e2562c"), Stage.NEXT, "wait", is_input=True),

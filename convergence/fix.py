@@ -14,7 +14,7 @@ class Progress:
     Attributes:
         updates: optimizer steps made.
         samples: samples seen by all ranks.
-        samples_per_epoch: of the training's data set, all ranks together; None: its loader has no length.
+        samples_per_epoch: of the training's dataset, all ranks together; None: its loader has no length.
         batch: samples of this update, all ranks together.
         ranks: processes of the training.
     """

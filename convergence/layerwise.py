@@ -144,7 +144,9 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
                 raise ValueError(f"{name} must be at least {low:g}{f' and below {below:g}' if below < math.inf else ''}, not {group[name]}")
         for index, param in enumerate(group["params"]):
             if param.is_complex():
-                raise ValueError(f"parameter {index} is complex, which {type(self).__name__} cannot take: give it torch.view_as_real of it")
+                raise ValueError(
+                    f"parameter {index} is complex, which {type(self).__name__} cannot take: pass torch.view_as_real(parameter)"
+                )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

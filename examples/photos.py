@@ -1,4 +1,4 @@
-"""Make an ImageFolder data set of real JPEG photographs: crops of those that the scikit-image package ships. Nothing is downloaded.
+"""Make an ImageFolder dataset of real JPEG photographs: crops of those that the scikit-image package ships. Nothing is downloaded.
 
 python examples/photos.py data/photos --count 600
 """

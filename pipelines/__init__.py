@@ -1,4 +1,4 @@
-"""Loaders to compare, stores to pack a data set into, and probes that each measure one ceiling.
+"""Loaders to compare, stores to pack a dataset into, and probes that each measure one ceiling.
 
 Import it as ``feedline.pipelines``.
 """

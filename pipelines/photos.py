@@ -90,7 +90,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Photos:
-    """A data set; a sample's index is its position in ``photos``."""
+    """A dataset; a sample's index is its position in ``photos``."""
 
     root: Path
     classes: list[str]
@@ -106,7 +106,7 @@ class Photos:
 
 
 def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
-    """Check every file of a data set, decoding each once.
+    """Check every file of a dataset, decoding each once.
 
     Args:
         root: a folder per class, as ImageFolder reads it (files in folders below belong to the class, hidden folders to none); a folder

@@ -83,12 +83,12 @@ class CeilingsShape(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """All ceilings of one machine and one data set.
+    """All ceilings of one machine and one dataset.
 
     Attributes:
         flop_per_sample: forward and backward, of the model that was probed (torch.utils.flop_counter); None: no model was given.
         peak_flops: FLOP/s of the device; its source is the ceiling of the same value in the list.
-        sample_bytes: mean bytes of one file of the data set.
+        sample_bytes: mean bytes of one file of the dataset.
         cores: that this process may use, at most the cgroup quota.
         conclusion: what they come to, as `feedline probe` prints it; empty: too little was measured, or an older feedline wrote the file.
     """

@@ -9,7 +9,7 @@ FeedlineError                  70
 |   +-- PlaceTaken             73   it exists already, or holds files that feedline did not make
 +-- MissingDependency          69   an optional package is needed for this and is not installed
 +-- DataError                  66   a folder of images that is missing, or has nothing in it that can be used
-+-- StoreDamaged               65   a packed data set that is incomplete, or whose bytes are not those that were packed
++-- StoreDamaged               65   a packed dataset that is incomplete, or whose bytes are not those that were packed
 +-- CeilingsDamaged            65   a file of ceilings that cannot be read
 +-- WorkersLost                69   helper processes of a pool or a cluster do not respond
 +-- TraceDamaged               65   a trace of another tool that cannot be read, is empty, or is larger than the limit
@@ -63,7 +63,7 @@ class SchemaTooNew(FeedlineError):
     @classmethod
     def of(cls, place: object, schema: int, known: int, made: str = "written") -> "SchemaTooNew":
         """The error for a schema above the one that this feedline knows."""
-        return cls(f"{place} was {made} by a newer feedline (schema {schema}, this one reads up to {known}): pip install -U feedline")
+        return cls(f"{place} was {made} by a newer feedline (schema {schema}, this one reads up to {known}): update feedline")
 
 
 class Way(NamedTuple):

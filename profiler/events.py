@@ -140,7 +140,7 @@ class Arithmetic(enum.IntEnum):
 class Flag:
     """Bits of a record's flags. Plain integers, because an `or` of enum members takes 0.7 us."""
 
-    END = 1  #: NEXT: the loader had no more batches. FETCH: the data set had no more samples
+    END = 1  #: NEXT: the loader had no more batches. FETCH: the dataset had no more samples
     #: EPOCH: first of its loader object. NEXT: first batch of an epoch. SAMPLE, TRAFFIC, KERNEL: of its process, or modules were imported
     FIRST = 2
     FLOAT32 = 4  #: most bytes of the batch are floating point

@@ -80,7 +80,7 @@ def noise_scale(
         b, B: samples behind the two; float [n] or one number.
         decay: weight decay^k for an update k updates ago, as in the ratio of two debiased exponential moving averages. None: equal
             weights.
-        data_set: samples N of a finite data set drawn without replacement: S / N is added to |G|^2, which matters once B_simple is near N.
+        data_set: samples N of a finite dataset drawn without replacement: S / N is added to |G|^2, which matters once B_simple is near N.
 
     Raises:
         ValueError: arrays that differ in length, or decay outside 0 to 1.

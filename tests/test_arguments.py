@@ -54,8 +54,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["converge"], "feedline converge: error: no command given; see feedline converge --help"),
         (["run"], "feedline run: error: no script given: add the path of the training script, followed by its arguments"),
         (["run", "-q"], "feedline run: error: no script given: "),
-        (["report", "run", "--json", "-"], "argument --json: '-' is not the name of a file, and this is not printed: name a file"),
-        (["ingest", "a.json", "-o", "-"], "argument -o/--output: '-' is not the name of a file, "),
+        (["report", "run", "--json", "-"], "argument --json: '-' (standard output) is not supported here: name a file"),
+        (["ingest", "a.json", "-o", "-"], "argument -o/--output: '-' (standard output) is not supported here: "),
         (
             ["run", "--epochs", "3", "train.py"],
             "unknown option --epochs; put the script's own options after the script: feedline run train.py --epochs",

@@ -49,5 +49,5 @@ def test_what_is_no_file_of_ceilings_says_how_to_make_one(text, tmp_path):
 def test_a_newer_schema_is_refused(tmp_path):
     (tmp_path / FILE).write_text('{"schema_version": 99, "ceilings": [], "more": 1}')
 
-    with pytest.raises(SchemaTooNew, match="pip install -U feedline"):
+    with pytest.raises(SchemaTooNew, match="update feedline"):
         Ceilings.read(tmp_path / FILE)

@@ -74,7 +74,7 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[RankPool]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise MissingDependency("--dask needs dask.distributed: pip install 'feedline[cluster]'") from error
+        raise MissingDependency("--dask needs dask.distributed: pip install dask distributed") from error
     try:
         client = Client(address, timeout=wait_s, set_as_default=False)
     except (OSError, ValueError) as error:

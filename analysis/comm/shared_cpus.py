@@ -1,8 +1,8 @@
 """The CPUs that ranks share: once none is late, all of them compute at the same time, and a step takes as long as that needs.
 
 A replay of buckets moves them as fast as they were seen to move, while the late rank slept or waited and left its CPUs to the others. What
-the ranks of a machine compute per step fits into the time in which their main threads do not wait for a device, a disk or a timer: workers
-make the next batch when one is taken, which is in that time.
+the ranks of a machine compute per step fits into the time in which their main threads do not wait for a device, a disk or a timer, apart
+from what workers do meanwhile.
 """
 
 from collections.abc import Hashable, Sequence
@@ -52,7 +52,10 @@ def _of_machine(ranks: Sequence[RankCpu], asleep_s: float) -> float:
 
 
 def _elsewhere(rank: RankCpu, awake_s: float, step_s: float) -> float:
-    """Share (0 to 1) of its workers' CPU time that falls into the rest of the step: that of a batch that takes longer than the others are
-    awake."""
+    """Share (0 to 1) of its workers' CPU time that falls into the rest of the step: halfway between what has to, of a batch that takes
+    longer than the others are awake, and all that fits. Workers begin when a batch is taken; where in the step threads sleep is unknown."""
     making_s = min(rank.batch_s, step_s)
-    return max(0.0, 1 - awake_s / making_s) if making_s > 0 else 0.0
+    if making_s <= 0:
+        return 0.0
+    least, most = max(0.0, 1 - awake_s / making_s), min(1.0, (step_s - awake_s) / making_s)
+    return (least + most) / 2

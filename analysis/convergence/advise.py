@@ -153,7 +153,7 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
             "normalisation",
             "add normalization layers to the model",
             "",
-            "the model has no normalization layers; with them it would tolerate a larger learning rate",
+            "no normalization layers were seen; with them, the model would tolerate a larger learning rate",
             f"the largest single gain {BENCHMARK}: 47.4 -> 82.6 % accuracy",
             "the small batch with the same layers",
         )

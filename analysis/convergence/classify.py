@@ -192,7 +192,7 @@ def _kinds(other: Group, train: Difference | None, held: Difference | None, lag:
         proof = [*(train.evidence() if train else []), *held.evidence()]
         told = f"{train.text()}, but {held.text()}" if train else held.text()
         if lag is None and _may_lag(other):
-            said = f"{told}; {count(other.runs[0].updates)} updates are few for running statistics with momentum 0.1"
+            said = f"{told}; {count(other.runs[0].updates)} updates are few for running statistics to settle"
             found.append((LAG, True, said, proof))
         found.append((GAP, bool(found) or train is None, told, proof))
     if not found:

@@ -12,7 +12,7 @@ from feedline.profiler.reasons import ONE_GRADIENT
 
 NEEDS = Message("needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT)
 UNSEEN = "the ranks' own gradients were not seen before they were averaged"
-#: A finite data set matters once the noise scale is a tenth of it.
+#: A finite dataset matters once the noise scale is a tenth of it.
 NEAR = 0.1
 PIECES = (WINDOWS, 7, 3, 1)
 #: Of the windows: where fewer can be measured, they are those whose noise scale came out low by chance.

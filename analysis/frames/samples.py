@@ -20,7 +20,7 @@ NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
 
 SAMPLES = Table(
     "samples",
-    "One row per sample that was measured in detail, of every loader: all of the first ones, later one in N. Its index in the data set, or "
+    "One row per sample that was measured in detail, of every loader: all of the first ones, later one in N. Its index in the dataset, or "
     "its file, is not recorded. `read_s` to `dataset_s` sum to `wall_s`.",
     (
         RANK,
@@ -31,7 +31,7 @@ SAMPLES = Table(
         Column("batch", "integer", "", "Batch within the epoch, from 0, in the order in which the sampler drew them"),
         TIME,
         START,
-        Column("samples", "integer", "", "Samples in it: 1; a batch for `__getitems__`; 0 where the data set raised or was at its end"),
+        Column("samples", "integer", "", "Samples in it: 1; a batch for `__getitems__`; 0 where the dataset raised or was at its end"),
         Column(
             "in_mean",
             "bool",

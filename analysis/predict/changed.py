@@ -83,9 +83,10 @@ def _shared(handing_over: Task, more_s: float) -> Task:
 
 
 def _received(making: Factor, transport: Factor) -> Factor:
-    """What becomes of receiving a batch: what the main process waits for there is the worker's thread that sends, which waits for Python's
-    lock while the other thread makes the next batch."""
-    return Factor(transport.cpu, transport.off_cpu * making.cpu)
+    """What becomes of receiving a batch: what the main process waits for there is the worker's thread that sends, which probably waits for
+    Python's lock while the other thread makes the next batch. If batches take longer to make, it is taken to wait as long as before.
+    """
+    return Factor(transport.cpu, transport.off_cpu * min(1.0, making.cpu))
 
 
 def _setting(recorded: Setting, given: Mapping[str, int | bool]) -> Setting:

@@ -100,14 +100,16 @@ class RecordedInput:
         return min(rate, 1 / self.gpu_s) if self.gpu_s else rate  # each pass began with a GPU that had nothing to do
 
     def work_s(self) -> float:
-        """Seconds of all that is done for a batch, one thing after the other, and its share of what is done for a pass."""
-        begins, workers = self.starts, self.setting.num_workers
+        """Seconds of all that is done for a batch, one thing after the other."""
         work_s = fmean(map(_whole_s, self.batches)) + fmean(map(_whole_s, self.steps)) + _whole_s(self.pinning)
-        if not workers:
-            return work_s
-        restarts = begins.counted > 0 and not self.persistent
-        restart_s = begins.main_s + _whole_s(begins.births) + workers * (_whole_s(begins.each) + begins.ending_s) if restarts else 0.0
-        return work_s + sum(map(_whole_s, (self.handing_over, self.unpacking, self.receiving))) + restart_s / begins.per_pass
+        return work_s + sum(map(_whole_s, (self.handing_over, self.unpacking, self.receiving))) if self.setting.num_workers else work_s
+
+    def restart_s(self) -> float:
+        """A batch's share of the seconds that starting and ending workers takes in each pass, one thing after the other."""
+        begins, workers = self.starts, self.setting.num_workers
+        if not workers or self.persistent or not begins.counted:
+            return 0.0
+        return (begins.main_s + _whole_s(begins.births) + workers * (_whole_s(begins.each) + begins.ending_s)) / begins.per_pass
 
     def making_s(self, batches: int) -> float:
         """Mean seconds that a batch takes to be made, with all that competes for the CPUs meanwhile."""

@@ -11,6 +11,7 @@ from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refu
 from feedline.analysis.predict.changed import not_modelled, variants
 from feedline.analysis.predict.of_run import recorded_input
 from feedline.analysis.predict.recorded import RecordedInput
+from feedline.analysis.predict.starts import WARMING
 
 __all__ = ["RecordedInput", "predict", "recorded_input"]
 
@@ -24,8 +25,8 @@ MODEL_ERROR = 0.05
 #: What is added to it, per logarithm of the gain, where work falls away: below and above what is replayed. What remains was a small part of
 #: what was measured, and is mostly less than it seemed: it had waited for what falls away (docs/measured/faults.md).
 REMOVAL_ERROR = 0.1, 0.3
-#: Upper limit of that logarithm if no stage changes. If only worker starts are avoided, the batches between them were measured without
-#: any start, so the length of a start adds no uncertainty.
+#: Upper limit of that logarithm for starts of workers that fall away: the batches between them were measured without any start, so the
+#: length of a start adds no uncertainty. Passes so short that all their batches are first ones of a worker are an exception.
 MOST_OF_STARTS = 1.0
 NORMAL_975 = 1.96
 
@@ -49,9 +50,7 @@ def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> P
     refused = _beyond_the_disk(recorded, change, ratio)
     if refused is not None:
         return refused
-    removed = _removed(recorded, changed, abs(math.log(ratio)))
-    if not change.stages and change.helper_threads:
-        removed = min(removed, MOST_OF_STARTS)
+    removed = min(abs(math.log(ratio)), max(_removed(recorded, variant) for variant in changed))
     after = before * ratio * math.exp(_median(*_errors(removed)))
     if not interval:
         return PredictedRate(before, after, after, after)
@@ -94,10 +93,15 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
     )
 
 
-def _removed(recorded: RecordedInput, changed: Sequence[RecordedInput], gain: float) -> float:
-    """How much of the gain, as a logarithm without its sign, comes from work that falls away."""
-    least_s = min(one.work_s() for one in changed)
-    return min(gain, max(0.0, math.log(recorded.work_s() / least_s))) if least_s > 0 else gain
+def _removed(recorded: RecordedInput, changed: RecordedInput) -> float:
+    """The logarithm of how many times as much is done as with the change, of starts as far as it is uncertain what is left without them."""
+    before_s, work_s, restart_s = recorded.work_s(), changed.work_s(), changed.restart_s()
+    if work_s <= 0:
+        return math.inf
+    starts = max(0.0, math.log((before_s + recorded.restart_s()) / (before_s + restart_s)))
+    if recorded.starts.per_pass > WARMING * recorded.setting.num_workers:
+        starts = min(starts, MOST_OF_STARTS)
+    return starts + max(0.0, math.log((before_s + restart_s) / (work_s + restart_s)))
 
 
 def _errors(removed: float, by_chance: float = 0.0) -> tuple[float, float]:

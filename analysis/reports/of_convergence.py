@@ -11,7 +11,7 @@ from feedline.analysis.reports.figures.svg import cut
 from feedline.profiler.reasons import ONE_GRADIENT
 
 MOST_CHECKS, MOST_CURVES = 3, 2  # lines and curves of the terminal
-LEAST_EPOCHS = 0.01  # below this the data set is endless, and epochs mean nothing
+LEAST_EPOCHS = 0.01  # below this the dataset is endless, and epochs mean nothing
 TURNS = 2  # times as many updates as steps: several optimizers take turns, and the number of steps is told as well
 #: Instead of the whole reason, where there is one line for it.
 NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulation."

@@ -119,7 +119,7 @@ STARTS = [
            "{small} --steps 14 --epochs 2 --start spawn --workers 1", "--restart", "", "small"),
     images("fork_each_epoch", "new workers by fork for each epoch of eight steps", "epoch_restart",
            "{small} --steps 8 --epochs 60 --step-ms 2", "--restart", "", "small"),
-    images("pickled_data_set", "a data set of 300,000 Python objects is pickled for the workers of each epoch", "epoch_restart",
+    images("pickled_data_set", "a dataset of 300,000 Python objects is pickled for the workers of each epoch", "epoch_restart",
            "{small} --steps 14 --epochs 2 --start spawn --workers 1 --ballast 300000", "--restart", "", "small"),
     rows("sorted_for_each_batch", "a sampler of batches of similar length sorts all lengths again for each of them", "slow_sampler",
          "--batch 32 --steps 500 --step-ms 3 --workers 2", "--by-length sorted", "--by-length stored", short="--steps 100"),

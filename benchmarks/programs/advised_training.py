@@ -99,7 +99,7 @@ class Numpy(Memory):
 
 
 class Tokens(Memory):
-    """Tokenised texts as a data set of Hugging Face gives them; the collate pads."""
+    """Tokenised texts as a dataset of Hugging Face gives them; the collate pads."""
 
     def __getitem__(self, index: int) -> Any:
         length = 8 + index % 24

@@ -1,6 +1,6 @@
 """DistributedDataParallel on gloo whose ranks are late on purpose, now this one, now that one, and a calibration of its transfers.
 
-Layers sleep instead of computing, as with an accelerator; gradients and all-reduces are real. The data set of the late rank sleeps longer.
+Layers sleep instead of computing, as with an accelerator; gradients and all-reduces are real. The dataset of the late rank sleeps longer.
 Who is late when, and by how much, follows from the step's number alone: ``planned`` tells it to whoever holds the recording against it.
 """
 

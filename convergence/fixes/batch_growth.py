@@ -93,7 +93,7 @@ class GrowingBatchSampler(Sampler[list[int]]):
             ValueError: the epoch was begun before; without set_epoch the batch would never grow.
         """
         if self._begun:
-            raise ValueError(f"epoch {self.epoch} was begun already: call sampler.set_epoch(epoch) before each, or the batch never grows")
+            raise ValueError(f"epoch {self.epoch} has already started: call sampler.set_epoch(epoch) before each, or the batch never grows")
         self._begun = True
         if hasattr(self.sampler, "set_epoch"):
             self.sampler.set_epoch(self.epoch)
@@ -113,7 +113,9 @@ class GrowingBatchSampler(Sampler[list[int]]):
             ValueError: the epoch was begun and nothing counted, so its position is unknown.
         """
         if self._begun and not self.taken:
-            raise ValueError(f"epoch {self.epoch} was begun, but no samples were counted: call sampler.count(len(batch)) after each batch")
+            raise ValueError(
+                f"epoch {self.epoch} has started, but no samples were counted: call sampler.count(len(inputs)) after each batch"
+            )
         kept = self._order is not None and not hasattr(self.sampler, "set_epoch")
         generator = getattr(self.sampler, "generator", None)
         return {
@@ -198,8 +200,8 @@ def lines(setting: Setting) -> str:
         "# before each epoch:\n"
         "sampler.set_epoch(epoch)\n"
         "# after each optimizer.step():\n"
-        "sampler.count(len(batch))\n"
-        "schedule.step(len(batch))  # times the number of ranks"
+        "sampler.count(len(inputs))\n"
+        "schedule.step(len(inputs))  # times the number of ranks"
     )
 
 

@@ -110,7 +110,7 @@ def convert_ghost_batchnorm(model: M, ghost: int = 32) -> M:
     checked(ghost)
     found: list[tuple[str, Any]] = [(name, module) for name, module in model.named_modules() if isinstance(module, _BatchNorm)]
     if not found:
-        raise ValueError(f"{type(model).__name__} has no batch norm, so there are no statistics to take over ghosts")
+        raise ValueError(f"{type(model).__name__} has no batch norm layers to convert")
     for name, module in found:
         if type(module) not in GHOSTS and not isinstance(module, _Ghosts):
             raise ValueError(f"{name or 'the model'} is {_why_not(module)}")

@@ -52,7 +52,7 @@ def longer(
         ValueError: a number that cannot be one, or an interval that does not contain the critical batch.
     """
     if not 0 < epochs < math.inf:
-        raise ValueError(f"a training cannot have {epochs} epochs")
+        raise ValueError(f"epochs must be finite and above 0, not {epochs}")
     predicted = epochs * inflation(batch, base_batch, critical_batch)
     if low is None and high is None:
         return Longer(predicted)

@@ -124,7 +124,7 @@ def lines(setting: Setting) -> str:
         "from feedline.convergence.fixes.warmup import Warmup\n\n"
         f"warmup = Warmup(optimizer, samples={length}{start})\n"
         "# in the loop, before each optimizer.step():\n"
-        "warmup.count(len(batch))  # times the number of ranks"
+        "warmup.count(len(inputs))  # times the number of ranks"
     )
 
 

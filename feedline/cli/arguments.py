@@ -91,7 +91,7 @@ def gigabytes_per_s(text: str) -> float:
 def file_name(text: str) -> Path:
     """The path of a result that is only written to files: ``-`` would be a file of that name."""
     if text == "-":
-        raise argparse.ArgumentTypeError("'-' is not the name of a file, and this is not printed: name a file")
+        raise argparse.ArgumentTypeError("'-' (standard output) is not supported here: name a file")
     return Path(text)
 
 

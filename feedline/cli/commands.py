@@ -119,5 +119,5 @@ def last_resort(error: Exception, words: list[str]) -> str:
     """The message for an error in feedline itself."""
     what = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
     again = shlex.join(["feedline", *words])
-    failed = "the run cannot be analysed" if words[0] in READ_RUNS else f"feedline {words[0]} failed"
+    failed = "the run cannot be analyzed" if words[0] in READ_RUNS else f"feedline {words[0]} failed"
     return f"{failed} ({what}): please report it, with the output of FEEDLINE_TRACEBACK=1 {again}"

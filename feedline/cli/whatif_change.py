@@ -18,7 +18,7 @@ UNKNOWN = {
     "batch_size": "the recording does not show how long a step with another batch size takes, and a larger batch also changes how the "
     "training converges: feedline verify RUN --set batch_size=VALUE -- SCRIPT measures the speed, and feedline probe --model MODULE:NAME "
     "--parts sweep that of the model alone",
-    "image_size": "another size also changes what reading and augmenting cost: resize a part of the data set, and record the training "
+    "image_size": "another size also changes what reading and augmenting cost: resize a part of the dataset, and record the training "
     "with it",
     "store": "reading another store depends on the disk and on its cache: feedline pack makes one to record the training with",
     "device": "the recording does not show how long a step takes on another device: record a few dozen steps there with feedline run",

@@ -17,7 +17,7 @@ from feedline.pipelines.loaders.protocol import Loader, LoaderKind, Task
 from feedline.pipelines.photos import Photos
 from feedline.pipelines.probes.pagecache import evict
 
-MOST_SAMPLES = 200_000  # of a repeated data set: a list of that many paths takes some 20 MB in each worker
+MOST_SAMPLES = 200_000  # of a repeated dataset: a list of that many paths takes some 20 MB in each worker
 NAMED = 5  # samples named as wrong
 
 

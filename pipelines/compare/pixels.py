@@ -20,7 +20,7 @@ Images = dict[int, torch.Tensor]
 
 
 def frozen_task(task: Task) -> Task:
-    """Some photos, spread over the data set, with the recipe fixed. Erasing with noise is left out, because noise never repeats."""
+    """Some photos, spread over the dataset, with the recipe fixed. Erasing with noise is left out, because noise never repeats."""
     photos = task.photos.photos
     chosen = [photos[number * len(photos) // IMAGES] for number in range(IMAGES)] if len(photos) > IMAGES else list(photos)
     recipe = frozen(task.recipe, task.settings.seed)

@@ -171,7 +171,7 @@ class Row:
 class Comparison:
     """Attributes:
     rows: in the order in which they were asked for.
-    photos: of how many files the data set consists after those that are left out.
+    photos: of how many files the dataset consists after those that are left out.
     left_out: kind of problem -> paths.
     cache: ``warm``: every file was read once before; ``cold``: the page cache was emptied of them before every part.
     cores: that this process may use.

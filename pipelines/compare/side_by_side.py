@@ -175,7 +175,7 @@ def run_rounds(contest: ComparisonRun, running: Running) -> None:
 
 
 def repeated(task: Task, row: Row, part_s: float) -> Task:
-    """The data set, repeated so that no part reaches its end: the last batches of an epoch come from idle workers."""
+    """The dataset, repeated so that no part reaches its end: the last batches of an epoch come from idle workers."""
     assert row.epoch is not None
     rate = row.epoch.samples / max(row.epoch.wall_s, 1e-9)
     if row.parts:

@@ -12,7 +12,7 @@ def order(samples: int, settings: Settings, epoch: int) -> list[int]:
     over all ranks each sample comes exactly once, so that some ranks have one more than others. Nothing is padded.
 
     Args:
-        samples: of the whole data set.
+        samples: of the whole dataset.
         epoch: any number; each has an order of its own.
     """
     if not settings.shuffle:

@@ -36,7 +36,7 @@ class Ready:
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """A ceiling per library: samples/s on one core, or on one GPU."""
     if not subject.images:
-        yield ceiling("decode", "no data set given: use --data DIR")
+        yield ceiling("decode", "no dataset given: use --data DIR")
         return
     with one_core():
         ready = {decoder.name: prepared(decoder, subject.images) for decoder in DECODERS}

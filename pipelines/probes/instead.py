@@ -112,6 +112,6 @@ def _unlike(images: Sequence[Photo], pixels: float) -> str:
     if 1 / ALIKE <= mean / pixels <= ALIKE:
         return ""
     return (
-        f"these images have {mean / 1e6:.3g} megapixels and the training decodes {pixels / 1e6:.3g} per sample: give its own data set with "
+        f"these images have {mean / 1e6:.3g} megapixels and the training decodes {pixels / 1e6:.3g} per sample: give its own dataset with "
         "--data; decoding at a reduced size cannot be compared"
     )

@@ -28,7 +28,7 @@ class Plan:
     Attributes:
         rounds: of everything that is compared.
         seconds: of one thing in one round, at least; one pass is always finished.
-        files: of the user's data set, at most.
+        files: of the user's dataset, at most.
         pixels: of these files together, at most, where images are decoded or changed; at least four files are taken.
         scratch_bytes: of the file that is written to be read.
         readers: processes that read at once.

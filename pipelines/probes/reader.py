@@ -73,7 +73,7 @@ def _faults(fd: int, buffer: memoryview, how: str) -> Callable[[Sequence[int]], 
 
 
 def read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> Done:
-    """Open, read and close each file, as a data set with a file per sample does. Returns files. Arguments as for ``read_blocks``."""
+    """Open, read and close each file, as a dataset with a file per sample does. Returns files. Arguments as for ``read_blocks``."""
     done, until = 0, begin() + limit_ns
     while True:
         for path in paths:

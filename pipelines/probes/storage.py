@@ -109,7 +109,7 @@ def span_work(fd: int, size: int, way: Way, plan: Plan, readers: Readers) -> Wor
 
 def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling]:
     if not subject.sample:
-        yield ceiling("read/files", "no data set given: use --data DIR")
+        yield ceiling("read/files", "no dataset given: use --data DIR")
         return
     for group, photos in _by_size(subject.sample).items():
         paths = [photo.path for photo in photos]
@@ -152,7 +152,7 @@ def _by_size(photos: Sequence[Photo]) -> dict[str, Sequence[Photo]]:
 
 
 def _sample_block(photos: Sequence[Photo]) -> int:
-    """The mean file, in whole pages: what one read from a packed data set brings in."""
+    """The mean file, in whole pages: what one read from a packed dataset brings in."""
     return max(1, round(sum(photo.bytes for photo in photos) / len(photos) / PAGE)) * PAGE if photos else 0
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Subject:
     """Attributes:
-    photos: None: no data set was given.
+    photos: None: no dataset was given.
     transform: the user's own, PIL image -> tensor; ``recipe`` is the same as operations.
     model: the user's, on the CPU.
     device: that the model is to run on: ``cpu`` or ``cuda:0``.

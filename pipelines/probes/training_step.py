@@ -143,7 +143,7 @@ def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
         except Exception as error:
             why = f"noise, because the images cannot be batched ({reason(error)})"
     else:
-        why = "noise, because no data set and transforms were given"
+        why = "noise, because no dataset and transforms were given"
     size = subject.recipe.output_size if subject.recipe else None
     shape = (3, *size) if size else SIZE
     return torch.randn(subject.batch_size, *shape, generator=torch.Generator().manual_seed(0)), why

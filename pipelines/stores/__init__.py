@@ -1,4 +1,4 @@
-"""Stores: a data set packed for fast reading, one file per format.
+"""Stores: a dataset packed for fast reading, one file per format.
 
     feedline pack DIR -o STORE --kind lmdb
 

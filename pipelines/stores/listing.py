@@ -27,7 +27,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Listing:
-    """All files of a data set, in the order in which they are packed.
+    """All files of a dataset, in the order in which they are packed.
 
     Attributes:
         left_out: unusable files, known without opening them: broken links, pipes, files beside the class folders, classes without a file.
@@ -90,7 +90,7 @@ def list_folder(root: Path) -> Listing:
 
 
 def of_photos(photos: Photos) -> Listing:
-    """The listing of a data set that was already checked: sample i is ``photos.photos[i]``.
+    """The listing of a dataset that was already checked: sample i is ``photos.photos[i]``.
 
     Raises:
         DataError: a file is gone.

@@ -52,7 +52,7 @@ def pack(
     shard_bytes: int | None = None,
     progress: Report = no_report,
 ) -> Packed:
-    """Pack a class folder, or a data set that was scanned. After a kill, calling it again continues where it stopped.
+    """Pack a class folder, or a dataset that was scanned. After a kill, calling it again continues where it stopped.
 
     Args:
         kind: a key of ``KINDS``.

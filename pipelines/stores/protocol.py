@@ -9,7 +9,7 @@ from feedline.pipelines.stores.index import Index, Place
 
 
 class Store(Protocol):
-    """A data set open for reading. Can be pickled and shared by threads, and works in a forked or spawned process."""
+    """A dataset open for reading. Can be pickled and shared by threads, and works in a forked or spawned process."""
 
     path: Path
     classes: list[str]  #: a label is a place in it

@@ -44,7 +44,7 @@ def differences(recipe: Recipe, photos: Photos, sample: int) -> list[Difference]
     so.
 
     Args:
-        sample: number of images, spread over the data set.
+        sample: number of images, spread over the dataset.
     """
     chosen = random.Random(PARAMETERS_SEED).sample(photos.photos, min(sample, len(photos)))
     parts = [(operation.name, Recipe((operation,))) for operation in recipe.images]

@@ -30,7 +30,7 @@ TRAINING_STAGES = {
 
 
 class Numbers:
-    """A map-style data set that can be pickled."""
+    """A map-style dataset that can be pickled."""
 
     def __len__(self) -> int:
         return 8

@@ -55,7 +55,7 @@ class Process:
 
     @property
     def batches(self) -> npt.NDArray[np.void]:
-        """The FETCH records that made a batch; at the end of an iterable data set, one makes none."""
+        """The FETCH records that made a batch; at the end of an iterable dataset, one makes none."""
         fetches = self.view(Stage.FETCH)
         return fetches[fetches["flags"] & Flag.END == 0]
 

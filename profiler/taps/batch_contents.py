@@ -37,7 +37,7 @@ def rows(batch: Any) -> int:
 
 
 def may_hold_more(batch: Any) -> bool:
-    """Whether one item of a data set may be a whole batch: its first and its last tensor have the same first dimension, above 1."""
+    """Whether one item of a dataset may be a whole batch: its first and its last tensor have the same first dimension, above 1."""
     if type(batch) not in (list, tuple) or len(batch) < 2:
         return False
     first, last = batch[0], batch[-1]

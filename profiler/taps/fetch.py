@@ -102,7 +102,7 @@ class WatchedFetch:
         with Span(segment, Stage.FETCH, recorder.loader, recorder.batch) as span:
             try:
                 batch = self._fetch(index)
-            except StopIteration:  # the data set is at its end; a batch that is dropped for being short is in here too
+            except StopIteration:  # the dataset is at its end; a batch that is dropped for being short is in here too
                 span.flags = Flag.END
                 raise
             span.extra = self._samples
@@ -301,7 +301,7 @@ selectors = Selectors()
 
 
 def length(indices: Any) -> int | None:
-    """The length of a data set; None for an iterator."""
+    """The length of a dataset; None for an iterator."""
     try:
         return len(indices)
     except Exception:
@@ -309,7 +309,7 @@ def length(indices: Any) -> int | None:
 
 
 class WatchedSamples:
-    """Proxy for a map-style data set inside its fetcher, for batches that are recorded in detail.
+    """Proxy for a map-style dataset inside its fetcher, for batches that are recorded in detail.
 
     Args:
         begun: receives the start of each sample. A sample ends where the next one begins, so one reading of the clock per sample is enough.
@@ -331,7 +331,7 @@ class WatchedSamples:
 
 
 class WatchedBatches(WatchedSamples):
-    """The same for a data set that makes a whole batch at once."""
+    """The same for a dataset that makes a whole batch at once."""
 
     def __getitems__(self, indices: Any) -> Any:
         samples, segment = length(indices), recorder.segment
@@ -344,7 +344,7 @@ class WatchedBatches(WatchedSamples):
 
 
 class WatchedIterator:
-    """Proxy for the iterator of an iterable data set."""
+    """Proxy for the iterator of an iterable dataset."""
 
     def __init__(self, iterator: Any, selector: SampleSelector, begun: list[int]) -> None:
         self._iterator, self._selector, self._begun = iterator, selector, begun

@@ -205,7 +205,7 @@ class IteratorState:
     def samples(self, number: int, batch: Any, known: Batch | None = None) -> int:
         """Samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown.
 
-        A data set whose items are whole batches is often read with batch_size=1 and a collate function that takes them out of the list.
+        A dataset whose items are whole batches is often read with batch_size=1 and a collate function that takes them out of the list.
         """
         drawn = self.drawn.pop(number, 0)
         if drawn == 1 and self.own_collate and may_hold_more(batch):
@@ -307,7 +307,7 @@ def watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         else:
             with Span(segment, Stage.SAMPLER, recorder.loader):
                 index = original(iterator)
-        if state is not None and type(index) is list and index and index[0] is not None:  # None: an iterable data set has no indices
+        if state is not None and type(index) is list and index and index[0] is not None:  # None: an iterable dataset has no indices
             state.drawn[getattr(iterator, "_send_idx", state.yielded)] = len(index)
         return index
 

@@ -137,7 +137,7 @@ class LoaderOverride:
         if self.failed:
             return False, self.failed
         if not self._changes:
-            where = f"at {self.made_at}" if self.made_at else "that draws in random order"
+            where = f"at {self.made_at}" if self.made_at else "that shuffles or reads a stream"
             return False, f"no DataLoader was made {where}"
         return True, "; ".join(self._changes)
 
@@ -178,7 +178,9 @@ def refuse_workers(wanted: Arguments, before: int) -> None:
         Impossible: it cannot, or does not.
     """
     if wanted["num_workers"] > 1 >= before and isinstance(wanted.get("dataset"), IterableDataset):
-        raise Impossible("its IterableDataset was never read by two workers: unless it divides its samples, each would come several times")
+        raise Impossible(
+            "its IterableDataset was never read by two workers: unless it divides its samples among them, each would be repeated"
+        )
     if before:
         return
     if multiprocessing.current_process().daemon:

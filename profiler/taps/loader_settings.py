@@ -41,7 +41,7 @@ def settings(loader: Any) -> dict[str, object]:
 
 
 def _fetches_batches(dataset: Any) -> bool:
-    """Whether torch asks a data set for all samples of a batch in one call."""
+    """Whether torch asks a dataset for all samples of a batch in one call."""
     while type(dataset) is Subset:  # which passes the call on, where it can
         dataset = dataset.dataset
     return hasattr(type(dataset), "__getitems__")
@@ -57,7 +57,7 @@ def epoch_samples(loader: Any) -> int | None:
 
 
 def length(thing: Any) -> int | None:
-    """Length of a data set or a sampler; None if it has none, or if the program watches every call."""
+    """Length of a dataset or a sampler; None if it has none, or if the program watches every call."""
     with unobserved():
         if sys.gettrace() is not None or sys.getprofile() is not None:
             return None

@@ -54,7 +54,7 @@ class WorkerEntry:
         return {**self.__dict__, "_original": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Attach in a spawned worker, just before the data set is unpickled, so that it gets the replaced functions."""
+        """Attach in a spawned worker, just before the dataset is unpickled, so that it gets the replaced functions."""
         self.__dict__.update(state)
         try:
             from feedline.profiler.taps import operations

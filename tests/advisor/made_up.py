@@ -47,7 +47,7 @@ def gradients(updates, batch, parts=2, scale=100.0, size=400, seed=0, how="ddp")
 def run(
     name="run", *, batch=256, train=0.2, held=0.4, epochs=12, scale=100.0, ranks=2, seed=0, setup=None, curves=None, fixes="", norms=True
 ):
-    """A run of a data set of 4,096 samples.
+    """A run of a dataset of 4,096 samples.
 
     Args:
         train, held: training and evaluation loss at its end. scale: gradient noise scale. setup: keys to change. curves: curves to add.

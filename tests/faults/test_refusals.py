@@ -226,7 +226,7 @@ def test_a_run_of_a_newer_feedline(finished):
 
     assert (done.returncode, done.stdout) == (76, "")
     assert "was written by a newer feedline (schema 99" in done.stderr
-    assert "pip install -U feedline" in done.stderr
+    assert "update feedline" in done.stderr
 
 
 def test_a_report_does_not_overwrite_a_file_unasked(finished):

@@ -130,7 +130,7 @@ def test_a_loop_that_forgets_set_epoch_is_told():
     sampler = GrowingBatchSampler(SequentialSampler(DATA), STAGES)
     list(sampler)
 
-    with pytest.raises(ValueError, match=r"epoch 0 was begun already: call sampler.set_epoch"):
+    with pytest.raises(ValueError, match=r"epoch 0 has already started: call sampler.set_epoch"):
         list(sampler)
 
 
@@ -208,7 +208,7 @@ def test_fewer_samples_than_none_are_refused():
 
 def test_a_value_is_stages_and_its_lines_make_them():
     setting = FIX.parse("4,1=8,3=20")
-    program = {"sampler": SequentialSampler(DATA), "DataLoader": DataLoader, "data": DATA, "epoch": 3, "batch": range(8)}
+    program = {"sampler": SequentialSampler(DATA), "DataLoader": DataLoader, "data": DATA, "epoch": 3, "inputs": range(8)}
     program |= {"optimizer": sgd(), "factor_of_samples": lambda samples: 1 / (1 + samples)}
 
     imports, _, rest = FIX.lines(setting).partition("\n\n")

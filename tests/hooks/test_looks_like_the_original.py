@@ -1,4 +1,4 @@
-"""What taps replace has the name, documentation, signature and source of the original, and pickles as it: data sets and models hold it."""
+"""What taps replace has the name, documentation, signature and source of the original, and pickles as it: datasets and models hold it."""
 
 import base64
 import importlib
@@ -130,7 +130,7 @@ def test_what_was_pickled_under_feedline_is_read_without_it(looks):
             assert pickle.loads(base64.b64decode(str(after["pickle"]))) == getattr(place, name), (module, owner, name)
 
 
-#: A program that holds what feedline replaces: in a data set whose workers are spawned, in a model that is saved, in tables.
+#: A program that holds what feedline replaces: in a dataset whose workers are spawned, in a model that is saved, in tables.
 HOLDS = """
     import copy, importlib.util, io, pickle, warnings
     import torch

@@ -33,7 +33,7 @@ def test_an_error_of_our_own_is_one_line_that_asks_for_a_report(finished, monkey
     said = capsys.readouterr().err
     assert (code, said.count("\n")) == (70, 1)
     assert (
-        "cannot be analysed (TypeError: two lines): please report it" in said and f"FEEDLINE_TRACEBACK=1 feedline report {finished}" in said
+        "cannot be analyzed (TypeError: two lines): please report it" in said and f"FEEDLINE_TRACEBACK=1 feedline report {finished}" in said
     )
 
 

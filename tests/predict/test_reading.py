@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feedline.analysis.computing import cpu_s
+from feedline.analysis.computing import cpu_s, queued_share
 from feedline.analysis.model import Gauge
 from feedline.analysis.predict.main_process import _computing
 from feedline.analysis.predict.starts import WARMING, warm_up, warming
+from feedline.profiler.events import Stage
 
 MS = 1_000_000
 MADE = np.dtype([("start", "<i8"), ("number", "<i8"), ("cpu", "<i8")])
@@ -68,3 +69,18 @@ def test_the_cpu_time_of_a_step_is_that_of_the_mean_step_where_the_recorded_ones
     gauge = Gauge("cpu/processes", "s/s", 1.5, 1.5, 1.5, [0.1, 0.3, 0.5, 0.7], [1.5] * 4)
 
     assert cpu_s(steps, 0, gauge, 0, mean_s=0.010) == pytest.approx(0.015)
+
+
+def test_the_share_of_waiting_for_a_cpu_is_of_the_time_in_which_the_main_thread_wants_one():
+    spans = np.zeros(4, [("start", "<i8"), ("cpu", "<i8"), ("runqueue", "<i8"), ("wall", "<i8"), ("thread", "<i8")])
+    spans["start"] = [0, 100 * MS, 110 * MS, 200 * MS]
+    spans["cpu"] = [1 * MS, 6 * MS, 5 * MS, 5 * MS]
+    spans["runqueue"] = [99 * MS, 2 * MS, 3 * MS, 50 * MS]
+    spans["wall"] = 80 * MS  # most of it asleep
+    spans["thread"] = [0, 0, 0, 1]
+    main, steps = SimpleNamespace(of=lambda *_: spans), SimpleNamespace(start=np.array([0, 100 * MS, 200 * MS]))
+
+    assert queued_share(main, steps, 1, Stage.FORWARD) == pytest.approx(5 / 16)
+    assert queued_share(main, steps, 3, Stage.FORWARD) is None
+    spans["runqueue"] = -1
+    assert queued_share(main, steps, 1, Stage.FORWARD) is None

@@ -171,10 +171,32 @@ def test_sparing_slow_starts_is_predicted_no_less_surely_than_sparing_quicker_on
     assert widths[1] < 2.5
 
 
-def test_a_sending_thread_waits_less_for_pythons_lock_where_making_takes_less():
-    recorded = training(cpu=100, own=0.01, workers=2, receiving=Task(0, 10 * MS))
+def test_a_stage_that_falls_away_with_the_starts_hardly_widens_what_they_gain():
+    slow = training(cpu=2, own=0.01, starts=replace(SHORT, births=Task(5_000 * MS, 0)))
+    with_less = Change({"persistent_workers": True}, {"decode": Factor(0.9, 0.9)})
 
-    assert gain(recorded, Change(stages={"decode": GONE})) == pytest.approx(removing(1 / 0.4), rel=0.05)
+    alone, joined = (predict(slow, change) for change in (settings(persistent_workers=True), with_less))
+
+    assert isinstance(alone, PredictedRate) and isinstance(joined, PredictedRate)
+    assert joined.after / alone.after == pytest.approx(1 / (1 - 0.6 * 0.1), rel=0.05)
+    assert joined.high / joined.low == pytest.approx(alone.high / alone.low, rel=0.1)
+
+
+def test_what_starts_gain_is_less_certain_if_all_batches_are_first_ones_of_a_worker():
+    starts = replace(SHORT, births=Task(5_000 * MS, 0))
+    known, unknown = (
+        predict(training(cpu=2, own=0.01, workers=workers, starts=starts), settings(persistent_workers=True)) for workers in (2, 8)
+    )
+
+    assert isinstance(known, PredictedRate) and isinstance(unknown, PredictedRate)
+    assert unknown.high / unknown.low > 2 * known.high / known.low
+
+
+def test_a_sending_thread_waits_less_for_pythons_lock_where_making_takes_less():
+    recorded = training(cpu=100, own=0.01, workers=2, receiving=Task(0, 30 * MS))
+
+    assert gain(recorded, Change(stages={"decode": GONE})) == pytest.approx(removing(1 / 0.4), rel=0.05)  # 1.67 if it waited as long
+    assert gain(recorded, Change(stages={"decode": Factor(cpu=2.0)})) == pytest.approx(1 / 1.6, rel=0.1)
     assert gain(recorded, Change(cpus=4.0)) == pytest.approx(1, rel=0.05)
 
 

@@ -71,7 +71,7 @@ ARGUMENTS = {
 PLACE = re.compile(r"(?:(?<=^-p)|(?<![A-Za-z]))S(?![A-Za-z])")
 ENVIRONMENT = ["WANDB_API_KEY", "NCCL_SOCKET_IFNAME", "NCCL_NET", "NCCL_IB_HCA", "TORCHELASTIC_RUN_ID", "SLURM_JOB_USER", "HOSTNAME"]
 PLACES = ["user", "home folder", "working directory", "data folder", "temporary folder", "name of a module"]
-ELSEWHERE = [*PLACES, "raised in a worker", "raised in a hook", "raised by the training", "attribute of the data set"]
+ELSEWHERE = [*PLACES, "raised in a worker", "raised in a hook", "raised by the training", "attribute of the dataset"]
 
 SECRETS = {what: token(number) for number, what in enumerate([*ARGUMENTS, *ENVIRONMENT, *ELSEWHERE])}
 SECRETS["base64"] = base64.b64encode(token(200).encode()).decode()
@@ -88,7 +88,7 @@ class Home:
 
     Attributes:
         folder: where they work.
-        data: of the data set.
+        data: of the dataset.
         environment: of their shell.
         warm: for commands whose beginning is not what is tested.
     """

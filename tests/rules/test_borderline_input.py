@@ -24,7 +24,7 @@ def test_below_and_above_the_gate_the_first_finding_and_its_words_are_the_same_b
     (finding,) = diagnose(facts)
 
     assert (finding.rule_id, finding.severity) == ("borderline_input", Severity.INFO)
-    assert "is on the borderline" in finding.message and "(3.0 to 8.0 % with 95 % confidence)" in finding.message
+    assert "is on the borderline" in finding.message and "(95 % interval: 3.0 to 8.0 %)" in finding.message
     assert "takes at most 8.0 %" in finding.fix
     assert verdict([finding], facts).startswith("The input is on the borderline: it takes")
 

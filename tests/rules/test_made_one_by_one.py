@@ -22,8 +22,18 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_proce
     assert finding.cost_s == pytest.approx(0.48e-3)
     assert "workers may not help: receiving batches from workers takes 400 µs to 1.80 ms per step" in finding.message
     assert finding.fix.startswith("Keep num_workers=0. ")
-    assert finding.fix.endswith("DataLoader(..., sampler=BatchSampler(...), batch_size=None)  # now batch_size=32")
+    assert finding.fix.endswith(
+        "DataLoader(..., sampler=BatchSampler(sampler, 32, drop_last=False), batch_size=None)  "
+        "# now batch_size=32; instead of shuffle and drop_last"
+    )
     assert [found.rule_id for found in diagnose(rows(3.0))] == ["made_one_by_one"]
+
+
+def test_a_loader_that_shuffles_is_told_the_sampler_to_write_in_place_of_shuffle():
+    shuffled = {"sampler": "RandomSampler", "batch_size": 30, "drop_last": True}
+    fix = check(rows(3.0, settings=shuffled)).fix
+
+    assert "sampler=BatchSampler(RandomSampler(dataset), 30, drop_last=True), batch_size=None" in fix
 
 
 def test_workers_that_would_save_a_little_are_not_called_useless():

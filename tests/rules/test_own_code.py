@@ -87,13 +87,26 @@ def test_evaluation_of_a_third_of_the_run_is_information_and_of_a_tenth_nothing(
 
 
 def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():
-    crowded = made_up_facts(sample={"decode": (4.0, 4.0, 0.0)})
     found = given(function("log (train.py:9)", 24.0), whole_ms=30.0)
-    total = crowded.costs["total"]
-    queued = total.runqueue_s / total.wall_s
-    assert 0.3 < queued < 0.5
 
-    assert own_code.check(replace(found, workers=crowded.workers)) is None
-    told = own_code.check(replace(given(function("log (train.py:9)", 44.0), whole_ms=45.0), workers=crowded.workers))
-    assert told.cost_s == pytest.approx(0.044 * (1 - queued))
-    assert "of that is probably waiting for a CPU" in told.message
+    assert own_code.check(replace(found, main_queued_share=0.4)) is None
+    told = own_code.check(replace(given(function("log (train.py:9)", 44.0), whole_ms=45.0), main_queued_share=0.4))
+    assert told.cost_s == pytest.approx(0.044 * 0.6)
+    assert "About 40.0 % of that is probably waiting for a CPU, which is left out of what can be saved" in told.message
+
+
+def test_code_of_a_main_thread_that_has_its_cpu_counts_whole_however_long_samples_wait():
+    crowded = made_up_facts(sample={"decode": (4.0, 4.0, 0.0)})
+    assert crowded.runqueue_share > 0.3
+
+    told = own_code.check(replace(given(function("log (train.py:9)", 24.0)), workers=crowded.workers, main_queued_share=0.0))
+
+    assert told.cost_s == pytest.approx(0.024)
+    assert "waiting for a CPU" not in told.message
+
+
+def test_on_a_gpu_nothing_of_it_is_taken_for_waiting_for_a_cpu():
+    told = own_code.check(replace(given(function("log (train.py:9)", 24.0), on_gpu=True), main_queued_share=0.9))
+
+    assert told.cost_s == pytest.approx(0.024)
+    assert "waiting for a CPU" not in told.message

@@ -150,6 +150,14 @@ def test_fixes_together_are_one_prediction_and_not_the_sum_of_two():
     assert both.after == 100.0 < both.before + sum(gains)
 
 
+def test_smaller_images_spare_their_page_faults_once():
+    one = PredictedRate(10.0, 20.0, 15.0, 25.0)
+    found = [Finding(rule_id, Severity.HIGH, "", predicted=one) for rule_id in ("page_faults", "oversize_images", "too_few_workers")]
+
+    assert [finding.rule_id for finding in findings_together(found)] == ["oversize_images", "too_few_workers"]
+    assert [finding.rule_id for finding in findings_together([found[0], found[2]])] == ["page_faults", "too_few_workers"]
+
+
 def test_of_one_predicted_fix_nothing_is_said_together():
     facts = without_workers()
 

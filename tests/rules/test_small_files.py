@@ -18,7 +18,7 @@ def test_many_small_reads_are_a_finding():
 
     assert (finding.rule_id, finding.severity) == ("small_files", Severity.HIGH)
     assert finding.cost_s == pytest.approx(60e-3 * 5.5 / 10)
-    assert "in 6 small reads of 4.00 kB" in finding.message
+    assert "spent reading 6 small pieces of 4.00 kB" in finding.message
 
 
 OPENED = Operation("read", "PIL.open", 4e-3, 1e-4, 1.0)
@@ -58,7 +58,7 @@ def test_one_file_is_told_as_one():
 
 def test_reads_without_a_hook_are_pieces_of_one_file_unless_they_are_smaller_than_any_buffer():
     assert check(opening(traffic=Traffic(200e3, 25.0, 0.0, 0.0))) is None  # of 8 kB
-    assert "in 100 small reads of 2.00 kB" in check(opening(traffic=Traffic(200e3, 100.0, 0.0, 0.0))).message
+    assert "spent reading 100 small pieces of 2.00 kB" in check(opening(traffic=Traffic(200e3, 100.0, 0.0, 0.0))).message
 
 
 def test_each_chunk_of_a_zarr_array_is_a_file():

@@ -36,8 +36,8 @@ def test_below_eight_steps_or_with_an_interval_from_not_at_all_to_highly_nothing
 def test_a_verdict_of_an_uncertain_share_gives_its_interval():
     unsure, sure = (waiting(60.0, certainty=Certainty(30, low, high)) for low, high in ((0.20, 0.56), (0.35, 0.41)))
 
-    assert "37.7 % (20 to 56 % with 95 % confidence) of each 160 ms step waits" in verdict(diagnose(unsure), unsure)
-    assert "with 95 % confidence" not in verdict(diagnose(sure), sure)
+    assert "37.7 % (95 % interval: 20 to 56 %) of each 160 ms step waits" in verdict(diagnose(unsure), unsure)
+    assert "95 % interval" not in verdict(diagnose(sure), sure)
 
 
 def test_without_a_loader_only_the_number_of_steps_counts():
@@ -65,7 +65,7 @@ def test_waits_for_a_cpu_make_no_run_too_short():
     facts = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.22, 0.31))
     short = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.02, 0.31))
 
-    assert diagnose(facts)[0].rule_id != "too_short" and "(0 to 41 % with 95 % confidence)" in verdict(diagnose(facts), facts)
+    assert diagnose(facts)[0].rule_id != "too_short" and "(95 % interval: 0 to 41 %)" in verdict(diagnose(facts), facts)
     assert "the input takes 2 to 31 % of the step (95 % interval), not counting waits for a CPU" in verdict(diagnose(short), short)
 
 

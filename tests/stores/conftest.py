@@ -1,4 +1,4 @@
-"""A small data set of real photographs of odd file sizes, and stores packed from it."""
+"""A small dataset of real photographs of odd file sizes, and stores packed from it."""
 
 import shutil
 from collections.abc import Callable

@@ -78,7 +78,7 @@ def test_batches_out_of_order_come_with_a_remark(demo, capsys):
     [
         ("batch_size=64", "feedline verify RUN --set batch_size=VALUE"),
         ("pin_memory=true", "feedline verify RUN --set pin_memory=VALUE"),
-        ("image_size=128", "resize a part of the data set"),
+        ("image_size=128", "resize a part of the dataset"),
         ("store=lmdb", "feedline pack"),
         ("device=cuda", "feedline run"),
         ("decode=turbo", "add --data DIR"),

@@ -1,4 +1,4 @@
-"""What the ranks draw from their data set."""
+"""What the ranks draw from their dataset."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from feedline.analysis.formatting import count
 
 
 def whole_data(recorded: Recorded) -> Finding | None:
-    """Each of several ranks draws the whole data set in an epoch."""
+    """Each of several ranks draws the whole dataset in an epoch."""
     for sampler in listed(recorded, "samplers"):
         drawn, of = sampler.get("samples"), sampler.get("of")
         if recorded.ranks < 2 or not drawn or not of or drawn < of or not sampler.get("shuffles"):  # an evaluation may read all of it
@@ -23,15 +23,15 @@ def whole_data(recorded: Recorded) -> Finding | None:
         return Finding(
             "whole_data_on_every_rank",
             Severity.INFO if apart else Severity.HIGH,
-            message=f"each of the {recorded.ranks} ranks draws all {count(of)} samples of its data set per epoch ({sampler.get('kind')}), "
+            message=f"each of the {recorded.ranks} ranks draws all {count(of)} samples of its dataset per epoch ({sampler.get('kind')}), "
             f"{order}: one epoch trains on {recorded.ranks} times the data, and schedules that count epochs run {recorded.ranks} times too "
             "long. Ignore this if the program gives each rank its own part of the data",
             evidence=[
                 Evidence("epoch_samples_of_rank", "samples that a rank draws per epoch", drawn, "samples"),
-                Evidence("dataset_samples", "samples in its data set", of, "samples"),
+                Evidence("dataset_samples", "samples in its dataset", of, "samples"),
             ],
-            fix="Use DataLoader(..., sampler=DistributedSampler(dataset)) and call sampler.set_epoch(epoch) before each epoch.",
-            how_to_check="Print a few indices of each rank's data set. If no sample is on two ranks, this finding is wrong.",
+            fix="Replace shuffle=True with sampler=DistributedSampler(dataset), and call sampler.set_epoch(epoch) before each epoch.",
+            how_to_check="Print a few indices of each rank's dataset. If no sample is on two ranks, this finding is wrong.",
         )
     return None
 

@@ -33,7 +33,8 @@ def same_data(recorded: Recorded) -> Finding | None:
         ],
         fix="Draw a new micro-batch for each backward."
         if micro
-        else "Give each rank its own samples: DataLoader(..., sampler=DistributedSampler(dataset)), sampler.set_epoch(epoch) each epoch.",
+        else "Give each rank its own samples: sampler=DistributedSampler(dataset) instead of shuffle=True, and sampler.set_epoch(epoch) "
+        "before each epoch. An IterableDataset has to divide its samples among the ranks itself.",
         how_to_check="Print the sample indices of each part of one update. If they differ, this finding is wrong.",
     )
 
@@ -54,8 +55,8 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
         "sum_not_mean",
         Severity.HIGH,
         message=f"gradients are summed over the {norms.parts} ranks, not averaged: |g_whole|^2 is {number(longer)} times |g_part|^2, and "
-        f"a mean is never longer than its parts. The effective learning rate is {norms.parts} times the one that is set",
+        f"a mean is never longer than its parts. With SGD, that multiplies the learning rate by {norms.parts}",
         evidence=[Evidence("whole_over_part", "|g_whole|^2 / |g_part|^2", longer, "1"), Evidence("parts", "parts", norms.parts, "parts")],
-        fix=f"Average instead: ReduceOp.AVG or grad.div_(world_size). Or divide the learning rate by {norms.parts} and document it.",
+        fix=f"Average instead: ReduceOp.AVG or grad.div_(world_size). With SGD, dividing the learning rate by {norms.parts} works as well.",
         how_to_check="If the loss is a sum over samples by design and the learning rate is tuned for it, this finding is wrong.",
     )

@@ -35,12 +35,14 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
         return Finding(
             "schedule_in_steps",
             Severity.HIGH,
-            message=f"{kind} {what}, but the training made {count(steps)}. A schedule that counts steps does not adapt to the batch size",
+            message=f"{kind} {what}, but scheduler.step() was called {count(steps)} times. A schedule that counts steps does not adapt to "
+            "the batch size",
             evidence=[
                 Evidence("schedule_steps", "steps of the schedule", horizon, "steps"),
-                Evidence("steps", "steps of the training", steps, "steps"),
+                Evidence("steps", "calls of scheduler.step()", steps, "steps"),
             ],
-            fix=f"Derive the length from the data: {kind} over len(loader) * epochs steps, here {count(steps)}.",
+            fix=f"Set the length of {kind} to the number of scheduler.step() calls, here {count(steps)}: len(loader) * epochs if it is "
+            "called once per batch.",
             how_to_check="If the training was meant to stop before its schedule ends, this finding is wrong.",
         )
     return None

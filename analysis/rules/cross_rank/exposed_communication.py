@@ -25,8 +25,8 @@ SHOWN = 3  # kinds of collective in a sentence
 #: What a program can change by itself: no other machine, and not the late rank's finding.
 ADVICE: dict[QuestionId, str] = {
     "half_gradients": "Send gradients as bf16: model.register_comm_hook(None, default_hooks.bf16_compress_hook).",
-    "accumulation": "Accumulate the gradients of several batches before sending them, with model.no_sync() (a larger effective batch).",
-    "bucket_size": "Change the bucket size, DistributedDataParallel(..., bucket_cap_mb=...): ",
+    "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync() (a larger effective batch).",
+    "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
 }
 GRADIENTS = (
     "Use larger batches per rank, gradients in bf16, fewer updates (no_sync), another bucket size (bucket_cap_mb), or a faster link."
@@ -47,10 +47,11 @@ NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and wai
 ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
 WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {ON_ONE_HOST}"
 WITH_OTHERS = f"run iperf3 between the same hosts. {ON_ONE_HOST}"
-NCCLS = "with NCCL_DEBUG=INFO that NCCL uses InfiniBand rather than sockets between hosts, and NVLink rather than shared memory in one"
+NCCLS = "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, and P2P (NVLink, PCIe), not shared memory, within a host"
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
 NO_FASTER = "If the intended link gives no more bandwidth in this benchmark than in training, this finding is wrong."
-ALONE = "Train each rank alone, without collectives. If the step is no faster, this finding is wrong."
+NO_SYNC = "Run all steps under model.no_sync(). If they are no faster, this finding is wrong."
+ALONE = "Train on one rank, with a model that fits there, and on all. If the step is as long on one, this finding is wrong."
 
 
 def check(facts: RankFacts) -> Finding | None:
@@ -66,7 +67,7 @@ def check(facts: RankFacts) -> Finding | None:
         f"{exposed.where}{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
         evidence=exposed.evidence,
         fix=exposed.separate or _fix(best, exposed.kinds),
-        how_to_check=ALONE,
+        how_to_check=NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else ALONE,
         cost_s=exposed.s,
     )
 
@@ -79,8 +80,8 @@ def slow(facts: RankFacts) -> Finding | None:
     return Finding(
         SLOW,
         Severity.of(exposed.share),
-        message=f"collectives reach less than half of the bandwidth that there is: {comm.network}; "
-        f"transfer that {exposed.beyond} does not hide takes {seconds(exposed.s)} per step",
+        message=f"collectives reach less than half of the available bandwidth: {comm.network}; "
+        f"transfer not hidden by {exposed.beyond} takes {seconds(exposed.s)} per step",
         evidence=exposed.evidence,
         fix=f"Check {NCCLS if _nccl(comm) else 'which interface the backend chose'}, and look for other traffic on the link. Send fewer "
         "and larger messages: those of a few kB never fill a link.",
@@ -127,6 +128,10 @@ def _gradients(kind: ExposedKind) -> bool:
     return kind.phase == "backward" and kind.name in ("all_reduce", "reduce_scatter")
 
 
+def _of_ddp(kind: ExposedKind) -> bool:
+    return kind.phase == "backward" and kind.name == "all_reduce"
+
+
 def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
     """Share (0 to 1) of the exposed transfer."""
     total = sum(one.transfer_s for one in kinds)
@@ -164,4 +169,4 @@ def _wins(one: Prediction) -> bool:
 def _fix(best: Prediction | None, kinds: Sequence[ExposedKind]) -> str:
     if best is None:
         return FIXES.get((kinds[0].name, kinds[0].phase), ANY) if kinds else GRADIENTS
-    return f"{ADVICE[best.id]}{best.what}." if best.id == "bucket_size" else ADVICE[best.id]
+    return ADVICE[best.id].format(value=best.value)

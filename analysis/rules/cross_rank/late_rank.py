@@ -30,7 +30,7 @@ FIXES = {
     "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Name it with feedline.stage(...).",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
-#: Parts of the loader's work -> what they are for who writes a data set.
+#: Parts of the loader's work -> what they are for who writes a dataset.
 PARTS = {"dataset": "__getitem__"}
 NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
 VARIES = {"wait": "the loader", "other": "time in no stage", BEFORE_TRACE: "what came before their traces"}
@@ -53,8 +53,8 @@ def check(facts: RankFacts) -> Finding | None:
         told,
         message=f"{message}{host}{_sure(late)}",
         fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-        how_to_check=f"Run rank {late.rank} on another machine, with other data and without code that only this rank runs. "
-        "If the others wait just as long, this finding is wrong."
+        how_to_check=f"Change rank {late.rank}'s machine, its data and code that only it runs, one at a time. If the others always wait "
+        "just as long, this finding is wrong."
         if late.persistent
         else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
@@ -82,7 +82,7 @@ def changing(facts: RankFacts) -> Finding | None:
         f"with a late rank; {varies} varies most",
         fix="Make steps more alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other programs off these "
         "CPUs.",
-        how_to_check="Train all ranks on the same batch. If they still wait just as long, this finding is wrong.",
+        how_to_check="Record again. If one rank is late in most steps, this finding is wrong.",
         blame=Blame(None, phase),
         late=most,
     )

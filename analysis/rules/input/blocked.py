@@ -23,7 +23,7 @@ DOING = {
 }
 FIX = {
     SLEEP: "Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)",
-    LOCK: "Give each worker its own file handle, connection or client, and hold locks for less time: workers queue for a shared lock. "
+    LOCK: "Open a file handle, connection or client in each process, and hold shared locks for less time. "
     "If the dataset has a thread of its own, let it work on several samples at once",
     NETWORK: "Fetch the samples of a batch concurrently (threads or asyncio in __getitems__), keep connections open, or cache the data on "
     "a local disk",

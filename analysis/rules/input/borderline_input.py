@@ -24,8 +24,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the input{by} is on the borderline: it takes {share(waiting)} of the {seconds(mean_s)} step ("
-        f"{share_range(sure.low, sure.high)} with 95 % confidence); shares of {share(MIN_WAIT_SHARE)} or more count as a bottleneck",
+        message=f"the input{by} is on the borderline: it takes {share(waiting)} of the {seconds(mean_s)} step (95 % interval: "
+        f"{share_range(sure.low, sure.high)}); shares of {share(MIN_WAIT_SHARE)} or more count as a bottleneck",
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             *(Evidence("input_share_end", f"input, share of the step, {end} end of its 95 % interval", at, SHARE, end) for end, at in ends),

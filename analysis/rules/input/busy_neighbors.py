@@ -44,14 +44,15 @@ def check(facts: RuleInputs) -> Finding | None:
         ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
         ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
         ("kept_from_workers_s", "saved per step by more workers if those CPUs were free", kept_s if kept else None, "s"),
-        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", cpus.runqueue_share(facts), SHARE),
+        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
     ]
     return Finding(
         RULE_ID,
         weight,
         message=f"{held_by}; {', and '.join(effects)}",
         evidence=measured(found),
-        fix=f"Stop the other programs (`top` shows them) or keep them off these CPUs with taskset or a cgroup. {_then(facts, advice)}",
+        fix="Stop the other programs (`top` on the host shows them) or keep them off these CPUs with taskset or a cgroup. "
+        f"{_then(facts, advice)}",
         how_to_check="Run without the other programs. If the step is no faster, this finding is wrong.",
         cost_s=max(queues_s, kept_s),
         settings=advice,
@@ -70,7 +71,7 @@ def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
 def waiting_s(facts: RuleInputs) -> float:
     """Seconds of the mean step in which it could have gone on with a CPU: its main thread's, and the workers' that it waited for."""
     own = (facts.main_runqueue_share or 0.0) * facts.step.mean_s
-    of_workers = input_wait(facts).making_s * (cpus.runqueue_share(facts) or 0.0) if num_workers(facts) else 0.0
+    of_workers = input_wait(facts).making_s * (facts.runqueue_share or 0.0) if num_workers(facts) else 0.0
     return min(own + of_workers, facts.step.mean_s)
 
 
@@ -89,7 +90,7 @@ def _most_workers(facts: RuleInputs) -> int:
 
 def alone(facts: RuleInputs) -> RuleInputs:
     """The same with the other programs' CPUs free, and without what the making of batches waited for them."""
-    use, workers, unqueued = facts.cpus, facts.workers, 1 - (cpus.runqueue_share(facts) or 0.0)
+    use, workers, unqueued = facts.cpus, facts.workers, 1 - (facts.runqueue_share or 0.0)
     if use is None or use.own is None:
         return facts
     if workers is not None and workers.fetch_mean_s is not None:

@@ -21,6 +21,7 @@ def check(facts: RuleInputs) -> Finding | None:
     starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s
     by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
     once = f"apart from starting the loader once ({seconds(start_s)} per step so far), " if starts else ""
+    faster = f"faster by much more than {seconds(start_s)}" if starts else "much faster"
     evidence = [Evidence("input_share", "input, share of the step", waiting, SHARE)]
     if start_s > 0:
         evidence.append(Evidence("epoch_start_s", "starting the loader, per step so far", start_s, "s"))
@@ -31,7 +32,7 @@ def check(facts: RuleInputs) -> Finding | None:
         f"{seconds(facts.step.mean_s)} step{_largest(facts)}",
         evidence=evidence + _stages(facts),
         fix=f"No change to the input is needed: it takes only {share(waiting)} of the step.",
-        how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
+        how_to_check=f"Train on the same batch in every step. If the step gets {faster}, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
 

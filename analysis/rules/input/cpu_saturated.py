@@ -29,14 +29,21 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=_evidence(facts),
         fix=sentence(LESS)
         if facts.cpus and facts.cpus.others is not None
-        else f"Check with `top` whether other programs use the CPUs. If none does, {LESS}",
-        how_to_check=f"Run with num_workers={(num_workers(facts) or 0) + 1}. If samples/s rise, this finding is wrong.",
+        else f"Check with `top` on the host whether other programs use the CPUs. If none does, {LESS}",
+        how_to_check=_how_to_check(num_workers(facts)),
         cost_s=max(cost_s, cpus.beyond_quota_s(facts)),
     )
 
 
+def _how_to_check(workers: int | None) -> str:
+    """None: a loader that has no such argument."""
+    if workers is None:
+        return "Run on one CPU less (taskset). If samples/s stay the same, this finding is wrong."
+    return f"Run with num_workers={workers + 1}. If samples/s rise, this finding is wrong."
+
+
 def _says(facts: RuleInputs) -> str:
-    queued, used = cpus.runqueue_share(facts), cpus.own_cpus(facts)
+    queued, used = facts.runqueue_share, cpus.own_cpus(facts)
     free = facts.cpus.free if facts.cpus is not None else None
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
         if free is not None and free >= MIN_OTHERS:
@@ -50,7 +57,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     rate = facts.throughput.samples_per_s
     making = total.cpu_s * rate if total and total.cpu_s is not None and rate is not None else None
     found = [
-        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", cpus.runqueue_share(facts), SHARE),
+        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("cpus_of_making", "CPUs used for making samples", making, "CPUs"),

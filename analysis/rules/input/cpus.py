@@ -38,12 +38,6 @@ def total(facts: RuleInputs) -> Cost | None:
     return cost if cost and cost.wall_s > 0 else None
 
 
-def runqueue_share(facts: RuleInputs) -> float | None:
-    """Share of a sample's wall time in which it could run but had no CPU."""
-    cost = total(facts)
-    return cost.runqueue_s / cost.wall_s if cost and cost.runqueue_s is not None else None
-
-
 def blocked_share(facts: RuleInputs) -> float | None:
     """Share of a sample's wall time in which it waited for a disk, a network, a lock or a sleep."""
     cost = total(facts)
@@ -149,7 +143,7 @@ def saturated(facts: RuleInputs) -> bool:
     """Whether the training itself fills the CPUs: samples would wait for one without any other program too."""
     if (blocked_share(facts) or 0.0) > MOSTLY_BLOCKED:
         return False
-    queued = (runqueue_share(facts) or 0.0) * (1 - by_others(facts)) > MAX_RUNQUEUE_SHARE
+    queued = (facts.runqueue_share or 0.0) * (1 - by_others(facts)) > MAX_RUNQUEUE_SHARE
     share, use = own_share(facts) or 0.0, facts.cpus
     if use is not None and use.others is not None:
         full = use.free is None or use.free < MIN_FREE_SHARE * use.allowed
@@ -160,7 +154,7 @@ def saturated(facts: RuleInputs) -> bool:
 
 def queueing(facts: RuleInputs) -> bool:
     """Whether samples wait for a CPU, whoever has it: more workers would wait beside them."""
-    return saturated(facts) or ((blocked_share(facts) or 0.0) <= MOSTLY_BLOCKED and (runqueue_share(facts) or 0.0) > MAX_RUNQUEUE_SHARE)
+    return saturated(facts) or ((blocked_share(facts) or 0.0) <= MOSTLY_BLOCKED and (facts.runqueue_share or 0.0) > MAX_RUNQUEUE_SHARE)
 
 
 def use(facts: RuleInputs) -> str:

@@ -21,6 +21,9 @@ from feedline.analysis.handover_cost import WORKER_START_S, Between, per_batch_s
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
 
+#: torch refuses them without workers; whether a default or the program set them is not recorded.
+WITHOUT_WORKERS = "remove prefetch_factor, timeout and multiprocessing_context if set"
+
 #: Of making a batch: what workers that stay may take longer than new ones, and still be advised.
 MOST_DEARER = 0.1
 
@@ -108,7 +111,8 @@ def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """The line to change: ``DataLoader(..., num_workers=3)  # now 1, train.py:31``."""
     now: dict[str, int | bool] = {name: value for name in given if isinstance(value := facts.setting(name), int)}
     values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
-    return call(facts, as_code(given), f"now {values}" if values else "", only_if(facts, given))
+    called = call(facts, as_code(given), f"now {values}" if values else "", only_if(facts, given))
+    return called if given.get("num_workers") != 0 else f"{called}{'; ' if '#' in called else '  # '}{WITHOUT_WORKERS}"
 
 
 def call(facts: RuleInputs, arguments: str, now: str = "", condition: str = "") -> str:

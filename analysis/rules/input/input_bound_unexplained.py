@@ -17,8 +17,12 @@ PARTS = {
     "transport_s": "transport",
     "sampler_s": "the sampler",
 }
-BY_WHOM = "Check with `top` whether other programs use the CPUs, and record a longer run: feedline then samples how many CPUs they use."
+BY_WHOM = (
+    "Check with `top` on the host whether other programs use the CPUs, and record a longer run: feedline then samples how many CPUs they "
+    "use."
+)
 INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
+UNSEEN = "Wrap parts of the code that makes batches in feedline.stage(...): the report then shows how long each takes."
 
 
 def check(facts: RuleInputs) -> Finding:
@@ -34,7 +38,7 @@ def check(facts: RuleInputs) -> Finding:
         inside = f"; {queues}, but CPU use by other programs was not sampled"
     shares = [
         ("blocked_share", "blocked, share of a sample's time", cpus.blocked_share(facts), SHARE),
-        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", cpus.runqueue_share(facts), SHARE),
+        ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
         ("main_thread_waiting_for_cpu_share", "main thread waiting for a CPU, share of the step", facts.main_runqueue_share, SHARE),
     ]
     return Finding(
@@ -46,7 +50,7 @@ def check(facts: RuleInputs) -> Finding:
             Evidence(part, f"{name} per step", part_s, "s"),
             *measured(shares),
         ],
-        fix=BY_WHOM if queues else INSIDE,
+        fix=BY_WHOM if queues else INSIDE if of_sample else UNSEEN,
         how_to_check="Train on the same batch in every step. If the step is no faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
@@ -56,7 +60,7 @@ def _queues(facts: RuleInputs) -> str:
     """What waits for a CPU, in words, if it is unknown what uses the CPUs; else empty."""
     if facts.cpus is not None and facts.cpus.others is not None:
         return ""
-    of_sample, of_step = cpus.runqueue_share(facts) or 0.0, facts.main_runqueue_share or 0.0
+    of_sample, of_step = facts.runqueue_share or 0.0, facts.main_runqueue_share or 0.0
     if of_sample > cpus.MAX_RUNQUEUE_SHARE:
         return f"{share(of_sample)} of the time per sample is spent waiting for a CPU"
     return f"the main thread waits for a CPU during {share(of_step)} of the step" if of_step > cpus.MAX_RUNQUEUE_SHARE else ""

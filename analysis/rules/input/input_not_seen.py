@@ -15,8 +15,8 @@ def check(facts: RuleInputs) -> Finding:
     """Of a run without a loader that the steps ask themselves."""
     step, found = seconds(facts.step.mean_s), [Evidence("other_s", "other per step", facts.step.stages.get("other", 0.0), "s")]
     how_to_check = (
-        "Check whether the program uses a DataLoader. If it does, its hook failed (see 'Hooks that could not be attached' in the full "
-        "report), and this finding is wrong."
+        "Check whether a DataLoader feeds the steps directly. If one does, its hook failed (see 'Hooks that could not be attached' in the "
+        "full report), and this finding is wrong."
     )
     if facts.making is not None:
         message, how_to_check = made_in_step.unsure(facts), made_in_step.HOW_TO_CHECK

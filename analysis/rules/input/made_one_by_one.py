@@ -9,6 +9,7 @@ from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait,
 
 RULE_ID = "made_one_by_one"
 IN_ONE_CALL = "Make each batch in one call: index the dataset with all indices of a batch and transform the whole batch. "
+TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
 YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches, transformed at once. "
 
 
@@ -27,16 +28,20 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=f"the main process makes each batch one sample at a time ({seconds(making)} per step); {_with_workers(saved, receiving)}",
         evidence=_evidence(making, size, receiving, saved),
-        fix=("Keep num_workers=0. " if saved.low <= 0 else "") + _in_one_call(facts, f"now batch_size={count(size)}"),
+        fix=("Keep num_workers=0. " if saved.low <= 0 else "") + _in_one_call(facts, str(facts.setting("batch_size", count(size)))),
         how_to_check="Time an epoch of the loader alone, with batches made in one call. If it still takes as long, this finding is wrong.",
         cost_s=making,
     )
 
 
-def _in_one_call(facts: RuleInputs, now: str) -> str:
+def _in_one_call(facts: RuleInputs, size: str) -> str:
+    """What to write, for a batch of this size."""
+    now, kind = f"now batch_size={size}", facts.setting("sampler")
     if facts.setting("map_style") is False:
         return YIELD_BATCHES + call(facts, "batch_size=None", now)
-    return IN_ONE_CALL + call(facts, "sampler=BatchSampler(...), batch_size=None", now)
+    each = f"{kind}(dataset)" if kind in TORCHS else "sampler"
+    batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"
+    return IN_ONE_CALL + call(facts, f"sampler={batches}, batch_size=None", f"{now}; instead of shuffle and drop_last")
 
 
 def _with_workers(saved: Between, receiving: Between) -> str:

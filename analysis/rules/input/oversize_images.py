@@ -7,6 +7,7 @@ from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input import page_faults
 from feedline.analysis.rules.input.cpus import cost_share, making_wait_s
 from feedline.analysis.rules.input.input_wait import operations_share, severity
+from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "oversize_images"
 
@@ -36,21 +37,21 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("output_pixels", "pixels returned per sample", maker.output_pixels, "pixels"),
             Evidence("by_pixels_share", "read, decode and resize, share of a sample's time", by_pixels, SHARE),
         ],
-        fix="Store the images near the training size, or decode JPEGs at 1/2, 1/4 or 1/8 scale (PIL's Image.draft, "
-        "cv2.IMREAD_REDUCED_COLOR_2). If a transform crops at full resolution, decode only the crop.",
+        fix="If images are scaled down, store them near the training size, or decode JPEGs at 1/2, 1/4 or 1/8 scale (PIL's Image.draft, "
+        "cv2.IMREAD_REDUCED_COLOR_2). If they are cropped at full resolution, decode only the crop.",
         how_to_check="Resize 50 of the files and read only those. If decode time per sample does not fall, this finding is wrong.",
         cost_s=cost_s,
     )
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """Images stored at the size that the model sees: reading, decoding and resizing them go by pixels. Other stages are spared the page
-    faults for the memory of large images, which small ones do not map."""
+    """Images stored at the size that the model sees: reading, decoding and resizing them go by pixels. Other stages are spared as much of
+    the page faults for the memory of images."""
     maker = facts.workers
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
         return Refused("unknown_pixels", "The number of decoded pixels was not recorded.")
     left = maker.output_pixels / maker.decoded_pixels
-    faultless = page_faults.change(facts).stages
+    faults = 1 - (1 - left) * (page_faults.faults_share(facts) or 0.0)
     augmenting = 1 - (1 - left) * operations_share(facts, RESIZES, "augment")
-    resized = Factor(augmenting * faultless["augment"].cpu, augmenting)
-    return Change(stages={**faultless, "read": Factor(left, left), "decode": Factor(left, left), "augment": resized})
+    stages = dict.fromkeys(MAKING_STAGES, Factor(cpu=faults)) | dict.fromkeys(("read", "decode"), Factor(left, left))
+    return Change(stages=stages | {"augment": Factor(augmenting * faults, augmenting)})

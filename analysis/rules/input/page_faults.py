@@ -28,7 +28,7 @@ MOST_BYTES, LARGER_SINCE, LARGER_BYTES = 32 << 20, (2, 36), 256 << 20
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the kernel's part of a sample, without reading, with the whole; silent where the memory may be that of a memory map."""
     faults, part = _faults(facts), faults_share(facts)
-    if faults is None or part is None or part < MIN_SHARE or not environment(facts) or names(facts, KERNEL) or from_swap(facts):
+    if faults is None or part is None or part < MIN_SHARE or not environment(facts):
         return None
     cost_s = spared_s(facts, part)
     weight = severity(facts, cost_s)
@@ -64,6 +64,8 @@ def faults_share(facts: RuleInputs) -> float | None:
     every, faults, system_s, total = facts.traffic.minor_faults, _faults(facts), facts.traffic.system_s, cpus.total(facts)
     decode, reading = facts.costs.get("decode"), facts.costs.get("read")
     if not every or faults is None or system_s is None or total is None or not total.cpu_s or decode is None or not decode.bytes:
+        return None
+    if names(facts, KERNEL) or from_swap(facts):
         return None
     mapped = faults * PAGE_BYTES
     if mapped < MIN_BYTES or not LEAST_OF_DECODED <= mapped / decode.bytes <= MOST_OF_DECODED:

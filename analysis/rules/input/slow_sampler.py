@@ -18,6 +18,7 @@ def check(facts: RuleInputs) -> Finding | None:
     batches, samples = batches_per_step(facts), facts.throughput.batch_size or 0.0
     if loader is None or took_s < max(MIN_BATCH_S * batches, MIN_INDEX_S * samples):
         return None
+    drawn = "sampler" if facts.setting("batch_sampler") == "none" else "batch_sampler"
     weight = severity(facts, took_s)
     if weight is Severity.INFO:
         return None
@@ -32,7 +33,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix="Compute the order of an epoch once, in one call (torch.randperm, torch.multinomial, NumPy), and let the sampler return slices "
         "of it. What depends on the data, such as lengths or distances, can be computed before the training and stored.",
-        how_to_check="Time the sampler alone: `for _ in loader.batch_sampler: pass`. If a batch takes much less time there, this finding "
+        how_to_check=f"Time the sampler alone: `for _ in loader.{drawn}: pass`. If a batch takes much less time there, this finding "
         "is wrong.",
         cost_s=took_s,
     )

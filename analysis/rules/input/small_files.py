@@ -40,7 +40,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if reading < MIN_BLOCKED_SHARE or weight is Severity.INFO:
         return None
     files, of_a_read = _opened(facts), traffic.read_chars / traffic.read_calls
-    pieces = f"{_many(files, 'file')} of {size(mean)}" if files else f"in {_many(traffic.read_calls, 'small read')} of {size(of_a_read)}"
+    pieces = f"{_many(files, 'file')} of {size(mean)}" if files else f"{_many(traffic.read_calls, 'small piece')} of {size(of_a_read)}"
     of_files = [Evidence("files", "files opened per sample", files, "files"), Evidence("file_bytes", "bytes read per file", mean, "B")]
     return Finding(
         RULE_ID,

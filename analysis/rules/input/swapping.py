@@ -5,6 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share, size
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.handover import call
 from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 
@@ -52,11 +53,17 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("swapped_in_bytes_per_s", "read back from swap per second", facts.swapped_in, "B/s"),
             Evidence("major_faults", "major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
         ],
-        fix="Use less memory (fewer workers, a smaller prefetch_factor, arrays instead of lists, a memory map), or add memory.",
+        fix=f"Use less memory (arrays instead of lists, a memory map){_fewer(facts)}, or add memory.",
         how_to_check="Run with less in memory, so that nothing is swapped (si is 0 in `vmstat 1`). If samples still take as long, this "
         "finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def _fewer(facts: RuleInputs) -> str:
+    """The loader's settings that take memory, as they are."""
+    now = {name: value for name in ("num_workers", "prefetch_factor") if (value := facts.setting(name))}
+    return f", lower {call(facts, ', '.join(f'{name}={value}' for name, value in now.items()))}" if now else ""
 
 
 def change(facts: RuleInputs) -> Refused:

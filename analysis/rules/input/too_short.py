@@ -98,7 +98,7 @@ def unsure(facts: RuleInputs) -> str:
     sure = facts.certainty
     if sure is None or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE) and sure.high - sure.low <= HIGH_SHARE - MIN_WAIT_SHARE:
         return ""
-    return f" ({share_range(sure.low, sure.high)} with 95 % confidence)"
+    return f" (95 % interval: {share_range(sure.low, sure.high)})"
 
 
 def change(facts: RuleInputs) -> Refused:

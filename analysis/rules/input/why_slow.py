@@ -155,7 +155,8 @@ def _format(facts: RuleInputs, work: Work) -> Why | None:
         return None
     return Why(
         f"{share(part)} of that time is spent in {name}, whose format is slow to decode",
-        "Convert the images once to JPEG, for which the gain is predicted, or to WebP or PNG, which take 5 to 7 times as long to decode.",
+        "Convert the images once, and keep the originals: to JPEG (8 bits, lossy; the gain is predicted for it) or to PNG (up to 16 bits, "
+        "lossless), which takes several times as long to decode.",
         unless("Convert 50 of the files to JPEG and read only those", work),
         taking(work, work.as_jpeg_s),
         [_part(work, name, part)],

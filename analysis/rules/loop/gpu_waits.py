@@ -41,7 +41,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("mean_kernel_s", "mean kernel duration", work.kernel_s, "s"),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=f"{launches.FIX}. Do not call loss.item() or wait for the GPU in other ways in each step: the host then cannot launch ahead.",
+        fix=f"{launches.FIX}. Avoid loss.item() and other waits for the GPU in each step: they keep the host from launching ahead.",
         how_to_check=launches.HOW_TO_CHECK,
         cost_s=idle_s,
     )

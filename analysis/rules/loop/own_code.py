@@ -17,7 +17,7 @@ NAMED_SHARE = 0.03
 NAMED = 3
 #: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
 MIN_NAMED = 0.05
-#: From this share on, waiting for a CPU is told: the rest is what the code itself takes.
+#: From this share on, waiting for a CPU is told; it is not measured there, but in forward and backward.
 TOLD_QUEUED = 0.1
 #: Of all steps together: what feedline does once, such as counting operations, is a good part of a shorter training.
 MIN_TRAINING_S = 1.0
@@ -27,8 +27,8 @@ SHORT_S = 0.002
 
 def check(facts: RuleInputs) -> Finding | None:
     """Name the functions and lines that take most of it."""
-    step, queued = facts.step, waiting_for_cpu(facts)
-    own = step.own_code
+    step, own, on_gpu = facts.step, facts.step.own_code, facts.step.gpu_stages is not None
+    queued = 0.0 if on_gpu else facts.main_queued_share or 0.0  # this code probably waits for a CPU as often as the model does
     if own is None or own.s * (1 - queued) < MIN_SHARE * step.mean_s:
         return None
     if step.mean_s < SHORT_S or step.mean_s * facts.throughput.steps < MIN_TRAINING_S:
@@ -37,9 +37,9 @@ def check(facts: RuleInputs) -> Finding | None:
     took = sum(one.s for one in named) * (1 - queued)
     if took < MIN_NAMED * step.mean_s:
         return None
-    on_gpu = step.gpu_stages is not None
     waiting = ", including waiting for the GPU" if on_gpu else ""
-    crowded = f". About {share(queued)} of that is probably waiting for a CPU, as measured in samples" if queued >= TOLD_QUEUED else ""
+    left_out = "probably waiting for a CPU, which is left out of what can be saved"
+    crowded = f". About {share(queued)} of that is {left_out}" if queued >= TOLD_QUEUED else ""
     return Finding(
         RULE_ID,
         Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
@@ -53,18 +53,12 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("function_share_end", "share of the first, upper end", named[0].high_s / step.mean_s, SHARE, "upper"),
             Evidence("looks", "times that this code was observed", float(own.looks), "1"),
         ],
-        fix="Profile the first one line by line, for example with line_profiler. Replace Python loops with tensor operations, and do less "
-        "often what not every step needs.",
+        fix=f"Profile {named[0].name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
+        "work that not every step needs.",
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps. If it takes much less than {seconds(named[0].s)} "
         "per step, this finding is wrong.",
         cost_s=took,
     )
-
-
-def waiting_for_cpu(facts: RuleInputs) -> float:
-    """Share (0 to 1) of this code's time that it probably waits for a CPU: the share measured in samples; 0.0 if that is unknown."""
-    sample = facts.costs.get("total")
-    return (sample.runqueue_s or 0.0) / sample.wall_s if sample and sample.wall_s > 0 else 0.0
 
 
 def parts(named: Sequence[OwnFunction]) -> str:

@@ -25,11 +25,11 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("compute_share", "computing", part, SHARE),
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
         ],
-        fix="No change to the input is needed: faster kernels or a lower precision shorten the step.",
+        fix="Use faster kernels or a lower precision to shorten the step.",
         how_to_check="Train on one batch that stays on the device. If the step gets much faster, this finding is wrong.",
     )
 
 
 def change(facts: TraceFacts) -> Refused:
     """Nothing is predicted: there is nothing to fix."""
-    return Refused("nothing_to_change", "No change to the input is advised.")
+    return Refused("nothing_to_change", "The device computes nearly all the time, so there is no fix to predict.")

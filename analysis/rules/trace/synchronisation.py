@@ -20,8 +20,8 @@ def check(facts: TraceFacts) -> Finding | None:
         message=f"the device is idle for {share(part)} of {facts.whole} while the host is blocked in calls that synchronize with it",
         evidence=[Evidence("synchronisation_share", "device idle while the host synchronized", part, SHARE)],
         fix="Read results back less often (.item(), .cpu(), printing the loss, boolean masks in the model), "
-        "and copy to the device with non_blocking=True.",
-        how_to_check="Train without logging and metrics. If the step is no faster, this finding is wrong.",
+        "and copy to the device from pinned memory with non_blocking=True.",
+        how_to_check="Train without these calls. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("synchronisation"),
     )
 

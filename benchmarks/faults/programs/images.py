@@ -98,7 +98,7 @@ class Photos(Dataset):
 
 
 def ballast(count):
-    """Annotations as a data set of captions has them: Python objects."""
+    """Annotations as a dataset of captions has them: Python objects."""
     return [{"id": number, "caption": f"photograph number {number}", "box": [number, number + 1]} for number in range(count)]
 
 
@@ -141,7 +141,7 @@ def arguments():
     parser.add_argument("--far-ms", type=float, default=0.0, help="and one time in ...")
     parser.add_argument("--far-every", type=int, default=20)
     parser.add_argument("--frames", type=int, default=1, help="of a video, before and with the one that is used")
-    parser.add_argument("--ballast", type=int, default=0, help="Python objects in the data set")
+    parser.add_argument("--ballast", type=int, default=0, help="Python objects in the dataset")
     return parser.parse_args()
 
 

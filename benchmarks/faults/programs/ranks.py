@@ -83,7 +83,7 @@ def arguments():
     parser.add_argument("--large", type=pathlib.Path, help="files of rank 1")
     parser.add_argument("--server", default="")
     parser.add_argument("--mb", type=float, default=1.0, help="of gradients")
-    parser.add_argument("--samples", type=int, default=0, help="of the data set")
+    parser.add_argument("--samples", type=int, default=0, help="of the dataset")
     parser.add_argument("--sampler", choices=("distributed", "no_set_epoch", "whole"), default="distributed")
     return parser.parse_args()
 

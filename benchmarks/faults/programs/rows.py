@@ -35,7 +35,7 @@ class Rows(Dataset):
 
 
 class Tokens(Rows):
-    """As a data set of Hugging Face gives them."""
+    """As a dataset of Hugging Face gives them."""
 
     def __getitem__(self, index):
         return {"input_ids": torch.arange(WIDTH) + index, "attention_mask": torch.ones(WIDTH, dtype=torch.long), "labels": index % 2}

@@ -76,7 +76,9 @@ def settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
     if rule_id in NOT_PREDICTED:
         return NOT_PREDICTED[rule_id]
     if isinstance(change, Refused):
-        raise FixError(f"the fix of {rule_id} cannot be applied from outside: {change.message}")
+        raise FixError(
+            f"feedline cannot apply the fix of {rule_id}: make the change, record the training again, and compare both runs (feedline diff)"
+        )
     if change != Change(settings=change.settings):
         raise FixError(
             f"the fix of {rule_id} is a change of the program or the machine, not of the loader's settings: make it, record the training "

@@ -10,7 +10,7 @@ schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192
 norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
 samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1, "samples": 512, "of": 4096, "loader": 0}]
              epochs: times it was iterated; distinct: values that set_epoch had given it by then; samples: that it draws on this rank in an
-             epoch; of: samples in the data set; loader: number of the one that it draws for, absent where that is not recorded
+             epoch; of: samples in the dataset; loader: number of the one that it draws for, absent where that is not recorded
 scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: updates that were not made
 updates, samples     in all, on this rank; absent in a run that was killed
 samples_known        false: samples are rows that the model was given (taps/convergence/samples.py)

@@ -2,7 +2,7 @@
 
 Each library has a file; a new one is a new file and a line in LIBRARIES. A file whose library is imported by the same name ends in an
 underscore (``cv2_.py``), so that neither is mistaken for the other. Nothing is imported that the training does not import. What is
-not seen: functions of the user's own and libraries that are not here; their time is the data set's own.
+not seen: functions of the user's own and libraries that are not here; their time is the dataset's own.
 """
 
 from collections.abc import Callable

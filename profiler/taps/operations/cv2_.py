@@ -1,4 +1,4 @@
-"""OpenCV: the functions that data sets call most, and the frames of videos. They are built-in, so each call is one span."""
+"""OpenCV: the functions that datasets call most, and the frames of videos. They are built-in, so each call is one span."""
 
 from types import ModuleType
 from typing import Any
@@ -41,7 +41,7 @@ def install(tap: Tap, cv2: ModuleType) -> None:
         for name in FRAMES:
             tap.method(cv2.VideoCapture, name, Stage.DECODE, frame, f"{VIDEO}.{name}")
     except (AttributeError, KeyError, TypeError) as error:  # built without videos, or with types that cannot be changed
-        tap.left.append(f"{VIDEO} cannot be replaced ({masks.error(error)}): its time is the data set's own")
+        tap.left.append(f"{VIDEO} cannot be replaced ({masks.error(error)}): its time is the dataset's own")
 
 
 def frame(result: Any) -> tuple[int, int]:

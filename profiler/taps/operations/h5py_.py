@@ -1,4 +1,4 @@
-"""h5py: reading from a data set, decompression included."""
+"""h5py: reading from a dataset, decompression included."""
 
 from types import ModuleType
 

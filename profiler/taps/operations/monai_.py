@@ -1,4 +1,4 @@
-"""MONAI: every transform by its class name, including the user's. All of its data sets and Compose call them through one function."""
+"""MONAI: every transform by its class name, including the user's. All of its datasets and Compose call them through one function."""
 
 from collections.abc import Callable
 from types import ModuleType

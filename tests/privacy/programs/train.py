@@ -1,4 +1,4 @@
-"""A training that is full of its owner's secrets: in what it is given, in its data set, in what it raises. $SECRETS: their file."""
+"""A training that is full of its owner's secrets: in what it is given, in its dataset, in what it raises. $SECRETS: their file."""
 
 import importlib
 import json
@@ -58,11 +58,11 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     sys.path.insert(0, str(Path(__file__).parent))
     importlib.import_module(SECRETS["name of a module"])
-    train(Samples(SECRETS["attribute of the data set"], sys.argv[-1]))
+    train(Samples(SECRETS["attribute of the dataset"], sys.argv[-1]))
     for failing in (Guarded("", ""), Samples("raise", "")):
         try:
             train(failing)
         except (RuntimeError, ValueError) as error:
             print(type(error).__name__, file=sys.stderr)
-    torch.save({"password": SECRETS["attribute of the data set"]}, Path(os.environ["HOME"]) / "model.pt")
+    torch.save({"password": SECRETS["attribute of the dataset"]}, Path(os.environ["HOME"]) / "model.pt")
     raise SystemExit(SECRETS["raised by the training"])

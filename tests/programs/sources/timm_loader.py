@@ -1,4 +1,4 @@
-"""A timm model with timm's own data set, augmentation and loader: PrefetchLoader over MultiEpochsDataLoader."""
+"""A timm model with timm's own dataset, augmentation and loader: PrefetchLoader over MultiEpochsDataLoader."""
 
 import sys
 

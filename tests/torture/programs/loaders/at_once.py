@@ -1,4 +1,4 @@
-"""Data sets with __getitems__, named tuples, dicts, strings, numpy, nested batches, and a collate that is a method."""
+"""Datasets with __getitems__, named tuples, dicts, strings, numpy, nested batches, and a collate that is a method."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Data set, collate and init function are lambdas and local classes, which only fork can take; spawn refuses in the same words."""
+"""Dataset, collate and init function are lambdas and local classes, which only fork can take; spawn refuses in the same words."""
 
 import torch
 from tiny import digest, network, sgd, step

@@ -1,4 +1,4 @@
-"""The data set and its collate hold functions that a profiler might replace; workers are started by every method."""
+"""The dataset and its collate hold functions that a profiler might replace; workers are started by every method."""
 
 import pickle
 import sys

@@ -1,4 +1,4 @@
-"""Iterable data sets: endless, shared among workers by get_worker_info, shorter than their length says, with a length that warns."""
+"""Iterable datasets: endless, shared among workers by get_worker_info, shorter than their length says, with a length that warns."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A loader inside a data set of another loader, in its worker, and one over the batches of another."""
+"""A loader inside a dataset of another loader, in its worker, and one over the batches of another."""
 
 import torch
 from tiny import Numbers, digest, loader, network, sgd, step

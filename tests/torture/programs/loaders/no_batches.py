@@ -1,4 +1,4 @@
-"""Loaders without batching: batch_size None, a data set of batches, and lists."""
+"""Loaders without batching: batch_size None, a dataset of batches, and lists."""
 
 import torch
 from tiny import Numbers, digest, loader, network, sgd, step

@@ -1,4 +1,4 @@
-"""Persistent workers over three epochs, prefetching, out of order, with a data set that counts in its worker."""
+"""Persistent workers over three epochs, prefetching, out of order, with a dataset that counts in its worker."""
 
 import torch
 from tiny import digest, network, sgd, step

@@ -1,4 +1,4 @@
-"""Workers are started by spawn and forkserver, set as the default, with persistent workers and a data set from __main__."""
+"""Workers are started by spawn and forkserver, set as the default, with persistent workers and a dataset from __main__."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A package is run with -m, with relative imports and spawned workers whose data set lies in it."""
+"""A package is run with -m, with relative imports and spawned workers whose dataset lies in it."""
 
 import sys
 
