@@ -7,6 +7,7 @@ from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.rules.loop import evaluation_time, own_code
 from feedline.analysis.step_model import OwnCode, OwnFunction
 
+MORE = ({}, {"pin_memory": True}, {"num_workers": 0})
 STAGES = {"forward": 40.0, "backward": 30.0, "optimizer": 5.0, "other": 25.0}
 
 
@@ -103,6 +104,15 @@ def test_code_of_a_main_thread_that_has_its_cpu_counts_whole_however_long_sample
 
     assert told.cost_s == pytest.approx(0.024)
     assert "waiting for a CPU" not in told.message
+
+
+def test_lines_that_iterate_over_large_batches_may_include_freeing_them():
+    lines = function("lines 30 to 41 (train.py)", 24.0)
+    large = made_up_facts(loader={"batch_bytes": 37.7e6}).loader
+
+    told = [own_code.check(replace(given(lines), loader=replace(large, settings={**large.settings, **more}))) for more in MORE]
+
+    assert ["freeing the previous batch (37.7 MB)" in one.fix for one in told] == [True, False, False]
 
 
 def test_on_a_gpu_nothing_of_it_is_taken_for_waiting_for_a_cpu():

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import seconds, share, size
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.step_model import OwnFunction
 
@@ -19,6 +19,8 @@ NAMED = 3
 MIN_NAMED = 0.05
 #: From this share on, waiting for a CPU is told; it is not measured there, but in forward and backward.
 TOLD_QUEUED = 0.1
+#: A batch in shared memory that takes milliseconds to free: 10 ms for 37.7 MB, in a virtual machine (benchmarks/freeing.py).
+LARGE_BYTES = 8e6
 #: Of all steps together: what feedline does once, such as counting operations, is a good part of a shorter training.
 MIN_TRAINING_S = 1.0
 #: Of a shorter step, a good part is what recording it costs, and how much is not known well enough.
@@ -54,11 +56,19 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("looks", "times that this code was observed", float(own.looks), "1"),
         ],
         fix=f"Profile {named[0].name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
-        "work that not every step needs.",
+        f"work that not every step needs.{_freeing(facts)}",
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps. If it takes much less than {seconds(named[0].s)} "
         "per step, this finding is wrong.",
         cost_s=took,
     )
+
+
+def _freeing(facts: RuleInputs) -> str:
+    """What else the line that iterates over the loader does, if workers made the batches."""
+    nbytes = facts.loader.batch_bytes if facts.loader and facts.setting("num_workers") and not facts.setting("pin_memory") else None
+    if (nbytes or 0) < LARGE_BYTES:
+        return ""
+    return f" Lines that iterate over the loader may include freeing the previous batch ({size(nbytes)}): a smaller one is freed faster."
 
 
 def parts(named: Sequence[OwnFunction]) -> str:

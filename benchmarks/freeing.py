@@ -1,0 +1,56 @@
+"""How long does a training wait for memory when it drops a batch that a worker made?
+
+    python benchmarks/freeing.py [--mb 37.7] [--batches 100]
+
+Batches of uint8 are collated into shared memory by two workers, and dropped one by one before the next is asked for. Prints the median
+time of taking a batch, of dropping it, and the latter per MB.
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+BATCH = 64
+
+
+class Rows(Dataset[torch.Tensor]):
+    """The same row again and again."""
+
+    def __init__(self, nbytes: int, count: int) -> None:
+        self.row, self.count = torch.ones(nbytes, dtype=torch.uint8), count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mb", type=float, default=37.7, help="size of a batch")
+    parser.add_argument("--batches", type=int, default=100)
+    given = parser.parse_args()
+    loader = DataLoader(Rows(int(given.mb * 1e6 / BATCH), BATCH * given.batches), BATCH, num_workers=2)
+    took, dropped = [], []
+    batches = iter(loader)
+    for _ in range(given.batches):
+        begun = time.perf_counter()
+        batch = next(batches)
+        got = time.perf_counter()
+        batch.sum()  # as a training, it touches all of it
+        used = time.perf_counter()
+        del batch
+        dropped.append(time.perf_counter() - used)
+        took.append(got - begun)
+    drop_s = statistics.median(dropped)
+    print(
+        f"taking a batch: {statistics.median(took) * 1e3:.2f} ms; dropping it: {drop_s * 1e3:.2f} ms, {drop_s * 1e3 / given.mb:.3f} ms per MB"
+    )
+
+
+if __name__ == "__main__":
+    main()
