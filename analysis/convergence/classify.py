@@ -216,7 +216,9 @@ def _common(reference: Group, other: Group) -> tuple[float, list[str]]:
     needs = []
     if samples < 0.9 * max(ends):
         longer = reference.name if ends[0] > ends[1] else other.name
-        needs.append(f"runs with the same number of samples: {longer} was compared before its end, while its learning rate was still high")
+        needs.append(
+            f"runs with the same number of samples: {longer} was compared before its end, where its learning rate may still be high"
+        )
     if not any(EVAL in group.runs[0].curves or _measures(group) for group in (reference, other)):
         needs.append("an evaluation loss, or an accuracy given to feedline.metric, to see a generalization gap")
     return samples, needs

@@ -1,6 +1,7 @@
 """Whether a fix holds: branches of one training with it, without it and with its control, by seed."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from feedline.profiler.noise_scale import student
 TAIL = 0.1  # the end of a loss curve that its last value is the mean of
 SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
 LOWER_WORDS = ("loss", "error", "perplexity")
+LOWER_NAMES = frozenset("bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split())  # or parts of names
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Trial:
 
 def is_lower_better(metric: str) -> bool:
     """Whether a number of this name is better when it is smaller."""
-    return any(word in metric.lower() for word in LOWER_WORDS)
+    return any(word in metric.lower() for word in LOWER_WORDS) or bool(LOWER_NAMES & set(re.split(r"[^a-z]+", metric.lower())))
 
 
 def usual_metric(runs: Sequence[Recorded]) -> str:
@@ -146,7 +148,8 @@ def judged(control: str, branches: list[Branch], differences: list[Difference], 
     if base.low <= margin:
         return (
             "inconclusive",
-            f"better than the baseline by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]: {base.seeds} seeds are too few to be sure",
+            f"gain over the baseline {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}] with {base.seeds} seeds: "
+            f"not certainly above {margin:.4g}",
         )
     gain = f"better than the baseline by {base.mean:.4g} [{base.low:.4g}, {base.high:.4g}]"
     if beside is not None and beside.low <= 0:

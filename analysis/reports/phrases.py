@@ -31,8 +31,8 @@ WAITS_ALONE = {
     "epoch_start": "starting the loader, or making its first batch",
 }
 SEVERITIES = {
-    Severity.HIGH: "costs at least 20 % of the step, or is half or more of an input wait that costs at least 20 %",
-    Severity.LOW: "costs 5 to 20 % of the step, or is half or more of an input wait that costs 5 to 20 %",
+    Severity.HIGH: "costs at least 20 % of the step, or causes at least half of an input wait that does",
+    Severity.LOW: "costs 5 to 20 % of the step, or causes at least half of an input wait that does",
     Severity.INFO: "costs less than 5 % of the step",
 }
 #: Of mistakes in a training's setup, whose cost is not time.
@@ -269,11 +269,11 @@ def roofline(made: Roofline) -> str:
     elif made.peak_flops is None:
         parts.append(f"The device's own limit is unknown: {made.peak_source}.")
     elif made.flop_per_sample is not None:
-        parts.append(f"The measured peak of the device is too low ({made.peak_source}).")
+        parts.append(f"No MFU: this run is faster than the measured peak ({made.peak_source}).")
     if made.flop_per_sample is None:
         parts.append(f"The number of FLOPs per sample is unknown: {made.flop_source}.")
     if made.sweep is not None:
-        parts.append(f"Beyond batches of {count(made.sweep.knee)} samples, the model alone becomes less than 5 % faster.")
+        parts.append(f"Batches above {count(made.sweep.knee)} samples make the model alone less than 5 % faster.")
     return " ".join(parts)
 
 

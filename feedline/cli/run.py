@@ -155,7 +155,7 @@ class Run:
         show(ended)
         failed = {name: why for change in changes for name, why in change.failed.items()}
         if failed and session.is_mine:
-            say("the training ran without these changes: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
+            say("these changes were not applied, or only in part: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
         if first and session.is_mine:
             report(recording)
         return exit_like(ended)

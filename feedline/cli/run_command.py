@@ -37,7 +37,8 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
         OutputError: with ``--strict`` or ``--set``: nothing can be recorded, so nothing can be changed either.
     """
     if args.fix is not None:
-        raise FixError("--fix needs a script, not a command: feedline run --fix ... train.py")
+        with_ranks = "torchrun ... -m feedline run --fix ... train.py"
+        raise FixError(f"--fix needs a script, not a command: feedline run --fix ... train.py, or with ranks: {with_ranks}")
     if args.module:
         raise ScriptError("-m takes a module and `--` takes a command: use only one of them")
     from feedline.profiler import ranks

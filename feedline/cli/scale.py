@@ -39,7 +39,10 @@ class Scale:
         parser.add_argument("runs", type=run_folder, nargs="*", metavar="RUN", help="run folders; or a training, after `--`")
         measuring = parser.add_argument_group("measuring")
         measuring.add_argument(
-            "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU)"
+            "--ranks",
+            type=rank_counts,
+            metavar="N,N",
+            help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU, and always 1 and 2: with one GPU, pass them)",
         )
         given = measuring.add_argument(
             "--throughput", type=throughput, metavar="RANKS=SAMPLES/S,...", help="throughputs measured elsewhere, by number of ranks"

@@ -17,8 +17,9 @@ PAIRS, SEEDS = 3, 3
 class Verify:
     """Run a training with and without a change, and say whether the change helps.
 
-    The change is applied without editing files. It is accepted if the improvement is significant at 95 % confidence. Each trial is appended
-    to ledger.jsonl. The report of RUN mentions them; without any argument, this command lists them.
+    The change is applied without editing files. It is accepted if, at 95 % confidence, the improvement exceeds --margin and that of its
+    control, if it has one. Each trial is appended to ledger.jsonl. The report of RUN mentions them; without any argument, this command
+    lists them.
 
     Changes of the DataLoader (--set, or --fix with a finding of RUN) are tried in pairs of short runs. The measured throughput is shown
     beside the one predicted from RUN; without RUN, the training is recorded first. The lines to change in your program are printed as a
@@ -127,7 +128,12 @@ def add_arms(parser: argparse.ArgumentParser, fix: bool = False) -> None:
     add_old_name(arms, "--from", checkpoint)
     arms.add_argument("--seeds", type=at_least(1), default=SEEDS, metavar="N", help=f"number of seeds per arm (default: {SEEDS})")
     arms.add_argument("--ranks", type=at_least(1), default=1, metavar="N", help="number of ranks of each training (default: 1)")
-    arms.add_argument("--metric", metavar="NAME", help="metric to compare (default: the one recorded with feedline.metric(), else a loss)")
+    arms.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="metric to compare; lower is better for losses, errors, perplexities, and wer, rmse and the like (default: the alphabetically "
+        "first of feedline.metric(), else a loss)",
+    )
 
 
 def add_deciding(parser: argparse.ArgumentParser) -> None:

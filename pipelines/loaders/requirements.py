@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from feedline.pipelines.translate.missing import PACKAGES
+from feedline.pipelines.translate.missing import package_of
 
 
 def needs(*modules: str, gpu: bool = False) -> Callable[[str], str | None]:
@@ -17,7 +17,9 @@ def needs(*modules: str, gpu: bool = False) -> Callable[[str], str | None]:
     """
 
     def refuses(device: str) -> str | None:
-        absent = [PACKAGES.get(module, module) for module in modules if not installed(module)]
+        absent = [package_of(module) for module in modules if not installed(module)]
+        if "torchvision" in absent:  # pip would replace torch by the one that the newest torchvision wants
+            return f"not installed: install the torchvision that matches torch {torch.__version__}"
         if absent:
             return f"not installed: pip install {' '.join(absent)}"
         if gpu and not torch.cuda.is_available():

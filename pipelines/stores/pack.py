@@ -167,7 +167,8 @@ class Packing:
     def _leave_out(self, found: LeftOut) -> None:
         if self._plan.refuse:
             raise DataError(
-                f"{self._listing.root}/{found.path} cannot be packed ({found.message}): remove it, or allow such files to be left out"
+                f"{self._listing.root}/{found.path} cannot be packed ({found.message}): remove it, or leave such files out (without "
+                "--strict; unreadable='skip' in code)"
             )
         self._left_out.append(found)
 

@@ -8,7 +8,13 @@ from feedline.pipelines.translate.operations import Operation, RandomApply, Unkn
 from feedline.pipelines.translate.recipe import Recipe
 from feedline.profiler.errors import MissingDependency
 
-PACKAGES = {"PIL": "pillow", "cv2": "opencv-python-headless", "nvidia.dali": "nvidia-dali-cuda120", "spdl.pipeline": "spdl"}
+PACKAGES = {"PIL": "pillow", "cv2": "opencv-python-headless", "nvidia": "nvidia-dali-cuda120"}
+
+
+def package_of(module: str) -> str:
+    """What to install for a module, which may lie in a package of another name."""
+    top = module.partition(".")[0]
+    return PACKAGES.get(top, top)
 
 
 def load(*names: str) -> ModuleType:
@@ -22,8 +28,7 @@ def load(*names: str) -> ModuleType:
         try:
             module = importlib.import_module(name)
         except (ImportError, OSError) as error:
-            package = PACKAGES.get(name, name)
-            raise MissingDependency(f"{name} cannot be imported ({error}): pip install {package}, or compare without it") from error
+            raise MissingDependency(f"{name} cannot be imported ({error}): install {package_of(name)}") from error
     assert module is not None
     return module
 

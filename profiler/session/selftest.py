@@ -109,7 +109,9 @@ def _training() -> list[Result]:
     for hook in hooks:
         lost = missing(processes, TRAINING_STAGES.get(str(hook["name"]), ()))
         if hook["name"] in (*TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
-            results.append(Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"lacks {lost}" if lost else str(hook["why"])))
+            results.append(
+                Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"missing: {', '.join(lost)}" if lost else str(hook["why"]))
+            )
     return results
 
 
@@ -152,7 +154,7 @@ def _workers(method: str) -> Result:
     batches = sum(len(worker.of(Stage.FETCH)) for worker in workers)
     lost = missing(workers, WORKER_STAGES) + missing(main, LOADER_STAGES)
     if lost or batches != 4:
-        return Result(name, False, f"recorded {batches} of 4 batches, and no {lost}")
+        return Result(name, False, f"recorded {batches} of 4 batches" + (f"; missing: {', '.join(lost)}" if lost else ""))
     return Result(name, True, "every batch: made, collated, pickled, transported")
 
 

@@ -81,10 +81,14 @@ class KinetoWindow:
         if self._done or not self._attached:
             return
         if self._profiler is None:
-            self._end(self._why_not() or f"the training ended after {self._steps} steps, before its window (after {self._plan.skip})")
+            self._end(self._why_not() or self._too_short())
         else:
             steps = max(self._steps - self._plan.skip - 1, 0)
             self._close(f"the training ended in its window, after {steps} of {self._plan.active} steps")
+
+    def _too_short(self) -> str:
+        ended = f"the training ended after {self._steps} steps, before the profiled steps (after {self._plan.skip})"
+        return f"{ended}: lower SKIP in --torch-profiler SKIP:ACTIVE"
 
     def _after_update(self, optimizer: torch.optim.Optimizer) -> None:
         if self._done or torch.compiler.is_compiling() or recorder.main is None and not self._stopping:

@@ -137,8 +137,9 @@ class LoaderOverride:
         if self.failed:
             return False, self.failed
         if not self._changes:
+            instead = "" if self.made_at else ": name its line with --set-at FILE:LINE"
             where = f"at {self.made_at}" if self.made_at else "that shuffles or reads a stream"
-            return False, f"no DataLoader was made {where}"
+            return False, f"no DataLoader was made {where}{instead}"
         return True, "; ".join(self._changes)
 
     def _say(self) -> None:
@@ -179,7 +180,8 @@ def refuse_workers(wanted: Arguments, before: int) -> None:
     """
     if wanted["num_workers"] > 1 >= before and isinstance(wanted.get("dataset"), IterableDataset):
         raise Impossible(
-            "its IterableDataset was never read by two workers: unless it divides its samples among them, each would be repeated"
+            "its IterableDataset was never read by two workers and may repeat each sample: divide it with get_worker_info() "
+            "and record with num_workers=2"
         )
     if before:
         return

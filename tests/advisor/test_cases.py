@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from advisor.made_up import curve, loss, run, with_curve, with_norms
 
-from feedline.analysis.convergence.advise import advise
+from feedline.analysis.convergence.advise import WRITTEN, advise, written
 from feedline.analysis.convergence.curves import outbreak
+from feedline.convergence.fixes import FIXES
 
 SMALL = run("small", batch=32, train=0.10, held=0.30, ranks=1, norms=False)
 
@@ -173,7 +174,12 @@ def test_every_advice_has_a_control_and_every_fix_a_line_that_verifies_it():
         assert found.advice
         for advice in found.advice:
             assert advice.control and advice.why and advice.gain
-            assert (advice.fix in advice.verify) and bool(advice.verify) == bool(advice.fix)
+            assert bool(advice.verify) == bool(advice.fix and not written(advice.fix))
+            assert not advice.verify or (advice.fix in advice.verify and "{seed}" in advice.verify and "{arm}" in advice.verify)
+
+
+def test_fixes_without_a_command_are_those_that_cannot_be_applied_from_outside():
+    assert sorted(WRITTEN) == sorted(fix.name for fix in FIXES if fix.attach is None)
 
 
 def test_adam_is_given_the_square_root():

@@ -31,7 +31,7 @@ def whole_data(recorded: Recorded) -> Finding | None:
                 Evidence("dataset_samples", "samples in its dataset", of, "samples"),
             ],
             fix="Replace shuffle=True with sampler=DistributedSampler(dataset), and call sampler.set_epoch(epoch) before each epoch.",
-            how_to_check="Print a few indices of each rank's dataset. If no sample is on two ranks, this finding is wrong.",
+            how_to_check="Collect the samples that each rank draws in an epoch. If no sample is on two ranks, this finding is wrong.",
         )
     return None
 

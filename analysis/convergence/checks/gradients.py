@@ -57,6 +57,7 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
         message=f"gradients are summed over the {norms.parts} ranks, not averaged: |g_whole|^2 is {number(longer)} times |g_part|^2, and "
         f"a mean is never longer than its parts. With SGD, that multiplies the learning rate by {norms.parts}",
         evidence=[Evidence("whole_over_part", "|g_whole|^2 / |g_part|^2", longer, "1"), Evidence("parts", "parts", norms.parts, "parts")],
-        fix=f"Average instead: ReduceOp.AVG or grad.div_(world_size). With SGD, dividing the learning rate by {norms.parts} works as well.",
+        fix="Average instead: ReduceOp.AVG or grad.div_(world_size). "
+        f"With SGD without weight decay or clipping, dividing the learning rate by {norms.parts} works as well.",
         how_to_check="If the loss is a sum over samples by design and the learning rate is tuned for it, this finding is wrong.",
     )

@@ -43,6 +43,6 @@ def skipped_steps(recorded: Recorded) -> Finding | None:
         Severity.of(skipped / tried),
         message=f"GradScaler skipped {count(skipped)} of {count(tried)} updates ({share(skipped / tried)}) because gradients overflowed",
         evidence=[Evidence("skipped_share", "share of updates skipped", skipped / tried, SHARE)],
-        fix="Use bfloat16 instead of float16, clip gradients after unscale_(), or warm up the learning rate.",
+        fix="Use bfloat16 instead of float16, or warm up the learning rate.",
         how_to_check="Log scaler.get_scale(). If it falls only in the first hundred updates, this finding is wrong.",
     )

@@ -60,7 +60,7 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
     wanted = "ghost_bn" in recorded.fixes
     if not synced or recorded.ranks < 2 or not (wanted or part >= GHOST):
         return None
-    why = "but ghost_bn needs statistics of small groups" if wanted else f"although each rank has {number(part)} samples of its own"
+    why = "but ghost_bn needs statistics of small groups" if wanted else f"although each rank has {number(part)} samples per update"
     return Finding(
         "sync_batch_norm",
         Severity.LOW if wanted else Severity.INFO,
@@ -70,6 +70,7 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
             Evidence("sync_batchnorm_layers", "SyncBatchNorm layers", synced, "layers"),
             Evidence("samples_of_rank", "samples per rank and update", part, "samples"),
         ],
-        fix="Remove convert_sync_batchnorm: BatchNorm over a rank's own samples already is ghost batch norm.",
+        fix=f"If each forward has {GHOST} samples or more, remove convert_sync_batchnorm (in Lightning, sync_batchnorm=True): BatchNorm "
+        "over a rank's own samples already is ghost batch norm.",
         how_to_check="Train without it for the same number of samples. If the validation loss is worse, this finding is wrong.",
     )

@@ -41,7 +41,8 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
                 Evidence("schedule_steps", "steps of the schedule", horizon, "steps"),
                 Evidence("steps", "calls of scheduler.step()", steps, "steps"),
             ],
-            fix=f"Set the length of {kind} to the number of scheduler.step() calls, here {count(steps)}: len(loader) * epochs if it is "
+            fix=f"Set the length of {kind} (T_max, total_steps or total_iters) to the number "
+            f"of scheduler.step() calls, here {count(steps)}: len(loader) * epochs if it is "
             "called once per batch.",
             how_to_check="If the training was meant to stop before its schedule ends, this finding is wrong.",
         )
@@ -66,6 +67,6 @@ def rate_at_top(recorded: Recorded) -> Finding | None:
             Evidence("last_rate", "last learning rate", float(values[-1]), "1"),
             Evidence("highest_rate", "highest learning rate", float(values.max()), "1"),
         ],
-        fix="Call scheduler.step() once per step that the schedule counts, or set the schedule to the length of the training.",
+        fix="Call scheduler.step() in the unit of the schedule (per batch or per epoch), or set its length to the number of calls.",
         how_to_check="Lower the learning rate over the last tenth. If the loss does not fall, this finding is wrong.",
     )

@@ -22,7 +22,7 @@ from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
 
 #: torch refuses them without workers; whether a default or the program set them is not recorded.
-WITHOUT_WORKERS = "remove prefetch_factor, timeout and multiprocessing_context if set"
+WITHOUT_WORKERS = "remove prefetch_factor, persistent_workers, timeout and multiprocessing_context if set"
 
 #: Of making a batch: what workers that stay may take longer than new ones, and still be advised.
 MOST_DEARER = 0.1

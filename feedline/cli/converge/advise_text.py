@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.advise import Advice, Advised
+from feedline.analysis.convergence.advise import Advice, Advised, written
 from feedline.analysis.convergence.batch_says import DOUBT
 from feedline.analysis.convergence.classify import HEALTHY, TRAIN, WORDS, Verdict
 from feedline.analysis.convergence.model import TimeToTarget
@@ -115,7 +115,12 @@ def _price(found: Advised) -> Iterator[Text]:
 def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
     yield Text.assemble((f"{n}. ", "bold"), plain(sentence(advice.what), "bold"))
     if advice.fix:
-        yield _under("fix", f"--fix {advice.fix}")
+        how = (
+            f"add it to the program: feedline run --fix {advice.fix} SCRIPT prints the lines"
+            if written(advice.fix)
+            else f"--fix {advice.fix}"
+        )
+        yield _under("fix", how)
     yield _under("why", advice.why)
     yield _under("expected gain", advice.gain)
     yield _under("control", advice.control)

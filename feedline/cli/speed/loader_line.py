@@ -91,8 +91,10 @@ def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], f
     """
     name, _, line = made_at.rpartition(":")
     path, instead = folder / name, f"write {kind}(..., {as_code(settings)})"
+    if made_by == "transformers" and settings.keys() <= THEIR_NAMES.keys():
+        instead = f"set {as_code({THEIR_NAMES[key]: value for key, value in settings.items()})} in TrainingArguments"
     if WORKER_THREADS in settings:
-        raise NoDiff("threads are limited in code: call torch.set_num_threads(1) and cv2.setNumThreads(0) in a worker_init_fn")
+        raise NoDiff(threads_in_code(settings))
     if not name or not line.isdecimal() or "***" in name:
         raise NoDiff(f"the file that makes the DataLoader is not known: {instead}")
     if path.is_symlink():
@@ -108,6 +110,15 @@ def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], f
     except NoDiff as error:
         raise NoDiff(f"{made_at} {error}: {instead}") from error
     return unified(name, old, new)
+
+
+def threads_in_code(settings: Mapping[str, Value]) -> str:
+    """What to write where the threads of workers are limited."""
+    threads = settings[WORKER_THREADS]
+    others = {name: value for name, value in settings.items() if name != WORKER_THREADS}
+    opencv = f"cv2.setNumThreads({0 if threads == 1 else threads})"
+    said = f"threads are limited in code: write a worker_init_fn that calls torch.set_num_threads({threads}) and, if used, {opencv}"
+    return f"{said}, and DataLoader(..., {as_code(others)})" if others else said
 
 
 def target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapping[str, Value]) -> Target:

@@ -141,7 +141,9 @@ def run_of(path: Path) -> Run:
 def not_changed(path: Path) -> str:
     """Why no loader was changed."""
     hooks = [hook for rank in run_of(path).ranks.values() for hook in rank.manifest.hooks if hook["name"] == overrides.NAME]
-    return next((str(hook["why"]) for hook in hooks if not hook["attached"]), "" if hooks else "the training's processes did not get it")
+    return next(
+        (str(hook["why"]) for hook in hooks if not hook["attached"]), "" if hooks else "--set did not reach the training's processes"
+    )
 
 
 def is_command(program: list[str]) -> bool:

@@ -100,8 +100,8 @@ def environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
     if given := page_faults.environment(found.facts):
         return given
     raise FixError(
-        f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's, has other settings in the environment, or the "
-        "images are too large for this version, or of unknown size"
+        f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's or is already configured in the environment, "
+        "or the images are too large for this glibc or of unknown size"
     )
 
 

@@ -32,7 +32,7 @@ def show(trial: SpeedTrial, console: Console) -> None:
 
 def lines(trial: SpeedTrial) -> list[str]:
     """Predicted, measured and the verdict."""
-    found = [f"Predicted  {rates(trial.predicted, trial.unit)}" if trial.predicted else f"Predicted  refused: {trial.refused}"]
+    found = [f"Predicted  {rates(trial.predicted, trial.unit)}" if trial.predicted else f"Predicted  nothing: {trial.refused}"]
     found += [f"Measured   {rates(trial.measured, trial.unit)}"] if trial.measured else []
     if trial.residual is not None:
         within = "overlap" if trial.inside else "do not overlap"

@@ -20,7 +20,7 @@ def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Calla
     """Report each of them when it is imported."""
 
     def told(name: str, why: str) -> Callable[[], None]:
-        said = f"not recorded, {why}: its time is part of the stage in which it occurs, or of none"
+        said = f"not recorded, {why}: its time counts toward the stage in which it occurs, if any"
         return lambda: tell(f"communication by {name}", False, Message(said, reasons.OTHER_LIBRARY))
 
     for module, (name, why) in UNSEEN.items():
