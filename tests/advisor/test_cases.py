@@ -90,7 +90,8 @@ def test_a_batch_far_below_the_critical_one_is_advised_to_grow():
     found = advise([run("large", batch=64, scale=2000.0, epochs=40)])
 
     assert found.price.where == "far below"
-    assert fixes(found) == ["lr_rule"]
+    assert [(advice.id, advice.fix, advice.verify) for advice in found.advice] == [("larger_batch", "", "")]
+    assert "for twice the batch, multiply the learning rate by 2" in found.advice[0].what
 
 
 def test_the_wrong_sampler_stops_every_other_advice():

@@ -199,7 +199,7 @@ def test_a_value_that_is_none_says_what_it_may_be(text):
 
 def test_the_lines_do_what_the_fix_does():
     optimizer = sgd()
-    program = {"optimizer": optimizer, "batch": range(100)}
+    program = {"optimizer": optimizer, "inputs": range(100)}
     exec(FIX.lines(FIX.parse("200:from=0.5")), program)
     (parameter,) = optimizer.param_groups[0]["params"]
     parameter.grad = -torch.ones_like(parameter)

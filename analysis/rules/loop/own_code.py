@@ -53,6 +53,11 @@ def check(facts: RuleInputs) -> Finding | None:
             *(Evidence("function_s", f"{one.name}, per step", one.s, "s", one.name) for one in named),
             Evidence("function_share_end", "share of the first, lower end (95 %)", named[0].low_s / step.mean_s, SHARE, "lower"),
             Evidence("function_share_end", "share of the first, upper end", named[0].high_s / step.mean_s, SHARE, "upper"),
+            *(
+                [Evidence("queued_share", "waiting for a CPU in forward and backward, share of the time that needs one", queued, SHARE)]
+                if queued
+                else []
+            ),
             Evidence("looks", "times that this code was observed", float(own.looks), "1"),
         ],
         fix=f"Profile {named[0].name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
