@@ -59,6 +59,7 @@ def check(facts: RuleInputs) -> Finding | None:
                 else []
             ),
             Evidence("looks", "times that this code was observed", float(own.looks), "1"),
+            *([Evidence("batch_bytes", "bytes per batch", _freed_bytes(facts), "B")] if _freed_bytes(facts) else []),
         ],
         fix=f"Profile {named[0].name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
         f"work that not every step needs.{_freeing(facts)}",
@@ -68,10 +69,16 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
+def _freed_bytes(facts: RuleInputs) -> float:
+    """Of a batch in shared memory that the main thread frees; 0.0 if it is small, or another thread does."""
+    nbytes = facts.loader.batch_bytes if facts.loader and facts.setting("num_workers") and not facts.setting("pin_memory") else None
+    return nbytes if nbytes is not None and nbytes >= LARGE_BYTES else 0.0
+
+
 def _freeing(facts: RuleInputs) -> str:
     """What else the line that iterates over the loader does, if workers made the batches."""
-    nbytes = facts.loader.batch_bytes if facts.loader and facts.setting("num_workers") and not facts.setting("pin_memory") else None
-    if (nbytes or 0) < LARGE_BYTES:
+    nbytes = _freed_bytes(facts)
+    if not nbytes:
         return ""
     return f" Lines that iterate over the loader may include freeing the previous batch ({size(nbytes)}): a smaller one is freed faster."
 
