@@ -36,9 +36,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _how_to_check(workers: int | None) -> str:
-    """None: a loader that has no such argument."""
+    """The disproof: with one more worker, or with one CPU fewer if the loader has no ``num_workers``."""
     if workers is None:
-        return "Run on one CPU less (taskset). If samples/s stay the same, this finding is wrong."
+        return "Run on one CPU fewer (taskset). If samples/s stay the same, this finding is wrong."
     return f"Run with num_workers={workers + 1}. If samples/s rise, this finding is wrong."
 
 

@@ -32,4 +32,4 @@ def check(facts: TraceFacts) -> Finding | None:
 
 def change(facts: TraceFacts) -> Refused:
     """Nothing is predicted: there is nothing to fix."""
-    return Refused("nothing_to_change", "The device computes nearly all the time, so there is no fix to predict.")
+    return Refused("nothing_to_change", "The device computes nearly all the time, so no fix is predicted.")
