@@ -19,6 +19,10 @@ class Between:
     def times(self, factor: float) -> "Between":
         return Between(self.low * factor, self.high * factor)
 
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
+
 
 #: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): its CPU time where the caches are warm, and
 #: what it took between steps that compute for 15 ms.
@@ -27,6 +31,10 @@ PER_TENSOR_S = Between(0.1e-3, 0.4e-3)
 
 #: The pages of shared memory are new to the main process: the first touch of each is a fault (docs/rules.md).
 PER_BYTE_S = Between(0.1e-9, 0.3e-9)
+
+#: When a batch is dropped, its shared memory goes back to the system: CPU time of the main thread (benchmarks/freeing.py). Private memory
+#: takes 0.007 ns.
+FREEING_S_PER_BYTE = Between(0.1e-9, 0.3e-9)
 
 #: Forking a worker of a training and its first batch (docs/rules.md): 40 to 200 ms where the process is large, so at least that.
 WORKER_START_S = 40e-3
@@ -38,5 +46,13 @@ USUAL_TENSORS = 2.0
 def per_batch_s(facts: RuleInputs) -> Between:
     """Receiving one batch whose tensors come in shared memory, and of which nothing else is pickled."""
     tensors = USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
-    nbytes = (facts.loader.batch_bytes or 0.0) if facts.loader else 0.0
-    return PER_BATCH_S.plus(PER_TENSOR_S.times(tensors)).plus(PER_BYTE_S.times(nbytes))
+    return PER_BATCH_S.plus(PER_TENSOR_S.times(tensors)).plus(PER_BYTE_S.times(_nbytes(facts)))
+
+
+def from_workers_s(facts: RuleInputs) -> Between:
+    """What such a batch costs the main process more than one of its own: receiving it, and giving back its memory."""
+    return per_batch_s(facts).plus(FREEING_S_PER_BYTE.times(_nbytes(facts)))
+
+
+def _nbytes(facts: RuleInputs) -> float:
+    return (facts.loader.batch_bytes or 0.0) if facts.loader else 0.0

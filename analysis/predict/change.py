@@ -29,7 +29,7 @@ class Change:
         helper_threads: whether the threads that workers' libraries start still use CPUs.
         cpus: that the training may use then; None: as many as it had.
         others: whether other programs still use CPUs.
-        into_shared: whether arrays that were pickled are made in shared memory instead, which takes CPU time.
+        into_shared: whether arrays that were pickled are made in shared memory instead, which takes CPU time, as giving it back does.
         endless: whether the loader is gone through only once, and that pass does not end.
     """
 

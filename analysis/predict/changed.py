@@ -45,18 +45,18 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
     helpers = recorded.helpers if change.helper_threads else 1.0
     making = _factor({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
     computing, transport = _factor(own, change.stages), change.stages.get("transport", Factor())
-    sharing_s = recorded.sharing_s * max(0.0, 1 - transport.cpu) if change.into_shared else 0.0
+    into_shared = max(0.0, 1 - transport.cpu) if change.into_shared else 0.0
     changed = replace(
         recorded,
         setting=_setting(recorded.setting, given),
         persistent=_stay(recorded, change),
         batches=[_scaled(task, making, helpers) for task in _made(recorded, change)],
-        steps=[_scaled(task, computing, task.threads) for task in recorded.steps],
+        steps=[_longer(_scaled(task, computing, task.threads), recorded.freeing_s * into_shared) for task in recorded.steps],
         receiving=_scaled(recorded.receiving, _received(making, transport), 1.0),
         pinning=_scaled(recorded.pinning, change.stages.get("pin", Factor()), 1.0),
         unpacking=_scaled(recorded.unpacking, transport, 1.0),
         receiving_bounds=tuple(_scaled(bound, transport, 1.0) for bound in recorded.receiving_bounds),
-        handing_over=_shared(_scaled(recorded.handing_over, transport, 1.0), sharing_s),
+        handing_over=_longer(_scaled(recorded.handing_over, transport, 1.0), recorded.sharing_s * into_shared),
         starts=replace(recorded.starts, counted=0, per_pass=ENDLESS, to_its_end=False) if change.endless else recorded.starts,
         helpers=helpers,
         cpus=change.cpus or recorded.cpus,
@@ -77,9 +77,8 @@ def _made(recorded: RecordedInput, change: Change) -> Sequence[Task]:
     return [replace(task, cpu_s=task.cpu_s + recorded.staying * task.threads) for task in recorded.batches]
 
 
-def _shared(handing_over: Task, more_s: float) -> Task:
-    """Handing over a batch whose arrays go into shared memory instead of a pickle, which takes more CPU time."""
-    return replace(handing_over, cpu_s=handing_over.cpu_s + more_s)
+def _longer(task: Task, cpu_s: float) -> Task:
+    return replace(task, cpu_s=task.cpu_s + cpu_s * task.threads) if cpu_s else task
 
 
 def _received(making: Factor, transport: Factor) -> Factor:

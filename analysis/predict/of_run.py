@@ -7,7 +7,7 @@ import numpy as np
 from feedline.analysis.costs import accounted_cpu_s
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.gather import RankMetrics
-from feedline.analysis.handover_cost import per_batch_s
+from feedline.analysis.handover_cost import FREEING_S_PER_BYTE, from_workers_s
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import main_process
@@ -52,7 +52,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
     pins = setting.num_workers > 0 and "pin" in facts.moved  # in a thread, which then receives the batches, too
     pinning, unpacking = (_moving(facts, stage) if pins else NOTHING for stage in ("pin", "transport"))
     main = main_process(rank, facts, setting.num_workers, restarting_s, pinning.cpu_s + unpacking.cpu_s)
-    helpers, best, nbytes = _helpers(facts), per_batch_s(facts), _shared_bytes(facts)
+    helpers, best, nbytes = _helpers(facts), from_workers_s(facts), _shared_bytes(facts)
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
     sharing_s = _sharing_s(made, SHARING_S_PER_BYTE * nbytes) if setting.num_workers else 0.0
     handing_s = sharing_s + _pickling_s(rank) if setting.num_workers else SHARING_S_PER_BYTE * nbytes + PICKLING_S
@@ -62,13 +62,14 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         others_set=facts.loader.settings if facts.loader else {},
         batches=_batches(made, helpers, samples, sharing_s),
         steps=main.tasks(),
-        receiving=main.receiving if setting.num_workers else Task((best.low + best.high) / 2, 0.0),
+        receiving=main.receiving if setting.num_workers else Task(best.middle, 0.0),
         receiving_bounds=() if setting.num_workers else (Task(best.low, 0.0), Task(best.high, 0.0)),
         pinning=pinning,
         unpacking=unpacking,
         gpu_s=facts.step.gpu_s / main.batches,
         handing_over=Task(handing_s, 0.0),
         sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
+        freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(facts)),
         sending=SENDING_S,
         starts=replace(begins, main_s=main.starting_s * begins.per_pass),
         making=_making(facts),

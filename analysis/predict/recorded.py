@@ -37,6 +37,7 @@ class RecordedInput:
         receiving_bounds: lower and upper end of that estimate; empty with workers.
         handing_over: the cost, in a worker, of moving a batch into shared memory and pickling it; without workers, the least it can be.
         sharing_s: additional CPU seconds to make a batch in shared memory instead of pickling its arrays.
+        freeing_s: CPU seconds of the main process to give back such a batch's memory.
         sending: seconds between a batch being made and being ready to be received.
         starts: the cost of beginning a pass.
         making: stage -> its shares of the work of a batch.
@@ -59,6 +60,7 @@ class RecordedInput:
     receiving: Task
     handing_over: Task
     sharing_s: float
+    freeing_s: float
     sending: float
     starts: Starts
     making: Mapping[str, Shares]

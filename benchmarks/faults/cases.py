@@ -220,7 +220,7 @@ BETWEEN_RANKS = [
           "{small} --steps 80 --step-ms 15 --workers 1", "--late loader --late-ms 8 --server {server}", "",
           "small", on="server:small", names="rank 1 is"),
     ranks("late_large", "rank 1 has larger photographs", "late_rank",
-          "{small} --steps 80 --step-ms 20 --workers 1", "--late large --large {large}", "", "small large", names="rank 1 is"),
+          "{small} --steps 80 --step-ms 20 --workers 1", "--late large --large {large}", "", "small large", names="rank 1 is", **KEEPING),
     ranks("late_compute", "rank 1 does something of its own in each step, for 40 ms", "late_rank",
           "{small} --steps 100 --step-ms 20 --workers 1", "--late compute --late-ms 40", "", "small", names="rank 1 is"),
     ranks("uneven_lengths", "0 to 80 ms per step and rank, depending on the text length", "late_ranks",

@@ -32,6 +32,7 @@ def training(*, cpu: float = 20, off: float = 0, own: float = 5, workers: int = 
             "receiving": NOTHING,
             "handing_over": NOTHING,
             "sharing_s": 0.0,
+            "freeing_s": 0.0,
             "sending": 0.0,
             "starts": LONG,
             "making": {"decode": Shares(0.6, 0.0), "read": Shares(0.1, 1.0), "dataset": Shares(0.3, 0.0)},
@@ -120,6 +121,13 @@ def test_objects_that_are_not_pickled_free_both_ends_of_the_queue():
 
 def test_arrays_that_are_not_pickled_have_to_be_put_into_shared_memory():
     recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), handing_over=Task(20 * MS, 0), sharing_s=9 * MS)
+
+    assert gain(recorded, Change(stages={"transport": GONE}, into_shared=True)) == pytest.approx(removing(21 / 10), rel=0.05)
+    assert gain(recorded, Change(stages={"transport": GONE})) > 15
+
+
+def test_shared_memory_has_to_be_given_back_by_the_main_process():
+    recorded = training(cpu=1, own=1, receiving=Task(20 * MS, 0), freeing_s=9 * MS)
 
     assert gain(recorded, Change(stages={"transport": GONE}, into_shared=True)) == pytest.approx(removing(21 / 10), rel=0.05)
     assert gain(recorded, Change(stages={"transport": GONE})) > 15

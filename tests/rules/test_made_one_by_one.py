@@ -20,7 +20,7 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_proce
 
     assert (finding.rule_id, finding.severity) == ("made_one_by_one", Severity.HIGH)
     assert finding.cost_s == pytest.approx(0.48e-3)
-    assert "workers may not help: receiving batches from workers takes 400 µs to 1.80 ms per step" in finding.message
+    assert "workers may not help: receiving batches from workers takes 401 µs to 1.80 ms per step" in finding.message
     assert finding.fix.startswith("Keep num_workers=0. ")
     assert finding.fix.endswith(
         "DataLoader(..., sampler=BatchSampler(sampler, 32, drop_last=False), batch_size=None)  "
@@ -39,7 +39,7 @@ def test_a_loader_that_shuffles_is_told_the_sampler_to_write_in_place_of_shuffle
 def test_workers_that_would_save_a_little_are_not_called_useless():
     finding = check(rows(12.0, backward_ms=30.0))
 
-    assert "workers would save 119 µs to 1.52 ms of that" in finding.message and "Keep" not in finding.fix
+    assert "workers would save 118 µs to 1.52 ms of that" in finding.message and "Keep" not in finding.fix
 
 
 def test_batches_that_take_longer_than_receiving_them_are_work_for_workers():

@@ -17,7 +17,7 @@ replay. What that number gives is predicted by the replay (analysis/predictions.
 import math
 
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.handover_cost import WORKER_START_S, Between, per_batch_s
+from feedline.analysis.handover_cost import WORKER_START_S, Between, from_workers_s, per_batch_s
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
 
@@ -34,9 +34,9 @@ def at_best_s(facts: RuleInputs) -> Between:
 
 
 def receiving_s(facts: RuleInputs) -> Between:
-    """t, per step: measured where there are workers."""
+    """t, per step: measured where there are workers, apart from giving back the memory of batches."""
     if not num_workers(facts):
-        return at_best_s(facts)
+        return from_workers_s(facts).times(batches_per_step(facts))
     measured = input_wait(facts).transport_s
     return Between(measured, measured)
 

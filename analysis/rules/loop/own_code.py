@@ -71,8 +71,10 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _freed_bytes(facts: RuleInputs) -> float:
     """Of a batch in shared memory that the main thread frees; 0.0 if it is small, or another thread does."""
-    nbytes = facts.loader.batch_bytes if facts.loader and facts.setting("num_workers") and not facts.setting("pin_memory") else None
-    return nbytes if nbytes is not None and nbytes >= LARGE_BYTES else 0.0
+    if facts.loader is None or not facts.setting("num_workers") or facts.setting("pin_memory"):
+        return 0.0
+    nbytes = (facts.loader.batch_bytes or 0.0) - (facts.loader.pickle_bytes or 0.0)
+    return nbytes if nbytes >= LARGE_BYTES else 0.0
 
 
 def _freeing(facts: RuleInputs) -> str:
