@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share, size
+from feedline.analysis.handover_cost import FREEING_S_PER_BYTE
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.step_model import OwnFunction
 
@@ -19,7 +20,7 @@ NAMED = 3
 MIN_NAMED = 0.05
 #: From this share on, waiting for a CPU is told; it is not measured there, but in forward and backward.
 TOLD_QUEUED = 0.1
-#: A batch in shared memory that takes milliseconds to free: 10 ms for 37.7 MB, in a virtual machine (benchmarks/freeing.py).
+#: A batch in shared memory that takes milliseconds to free.
 LARGE_BYTES = 8e6
 #: Of all steps together: what feedline does once, such as counting operations, is a good part of a shorter training.
 MIN_TRAINING_S = 1.0
@@ -31,12 +32,14 @@ def check(facts: RuleInputs) -> Finding | None:
     """Name the functions and lines that take most of it."""
     step, own, on_gpu = facts.step, facts.step.own_code, facts.step.gpu_stages is not None
     queued = 0.0 if on_gpu else facts.main_queued_share or 0.0  # this code probably waits for a CPU as often as the model does
-    if own is None or own.s * (1 - queued) < MIN_SHARE * step.mean_s:
+    freed_bytes = _freed_bytes(facts)
+    freeing_s = FREEING_S_PER_BYTE.middle * freed_bytes
+    if own is None or (own.s - freeing_s) * (1 - queued) < MIN_SHARE * step.mean_s:
         return None
     if step.mean_s < SHORT_S or step.mean_s * facts.throughput.steps < MIN_TRAINING_S:
         return None
     named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
-    took = sum(one.s for one in named) * (1 - queued)
+    took = (sum(one.s for one in named) - freeing_s) * (1 - queued)
     if took < MIN_NAMED * step.mean_s:
         return None
     waiting = ", including waiting for the GPU" if on_gpu else ""
@@ -59,10 +62,11 @@ def check(facts: RuleInputs) -> Finding | None:
                 else []
             ),
             Evidence("looks", "times that this code was observed", float(own.looks), "1"),
-            *([Evidence("batch_bytes", "bytes per batch", _freed_bytes(facts), "B")] if _freed_bytes(facts) else []),
+            *([Evidence("batch_bytes", "bytes per batch", freed_bytes, "B")] if freed_bytes else []),
+            *([Evidence("freeing_s", "freeing the batch before, per step (estimated)", freeing_s, "s")] if freed_bytes else []),
         ],
         fix=f"Profile {named[0].name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
-        f"work that not every step needs.{_freeing(facts)}",
+        f"work that not every step needs.{_freeing(freed_bytes, freeing_s)}",
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps. If it takes much less than {seconds(named[0].s)} "
         "per step, this finding is wrong.",
         cost_s=took,
@@ -77,12 +81,14 @@ def _freed_bytes(facts: RuleInputs) -> float:
     return nbytes if nbytes >= LARGE_BYTES else 0.0
 
 
-def _freeing(facts: RuleInputs) -> str:
+def _freeing(freed_bytes: float, freeing_s: float) -> str:
     """What else the line that iterates over the loader does, if workers made the batches."""
-    nbytes = _freed_bytes(facts)
-    if not nbytes:
+    if not freed_bytes:
         return ""
-    return f" Lines that iterate over the loader may include freeing the previous batch ({size(nbytes)}): a smaller one is freed faster."
+    return (
+        f" The line that iterates over the loader also frees the previous batch ({size(freed_bytes)}), which takes about "
+        f"{seconds(freeing_s)} and is left out of what can be saved. A smaller batch is freed faster."
+    )
 
 
 def parts(named: Sequence[OwnFunction]) -> str:
