@@ -5,7 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import size
 from feedline.analysis.predict.change import Change, Factor
 from feedline.analysis.rules.input.handover import call
-from feedline.analysis.rules.input.input_wait import batch_s, batches_per_step, input_wait, making_share, num_workers, severity
+from feedline.analysis.rules.input.input_wait import batch_cpu_s, batches_per_step, input_wait, making_share, num_workers, severity
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 
 RULE_ID = "custom_collate"
@@ -18,8 +18,9 @@ WON = 1 - 24 / 135
 COPY_S_PER_BYTE = (135e-3 - 24e-3) / 38.5e6
 
 #: What is usual: CPU seconds of a worker that collates 38.4 MB by default and by torch.stack (benchmarks/collate_cost.py).
-USUALLY_WON = 1 - 32.4 / 53.9
-USUAL_S_PER_BYTE = (53.9e-3 - 32.4e-3) / 38.4e6
+USUALLY_LEFT = 32.4 / 53.9
+DEFAULT_S_PER_BYTE = 32.4e-3 / 38.4e6
+COPIED_S_PER_BYTE = 53.9e-3 / 38.4e6 - DEFAULT_S_PER_BYTE
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -61,8 +62,10 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change:
-    """Both stages take what default_collate usually takes, but are spared no more than the copy of these bytes usually takes."""
-    copied_s = USUAL_S_PER_BYTE * ((facts.loader.batch_bytes if facts.loader else None) or 0.0)
-    takes_s = batch_s(facts, "collate", "transport")
-    left = max(1 - USUALLY_WON, 1 - copied_s / takes_s) if takes_s else 1 - USUALLY_WON
-    return Change(stages=dict.fromkeys(("collate", "transport"), Factor(left, left)), into_shared=True)
+    """Both stages take the share that default_collate usually takes, but no less than it usually takes for these bytes, and are spared no
+    more than their copy usually takes."""
+    nbytes = (facts.loader.batch_bytes if facts.loader else None) or 0.0
+    takes_s = batch_cpu_s(facts, "collate", "transport")
+    least_s = max(DEFAULT_S_PER_BYTE * nbytes, takes_s - COPIED_S_PER_BYTE * nbytes)
+    left = min(1.0, max(USUALLY_LEFT, least_s / takes_s)) if takes_s else USUALLY_LEFT
+    return Change(stages=dict.fromkeys(("collate", "transport"), Factor(left, left)))

@@ -120,6 +120,13 @@ def batch_s(facts: RuleInputs, *stages: str) -> float:
     return (made_s + received_s) / per_step
 
 
+def batch_cpu_s(facts: RuleInputs, *stages: str) -> float:
+    """CPU seconds per batch in these stages in its worker; where they were not measured, all of the time there."""
+    costs = [facts.costs[stage] for stage in stages if stage in facts.costs]
+    taken_s = sum(cost.wall_s if cost.cpu_s is None else cost.cpu_s for cost in costs)
+    return taken_s * (facts.throughput.batch_size or 0.0) / batches_per_step(facts)
+
+
 def compute_s(facts: RuleInputs) -> float:
     """C: the mean step without what the loader costs it."""
     return max(0.0, facts.step.mean_s * (1 - facts.wait_share))
