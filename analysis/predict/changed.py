@@ -74,7 +74,7 @@ def _made(recorded: RecordedInput, change: Change) -> Sequence[Task]:
     """The batches as such workers make them."""
     if recorded.persistent or not recorded.staying or not _stay(recorded, change):
         return recorded.batches
-    return [replace(task, cpu_s=task.cpu_s + recorded.staying * task.threads) for task in recorded.batches]
+    return [replace(task, cpu_s=max(0.0, task.cpu_s + recorded.staying * task.threads)) for task in recorded.batches]
 
 
 def _longer(task: Task, cpu_s: float) -> Task:

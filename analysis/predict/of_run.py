@@ -12,7 +12,7 @@ from feedline.analysis.predict.change import Refused
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import main_process
 from feedline.analysis.predict.recorded import RecordedInput, Shares
-from feedline.analysis.predict.starts import starts, warm_up, warming
+from feedline.analysis.predict.starts import settling_cpu_s, starts, warm_up, warming
 from feedline.analysis.stages import MAKING_STAGES
 from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
@@ -81,7 +81,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         samples_per_batch=samples,
         samples_per_s=rate,
         locked=0.0 if at_own_locks else _locked(facts),
-        staying=0.0 if persistent else facts.staying_s * float((made["number"] >> 32 > 0).mean()),
+        staying=0.0 if persistent else facts.staying_s * float((made["number"] >> 32 > 0).mean()) - settling_cpu_s(rank.makers),
     )
     return _delayed(recorded, made)
 

@@ -33,7 +33,7 @@ class RecordedInput:
         receiving: the cost of receiving a batch from a worker: measured with workers, otherwise the middle of the estimate.
         pinning: the cost of copying a batch to pinned memory, in the thread that receives it; NOTHING without such a thread.
         unpacking: the cost of receiving a batch from a worker in that thread; NOTHING: the main process receives it.
-        staying: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
+        staying: CPU seconds that a batch takes more (negative: less) in workers that stay between passes, if these did not.
         receiving_bounds: lower and upper end of that estimate; empty with workers.
         handing_over: the cost, in a worker, of moving a batch into shared memory and pickling it; without workers, the least it can be.
         sharing_s: additional CPU seconds to make a batch in shared memory instead of pickling its arrays.

@@ -1,5 +1,6 @@
 """What beginning and ending a pass over a loader costs."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ WARMING = 3  # first batches of a worker, which take longer: it copies the pages
 MANY_STARTS = 16  # of workers, which show themselves how many these are
 FEWEST_IN_PASSES = 3  # batches from which passes tell what page faults take
 CLEARLY = 2.0  # times as many page faults as in later passes, in each batch of the first one
+FEWER = 1.25  # times as many page faults in each third of a pass as in the next
 WARM = 1.1  # times what a worker's last batches take
 
 
@@ -102,16 +104,36 @@ def staying_cpu_s(makers: BatchProducers) -> float:
     if they stayed: a worker that is forked later inherits the thresholds that the main process's malloc has learned by then, and returns
     less memory to the system (docs/rules.md, page_faults). 0 where the page faults do not show that for sure."""
     number, seen = _page_faults(makers)
-    first, later = seen[number == 0], seen[number > 0]
+    first, later = seen[number >> 32 == 0], seen[number >> 32 > 0]
     if min(len(first), len(later)) < FEWEST_IN_PASSES or first[:, 0].min() < CLEARLY * later[:, 0].mean():
         return 0.0
-    faults, cpu = (first - later.mean(0)).mean(0)
-    return float(max(0.0, min(cpu / 1e9, faults * MOST_FAULT_S)))
+    faults, system, _ = (first - later.mean(0)).mean(0)
+    return float(max(0.0, min(system / 1e9, faults * MOST_FAULT_S)))
+
+
+def settling_cpu_s(makers: BatchProducers) -> float:
+    """CPU seconds per batch for page faults that grow fewer in the course of a pass, as they are in its last third, and would go on to do so
+    in workers that stay: a page of memory that a worker shares with its parent is copied once, and one of a memory map is mapped once.
+    What would be left of them is extrapolated (Aitken's delta-squared process: Proc. R. Soc. Edinburgh 46, 1926). 0 where they do not
+    clearly grow fewer, or where all of the work does, as in batches that are sorted by size."""
+    number, seen = _page_faults(makers)
+    place = number & 0xFFFFFFFF
+    third = np.minimum(place * 3 // (place.max(initial=0) + 1), 2)
+    if np.bincount(third, minlength=3).min() < FEWEST_IN_PASSES:
+        return 0.0
+    fault_ns = min(seen[:, 1].sum() / max(seen[:, 0].sum(), 1.0), MOST_FAULT_S * 1e9)
+    faults, cpu = ([values[third == which].mean() for which in range(3)] for values in (seen[:, 0], seen[:, 2] - seen[:, 0] * fault_ns))
+    fewer, fewer_still = faults[0] - faults[1], faults[1] - faults[2]
+    settles = faults[0] >= FEWER * faults[1] and faults[1] >= FEWER * faults[2] and fewer >= FEWER * fewer_still
+    if not settles or cpu[2] < cpu[0] * math.sqrt(faults[2] / faults[0]):  # the work falls as the page faults do, rather than not at all
+        return 0.0
+    return float(min(faults[2], fewer_still**2 / (fewer - fewer_still)) * fault_ns / 1e9)
 
 
 def _page_faults(makers: BatchProducers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Of each batch of a worker that was looked into: int64 [n], its pass, and float64 [n, 2], minor faults and ns in the kernel."""
-    passes, found = [np.zeros(0, np.int64)], [np.zeros((0, 2))]
+    """Of each batch of a worker that was looked into: int64 [n], its number, and float64 [n, 3], minor faults, ns of CPU time in the kernel
+    and of all CPU time."""
+    numbers, found = [np.zeros(0, np.int64)], [np.zeros((0, 3))]
     for process in makers.processes:
         kernel, batch = (
             records[np.isin(records["source"], list(makers.loaders))] for records in map(process.view, (Stage.KERNEL, Stage.BATCH))
@@ -119,9 +141,13 @@ def _page_faults(makers: BatchProducers) -> tuple[npt.NDArray[np.int64], npt.NDA
         stands_for = dict(zip(zip(batch["source"].tolist(), batch["number"].tolist()), batch["batches"].tolist()))
         times = np.array([stands_for.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())], np.float64)
         own = process.is_worker & (times > 0) & (kernel["flags"] & Flag.FIRST == 0)
-        passes.append(kernel["number"][own] >> 32)
-        found.append(np.column_stack([kernel[name][own] / times[own] for name in ("minor_faults", "system_cpu")]))
-    return np.concatenate(passes), np.concatenate(found)
+        made = process.batches
+        cpu = dict(zip(zip(made["source"].tolist(), made["number"].tolist()), made["cpu"].tolist()))
+        whole = np.array([cpu.get(key, 0) for key in zip(kernel["source"].tolist(), kernel["number"].tolist())], np.float64)
+        faults, system = (kernel[name][own] / times[own] for name in ("minor_faults", "system_cpu"))
+        numbers.append(kernel["number"][own])
+        found.append(np.column_stack([faults, system, whole[own]]))
+    return np.concatenate(numbers), np.concatenate(found)
 
 
 def warming(process: Process, persistent: bool, first: int) -> npt.NDArray[np.bool_]:

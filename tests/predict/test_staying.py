@@ -36,11 +36,42 @@ for _ in range(3):
     memory = b"x" * 31_000_000
     del memory  # malloc learns from its size: it keeps twice as much from now on
 """
+LABELS = """
+import mmap
+import sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Labels(Dataset):
+    labels = [float(number) for number in range(2_000_000)]  # to look at one writes its reference count: the worker copies its page
+
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        if sys.argv[1] == "sorted":
+            pages = 40 * (50 - index)  # of new memory, fewer and fewer
+            with mmap.mmap(-1, pages * 4096) as memory:
+                for page in range(pages):
+                    memory[page * 4096] = 1
+                return torch.tensor(list(memory[:5])).float()
+        sum(range(100_000))
+        where = torch.randint(len(self.labels), (600,)).tolist()
+        return torch.tensor([self.labels[place] for place in where][:5])
+
+loader, model = DataLoader(Labels(), batch_size=4, num_workers=1), torch.nn.Linear(5, 1)
+optimizer = torch.optim.SGD(model.parameters(), 1e-12)
+for _ in range(4):
+    for rows in loader:
+        optimizer.zero_grad()
+        model(rows).sum().backward()
+        optimizer.step()
+"""
 STAY = Change(settings={"persistent_workers": True})
 
 
-def recorded(folder, how: str) -> RecordedInput:
-    (folder / "train.py").write_text(PROGRAM)
+def recorded(folder, how: str, program: str = PROGRAM) -> RecordedInput:
+    (folder / "train.py").write_text(program)
     command = [sys.executable, "-m", "feedline", "run", "-q", "-o", folder / how, folder / "train.py", how]
     subprocess.run(command, env={name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}, check=True)
     found = training_input(open_run(folder / how))
@@ -61,3 +92,14 @@ def test_batches_of_workers_that_stay_take_what_those_of_the_first_pass_took(tmp
     assert unchanged.batches[-1].cpu_s < predicted.batches[-1].cpu_s < 2 * stay.batches[-1].cpu_s
     halved = with_change(new, Change(STAY.settings, {"dataset": Factor(cpu=0.5)}))
     assert halved.batches[-1].cpu_s < 0.8 * predicted.batches[-1].cpu_s
+
+
+def test_workers_that_stay_copy_the_pages_of_a_shared_list_only_once(tmp_path):
+    new = recorded(tmp_path, "new", LABELS)
+
+    assert -0.5 * new.batches[-1].cpu_s < new.staying < -0.1e-3
+    assert with_change(new, STAY).batches[-1].cpu_s < new.batches[-1].cpu_s
+
+
+def test_page_faults_of_batches_that_are_sorted_by_size_go_on(tmp_path):
+    assert recorded(tmp_path, "sorted", LABELS).staying >= 0
