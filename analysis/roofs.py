@@ -88,7 +88,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBoun
     if busy > 0 and (workers.processes or turns):
         processes = max(workers.processes, 1)
         each = f"{seconds(busy)} per sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
-        message = f"{processes} worker{'s' * (processes > 1)}, {each}"
+        message = each if turns else f"{processes} worker{'s' * (processes > 1)}, {each}"
         yield _roof("workers", "one worker" if turns else "workers", "workers", processes / busy, message)
 
 

@@ -10,7 +10,12 @@ from feedline.profiler.store.read import Rank
 
 RANK = Column("rank", "integer", "", 'Number of the rank. Write `frame["rank"]`: `frame.rank` is a method of pandas')
 TIME = Column("time", "time", "", "Date and time (UTC) of its beginning; for gauges, of the reading", "the run's manifest has no date")
-START = Column("start_s", "number", "s", "The same moment, since the recording of this rank, or the training, began")
+START = Column(
+    "start_s",
+    "number",
+    "s",
+    "The same moment, since the recording of this rank began; of several trainings in a process, since this one began",
+)
 
 
 @dataclass(frozen=True)

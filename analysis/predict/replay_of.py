@@ -88,8 +88,8 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
         return None
     return Refused(
         "disk_bandwidth",
-        f"the training would read {size(recorded.disk * more)}/s from the disk; whether the disk can deliver more than the "
-        f"{size(recorded.disk)}/s that were read is unknown",
+        f"with this change, the training would read {size(recorded.disk * more)}/s from the disk; whether the disk can deliver more than "
+        f"the {size(recorded.disk)}/s that were read is unknown",
     )
 
 

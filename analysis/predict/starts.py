@@ -112,8 +112,8 @@ def staying_cpu_s(makers: BatchProducers) -> float:
 
 
 def settling_cpu_s(makers: BatchProducers) -> float:
-    """CPU seconds per batch for page faults that grow fewer in the course of a pass, as they are in its last third, and would go on to do so
-    in workers that stay: a page of memory that a worker shares with its parent is copied once, and one of a memory map is mapped once.
+    """CPU seconds per batch for page faults that grow fewer in the course of a pass, as they are in its last third, and would go on to do
+    so in workers that stay: a page of memory that a worker shares with its parent is copied once, and one of a memory map is mapped once.
     What would be left of them is extrapolated (Aitken's delta-squared process: Proc. R. Soc. Edinburgh 46, 1926). 0 where they do not
     clearly grow fewer, or where all of the work does, as in batches that are sorted by size."""
     number, seen = _page_faults(makers)

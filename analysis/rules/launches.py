@@ -5,7 +5,8 @@ from feedline.analysis.predict.change import Refused
 FIX = "Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches"
 HOW_TO_CHECK = (
     "Compile the model with torch.compile(model, mode='reduce-overhead') and train a few hundred steps. If they take just as long although "
-    "CUDA graphs were used (TORCH_LOGS=cudagraphs), this finding is wrong."
+    "CUDA graphs were used (TORCH_LOGS=cudagraphs), and py-spy shows no Python outside the model that takes the time, this finding is "
+    "wrong."
 )
 
 

@@ -169,7 +169,7 @@ class SamplesSchedule(LRScheduler):
         return {key: value for key, value in super().state_dict().items() if key != "factor"}
 
 
-VALUE = "32,6=128,9=512 (samples per rank: at first, from epoch 6 and from epoch 9)"
+VALUE = "32:6=128:9=512 (samples per rank: at first, from epoch 6 and from epoch 9)"
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Setting:
 
 
 def parse(text: str) -> Setting:
-    parts = [part.partition("=") for part in f"0={text.strip()}".split(",")]
+    parts = [part.partition("=") for part in f"0={text.strip()}".split(":")]
     try:
         stages = tuple((int(epoch), int(batch)) for epoch, _, batch in parts)
     except ValueError:

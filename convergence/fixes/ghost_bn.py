@@ -29,7 +29,7 @@ class _Ghosts(_BatchNorm):
         values = input[0, 0].numel()
         if self.ghost * values == 1:
             raise ValueError(
-                f"Expected more than 1 value per channel when training, got ghosts of 1 sample of an input of {list(input.shape)}"
+                f"Expected more than 1 value per channel when training, got ghosts of 1 sample from an input of shape {list(input.shape)}"
             )
         sizes = ghost_sizes(len(input), self.ghost, values)
         if len(sizes) == 1:

@@ -180,7 +180,7 @@ def lines(batches: int) -> str:
     return (
         "import itertools\n\n"
         "from feedline.convergence.fixes.recalibrate_bn import recalibrate\n\n"
-        f"recalibrate(model, itertools.islice(loader, {batches}))  # before each evaluation, and before the model is kept"
+        f"recalibrate(model, itertools.islice(loader, {batches}))  # before each evaluation, and before the model is saved"
     )
 
 

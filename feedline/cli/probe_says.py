@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedline.analysis.formatting import number, seconds
+from feedline.analysis.formatting import counted, number, seconds
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 #: What makes a sample in most trainings -> its ceilings, of which CPU seconds are summed: torchvision's ImageFolder in a DataLoader.
@@ -38,9 +38,10 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
     missing = [part for part in USUAL if part not in stages]
     left_out = f" ({', '.join(missing)} not measured)" if missing else ""
     rate = cores / total
+    loads = "load" if cores != 1 else "loads"
     yield (
-        f"{cores:g} cores load at most {number(rate)} samples/s: with ImageFolder and DataLoader, a sample costs {seconds(total)} of CPU "
-        f"time{left_out}, {seconds(stages[most])} of it to {most}"
+        f"{counted(cores, 'core')} {loads} at most {number(rate)} samples/s: with ImageFolder and DataLoader, a sample costs "
+        f"{seconds(total)} of CPU time{left_out}, {seconds(stages[most])} of it to {most}"
     )
     yield from _model(known.get("compute/model"), cores, total, rate)
     yield from _instead(known, most, stages[most])
@@ -94,7 +95,8 @@ def batch_size(sweep: Ceiling) -> str:
     after = near[batches.index(knee) :]
     if all(after):
         return f"Batch size: from {knee:,} up, throughput is within 5 % of its best (at {best:,}), up to {tried}"
-    return f"Batch size: throughput is best at {best:,} and falls to {number(min(rates[batches.index(best) :]))} samples/s up to {tried}"
+    least = number(min(rates[batches.index(best) :]))
+    return f"Batch size: throughput is best at {best:,} and lower beyond: {least} samples/s at the worst, up to {tried}"
 
 
 def _list(values: object) -> list[float]:

@@ -42,7 +42,8 @@ class Scale:
             "--ranks",
             type=rank_counts,
             metavar="N,N",
-            help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU, and always 1 and 2: with one GPU, pass them)",
+            help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU, but at least 1 and 2: on a machine with one "
+            "GPU, set --ranks yourself)",
         )
         given = measuring.add_argument(
             "--throughput", type=throughput, metavar="RANKS=SAMPLES/S,...", help="throughputs measured elsewhere, by number of ranks"

@@ -132,7 +132,7 @@ def add_arms(parser: argparse.ArgumentParser, fix: bool = False) -> None:
         "--metric",
         metavar="NAME",
         help="metric to compare; lower is better for losses, errors, perplexities, and wer, rmse and the like (default: the alphabetically "
-        "first of feedline.metric(), else a loss)",
+        "first name passed to feedline.metric(), else a loss)",
     )
 
 

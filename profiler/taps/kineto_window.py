@@ -87,7 +87,7 @@ class KinetoWindow:
             self._close(f"the training ended in its window, after {steps} of {self._plan.active} steps")
 
     def _too_short(self) -> str:
-        ended = f"the training ended after {self._steps} steps, before the profiled steps (after {self._plan.skip})"
+        ended = f"the training ended after {self._steps} steps, before the profiled ones, which begin after step {self._plan.skip}"
         return f"{ended}: lower SKIP in --torch-profiler SKIP:ACTIVE"
 
     def _after_update(self, optimizer: torch.optim.Optimizer) -> None:

@@ -180,8 +180,8 @@ def refuse_workers(wanted: Arguments, before: int) -> None:
     """
     if wanted["num_workers"] > 1 >= before and isinstance(wanted.get("dataset"), IterableDataset):
         raise Impossible(
-            "its IterableDataset was never read by two workers and may repeat each sample: divide it with get_worker_info() "
-            "and record with num_workers=2"
+            "its IterableDataset was read by one process only, so whether it divides its samples among workers is unknown: divide them "
+            "with get_worker_info(), and record once with num_workers=2"
         )
     if before:
         return

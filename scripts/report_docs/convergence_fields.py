@@ -22,15 +22,17 @@ FIELDS: dict[str, dict[str, Field]] = {
     "CurvePoints": {
         "name": Field("", "train loss, eval loss, lr, or the name passed to feedline.metric"),
         "updates": Field("", "Per point: optimizer updates made before; at most 200 points"),
-        "samples": Field("", "Per point: samples that all ranks together had trained on; rows of the models' input where samples is null"),
+        "samples": Field(
+            "", "Per point: samples that all ranks together had trained on; if convergence.samples is null, rows of the models' input"
+        ),
         "at_s": Field("s", "Per point: since the first update"),
         "values": Field("", "Per point: mean over the values that it stands for"),
         "not_finite": Field("", "Values left out because they were NaN or infinite"),
     },
     "NoiseOverTraining": {
         "value": Field("samples", "Noise scale of the whole training: the windows weighted by the progress made in them", "why says why"),
-        "low": Field("samples", "The smallest window; without a value, a bound", "not known"),
-        "high": Field("samples", "The largest window; without a value, a bound", "not known"),
+        "low": Field("samples", "Lower end of its range over the windows; if value is null, a lower bound", "not known"),
+        "high": Field("samples", "Upper end of its range over the windows; if value is null, an upper bound", "not known"),
         "why": Field("", "Why the value is missing; empty if it is not"),
         "how": Field("", "How gradients were seen: ddp, hook, manual, accumulation or fsdp2; empty: not at all"),
         "windows": Field("", "Parts of the training, in their order"),

@@ -69,8 +69,8 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Throughput": {
         "samples_per_s": Field(
             "samples/s",
-            "Samples per second in training steps of the shown rank. All means exclude the first step of a run of four or more, and all "
-            "steps up to the one whose FLOP were counted, unless these are more than half",
+            "Samples per second in training steps of the shown rank. All means exclude the first step, if the run has four or more, and "
+            "all steps up to the one whose FLOP were counted, unless these are more than half",
             _NO_SIZE,
         ),
         "steps_per_s": Field("steps/s", "Steps (optimizer updates) per second", "no step"),
@@ -271,7 +271,6 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Finding": {
         "cause": Field("", "The rule's name, stable between versions, e.g. decode_bound"),
         "severity": Field(
-            "",
             "",
             "info: costs less than 5 % of a step; low: from 5 %; high: from 20 %. Of a mistake in the setup (cost_s 0): "
             "high: the training is not the one that was intended",

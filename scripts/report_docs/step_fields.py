@@ -56,7 +56,9 @@ FIELDS: dict[str, dict[str, Field]] = {
     "OwnCode": {
         "s": Field("s", "All of this code: per step, or of evaluations and rollouts in total"),
         "looks": Field(
-            "looks", "Times that it was looked at, from one call of a model, backward or optimizer to the next, chosen by chance"
+            "looks",
+            "Stretches of this code that were observed, chosen at random: each lasts from one call of a model, backward or optimizer to "
+            "the next",
         ),
         "functions": Field("", "What the training loop calls, and lines of the loop itself, longest first. They add up to at most s"),
     },

@@ -110,7 +110,9 @@ def test_freeing_large_batches_is_left_out_of_what_can_be_saved():
     lines = function("lines 30 to 41 (train.py)", 34.0)
     large = made_up_facts(loader={"batch_bytes": 37.7e6}).loader
 
-    told = [own_code.check(replace(given(lines, whole_ms=35.0), loader=replace(large, settings={**large.settings, **more}))) for more in MORE]
+    told = [
+        own_code.check(replace(given(lines, whole_ms=35.0), loader=replace(large, settings={**large.settings, **more}))) for more in MORE
+    ]
 
     assert ["frees the previous batch (37.7 MB), which takes about 7.54 ms" in one.fix for one in told] == [True, False, False]
     assert [one.cost_s for one in told] == [pytest.approx(0.034 - 0.2e-9 * 37.7e6, rel=1e-3), 0.034, 0.034]

@@ -21,13 +21,13 @@ TEXT = """\
 
 Each program below runs twice in the same folder and environment: with `python` and with `feedline run -q`. Exit code, standard
 output (byte for byte), standard error (except lines that begin with `feedline:`), the files it leaves, its parameters and its random
-states must be the same both times. `scripts/test-long` runs all of them, `scripts/test` the quick ones; `scripts/test-long --matrix`
+states must be the same both times. `scripts/test` runs the quick ones, `scripts/test-long` the others; `scripts/test-long --matrix`
 writes this page.
 
 - exit: exit codes, without and with feedline; a negative number is a signal.
 - output: whether standard output, standard error and files are equal.
 - parameters: whether the digests of all parameters and of the random states of torch, random and numpy are equal; – if it trains nothing.
-- recorded: the steps and samples in the report of the run folder.
+- recorded: the steps and samples in the report of the run folder, and the state of a run that is not `finished`.
 
 """
 HEAD = "| program | what is odd | exit | output | parameters | recorded |\n|---|---|---|---|---|---|"

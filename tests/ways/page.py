@@ -22,7 +22,7 @@ TEXT = """\
 Each command below starts small training runs that count their own steps (`tests/ways/programs`). Each is run once as shown and once without
 feedline. For each process, feedline's record of training runs, ranks, steps and samples is compared with what the program counted itself.
 Exit code, standard output and the trained parameters must be the same both times. `scripts/test` runs the quick ones, `scripts/test-long`
-all of them, and `python tests/ways/page.py > docs/ways-to-start.md` writes this page.
+the others, and `python tests/ways/page.py > docs/ways-to-start.md` writes this page.
 
 Cells contain `counted by the program / recorded by feedline`; semicolons separate training runs, and commas separate ranks. Ways whose
 packages are not installed are not tested;

@@ -24,17 +24,24 @@ SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
 ADVICE: dict[QuestionId, str] = {
-    "half_gradients": "Send gradients as bf16: model.register_comm_hook(None, default_hooks.bf16_compress_hook).",
+    "half_gradients": "Send gradients as bf16: model.register_comm_hook(None, default_hooks.bf16_compress_hook), after "
+    "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks.",
     "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync() (a larger effective batch).",
     "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
 }
 GRADIENTS = (
-    "Use larger batches per rank, gradients in bf16, fewer updates (no_sync), another bucket size (bucket_cap_mb), or a faster link."
+    "Use larger batches per rank, gradients in bf16, gradient accumulation (no_sync), another bucket size (bucket_cap_mb), or a faster "
+    "link."
+)
+SHARDED = (
+    "Use larger batches per rank, gradients in bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)), gradient accumulation "
+    "(set_requires_gradient_sync(False)), or a faster link."
 )
 PARAMETERS = "Use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
-#: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers parameters.
+#: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers parameters and scatters gradients.
 FIXES = {
-    **dict.fromkeys([(name, phase) for name in ("all_reduce", "reduce_scatter") for phase in ("backward", "")], GRADIENTS),
+    **dict.fromkeys([("all_reduce", "backward"), ("all_reduce", "")], GRADIENTS),
+    **dict.fromkeys([("reduce_scatter", "backward"), ("reduce_scatter", "")], SHARDED),
     **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], PARAMETERS),
     ("all_gather", "backward"): "Keep the parameters between forward and backward if memory allows (fully_shard(..., "
     "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
@@ -51,7 +58,7 @@ NCCLS = "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, a
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
 NO_FASTER = "If the intended link gives no more bandwidth in this benchmark than in training, this finding is wrong."
 NO_SYNC = "Run all steps under model.no_sync(). If they are no faster, this finding is wrong."
-ALONE = "Train on one rank, with a model that fits there, and on all. If the step is as long on one, this finding is wrong."
+ALONE = "Train a model that fits on one rank, on one rank and on all. If the step is as long on one, this finding is wrong."
 
 
 def check(facts: RankFacts) -> Finding | None:

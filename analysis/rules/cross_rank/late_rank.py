@@ -33,8 +33,8 @@ FIXES = {
 #: Parts of the loader's work -> what they are for who writes a dataset.
 PARTS = {"dataset": "__getitem__"}
 NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
-VARIES = {"wait": "the loader", "other": "time in no stage", BEFORE_TRACE: "what came before their traces"}
-EXCEEDED = {"other": "time in no stage", BEFORE_TRACE: "lateness before the trace"}
+VARIES = {"wait": "the loader", "other": "time outside all stages", BEFORE_TRACE: "what came before their traces"}
+EXCEEDED = {"other": "time outside all stages", BEFORE_TRACE: "lateness before the trace"}
 
 
 def check(facts: RankFacts) -> Finding | None:
@@ -126,7 +126,7 @@ def _answered(facts: RankFacts, asked: QuestionId, rank: int | None = None) -> P
     if told is not None:
         return told
     whys = [one.why for one in facts.comm.what_if if one.why] if facts.comm else []
-    return Refused("no_replay", f"The steps cannot be replayed without the delay: {whys[0] if whys else NO_REPLAY}.")
+    return Refused("no_replay", f"How long the steps would be without the delay cannot be predicted: {whys[0] if whys else NO_REPLAY}.")
 
 
 def _straggler(facts: RankFacts) -> LateRank | None:

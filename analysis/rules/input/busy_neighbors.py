@@ -15,7 +15,7 @@ from feedline.analysis.rules.input.too_few_workers import gained_s, needed
 from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "busy_neighbors"
-NO_ROOM = "they leave too few CPUs for more loader workers"
+NO_ROOM = "the other programs leave too few CPUs for more loader workers"
 
 #: CPUs that other programs hold at least where they keep workers from theirs: half of what one of them would use.
 OF_A_WORKER = 0.5
@@ -34,7 +34,7 @@ def check(facts: RuleInputs) -> Finding | None:
     held_by = f"other programs use {number(use.others)} of the {use.affinity or use.allowed:g} CPUs that this training may run on"
     waits = f"{seconds(queues_s)} of each {seconds(mean_s)} step ({share(queues_s / mean_s)}) is spent waiting for those CPUs"
     if kept_s > queues_s:  # what can be saved is the time of the other effect
-        waits = "its threads wait for those CPUs"
+        waits = "the threads of the training wait for those CPUs"
     effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
     advice = _advice(facts, kept_s)
     found = [

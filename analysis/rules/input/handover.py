@@ -112,7 +112,10 @@ def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     now: dict[str, int | bool] = {name: value for name in given if isinstance(value := facts.setting(name), int)}
     values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
     called = call(facts, as_code(given), f"now {values}" if values else "", only_if(facts, given))
-    return called if given.get("num_workers") != 0 else f"{called}{'; ' if '#' in called else '  # '}{WITHOUT_WORKERS}"
+    if given.get("num_workers") != 0:
+        return called
+    others = WITHOUT_WORKERS.replace(" persistent_workers,", "") if "persistent_workers" in given else WITHOUT_WORKERS
+    return f"{called}{'; ' if '#' in called else '  # '}{others}"
 
 
 def call(facts: RuleInputs, arguments: str, now: str = "", condition: str = "") -> str:

@@ -22,20 +22,21 @@ def check(facts: RuleInputs) -> Finding:
         message, how_to_check = made_in_step.unsure(facts), made_in_step.HOW_TO_CHECK
     elif facts.loader is not None:
         message = f"{facts.loader.kind} is iterated in another thread of the program, so the input's share of the {step} step is unknown"
-        how_to_check = "Run with a plain DataLoader in its place: the report then shows how long the step waits for it."
+        how_to_check = "Iterate it in the training loop itself: the report then shows how long the step waits for it."
     else:
         message = f"no loader was seen, so the input's share of the {step} step is unknown"
         if facts.unseen is not None:
             message += f" (up to {share(facts.unseen.share)}, if no model loads data itself)"
             found.append(Evidence("unseen_share", "share of the step that may be input", facts.unseen.share, SHARE))
     if own_code.check(facts) is not None:
-        message += f"; the code that {own_code.RULE_ID} lists may be part of the input"
+        message += f"; the code named in the finding {own_code.RULE_ID} may be part of the input"
     return Finding(
         RULE_ID,
         Severity.INFO,
         message=message,
         evidence=found,
-        fix="Put the code that gets a batch into a function that returns it (feedline finds it), or wrap it in feedline.stage('input').",
+        fix="Put the code that gets a batch into a function that returns the batch (feedline finds such functions), or wrap that code in "
+        "`with feedline.stage('input'):`.",
         how_to_check=how_to_check,
     )
 

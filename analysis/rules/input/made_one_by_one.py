@@ -8,7 +8,7 @@ from feedline.analysis.rules.input.handover import Between, call, receiving_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity, unsure_s
 
 RULE_ID = "made_one_by_one"
-IN_ONE_CALL = "Make each batch in one call: index the dataset with all indices of a batch and transform the whole batch. "
+IN_ONE_CALL = "Make each batch in one call: let the dataset's __getitem__ take a list of indices and return the whole batch. "
 TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
 YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches, transformed at once. "
 
@@ -38,10 +38,10 @@ def _in_one_call(facts: RuleInputs, size: str) -> str:
     """What to write, for a batch of this size."""
     now, kind = f"now batch_size={size}", facts.setting("sampler")
     if facts.setting("map_style") is False:
-        return YIELD_BATCHES + call(facts, "batch_size=None", now)
+        return YIELD_BATCHES + call(facts, "batch_size=None", f"{now}; remove drop_last if set")
     each = f"{kind}(dataset)" if kind in TORCHS else "sampler"
     batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"
-    return IN_ONE_CALL + call(facts, f"sampler={batches}, batch_size=None", f"{now}; instead of shuffle and drop_last")
+    return IN_ONE_CALL + call(facts, f"sampler={batches}, batch_size=None", f"{now}; remove shuffle and drop_last if set")
 
 
 def _with_workers(saved: Between, receiving: Between) -> str:

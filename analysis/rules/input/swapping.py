@@ -5,7 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share, size
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.handover import call
+from feedline.analysis.rules.input.handover import place
 from feedline.analysis.rules.input.input_wait import severity
 from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 
@@ -53,7 +53,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("swapped_in_bytes_per_s", "read back from swap per second", facts.swapped_in, "B/s"),
             Evidence("major_faults", "major page faults per sample", facts.traffic.major_faults or 0.0, "faults"),
         ],
-        fix=f"Use less memory (arrays instead of lists, a memory map){_fewer(facts)}, or add memory.",
+        fix=f"Use less memory (arrays instead of lists, a memory map), or add memory.{_fewer(facts)}",
         how_to_check="Run with less in memory, so that nothing is swapped (si is 0 in `vmstat 1`). If samples still take as long, this "
         "finding is wrong.",
         cost_s=cost_s,
@@ -63,7 +63,8 @@ def check(facts: RuleInputs) -> Finding | None:
 def _fewer(facts: RuleInputs) -> str:
     """The loader's settings that take memory, as they are."""
     now = {name: value for name in ("num_workers", "prefetch_factor") if (value := facts.setting(name))}
-    return f", lower {call(facts, ', '.join(f'{name}={value}' for name, value in now.items()))}" if now else ""
+    values = ", ".join(filter(None, (*(f"{name}={value}" for name, value in now.items()), place(facts))))
+    return f" A lower {' or '.join(now)} also helps (now {values})." if now else ""
 
 
 def change(facts: RuleInputs) -> Refused:

@@ -39,7 +39,7 @@ def check(facts: RuleInputs) -> Finding | None:
 def _why(facts: RuleInputs, sure: Certainty) -> str:
     if sure.steps < FEWEST:
         return f"too short to judge: only {_counted(facts, sure)}"
-    return f"too short to judge: the steps vary too much for {_counted(facts, sure)}"
+    return f"too short to judge: the steps vary so much that more are needed than {_counted(facts, sure)}"
 
 
 def _queued(sure: Certainty) -> bool:

@@ -35,8 +35,8 @@ ONE_THREAD = (
 
 MODEL_SPINS = Refused(
     "unknown_spinning",
-    "The part of forward and backward that the same threads spend spinning is unknown. Run a few hundred steps with fewer threads, and "
-    "compare.",
+    "How long forward and backward would take with fewer threads is unknown: the helper threads may spin or compute there. Run a few "
+    "hundred steps with fewer threads, and compare.",
 )
 UNKNOWN_FAULTS = Refused(
     "unknown_faults", "The time per sample without these page faults is unknown. Allocate the arrays once, and record again."
@@ -127,8 +127,12 @@ def unless(change: str, work: Work) -> str:
 
 
 def _fewer_threads(facts: RuleInputs, threads: int) -> str:
-    where = "worker_init_fn" if num_workers(facts) else "the main process"
-    return f"Call torch.set_num_threads({threads}) in {where}, or start the program with OMP_NUM_THREADS={threads}."
+    if num_workers(facts):
+        return (
+            f"Call torch.set_num_threads({threads}) in the workers. A DataLoader worker starts with one thread of torch: look for what "
+            "sets another number in the dataset, collate_fn or worker_init_fn."
+        )
+    return f"Call torch.set_num_threads({threads}) in the main process, or start the program with OMP_NUM_THREADS={threads}."
 
 
 def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
@@ -186,8 +190,8 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
     if facts.loader is None or not facts.setting("pin_memory"):
         pins = f"Pin the batches: {handover.change(facts, {'pin_memory': True})}"
     return Why(
-        f"the bytes come in {number(copied.times)} copies per step, {share(copied.pageable)} of them from pageable memory, which the CPU "
-        "first copies into pinned memory",
+        f"the bytes come in {number(copied.times)} copies per step; {share(copied.pageable)} of the bytes come from pageable memory: "
+        "the CPU first copies these into pinned memory",
         f"Copy few large tensors, from pinned memory, with .to(device, non_blocking=True). {pins}",
         unless("Copy from pinned memory", work),
         UNKNOWN_COPY,

@@ -30,7 +30,8 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),
             *measured([("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]),
         ],
-        fix="Copy results to the host less often, or into pinned memory with non_blocking=True."
+        fix="Copy results to the host less often, or into pinned memory with non_blocking=True, and read them only after an event recorded "
+        "behind the copy has completed (torch.cuda.Event.synchronize)."
         if back
         else "Copy from pinned memory (DataLoader(..., pin_memory=True), or tensor.pin_memory()) with .to(device, non_blocking=True)."
         if slow
