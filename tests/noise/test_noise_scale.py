@@ -106,7 +106,7 @@ def test_a_gradient_far_below_0_is_refused():
     found = lucky(8)
 
     assert (found.low, found.value, found.high) == (None, None, None)
-    assert "smaller than noise alone would leave it" in found.why
+    assert "smaller than noise alone would make it" in found.why
 
 
 def test_noise_that_cannot_be_seen_beside_the_gradient_has_an_upper_end_only():

@@ -24,7 +24,7 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_proce
     assert finding.fix.startswith("Keep num_workers=0. ")
     assert finding.fix.endswith(
         "DataLoader(..., sampler=BatchSampler(sampler, 32, drop_last=False), batch_size=None)  "
-        "# now batch_size=32; instead of shuffle and drop_last"
+        "# now batch_size=32; remove shuffle and drop_last if set"
     )
     assert [found.rule_id for found in diagnose(rows(3.0))] == ["made_one_by_one"]
 
@@ -55,7 +55,7 @@ def test_an_iterable_dataset_yields_whole_batches():
     finding = check(rows(3.0, settings={"map_style": False}))
 
     assert "let the dataset yield whole batches" in finding.fix
-    assert finding.fix.endswith("DataLoader(..., batch_size=None)  # now batch_size=32")
+    assert finding.fix.endswith("DataLoader(..., batch_size=None)  # now batch_size=32; remove drop_last if set")
 
 
 def test_with_workers_or_without_a_batch_it_is_silent():
