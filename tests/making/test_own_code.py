@@ -85,7 +85,7 @@ def test_functions_that_the_loop_calls_take_what_timers_in_them_say(recorded):
     assert sum(functions(own).values()) <= own.s * 1.001 <= report.step.mean_s
     found = report.findings[0]
     assert found.rule_id == "own_code" and found.severity.value == "high" and "in project (tests/making/test_own_code.py:" in found.message
-    assert report.verdict.startswith("Bound by the training loop: code outside the model")
+    assert report.verdict.startswith("Bound by the training loop: the program's own code, outside the model")
 
 
 @pytest.mark.quiet

@@ -45,7 +45,7 @@ def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
         in finding.message
     )
     assert "log" not in finding.message
-    assert verdict(diagnose(found), found).startswith("Bound by the training loop: code outside the model")
+    assert verdict(diagnose(found), found).startswith("Bound by the training loop: the program's own code, outside the model")
     assert "Time project (train.py:20) with time.perf_counter()" in finding.how_to_check
 
 

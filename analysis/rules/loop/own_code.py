@@ -48,8 +48,8 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
-        message=f"code outside the model (nn.Module), the backward pass and the optimizer takes {seconds(own.s)} of the "
-        f"{seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): {parts(named)}{crowded}",
+        message=f"the program's own code, outside the model (nn.Module), the backward pass and the optimizer, takes {seconds(own.s)} of "
+        f"the {seconds(step.mean_s)} step ({share(own.s / step.mean_s)}{waiting}): {parts(named)}{crowded}",
         evidence=[
             Evidence("own_code_s", "all of this code, per step", own.s, "s"),
             Evidence("own_code_share", "share of the step", own.s / step.mean_s, SHARE),
