@@ -124,7 +124,7 @@ def settling_cpu_s(makers: BatchProducers) -> float:
     fault_ns = min(seen[:, 1].sum() / max(seen[:, 0].sum(), 1.0), MOST_FAULT_S * 1e9)
     faults, cpu = ([values[third == which].mean() for which in range(3)] for values in (seen[:, 0], seen[:, 2] - seen[:, 0] * fault_ns))
     fewer, fewer_still = faults[0] - faults[1], faults[1] - faults[2]
-    settles = faults[0] >= FEWER * faults[1] and faults[1] >= FEWER * faults[2] and fewer >= FEWER * fewer_still
+    settles = faults[0] >= FEWER * faults[1] and faults[1] >= FEWER * faults[2] and fewer >= FEWER * fewer_still > 0
     if not settles or cpu[2] < cpu[0] * math.sqrt(faults[2] / faults[0]):  # the work falls as the page faults do, rather than not at all
         return 0.0
     return float(min(faults[2], fewer_still**2 / (fewer - fewer_still)) * fault_ns / 1e9)

@@ -9,7 +9,7 @@ import pytest
 from feedline.analysis.computing import cpu_s, queued_share
 from feedline.analysis.model import Gauge
 from feedline.analysis.predict.main_process import _computing
-from feedline.analysis.predict.starts import WARMING, warm_up, warming
+from feedline.analysis.predict.starts import WARMING, settling_cpu_s, warm_up, warming
 from feedline.profiler.events import Stage
 
 MS = 1_000_000
@@ -84,3 +84,33 @@ def test_the_share_of_waiting_for_a_cpu_is_of_the_time_in_which_the_main_thread_
     assert queued_share(main, steps, 3, Stage.FORWARD) is None
     spans["runqueue"] = -1
     assert queued_share(main, steps, 1, Stage.FORWARD) is None
+
+
+KERNEL = np.dtype([(name, "<i8") for name in ("source", "number", "flags", "minor_faults", "system_cpu", "cpu", "batches")])
+FAULT_NS = 2000
+
+
+def of_passes(faults: list[int], other_ms: list[float]) -> Any:
+    """Workers of three passes whose batches have so many page faults, of 2 us each, and take so long besides."""
+    records = np.zeros(3 * len(faults), KERNEL)
+    records["number"] = np.repeat(np.arange(3) << 32, len(faults)) + np.tile(np.arange(len(faults)), 3)
+    records["minor_faults"], records["batches"] = np.tile(faults, 3), 1
+    records["system_cpu"] = records["minor_faults"] * FAULT_NS
+    records["cpu"] = records["system_cpu"] + np.tile(np.array(other_ms) * MS, 3).astype(int)
+    process = SimpleNamespace(batches=records, is_worker=True, view=lambda stage: records)
+    return SimpleNamespace(processes=[process], loaders={0})
+
+
+@pytest.mark.parametrize(
+    ("faults", "other_ms", "end"),
+    [
+        ([900, 900, 300, 300, 100, 100], [5] * 6, 100),  # to a third each time: nothing remains
+        ([1000, 1000, 400, 400, 200, 200], [5] * 6, 100),  # 600, then 200 fewer, then 67, 22, ...: 100 remain
+        ([900, 900, 300, 300, 100, 100], [9, 9, 3, 3, 1, 1], 0),  # smaller and smaller batches
+        ([900, 900, 600, 600, 300, 300], [5] * 6, 0),  # evenly fewer: no end in sight
+        ([500, 500, 490, 490, 500, 500], [5] * 6, 0),
+        ([0] * 6, [5] * 6, 0),
+    ],
+)
+def test_page_faults_that_grow_fewer_in_a_pass_are_extrapolated_to_workers_that_stay(faults, other_ms, end):
+    assert settling_cpu_s(of_passes(faults, other_ms)) == pytest.approx(end * FAULT_NS / 1e9)
