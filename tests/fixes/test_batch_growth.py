@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, SequentialSampler
 
+from feedline.convergence.apply import request
 from feedline.convergence.fixes.batch_growth import FIX, GrowingBatchSampler, SamplesSchedule, growth_stages
+from feedline.profiler.errors import FixError
 
 DATA = range(50)
 STAGES = [(0, 4), (1, 8), (3, 20)]
@@ -207,7 +209,7 @@ def test_fewer_samples_than_none_are_refused():
 
 
 def test_a_value_is_stages_and_its_lines_make_them():
-    setting = FIX.parse("4,1=8,3=20")
+    setting = FIX.parse("4:1=8:3=20")
     program = {"sampler": SequentialSampler(DATA), "DataLoader": DataLoader, "data": DATA, "epoch": 3, "inputs": range(8)}
     program |= {"optimizer": sgd(), "factor_of_samples": lambda samples: 1 / (1 + samples)}
 
@@ -220,7 +222,14 @@ def test_a_value_is_stages_and_its_lines_make_them():
     assert program["optimizer"].param_groups[0]["lr"] == pytest.approx(1 / 9)
 
 
-@pytest.mark.parametrize("text", ["", "x", "0", "32,6", "32,6=x", "32,6=64,3=128", "32,6=0"])
+@pytest.mark.parametrize("text", ["", "x", "0", "32:6", "32:6=x", "32:6=64:3=128", "32:6=0"])
 def test_a_value_that_is_none_says_what_it_may_be(text):
-    with pytest.raises(ValueError, match="expected 32,6=128"):
+    with pytest.raises(ValueError, match="expected 32:6=128"):
         FIX.parse(text)
+
+
+def test_the_command_line_that_converge_advise_prints_prints_the_lines():
+    with pytest.raises(FixError, match="cannot be applied from outside; add it to the program") as caught:
+        request.parse("batch_growth=64:2=128:3=256")
+
+    assert "stages=[(0, 64), (2, 128), (3, 256)]" in " ".join(caught.value.args)
