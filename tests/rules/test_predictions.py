@@ -97,7 +97,8 @@ def test_what_the_replay_of_ranks_says_becomes_a_rate():
 def test_ranks_that_cannot_be_replayed_are_refused_with_the_reason():
     none = Prediction("rank_on_time", 3.0, "rank 3 on time", None, None, None, 0.0, "the clocks differ by 3 ms")
 
-    assert late_rank.change(ranks([none])).message == "How long the steps would be without the delay cannot be predicted: the clocks differ by 3 ms."
+    why = "How long the steps would be without the delay cannot be predicted: the clocks differ by 3 ms."
+    assert late_rank.change(ranks([none])).message == why
 
 
 def test_rates_are_those_of_all_ranks():
