@@ -156,11 +156,11 @@ def receiving(bar: Bar, per_batch: float, per_tensor: float, per_byte: float) ->
 
 
 def at_least(bar: Bar) -> float:
-    return receiving(bar, 0.2e-3, 0.1e-3, 0.1e-9)
+    return receiving(bar, 0.2e-3, 0.1e-3, 0.2e-9)
 
 
 def at_most(bar: Bar) -> float:
-    return receiving(bar, 1.0e-3, 0.4e-3, 0.3e-9)
+    return receiving(bar, 1.0e-3, 0.4e-3, 0.6e-9)
 
 
 def effective(bar: Bar) -> float:
