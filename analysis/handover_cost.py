@@ -54,5 +54,11 @@ def from_workers_s(facts: RuleInputs) -> Between:
     return per_batch_s(facts).plus(FREEING_S_PER_BYTE.times(_nbytes(facts)))
 
 
+def shared_bytes(facts: RuleInputs) -> float:
+    """Of a batch, in shared memory: its other tensors and arrays are pickled with the objects."""
+    pickled = (facts.loader.pickle_bytes or 0.0) if facts.loader else 0.0
+    return max(0.0, _nbytes(facts) - pickled)
+
+
 def _nbytes(facts: RuleInputs) -> float:
     return (facts.loader.batch_bytes or 0.0) if facts.loader else 0.0

@@ -7,7 +7,7 @@ import numpy as np
 from feedline.analysis.costs import accounted_cpu_s
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.gather import RankMetrics
-from feedline.analysis.handover_cost import FREEING_S_PER_BYTE, from_workers_s
+from feedline.analysis.handover_cost import FREEING_S_PER_BYTE, from_workers_s, shared_bytes
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import main_process
@@ -52,7 +52,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
     pins = setting.num_workers > 0 and "pin" in facts.moved  # in a thread, which then receives the batches, too
     pinning, unpacking = (_moving(facts, stage) if pins else NOTHING for stage in ("pin", "transport"))
     main = main_process(rank, facts, setting.num_workers, restarting_s, pinning.cpu_s + unpacking.cpu_s)
-    helpers, best, nbytes = _helpers(facts), from_workers_s(facts), _shared_bytes(facts)
+    helpers, best, nbytes = _helpers(facts), from_workers_s(facts), shared_bytes(facts)
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
     sharing_s = _sharing_s(made, SHARING_S_PER_BYTE * nbytes) if setting.num_workers else 0.0
     handing_s = sharing_s + _pickling_s(rank) if setting.num_workers else SHARING_S_PER_BYTE * nbytes + PICKLING_S
@@ -179,12 +179,6 @@ def _loader_bytes(facts: RuleInputs) -> tuple[float, float]:
     """Of a batch: in its tensors and arrays, and pickled."""
     loader = facts.loader
     return (loader.batch_bytes or 0.0, loader.pickle_bytes or 0.0) if loader else (0.0, 0.0)
-
-
-def _shared_bytes(facts: RuleInputs) -> float:
-    """Of a batch, in shared memory: its other tensors and arrays are pickled with the objects."""
-    whole, pickled = _loader_bytes(facts)
-    return max(0.0, whole - pickled)
 
 
 def _collating_s(facts: RuleInputs) -> float:

@@ -36,7 +36,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def _how_to_check(workers: int | None) -> str:
-    """The disproof: with one more worker, or with one CPU fewer if the loader has no ``num_workers``."""
+    """How to check: run with one more worker, or on one CPU fewer if the loader has no ``num_workers``."""
     if workers is None:
         return "Run on one CPU fewer (taskset). If samples/s stay the same, this finding is wrong."
     return f"Run with num_workers={workers + 1}. If samples/s rise, this finding is wrong."

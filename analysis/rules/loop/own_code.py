@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share, size
-from feedline.analysis.handover_cost import FREEING_S_PER_BYTE
+from feedline.analysis.handover_cost import FREEING_S_PER_BYTE, shared_bytes
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.step_model import OwnFunction
 
@@ -75,9 +75,9 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _freed_bytes(facts: RuleInputs) -> float:
     """Of a batch in shared memory that the main thread frees; 0.0 if it is small, or another thread does."""
-    if facts.loader is None or not facts.setting("num_workers") or facts.setting("pin_memory"):
+    if not facts.setting("num_workers") or facts.setting("pin_memory"):
         return 0.0
-    nbytes = (facts.loader.batch_bytes or 0.0) - (facts.loader.pickle_bytes or 0.0)
+    nbytes = shared_bytes(facts)
     return nbytes if nbytes >= LARGE_BYTES else 0.0
 
 
