@@ -13,6 +13,7 @@ from feedline.analysis.rules.cross_rank.recorded import recorded
 from feedline.analysis.rules.input import (
     borderline_input,
     compute_bound,
+    gpu_bound,
     input_bound_unexplained,
     input_not_seen,
     made_in_step,
@@ -53,7 +54,7 @@ ASIDE = ("schedule_in_steps", "skipped_steps")
 BESIDE = tuple(rule.rule_id for rule in LOOP)
 
 #: Findings that the input of a rank does not hold it back, or hardly.
-NOT_HELD = (compute_bound.RULE_ID, borderline_input.RULE_ID)
+NOT_HELD = (compute_bound.RULE_ID, borderline_input.RULE_ID, gpu_bound.RULE_ID)
 
 _ORDER = [Severity.HIGH, Severity.LOW, Severity.INFO]
 
@@ -119,7 +120,7 @@ def _of_input(facts: RuleInputs, explained: bool) -> list[Finding]:
         return [finding for finding in [compute_bound.check(facts)] if finding]
     told = _without_contradictions(found(INPUT, facts))
     if not explained and all(finding.severity is Severity.INFO for finding in told):
-        told.append(input_bound_unexplained.check(facts))
+        told.append(gpu_bound.check(facts) or input_bound_unexplained.check(facts))
     return told
 
 

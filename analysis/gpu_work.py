@@ -3,11 +3,12 @@
 import os
 
 import numpy as np
+import numpy.typing as npt
 
 from feedline.analysis.step_model import GpuWork
 from feedline.analysis.traces.columns import Kind
 from feedline.analysis.traces.intervals import union
-from feedline.analysis.traces.kinds_of_work import named, of_kinds
+from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, named, of_kinds
 from feedline.analysis.traces.threads import PROFILER_STEP, threads
 from feedline.analysis.traces.windows import read_window
 from feedline.profiler.errors import FeedlineError
@@ -31,16 +32,23 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
     except FeedlineError:
         return None  # a note of the report says why
     steps = len(np.unique(trace.events["name"][of_kinds(trace, Kind.ANNOTATION) & named(trace, PROFILER_STEP)]))
-    work = trace.events[threads(trace).launcher >= 0]
+    launched = threads(trace).launcher >= 0
+    work, products = trace.events[launched], trace.events[launched & of_kinds(trace, Kind.KERNEL) & named(trace, FLOAT32_PRODUCT)]
     kernels = work["wall"][work["kind"] == Kind.KERNEL]
     devices = {trace.tracks[track].device for track in np.unique(work["track"])}
     if not steps or not len(kernels) or len(devices) > 1:
         return None
-    busy = union(work["start"], work["start"] + work["wall"])
     return GpuWork(
-        busy_s=float((busy[:, 1] - busy[:, 0]).sum()) / steps / 1e9,
+        busy_s=_covered_s(work) / steps,
         kernels=len(kernels) / steps,
         kernel_s=float(kernels.mean()) / 1e9,
         steps=steps,
         ranks=ranks if isinstance(ranks := rank.manifest.place.get("world_size"), int) else 1,
+        float32_products_s=_covered_s(products) / steps,
     )
+
+
+def _covered_s(events: npt.NDArray[np.void]) -> float:
+    """Seconds in which one of them runs, or several."""
+    spans = union(events["start"], events["start"] + events["wall"])
+    return float((spans[:, 1] - spans[:, 0]).sum()) / 1e9

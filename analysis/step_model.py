@@ -68,6 +68,7 @@ class GpuWork:
     kernel_s: float  # mean duration of one
     steps: int
     ranks: int = 1  # of the training: one of several GPUs is also busy waiting for the others
+    float32_products_s: float = 0.0  # per step: matrix products of float32 that do not use tensor cores
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from feedline.analysis.rules.input import (
     epoch_restart,
     fewer_workers,
     float32_on_host,
+    gpu_bound,
     input_bound_unexplained,
     input_not_seen,
     made_in_step,
@@ -46,7 +47,7 @@ from feedline.analysis.rules.input import (
     too_few_workers,
     too_short,
 )
-from feedline.analysis.rules.loop import evaluation_time, gpu_waits, own_code
+from feedline.analysis.rules.loop import evaluation_time, float32_products, gpu_waits, own_code
 from feedline.analysis.rules.trace import device_bound, exposed_copy, host_bound, input_stall, synchronisation
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -220,6 +221,7 @@ MACHINE: list[Rule[RuleInputs]] = [
 #: Of the training loop of a recorded run, whatever the input does.
 LOOP: list[Rule[RuleInputs]] = [
     Rule(gpu_waits.RULE_ID, gpu_waits.check, launches.change, bound="Host-bound", lifts=frozenset({"step"})),
+    Rule(float32_products.RULE_ID, float32_products.check, float32_products.change, bound="GPU-bound", lifts=frozenset({"gpu", "step"})),
     Rule(own_code.RULE_ID, own_code.check, own_code.change, bound="Bound by the training loop", lifts=frozenset({"step"})),
     Rule(evaluation_time.RULE_ID, evaluation_time.check, evaluation_time.change, bound="Mostly inference", lifts=frozenset()),
 ]
@@ -232,6 +234,7 @@ OTHERWISE: list[Rule[RuleInputs]] = [
     Rule(input_not_seen.RULE_ID, input_not_seen.check, input_not_seen.change),
     Rule(compute_bound.RULE_ID, compute_bound.check, compute_bound.change, lifts=EVERY_LIMIT),
     Rule(borderline_input.RULE_ID, borderline_input.check, compute_bound.change, lifts=EVERY_LIMIT),
+    Rule(gpu_bound.RULE_ID, gpu_bound.check, compute_bound.change),
     Rule(input_bound_unexplained.RULE_ID, input_bound_unexplained.check, input_bound_unexplained.change, lifts=EVERY_LIMIT),
 ]
 

@@ -25,6 +25,9 @@ _COLLECTIVES = re.compile(
 #: Inductor names a fused kernel after the operators around it, collectives too; it is not a collective.
 _FUSED = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")
 
+#: Matrix products of float32 without tensor cores, by cuBLAS and CUTLASS. With TF32 the names have s1688gemm, or f32f32_tf32f32.
+FLOAT32_PRODUCT = re.compile(r"[a-z0-9]_sgemm_\d|xmma_gemm_f32f32_f32f32_f32_")
+
 _SYNCHRONISES = re.compile(
     r"^(cuda|hip)(Device|Stream|Event|Context|Thread)Synchronize|^(cu|hip)(Ctx|Stream|Event)Synchronize"
     r"|^(cuda|hip)(Memcpy(2D|3D|ToSymbol|FromSymbol|ToArray|FromArray)?|Memset(2D|3D)?)(_|$)|^cuMemcpy((HtoD|DtoH|DtoD)?(_v2)?)$"

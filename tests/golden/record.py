@@ -64,7 +64,7 @@ BY_HAND = "gpu"  # its records are written as those of a GPU would be, on a mach
 #: Recorded on an NVIDIA H100 and an H200 by scripts/gpu-check: its program of 40 steps, tests/gpu/transformer.py, and
 #: examples/train_imagefolder.py with 14 workers. Of torch.profiler's events, the work of the GPU, the calls that launched it, the steps and
 #: feedline's clock marks are kept.
-OF_A_GPU = ("h100-ahead", "h100-transformer", "h200-resnet50")
+OF_A_GPU = ("h100-ahead", "h100-transformer", "h200-resnet50", "h200-vit")
 STORED = (*RECIPES, BY_HAND, *OF_A_GPU)
 
 

@@ -11,7 +11,7 @@ from golden.test_commands import COMMANDS
 from golden.test_traces import MADE, REAL, named
 from golden.visible import visible_text
 
-MOST_BYTES = 1_750_000
+MOST_BYTES = 2_200_000
 PRIVATE = re.compile(r"(?<!\w)/(home|mnt|opt|root|srv|tmp|Users|usr|var|work)(?!\w)|password|secret|token")
 TOLD = {
     "verdict": "Input-bound, 61 % of each step",

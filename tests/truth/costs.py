@@ -365,6 +365,8 @@ COSTS: dict[str, Formula] = {
     "made_one_by_one": lambda bar: bar.making,
     "own_code": named_functions,
     "gpu_waits": launching,
+    "float32_products": lambda bar: min(float(bar.told["step"]["gpu_work"]["float32_products_s"]), bar.mean),
+    "gpu_bound": lambda bar: max(bar.mean - float(bar.told["step"]["gpu_work"]["busy_s"]), 0.0),
     "evaluation_time": nothing,
     "made_in_step": lambda bar: bar.stage("input"),
     "epoch_restart": restarts,

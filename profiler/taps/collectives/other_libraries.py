@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from feedline.profiler import reasons
+from feedline.profiler import ranks, reasons
 from feedline.profiler.message import Message
 
 NAME = "collectives"  # of the hook
@@ -14,14 +14,18 @@ UNSEEN = {
     "deepspeed.ops.comm": ("DeepSpeed's own kernels", "they use shared memory of their own"),
     "nvshmem": ("NVSHMEM", "ranks write into each other's memory"),
 }
+#: Lightning imports mpi4py only to ask whether MPI started the program, and CuPy its wrapper of NCCL because it is there.
+MEANINGLESS_ALONE = ("mpi4py.MPI", "cupy.cuda.nccl")
 
 
 def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Callable[[str, bool, str], None]) -> None:
-    """Report each of them when it is imported."""
+    """Report each of them when it is imported, if that means that it communicates."""
 
     def told(name: str, why: str) -> Callable[[], None]:
         said = f"not recorded, {why}: its time counts toward the stage in which it occurs, if any"
         return lambda: tell(f"communication by {name}", False, Message(said, reasons.OTHER_LIBRARY))
 
+    alone = ranks.place().world_size == 1
     for module, (name, why) in UNSEEN.items():
-        when_imported(module, told(name, why))
+        if not (alone and module in MEANINGLESS_ALONE):
+            when_imported(module, told(name, why))

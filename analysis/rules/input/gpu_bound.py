@@ -1,0 +1,32 @@
+"""The step waits for its input, but the GPU has so much to do that no faster input helps."""
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import seconds, share
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, steady_share
+
+RULE_ID = "gpu_bound"
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Compare the GPU's work per step with the step: what is left is all that a faster input, or host, can save."""
+    step, work, waiting = facts.step, facts.step.gpu_work, steady_share(facts)
+    if work is None or work.ranks > 1 or (idle := 1 - work.busy_s / step.mean_s) >= MIN_WAIT_SHARE:
+        return None
+    idle = max(idle, 0.0)
+    most = f"at most {share(idle)}" if idle else "nothing"
+    return Finding(
+        RULE_ID,
+        Severity.INFO,
+        message=f"the GPU is the limit: it is busy for {seconds(work.busy_s)} of each {seconds(step.mean_s)} step; the input takes "
+        f"{share(waiting)}, but a faster one would save {most}",
+        evidence=[
+            Evidence("gpu_busy_s", "GPU busy, per step", work.busy_s, "s"),
+            Evidence("gpu_idle_share", "GPU idle, share of the step", idle, SHARE),
+            Evidence("input_share", "input, share of the step", waiting, SHARE),
+            Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
+        ],
+        fix="No change to the input is needed. Give the GPU less to do per sample: a lower precision, torch.compile, smaller images.",
+        how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
+        cost_s=idle * step.mean_s,
+    )

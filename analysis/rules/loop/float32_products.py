@@ -1,0 +1,54 @@
+"""The GPU is the limit, and computes matrix products of float32 without its tensor cores, several times slower than with them."""
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import seconds
+from feedline.analysis.predict.change import Refused
+
+RULE_ID = "float32_products"
+
+#: Of the step that the GPU works. If it works less, the host or the input limits the training.
+MIN_BUSY = 0.80
+#: Of the step that such products take.
+MIN_SHARE = 0.05
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Weigh the products, where the program lets none of any weight use TF32.
+
+    Where it does, and the library still chose other kernels, no setting is known to help.
+    """
+    step, work = facts.step, facts.step.gpu_work
+    if work is None or work.ranks > 1 or step.flop is None or step.flop.computed_in != "float32":
+        return None
+    busy, part = work.busy_s / step.mean_s, work.float32_products_s / step.mean_s
+    if busy < MIN_BUSY or part < MIN_SHARE:
+        return None
+    return Finding(
+        RULE_ID,
+        Severity.of(part),
+        message=f"the GPU is busy for {seconds(work.busy_s)} of each {seconds(step.mean_s)} step; {seconds(work.float32_products_s)} of "
+        "that are matrix products in float32 without tensor cores",
+        evidence=[
+            Evidence("float32_products_s", "float32 matrix products without tensor cores, per step", work.float32_products_s, "s"),
+            Evidence("float32_products_share", "share of the step", part, SHARE),
+            Evidence("gpu_busy_s", "GPU busy, per step", work.busy_s, "s"),
+            Evidence("gpu_busy_share", "GPU busy, share of the step", busy, SHARE),
+            Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
+        ],
+        fix="Use tensor cores: call torch.set_float32_matmul_precision('high') at the start of the program (TF32, for NVIDIA GPUs since "
+        "Ampere), or run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16). Both round the factors of a "
+        "product: compare the loss curves.",
+        how_to_check="Train a few hundred steps with torch.set_float32_matmul_precision('high'). If they take just as long, this finding "
+        "is wrong.",
+        cost_s=min(work.float32_products_s, step.mean_s),
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Nothing is predicted: tensor cores are from once to eight times as fast, which depends on the GPU and on the sizes."""
+    return Refused(
+        "unknown_kernels",
+        "How much faster the products become depends on the GPU and on their sizes. Record a few hundred steps with TF32, and compare the "
+        "runs with `feedline diff`.",
+    )
