@@ -22,6 +22,7 @@ from feedline.analysis.rules.input import (
 )
 from feedline.analysis.rules.input.handover import as_code, only_if
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
+from feedline.analysis.rules.trace import device_bound
 from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 
@@ -201,13 +202,18 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
         return "What limits this run is unknown: no rule applies to it."
     if top.rule_id in WRONG or top.rule_id in ASIDE:
         return f"{WRONG.get(top.rule_id, WRONG_SET_UP)}: {top.message}."
-    goes = "waits for data" if facts.loader is not None and num_workers(facts) != 0 else "goes to making batches"
+    goes = "waits for data" if facts.loader is not None and num_workers(facts) != 0 else "goes to the input"
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
     return _sentences(top, facts.step.mean_s, "" if _bound_by(top) else waits, only_if(facts, top.settings))
 
 
 def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     """The same of traces."""
+    computes = next((finding for finding in findings if finding.rule_id == device_bound.RULE_ID), None)
+    if computes is not None and findings[0].severity is Severity.LOW:  # what else costs a little is not what binds it
+        return (
+            f"{sentence(computes.message)}. {sentence(findings[0].message)}.{saving(findings[0], mean_step_s(facts.budgets[facts.rank]))}"
+        )
     if not findings:
         most = max(PARTS, key=facts.share)
         return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."

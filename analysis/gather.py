@@ -28,6 +28,7 @@ COLUMNS = 600  # points of a series: one per pixel column of a figure
 WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates
 #: What a loader says of its batches, by the name it has in the report.
 BATCH_FLAGS = {"float32": Flag.FLOAT32, "shared": Flag.SHARED, "pinned": Flag.PINNED, "objects": Flag.OBJECTS}
+FEW_BATCHES = 3  # of a worker in an epoch: with fewer, it is busy from its first to its last
 COUNTED = 2  # the steps up to the one whose FLOPs were counted (0.1 s slower) are excluded if they are at most one in two
 
 
@@ -271,12 +272,17 @@ def batch_walls(rank: RankMetrics) -> IntArray:
 
 
 def busy_shares(processes: list[Process]) -> tuple[float | None, float | None]:
-    """Shares of the workers' time, from their first batch on, that they made batches and that they had nothing to do."""
+    """Shares of the workers' time, between their first and last batch of each epoch, that they made batches and had nothing to do.
+
+    A worker that makes one or two in an epoch is left out: between them, it has hardly anything else to do.
+    """
     busy = idle = alive = 0
     for process in processes:
         fetches, idles = process.of(Stage.FETCH), process.of(Stage.IDLE)
         for epoch in np.unique(fetches["number"] >> 32).tolist():
             made = fetches[fetches["number"] >> 32 == epoch]
+            if len(made) < FEW_BATCHES:
+                continue
             begin, end = int(made["start"].min()), int((made["start"] + made["wall"]).max())
             alive += end - begin
             busy += int(made["wall"].sum())

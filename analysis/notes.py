@@ -45,7 +45,7 @@ def ahead(rank: RankMetrics) -> list[str]:
         return []
     return [
         f"the GPU needs {seconds(work.busy_s)} per step, but the mean step took {seconds(1 / steps_per_s)}: the host ran ahead of it. A "
-        "longer training has a lower throughput"
+        "longer run would be slower than this rate"
     ]
 
 

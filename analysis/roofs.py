@@ -89,7 +89,7 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBoun
         processes = max(workers.processes, 1)
         each = f"{seconds(busy)} per sample{limits.without({'waiting for a CPU': total.runqueue_s or 0.0}, total.wall_s)}"
         message = each if turns else f"{processes} worker{'s' * (processes > 1)}, {each}"
-        yield _roof("workers", "one worker" if turns else "workers", "workers", processes / busy, message)
+        yield _roof("workers", "making samples one after another" if turns else "workers", "workers", processes / busy, message)
 
 
 def _of_cpus(report: Report, batch: float) -> Iterator[ThroughputBound]:

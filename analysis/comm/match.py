@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from feedline.analysis.comm.collectives import Collectives, Group
 from feedline.analysis.comm.operations import BETWEEN_TWO, MESSAGE, TOGETHER, operation
+from feedline.analysis.formatting import counted
 from feedline.analysis.timeline import IntArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -241,8 +242,8 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
         count = int((joined.member[:, column] & others & ~own).sum())
         if count and own.any():
             notes.append(
-                f"rank {rank} did not begin {count} collective{'s' * (count > 1)} that other ranks of its groups began: "
-                "it ended earlier or was killed"
+                f"{counted(count, 'collective')} that other ranks began {'were' if count > 1 else 'was'} not begun by rank {rank}, "
+                "which had ended or been killed"
             )
         if stride[column] > stride.min():
             notes.append(

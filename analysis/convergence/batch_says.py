@@ -12,7 +12,7 @@ def says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None
         return f"the cost of the batch of {count(batch)} is unknown: {noise.why or 'the noise scale is too uncertain'}"
     if noise.value is None:
         bound = f"at least {number(noise.low)}" if noise.low is not None else f"at most {number(noise.high)}"
-        return f"the batch of {count(batch)} is {where} the critical batch size, which is {bound} ({noise.why})"
+        return f"the batch of {count(batch)} is {where} the critical batch size, which is {bound}: {noise.why}"
     at = {"near": "in the range of"}.get(where, where)
     return (
         f"the batch of {count(batch)} is {at} the critical batch size, {number(noise.value)} ({number(noise.low)} to {number(noise.high)} "

@@ -27,7 +27,7 @@ WAITS = {
 }
 #: Replaces entries of WAITS in runs without workers.
 WAITS_ALONE = {
-    "starved": "making the batch in the main process (no workers)",
+    "starved": "the rest of making the batch in the main process (no workers)",
     "epoch_start": "starting the loader, or making its first batch",
 }
 SEVERITIES = {
@@ -116,7 +116,7 @@ def gain(finding: Finding, report: Report) -> str:
         return ""
     most, limit = "about" if finding.cost_is_predicted else "at most", next_limit.also_lifted(finding, report)
     notes = [] if finding.cost_is_predicted else ["upper bound, not a prediction"]
-    notes += [f"above the next limit, {limit}, because this fix raises that limit as well"] if limit else []
+    notes += [f"it may exceed the next limit, {limit}, which this fix also raises"] if limit else []
     noted = f" ({'; '.join(notes)})" if notes else ""
     return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{noted}"
 
@@ -267,7 +267,7 @@ def roofline(made: Roofline) -> str:
     if made.mfu is not None:
         parts.append(f"That is {share(made.mfu)} of the device's peak (MFU).")
     elif made.peak_flops is None:
-        parts.append(f"The device's own limit is unknown: {made.peak_source}.")
+        parts.append(f"How far this is from the device's peak FLOP/s is unknown: {made.peak_source}.")
     elif made.flop_per_sample is not None:
         parts.append(f"No MFU: this run is faster than the measured peak ({made.peak_source}).")
     if made.flop_per_sample is None:

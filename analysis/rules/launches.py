@@ -2,12 +2,30 @@
 
 from feedline.analysis.predict.change import Refused
 
-FIX = "Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches"
-HOW_TO_CHECK = (
-    "Compile the model with torch.compile(model, mode='reduce-overhead') and train a few hundred steps. If they take just as long although "
-    "CUDA graphs were used (TORCH_LOGS=cudagraphs), and py-spy shows no Python outside the model that takes the time, this finding is "
-    "wrong."
+LONG_S = 1e-3  # of a kernel: launching takes some 10 us
+FEWER = "Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches"
+BETWEEN = (
+    "The kernels are long, so launching them is not what takes the time: look at what the host does between them, for example with py-spy"
 )
+CHECK_COMPILED = (
+    "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is wrong if the steps take just as long, "
+    "TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy shows no slow Python outside the model."
+)
+CHECK_BETWEEN = "Watch the main process with `py-spy top`. If it spends its time waiting for the GPU, this finding is wrong."
+
+
+def fix(mean_kernel_s: float) -> str:
+    """What to change, without a full stop.
+
+    Args:
+        mean_kernel_s: mean duration of a kernel.
+    """
+    return BETWEEN if mean_kernel_s >= LONG_S else FEWER
+
+
+def how_to_check(mean_kernel_s: float) -> str:
+    """What to do, and what would prove the finding wrong."""
+    return CHECK_BETWEEN if mean_kernel_s >= LONG_S else CHECK_COMPILED
 
 
 def change(facts: object) -> Refused:

@@ -29,7 +29,7 @@ class Basis:
     kind: str
     anatomy: StepProfile | None = None
     link: Ring | None = None
-    why: str = "needs recorded runs, because throughputs say nothing about collectives"
+    why: str = "it needs runs recorded by `feedline run`, because throughputs say nothing about collectives"
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def fit(basis: Basis) -> tuple[list[Model], list[str]]:
     found, refused = [], []
     last = basis.points[-1]
     if basis.anatomy is None or basis.link is None:
-        refused.append(f"bucket replay: {basis.why}")
+        refused.append(f"no replay of gradient buckets: {basis.why}")
     elif basis.kind != "weak" or last.batch is None:
-        refused.append("bucket replay: needs a constant batch per rank, and here it changes with the number of ranks")
+        refused.append("no replay of gradient buckets: it needs a constant batch per rank, and here it changes with the number of ranks")
     else:
         replayed = models.bucket_replay(basis.anatomy, basis.link, last)
         unexplained = replayed.parameters["constant_s"] / (last.rank_s * last.batch)

@@ -18,7 +18,7 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
         return f"No known limit lies above this run's {number(rate)} {unit}."
     here = f"{number(rate)} {unit} is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
     if nearest.kind == "gpu":
-        return f"{here} Only less work for it, or a faster GPU, raises that limit."
+        return f"{here} Only a faster GPU, or less GPU work per sample, raises that limit."
     if following is None:
         return f"{here} No other limit is known."
     return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} {unit}."

@@ -8,7 +8,7 @@ from feedline.analysis.formatting import count, seconds
 def slower(one: LateRank) -> str:
     """``its loader (decode) takes 12.7 ms longer``."""
     part = f" ({one.part})" if one.part else ""
-    known = {"wait": "its loader", "other": "its unexplained time", BEFORE_TRACE: "what came before its trace"}
+    known = {"wait": "its loader", "other": "what it does outside all stages", BEFORE_TRACE: "what came before its trace"}
     what = known.get(one.phase, f"its {one.phase}")
     return f"{what}{part} takes {seconds(one.excess_s)} longer"
 

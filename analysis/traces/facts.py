@@ -95,7 +95,7 @@ def _waiting(facts: TraceFacts) -> Waiting | None:
         evidence=[
             Evidence("waiting_for_rank_share", f"rank {waiter} waits for other ranks", waited, SHARE, str(waiter)),
             Evidence("last_in", f"collectives that rank {late} joined last", last, ""),
-            Evidence("longest_wait_share", f"the longest wait, of rank {most}", facts.share(part, most), SHARE, str(most)),
+            Evidence("longest_wait_share", f"the longest wait, that of rank {most}", facts.share(part, most), SHARE, str(most)),
         ],
     )
 

@@ -91,7 +91,7 @@ def test_a_rank_killed_in_the_middle_of_a_collective_is_named():
 
     matched = match([with_table(one, table) for one, table in zip(made.ranks, tables, strict=True)])
 
-    assert any("rank 1 did not begin 1 collective that" in note for note in matched.notes)
+    assert any("1 collective that other ranks began was not begun by rank 1" in note for note in matched.notes)
     assert any("begun by ranks 0, 2, never ended" in note for note in matched.notes)
     assert (matched.start[-1] != MISSING).tolist() == [True, False, True]
 
@@ -110,7 +110,7 @@ def test_a_rank_that_was_killed_in_a_long_run_is_named():
 
     (note,) = match([first, with_table(second, second.table[:15])]).notes
 
-    assert note.startswith("rank 1 did not begin 15 collectives")
+    assert note.startswith("15 collectives that other ranks began were not begun by rank 1")
 
 
 def test_a_folder_of_another_program_is_named_and_left_out():

@@ -105,7 +105,7 @@ def test_beyond_the_gpus_work_there_is_no_next_limit() -> None:
     assert (found.nearest, found.next, found.becomes) == ("workers", "GPU", pytest.approx(10 / (99.9 * MS)))
     faster = made(on_a_gpu(replace(INPUT_BOUND, workers=replace(INPUT_BOUND.workers, processes=8)), 90))
     assert (faster.nearest, faster.next) == ("GPU", None)
-    assert faster.message.endswith("Only less work for it, or a faster GPU, raises that limit.")
+    assert faster.message.endswith("Only a faster GPU, or less GPU work per sample, raises that limit.")
 
 
 def test_workers_over_wall_time_a_sample_is_a_roof() -> None:
@@ -162,7 +162,7 @@ def test_without_workers_making_and_computing_take_turns_until_there_is_one() ->
     inline = run({"decode": 60, "collate": 5, "forward": 35}, {"decode": cost(6, 6), "total": cost(6.5, 6.5)}, processes=0)
     found = made(inline)
 
-    assert (found.nearest, found.next) == ("serialized", "one worker")
+    assert (found.nearest, found.next) == ("serialized", "making samples one after another")
     assert found.becomes == pytest.approx(1 / (6.5 * MS))
     assert roof(inline, "step") == pytest.approx(10 / (35 * MS))
 

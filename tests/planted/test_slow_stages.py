@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).parent / "programs" / "slow_stages.py"
 
 #: fault -> stage, why, fix.
 FAULTS = {
-    "format": ("decode takes", "PIL.JPEG2000, whose format is slow to decode", "Convert the images once, and keep the originals: to JPEG"),
+    "format": ("decode takes", "PIL.JPEG2000, whose format is slow to decode", "Convert the images once to JPEG"),
     "pickled": ("read takes", "the cause is unknown; numpy.load accounts for 100.0 % of that time", "py-spy"),
     "scratch_array": ("the operating system's work takes", "page faults per sample", "Allocate large work arrays once"),
     "objects": ("transport takes", "of Python objects", "a few tensors"),

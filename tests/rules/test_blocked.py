@@ -4,6 +4,7 @@ from rules.made_up import made_up_facts, waiting, without_workers
 from feedline.analysis.diagnose import diagnose
 from feedline.analysis.facts import Traffic
 from feedline.analysis.finding import Severity
+from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input.blocked import FIX, check
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}  # 71 % of the sample
@@ -42,6 +43,15 @@ def test_workers_are_advised_against_what_must_remain_and_can_overlap():
     facts = {kind: waiting(60.0, sample=BLOCKED, traffic=NOTHING, maker=looked(kind)) for kind in FIX}
 
     assert {kind for kind in FIX if "num_workers" in check(facts[kind]).fix} == {"network", "another process"}
+
+
+@pytest.mark.parametrize("kind", ["network", "another process"])
+def test_nothing_is_predicted_of_workers_that_all_ask_the_same_side(kind):
+    facts = waiting(260.0, sample={"dataset": (0.5, 0.0, 40.0)}, traffic=NOTHING, maker=looked(kind))
+
+    refused = [BY_ID[finding.rule_id].change(facts) for finding in diagnose(facts)[:2]]
+    assert [one.reason for one in refused] == ["unknown_answers"] * 2
+    assert "feedline verify RUN --set num_workers=" in refused[0].message
 
 
 def test_why_workers_are_slow_comes_before_the_advice_to_have_more():

@@ -137,7 +137,7 @@ def test_no_finding_stands_above_one_that_is_graver():
         ),
         (
             without_workers(),
-            "Input-bound: 60.6 % of each 254 ms step goes to making batches. No workers: the main process makes every batch itself, "
+            "Input-bound: 60.6 % of each 254 ms step goes to the input. No workers: the main process makes every batch itself, "
             "which takes 154 ms of each 254 ms step; receiving them from workers would take 1.36 ms to 4.69 ms. This training uses 1.00 of "
             "8 CPUs; 7.00 CPUs are free. Set num_workers=2. Up to 152 ms per step (60.0 %) can be saved.",
         ),

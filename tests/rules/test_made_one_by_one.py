@@ -24,7 +24,7 @@ def test_batches_that_are_cheaper_to_make_than_to_receive_stay_in_the_main_proce
     assert finding.fix.startswith("Keep num_workers=0. ")
     assert finding.fix.endswith(
         "DataLoader(..., sampler=BatchSampler(sampler, 32, drop_last=False), batch_size=None)  "
-        "# now batch_size=32; remove shuffle and drop_last if set"
+        "# now batch_size=32; remove shuffle, drop_last, batch_sampler and collate_fn if set"
     )
     assert [found.rule_id for found in diagnose(rows(3.0))] == ["made_one_by_one"]
 

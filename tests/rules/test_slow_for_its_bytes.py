@@ -66,7 +66,7 @@ def test_a_decoder_whose_helper_threads_lack_a_cpu_is_told_to_use_one_thread():
 
     found = {finding.rule_id: finding for finding in diagnose(facts)}
 
-    assert "its thread waits until helper threads" in found["slow_for_its_bytes"].message
+    assert "its thread waits while helper threads" in found["slow_for_its_bytes"].message
     assert "DEFAULT_MAX_THREADS = 1" in found["slow_for_its_bytes"].fix
     assert "decode_bound" not in found and "blocked" not in found  # the program did not make that lock
 

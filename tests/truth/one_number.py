@@ -243,7 +243,7 @@ def beyond(told: Any, text: str) -> Iterator[str]:
         if limits is None or limits["becomes"] is None or finding["severity"] == "info" or not 0 < finding["cost_s"] < mean:
             continue
         gained = limits["samples_per_s"] * mean / (mean - finding["cost_s"])
-        said = not re.search(rf"Gain:? {RATE} -> at most", text) or "above the next limit" in text or finding["predicted"]
+        said = not re.search(rf"Gain:? {RATE} -> at most", text) or "may exceed the next limit" in text or finding["predicted"]
         if gained > limits["becomes"] * (1 + PRINTED) and not said:
             yield f"{finding['cause']} gives up to {gained} samples/s, the next limit is {limits['becomes']}"
 

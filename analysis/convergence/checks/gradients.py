@@ -24,8 +24,8 @@ def same_data(recorded: Recorded) -> Finding | None:
     return Finding(
         "same_data",
         Severity.HIGH,
-        message=f"{who} the same samples: |g_part|^2 / |g_mean|^2 is 1.000 in all {count(len(ratio))} updates, and would be larger with "
-        "different samples. The larger batch only repeats the small one",
+        message=f"{who} the same samples: the squared norm of one part's gradient is that of the mean (ratio 1.000 in all "
+        f"{count(len(ratio))} updates; with different samples it would be larger). The whole batch therefore only repeats one part of it",
         evidence=[
             Evidence("part_over_mean", "|g_part|^2 / |g_mean|^2, median", float(np.median(ratio)), "1"),
             Evidence("largest_distance", "largest deviation from 1", float(np.abs(ratio - 1).max()), "1"),
@@ -35,7 +35,7 @@ def same_data(recorded: Recorded) -> Finding | None:
         if micro
         else "Give each rank its own samples: sampler=DistributedSampler(dataset) instead of shuffle=True, and sampler.set_epoch(epoch) "
         "before each epoch. An IterableDataset has to divide its samples among the ranks itself.",
-        how_to_check="Print the sample indices of each part of one update. If they differ, this finding is wrong.",
+        how_to_check="Print the sample indices that each rank or micro-batch uses in one update. If they differ, this finding is wrong.",
     )
 
 

@@ -21,7 +21,8 @@ def not_finite(recorded: Recorded) -> Finding | None:
         Severity.HIGH,
         message=f"the loss was NaN or infinite {counted(len(bad), 'time')}, first after {count(int(curve.updates[bad[0]]))} updates",
         evidence=[Evidence("not_finite", "NaN or infinite values", len(bad), "values"), _last_finite(curve, int(bad[0]))],
-        fix="Warm up the learning rate, clip gradients, and look for log(0), division by 0 and float16 overflow at that update.",
+        fix="Lower the learning rate or warm it up, clip gradients, and look for log(0), division by 0 and float16 overflow at that "
+        "update.",
         how_to_check="Run that batch through the untrained model. If its loss is not finite either, the data is the cause.",
     )
 

@@ -24,8 +24,8 @@ SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
 ADVICE: dict[QuestionId, str] = {
-    "half_gradients": "Send gradients as bf16: model.register_comm_hook(None, default_hooks.bf16_compress_hook), after "
-    "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks.",
+    "half_gradients": "Send gradients as bf16: add `from torch.distributed.algorithms.ddp_comm_hooks import default_hooks`, then call "
+    "model.register_comm_hook(None, default_hooks.bf16_compress_hook).",
     "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync() (a larger effective batch).",
     "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
 }
@@ -56,9 +56,9 @@ WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {ON_ONE_HOST}
 WITH_OTHERS = f"run iperf3 between the same hosts. {ON_ONE_HOST}"
 NCCLS = "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, and P2P (NVLink, PCIe), not shared memory, within a host"
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
-NO_FASTER = "If the intended link gives no more bandwidth in this benchmark than in training, this finding is wrong."
+NO_FASTER = "If the benchmark uses the link that you expect and is no faster than the training, this finding is wrong."
 NO_SYNC = "Run all steps under model.no_sync(). If they are no faster, this finding is wrong."
-ALONE = "Train a model that fits on one rank, on one rank and on all. If the step is as long on one, this finding is wrong."
+ALONE = "Train a model that fits on one rank twice: on one rank, and on all. If a step takes as long on one rank, this finding is wrong."
 
 
 def check(facts: RankFacts) -> Finding | None:

@@ -27,9 +27,12 @@ FIXES = {
     "launching": "Check this rank's host: busy CPUs, garbage collection, Python code that only this rank runs.",
     "synchronising": "Check what only this rank reads back from its device: .item(), logging, checkpoints.",
     "optimizer": "Check what only this rank does around its update: logging, checkpoints, evaluation.",
-    "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Name it with feedline.stage(...).",
+    "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Wrap such code in "
+    "`with feedline.stage('name'):` to see its time.",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
+ALIKE = {"wait": "Make batches more alike: group samples of similar size, and with workers, raise prefetch_factor."}
+NOW_AND_THEN = "Look for what ranks do only in some steps: logging, checkpoints, garbage collection, longer sequences."
 #: Parts of the loader's work -> what they are for who writes a dataset.
 PARTS = {"dataset": "__getitem__"}
 NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
@@ -53,8 +56,8 @@ def check(facts: RankFacts) -> Finding | None:
         told,
         message=f"{message}{host}{_sure(late)}",
         fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
-        how_to_check=f"Change rank {late.rank}'s machine, its data and code that only it runs, one at a time. If the others always wait "
-        "just as long, this finding is wrong."
+        how_to_check=f"One at a time: run rank {late.rank} on another machine, give it another rank's data, remove code that only it runs. "
+        "If the others wait just as long each time, this finding is wrong."
         if late.persistent
         else f"Trace more steps of all ranks. If rank {late.rank} is not late in most of them, this finding is wrong.",
         blame=Blame(late.rank, late.phase, late.part),
@@ -80,8 +83,7 @@ def changing(facts: RankFacts) -> Finding | None:
         told,
         message=f"the slow rank is not always the same: most often it is rank {most.rank}, in {most.steps} of the {most.late_steps} steps "
         f"with a late rank; {varies} varies most",
-        fix="Make steps more alike: group samples of similar size, prefetch more batches (prefetch_factor), keep other programs off these "
-        "CPUs.",
+        fix=f"{ALIKE.get(phase, NOW_AND_THEN)} Keep other programs off these CPUs.",
         how_to_check="Record again. If one rank is late in most steps, this finding is wrong.",
         blame=Blame(None, phase),
         late=most,
@@ -157,7 +159,7 @@ def _why(late: LateRank) -> str:
         return " (already late when its trace began)"
     known = {
         "wait": "slow loader",
-        "other": "unexplained time",
+        "other": "time outside all stages",
         "launching": "slow kernel launches",
         "synchronising": "waits for its device",
         "other communication": "other collectives",
@@ -198,7 +200,12 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
             "s",
             str(late.rank),
         ),
-        Evidence("share_of_late_steps", f"rank {late.rank}, share of the steps with a late rank", late.steps / late.late_steps, SHARE),
+        Evidence(
+            "share_of_late_steps",
+            f"of the steps with a late rank, those in which it is rank {late.rank}",
+            late.steps / late.late_steps,
+            SHARE,
+        ),
     ]
     if waiting.parts is not None:
         transfer_s, rank = waiting.parts.transfer_s, waiting.rank

@@ -32,11 +32,11 @@ def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
         beyond="backward",
         kinds=comm.exposed.get(str(rank), []) if separated else [],
         hidden_share=hidden_s / (hidden_s + exposed_s) if hidden_s + exposed_s else None,
-        where=f" on rank {rank}, less than on any other rank" if len(parts) > 1 and separated else "",
+        where=f" on rank {rank}, the rank with the least," if len(parts) > 1 and separated else "",
         caveat="" if separated else f"; {comm.network}",
         separate=""
         if separated
-        else "Record all ranks in one run, with comparable clocks: the notes say which rank is missing, or what is wrong with its clock.",
+        else "Record all ranks in one `feedline run`. The notes say which rank is missing, or what is wrong with its clock.",
         evidence=_evidence(comm, exposed_s, step_s)
         if separated
         else [Evidence("exposed_collectives_s", "exposed collectives per step", exposed_s, "s")],

@@ -7,12 +7,13 @@ from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import arguments
 from feedline.analysis.rules.input.input_wait import maker, severity
-from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s
+from feedline.analysis.rules.input.storage import ANSWERS, MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s, unknown_answers
 from feedline.analysis.rules.input.too_few_workers import advised
 from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "blocked"
-SLEEP, LOCK, NETWORK, PROCESS, UNKNOWN = "sleep", "lock", "network", "another process", "unknown"
+SLEEP, LOCK, UNKNOWN = "sleep", "lock", "unknown"
+NETWORK, PROCESS = ANSWERS
 
 DOING = {
     SLEEP: "sleeping",
@@ -30,8 +31,6 @@ FIX = {
     PROCESS: "Have the other process deliver whole batches ahead of time, or make the samples in the workers",
     UNKNOWN: "Find the blocking call",
 }
-#: What several workers do in parallel.
-OVERLAPS = (NETWORK, PROCESS)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -58,7 +57,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 
 def change(facts: RuleInputs) -> Change | Refused:
-    """No sleep, or more workers, if the fix names them. How long other waits would be is unknown."""
+    """No sleep. How long other waits would be is unknown, also with more workers."""
     others = _elsewhere(facts)
     kind = max(others, key=lambda name: others[name]) if others else UNKNOWN
     if kind == SLEEP:
@@ -66,7 +65,7 @@ def change(facts: RuleInputs) -> Change | Refused:
         return Change(stages=dict.fromkeys(MAKING_STAGES, Factor(off_cpu=awake)))
     number = _overlapping(facts, kind)
     if number is not None:
-        return Change(settings=arguments(facts, number))
+        return unknown_answers(number)
     return Refused("unknown_wait", f"How much of the time spent {DOING[kind]} would remain is unknown. Apply the fix, and record again.")
 
 
@@ -108,7 +107,7 @@ def _evidence(facts: RuleInputs, blocked: float, others: dict[str, float]) -> li
 
 def _overlapping(facts: RuleInputs, kind: str) -> int | None:
     """Workers that overlap what must remain; None where nothing must, where they do not, or lack CPUs."""
-    return advised(facts) if kind in OVERLAPS and not cpus.saturated(facts) else None
+    return advised(facts) if kind in ANSWERS and not cpus.saturated(facts) else None
 
 
 def _fix(facts: RuleInputs, kind: str) -> str:

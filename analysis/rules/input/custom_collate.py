@@ -54,7 +54,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("transport_s", "transport in the main process per step", waits.transport_s, "s"),
             Evidence("handover_s", "late handover by the worker, per step", waits.handover_s, "s"),
         ],
-        fix="Use torch.utils.data.default_collate for the large tensors: in a worker, it stacks them in shared memory. "
+        fix="In the collate_fn, call torch.utils.data.default_collate for the large tensors: in a worker, it stacks them in shared memory. "
         + call(facts, "collate_fn=..."),
         how_to_check="Run with default_collate on the same samples. If the loader is no faster, this finding is wrong.",
         cost_s=cost_s,

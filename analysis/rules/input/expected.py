@@ -72,7 +72,7 @@ class Work:
     @property
     def name(self) -> str:
         """The stage, in words."""
-        return "the operating system's work" if self.stage == KERNEL else self.stage
+        return "the kernel" if self.stage == KERNEL else self.stage
 
     @property
     def working_s(self) -> float:

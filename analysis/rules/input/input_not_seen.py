@@ -26,7 +26,7 @@ def check(facts: RuleInputs) -> Finding:
     else:
         message = f"no loader was seen, so the input's share of the {step} step is unknown"
         if facts.unseen is not None:
-            message += f" (up to {share(facts.unseen.share)}, if no model loads data itself)"
+            message += f" (at most {share(facts.unseen.share)}, unless a model's forward() loads data)"
             found.append(Evidence("unseen_share", "share of the step that may be input", facts.unseen.share, SHARE))
     if own_code.check(facts) is not None:
         message += f"; the code named in the finding {own_code.RULE_ID} may be part of the input"

@@ -41,7 +41,9 @@ def _in_one_call(facts: RuleInputs, size: str) -> str:
         return YIELD_BATCHES + call(facts, "batch_size=None", f"{now}; remove drop_last if set")
     each = f"{kind}(dataset)" if kind in TORCHS else "sampler"
     batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"
-    return IN_ONE_CALL + call(facts, f"sampler={batches}, batch_size=None", f"{now}; remove shuffle and drop_last if set")
+    return IN_ONE_CALL + call(
+        facts, f"sampler={batches}, batch_size=None", f"{now}; remove shuffle, drop_last, batch_sampler and collate_fn if set"
+    )
 
 
 def _with_workers(saved: Between, receiving: Between) -> str:

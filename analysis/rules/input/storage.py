@@ -1,12 +1,16 @@
 """What part of a sample's time storage takes, what else it is blocked by, and what sparing a part would give."""
 
 from feedline.analysis.facts import RuleInputs
+from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.cpus import MIN_PROCESS_RATIO, blocked_share, process_ratio, total
 from feedline.analysis.rules.input.handover import making_s
 from feedline.analysis.rules.input.input_wait import input_wait, least_s, num_workers, supply_s
 
 #: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any call (memory maps).
 STORAGE = ("file", "page fault")
+
+#: Waiting for somebody else to answer: a server, or a process that makes the samples.
+ANSWERS = ("network", "another process")
 
 #: docs/rules.md. 300 JPEGs from the page cache were blocked for about 0 ms, the same files from the disk for 75 to 83 ms.
 MIN_BLOCKED_SHARE = 0.30
@@ -38,6 +42,20 @@ def storage_share(facts: RuleInputs) -> float | None:
     if seen is not None:
         return blocked * sum(seen.get(kind, 0.0) for kind in STORAGE)
     return blocked if (facts.traffic.disk_bytes or 0.0) >= MIN_DISK_BYTES else None
+
+
+def answers_share(facts: RuleInputs) -> float:
+    """Share (0 to 1) of a sample's time in which it waits for an answer. How many at once the other side gives as fast is unknown."""
+    return (blocked_share(facts) or 0.0) * sum((blocked_by(facts) or {}).get(kind, 0.0) for kind in ANSWERS)
+
+
+def unknown_answers(workers: int) -> Refused:
+    """Why nothing is predicted of that many workers where samples wait for answers."""
+    return Refused(
+        "unknown_answers",
+        "How many requests the other side answers at once without getting slower is unknown. Try it: `feedline verify RUN --set "
+        f"num_workers={workers}`.",
+    )
 
 
 def at_locks_s(facts: RuleInputs) -> float:

@@ -6,7 +6,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.handover_cost import Between
-from feedline.analysis.predict.change import Change
+from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.input_wait import (
@@ -18,7 +18,7 @@ from feedline.analysis.rules.input.input_wait import (
     severity,
     unsure_s,
 )
-from feedline.analysis.rules.input.storage import at_locks_s
+from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, answers_share, at_locks_s, unknown_answers
 
 RULE_ID = "too_few_workers"
 
@@ -50,9 +50,12 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def change(facts: RuleInputs) -> Change:
+def change(facts: RuleInputs) -> Change | Refused:
     """The workers that the fix names."""
-    return Change(settings=arguments(facts, advised(facts)))
+    number = advised(facts)
+    if number is not None and answers_share(facts) > MIN_BLOCKED_SHARE:
+        return unknown_answers(number)
+    return Change(settings=arguments(facts, number))
 
 
 def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | None:
@@ -118,9 +121,10 @@ def _says(facts: RuleInputs, workers: int) -> str:
         return f"no workers: the main process makes every batch itself, which takes {making} of each {step} step; {instead}"
     together, rest = (making_s(facts) or 0.0) / workers, least_s(facts)
     other = f"the GPU needs {seconds(rest)} for its work" if rest > compute_s(facts) else f"the rest of the step takes {seconds(rest)}"
-    fails = "cannot keep up" if together >= rest else "cannot always keep up"
+    fails = "cannot keep up" if together >= rest else "can barely keep up"
     who = f"1 worker {fails}: it needs" if workers == 1 else f"{workers} workers {fails}: together they need"
-    return f"{who} {seconds(together)} for the batches of one step, while {other}"
+    late = "" if together >= rest else ", and the step waits for batches that take longer"
+    return f"{who} {seconds(together)} for the batches of one step, while {other}{late}"
 
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:

@@ -39,7 +39,7 @@ def check(facts: RuleInputs) -> Finding | None:
 def _why(facts: RuleInputs, sure: Certainty) -> str:
     if sure.steps < FEWEST:
         return f"too short to judge: only {_counted(facts, sure)}"
-    return f"too short to judge: the steps vary so much that more are needed than {_counted(facts, sure)}"
+    return f"too short to judge: {_counted(facts, sure)} are too few, because their times vary so much"
 
 
 def _queued(sure: Certainty) -> bool:

@@ -101,7 +101,7 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
     if beside:
         found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
     return Why(
-        f"its thread {does} until {whose}, which use {number(ratio - 1)} times its CPU time, get a CPU; {cpus.use(facts)}",
+        f"its thread {does} while {whose} (they use {number(ratio - 1)} times its CPU time) wait for a CPU; {cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
         unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         MODEL_SPINS if beside else replace(as_it_should(work), helper_threads=False),
@@ -159,8 +159,8 @@ def _format(facts: RuleInputs, work: Work) -> Why | None:
         return None
     return Why(
         f"{share(part)} of that time is spent in {name}, whose format is slow to decode",
-        "Convert the images once, and keep the originals: to JPEG (8 bits, lossy; the gain is predicted for it) or to PNG (up to 16 bits, "
-        "lossless), which takes several times as long to decode.",
+        "Convert the images once to JPEG (8 bits, lossy; the predicted gain assumes it) or to PNG (up to 16 bits, lossless, several times "
+        "slower to decode than JPEG). Keep the originals.",
         unless("Convert 50 of the files to JPEG and read only those", work),
         taking(work, work.as_jpeg_s),
         [_part(work, name, part)],

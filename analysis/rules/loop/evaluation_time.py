@@ -24,7 +24,7 @@ def check(facts: RuleInputs) -> Finding | None:
     part = step.evaluation_s / whole_s
     own = step.evaluation_code
     named = [one for one in own.functions if one.s >= NAMED_SHARE * step.evaluation_s][:NAMED] if own is not None else []
-    outside = f"; outside the model, {parts(named)}" if named else ""
+    outside = f"; of the first, outside the model: {parts(named)}" if named else ""
     return Finding(
         RULE_ID,
         Severity.LOW if part >= MOST_OF_IT else Severity.INFO,

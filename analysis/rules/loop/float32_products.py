@@ -11,6 +11,12 @@ RULE_ID = "float32_products"
 MIN_BUSY = 0.80
 #: Of the step that such products take.
 MIN_SHARE = 0.05
+FIX = (
+    "Use tensor cores: call torch.set_float32_matmul_precision('high') at the start of the program (TF32), or run the forward pass and the "
+    "loss under torch.autocast('cuda', dtype=torch.bfloat16). Both need an NVIDIA GPU of the Ampere generation or later; on a V100 or T4, "
+    "use torch.autocast('cuda', dtype=torch.float16) with a GradScaler. All of these round the inputs of each matrix product: compare the "
+    "loss curves."
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -36,9 +42,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("gpu_busy_share", "GPU busy, share of the step", busy, SHARE),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix="Use tensor cores: call torch.set_float32_matmul_precision('high') at the start of the program (TF32, for NVIDIA GPUs since "
-        "Ampere), or run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16). Both round the factors of a "
-        "product: compare the loss curves.",
+        fix=FIX,
         how_to_check="Train a few hundred steps with torch.set_float32_matmul_precision('high'). If they take just as long, this finding "
         "is wrong.",
         cost_s=min(work.float32_products_s, step.mean_s),

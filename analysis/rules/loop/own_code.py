@@ -63,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
             ),
             Evidence("looks", "times that this code was observed", float(own.looks), "1"),
             *([Evidence("batch_bytes", "bytes per batch", freed_bytes, "B")] if freed_bytes else []),
-            *([Evidence("freeing_s", "freeing the batch before, per step (estimated)", freeing_s, "s")] if freed_bytes else []),
+            *([Evidence("freeing_s", "freeing the previous batch, per step (estimated)", freeing_s, "s")] if freed_bytes else []),
         ],
         fix=f"Profile {named[0].name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
         f"work that not every step needs.{_freeing(freed_bytes, freeing_s)}",

@@ -3,7 +3,9 @@
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share
 from feedline.analysis.predict.change import Refused
+from feedline.analysis.rules.loop.float32_products import FIX, MIN_SHARE
 from feedline.analysis.traces.facts import TraceFacts
+from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT
 
 RULE_ID = "device_bound"
 MOSTLY = 0.80
@@ -17,15 +19,21 @@ def check(facts: TraceFacts) -> Finding | None:
     top = facts.shown.kernels[0] if facts.shown.kernels else None
     name = top.operator or top.name.split("(")[0][:60] if top else ""
     where = f"; {share(top.busy_share)} of its busy time is {name}" if top else ""
+    products = sum(kernel.busy_share for kernel in facts.shown.kernels if FLOAT32_PRODUCT.search(kernel.name))
+    slow = products >= MIN_SHARE
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the device is computing for {share(part)} of {facts.whole}{where}",
+        message=f"the device is computing for {share(part)} of {facts.whole}{where}"
+        + (f"; {share(products)} is float32 matrix products without tensor cores" if slow else ""),
         evidence=[
             Evidence("compute_share", "computing", part, SHARE),
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
+            *([Evidence("float32_products_share", "busy time in float32 matrix products", products, SHARE)] if slow else []),
         ],
-        fix="Use faster kernels or a lower precision to shorten the step.",
+        fix=FIX
+        if slow
+        else "Give the device less to do: a lower precision (torch.autocast), torch.compile, channels_last for convolutions.",
         how_to_check="Train on one batch that stays on the device. If the step gets much faster, this finding is wrong.",
     )
 

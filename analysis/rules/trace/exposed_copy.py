@@ -31,7 +31,7 @@ def check(facts: TraceFacts) -> Finding | None:
             *measured([("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]),
         ],
         fix="Copy results to the host less often, or into pinned memory with non_blocking=True, and read them only after an event recorded "
-        "behind the copy has completed (torch.cuda.Event.synchronize)."
+        "after the copy has completed (torch.cuda.Event.synchronize)."
         if back
         else "Copy from pinned memory (DataLoader(..., pin_memory=True), or tensor.pin_memory()) with .to(device, non_blocking=True)."
         if slow

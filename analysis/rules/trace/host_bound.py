@@ -21,13 +21,13 @@ def check(facts: TraceFacts) -> Finding | None:
         RULE_ID,
         weight,
         message=f"for {share(part)} of {facts.whole}, the device is idle while the host runs Python, operators or kernel launches "
-        f"({counted(kernels, 'kernel')} {facts.in_steps}, {seconds(mean)} each on average)",
+        f"({counted(kernels, 'kernel')} {facts.in_steps}, {seconds(mean)}{' each on average' if kernels != 1 else ''})",
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
             Evidence("mean_kernel_s", "mean kernel duration", mean, "s"),
         ],
-        fix=f"{launches.FIX}; the Kernels table of the HTML report shows which operators launch them.",
-        how_to_check=launches.HOW_TO_CHECK,
+        fix=f"{launches.fix(mean)}; the Kernels table of the HTML report shows which operators launch them.",
+        how_to_check=launches.how_to_check(mean),
         cost_s=facts.cost_s("host_launch"),
     )

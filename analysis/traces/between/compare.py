@@ -26,7 +26,7 @@ from feedline.analysis.traces.summary import RankTrace
 GIGA = 1e9
 FEWEST_STEPS = 4  # as rules/late_rank.py
 #: Phases in the words of a trace's budget.
-NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "the time before its trace"}
+NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
 SHOWN_RANKS = 8
 #: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
 #: three ranks over gloo (8 to 144 us).
@@ -164,7 +164,7 @@ def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str
         return list(matched.notes)
     listed = f"{', '.join(map(str, missing[:SHOWN_RANKS]))}{', ...' if len(missing) > SHOWN_RANKS else ''}"
     notes = [
-        f"{len(missing)} of {len(missing) + len(matched.ranks)} ranks left no trace ({listed}): "
+        f"{len(missing)} of {len(missing) + len(matched.ranks)} ranks have no trace here ({listed}): "
         "which rank was late, and how much of a collective was transfer, is unknown"
     ]
     if waiting:
@@ -188,7 +188,7 @@ def _late(made: Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) 
 
 def _says(one: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
     most = [f"{NAMES.get(phase, phase)} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
-    doing = f"; it spent more time than the others on: {', '.join(most)}" if most else ""
+    doing = f"; longer than the others: {', '.join(most)}" if most else ""
     again = "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else "too few to tell whether it is always this rank"
     often = "the same rank each time" if one.persistent else again
     return (

@@ -121,8 +121,8 @@ def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
     if not total or len(ones) < 2 or any(count != Counter(send_recv=total) for count in counts):
         return
     notes.append(
-        f"{total} SendRecv kernel{'s' * (total > 1)} counted as all_to_all: every rank has the same number, and no annotation "
-        "says otherwise"
+        f"{total} SendRecv kernel{'s' * (total > 1)} counted as all_to_all: all ranks ran the same number of them, and no annotation "
+        "names another operation"
     )
     for one in ones:
         one.groups = [(name.replace("send_recv", "all_to_all"), ranks) for name, ranks in one.groups]

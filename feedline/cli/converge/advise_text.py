@@ -116,7 +116,7 @@ def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
     yield Text.assemble((f"{n}. ", "bold"), plain(sentence(advice.what), "bold"))
     if advice.fix:
         how = (
-            f"add it to the program: feedline run --fix {advice.fix} SCRIPT prints the lines"
+            f"`feedline run --fix {advice.fix} SCRIPT` prints the lines to add to the program"
             if written(advice.fix)
             else f"--fix {advice.fix}"
         )

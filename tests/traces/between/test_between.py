@@ -93,7 +93,7 @@ def test_numbers_of_the_trace_match_what_order_could_not():
     (late,) = found.communication.late
     assert (late.rank, late.steps, late.all_steps) == (3, 5, 6)
     assert waited(found, 0) == 6 * 4 * MS  # in the first step at least until rank 3 had begun
-    assert any("rank 1 did not begin 2 collectives" in note for note in found.notes)
+    assert any("2 collectives that other ranks began were not begun by rank 1" in note for note in found.notes)
 
 
 def test_without_numbers_what_ranks_have_unequally_many_of_is_left_out_and_said():
@@ -108,7 +108,7 @@ def test_with_a_rank_missing_nobody_is_blamed_and_waiting_is_a_lower_bound():
     found = compared(Training(late=always(3, "input", 4), seen=(0, 1, 3)))
 
     assert found.communication.late == [] and not found.complete
-    assert found.notes[0].startswith("1 of 4 ranks left no trace (2)")
+    assert found.notes[0].startswith("1 of 4 ranks have no trace here (2)")
     assert any("lower bound" in note for note in found.notes)
     assert waited(found, 0) == 24 * MS
 

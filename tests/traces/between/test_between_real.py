@@ -92,7 +92,7 @@ def test_two_of_128_ranks_do_not_tell_who_was_late():
     found = compare(read("kineto/sampled_rank*"))
     assert found is not None and not found.complete
     assert found.communication.late == []
-    assert found.notes[0].startswith("126 of 128 ranks left no trace") or any(note.startswith("126 of 128") for note in found.notes)
+    assert found.notes[0].startswith("126 of 128 ranks have no trace here") or any(note.startswith("126 of 128") for note in found.notes)
 
 
 def test_clocks_from_ends_are_worth_what_the_one_clock_of_a_file_with_two_ranks_says():
