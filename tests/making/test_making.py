@@ -134,7 +134,9 @@ def test_a_loop_that_indexes_a_tensor_itself_stays_unknown(recorded):
 
     assert not len(main.of(Stage.MADE)) and "input" not in report.step.stages
     message = finding(report, "input_not_seen").message
-    (most,) = re.fullmatch(r"no loader was seen, .* step is unknown \(up to (.*) %, if no model loads data itself\).*", message).groups()
+    (most,) = re.fullmatch(
+        r"no loader was seen, .* step is unknown \(at most (.*) %, unless a model\'s forward\(\) loads data\).*", message
+    ).groups()
     learns = sum(report.step.stages[stage] for stage in ("forward", "backward", "optimizer"))
     assert float(most) / 100 <= 1 - learns / report.step.mean_s + 0.001
 

@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).parent / "programs" / "slow_stages.py"
 FAULTS = {
     "format": ("decode takes", "PIL.JPEG2000, whose format is slow to decode", "Convert the images once to JPEG"),
     "pickled": ("read takes", "the cause is unknown; numpy.load accounts for 100.0 % of that time", "py-spy"),
-    "scratch_array": ("the operating system's work takes", "page faults per sample", "Allocate large work arrays once"),
+    "scratch_array": ("the operating system takes", "page faults per sample", "Allocate large work arrays once"),
     "objects": ("transport takes", "of Python objects", "a few tensors"),
 }
 

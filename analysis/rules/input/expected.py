@@ -72,7 +72,7 @@ class Work:
     @property
     def name(self) -> str:
         """The stage, in words."""
-        return "the kernel" if self.stage == KERNEL else self.stage
+        return "the operating system" if self.stage == KERNEL else self.stage
 
     @property
     def working_s(self) -> float:
