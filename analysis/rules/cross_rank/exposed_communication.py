@@ -56,7 +56,7 @@ WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {ON_ONE_HOST}
 WITH_OTHERS = f"run iperf3 between the same hosts. {ON_ONE_HOST}"
 NCCLS = "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, and P2P (NVLink, PCIe), not shared memory, within a host"
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
-NO_FASTER = "If the benchmark uses the link that you expect and is no faster than the training, this finding is wrong."
+NO_FASTER = "If the benchmark runs over the intended link and is no faster than the training, this finding is wrong."
 NO_SYNC = "Run all steps under model.no_sync(). If they are no faster, this finding is wrong."
 ALONE = "Train a model that fits on one rank twice: on one rank, and on all. If a step takes as long on one rank, this finding is wrong."
 
