@@ -36,6 +36,11 @@ PER_BYTE_S = Between(0.1e-9, 0.3e-9)
 #: takes 0.007 ns.
 FREEING_S_PER_BYTE = Between(0.1e-9, 0.3e-9)
 
+#: What a tensor's shared memory takes besides, whatever its size: a worker makes a file of it, and the main thread unmaps it and closes the
+#: file (benchmarks/freeing.py --mb 0.001).
+SHARING_S_PER_TENSOR = 45e-6
+FREEING_S_PER_TENSOR = 17e-6
+
 #: Forking a worker of a training and its first batch (docs/rules.md): 40 to 200 ms where the process is large, so at least that.
 WORKER_START_S = 40e-3
 
@@ -45,13 +50,22 @@ USUAL_TENSORS = 2.0
 
 def per_batch_s(facts: RuleInputs) -> Between:
     """Receiving one batch whose tensors come in shared memory, and of which nothing else is pickled."""
-    tensors = USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
-    return PER_BATCH_S.plus(PER_TENSOR_S.times(tensors)).plus(PER_BYTE_S.times(_nbytes(facts)))
+    return PER_BATCH_S.plus(PER_TENSOR_S.times(tensors(facts))).plus(PER_BYTE_S.times(_nbytes(facts)))
 
 
 def from_workers_s(facts: RuleInputs) -> Between:
     """What such a batch costs the main process more than one of its own: receiving it, and giving back its memory."""
     return per_batch_s(facts).plus(FREEING_S_PER_BYTE.times(_nbytes(facts)))
+
+
+def freed_s(facts: RuleInputs) -> float:
+    """CPU seconds that the main thread takes to give back a batch's shared memory."""
+    return FREEING_S_PER_BYTE.middle * shared_bytes(facts) + FREEING_S_PER_TENSOR * tensors(facts)
+
+
+def tensors(facts: RuleInputs) -> float:
+    """In a batch."""
+    return USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
 
 
 def shared_bytes(facts: RuleInputs) -> float:

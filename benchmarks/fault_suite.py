@@ -16,6 +16,7 @@ from faults import bench, tables
 from faults.bench import Recorded
 from faults.cases import FAULTS, WELL, Fault, Healthy, Side
 from faults.conditions import Unavailable
+from faults.judge import Judged
 from faults.results import OfFault, Results
 
 MEASURES = ("faults", "twins", "gains", "healthy")
@@ -26,9 +27,10 @@ def fill(of: OfFault, fault: Fault, cache: Path, given: argparse.Namespace) -> N
     for what, side, runs in (("faults", fault.fault, of.recorded), ("twins", fault.twin, of.twins)):
         if what in given.measure:
             repeat(fault, side, runs, cache, given, f"{fault.name}-{what}")
-    if "gains" in given.measure and len(of.pairs) < given.rounds:
-        of.applied = advised(of, fault)
-        of.pairs = bench.gain(fault, cache, of.applied, given.rounds)
+    for one in of.recorded if "gains" in given.measure else ():
+        judged = Judged(fault.name, fault.expected, fault.names, one)
+        if judged.finding and of.gain(judged.settings) is None:
+            of.gains.append(bench.gain(fault, cache, judged.settings, given.rounds))
 
 
 def repeat(case: Fault | Healthy, side: Side, runs: list[Recorded], cache: Path, given: argparse.Namespace, name: str) -> None:
@@ -39,12 +41,6 @@ def repeat(case: Fault | Healthy, side: Side, runs: list[Recorded], cache: Path,
             runs.append(bench.record(case, side, cache, kept))
         elif given.read_again and kept and kept.exists():
             runs[number] = bench.read_again(kept, runs[number].timed)
-
-
-def advised(of: OfFault, fault: Fault) -> dict[str, int | bool]:
-    """Settings of the loader that the finding names: with them, the training is the fixed one."""
-    found = [finding for one in of.recorded for finding in one.findings if finding.rule_id in fault.expected and finding.settings]
-    return found[0].settings if found and not fault.by_twin else {}
 
 
 def tell(fault: Fault, results: Results) -> None:

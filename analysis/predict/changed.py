@@ -46,12 +46,14 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
     making = _factor({name: (shares.cpu, shares.off_cpu) for name, shares in recorded.making.items()}, change.stages)
     computing, transport = _factor(own, change.stages), change.stages.get("transport", Factor())
     into_shared = max(0.0, 1 - transport.cpu) if change.into_shared else 0.0
+    setting = _setting(recorded.setting, given)
+    freeing_s = recorded.freeing_s * into_shared - (0.0 if setting.num_workers else recorded.freed_s)
     changed = replace(
         recorded,
-        setting=_setting(recorded.setting, given),
+        setting=setting,
         persistent=_stay(recorded, change),
         batches=[_scaled(task, making, helpers) for task in _made(recorded, change)],
-        steps=[_longer(_scaled(task, computing, task.threads), recorded.freeing_s * into_shared) for task in recorded.steps],
+        steps=[_longer(_scaled(task, computing, task.threads), freeing_s) for task in recorded.steps],
         receiving=_scaled(recorded.receiving, _received(making, transport), 1.0),
         pinning=_scaled(recorded.pinning, change.stages.get("pin", Factor()), 1.0),
         unpacking=_scaled(recorded.unpacking, transport, 1.0),
@@ -78,7 +80,7 @@ def _made(recorded: RecordedInput, change: Change) -> Sequence[Task]:
 
 
 def _longer(task: Task, cpu_s: float) -> Task:
-    return replace(task, cpu_s=task.cpu_s + cpu_s * task.threads) if cpu_s else task
+    return replace(task, cpu_s=max(0.0, task.cpu_s + cpu_s * task.threads)) if cpu_s else task
 
 
 def _received(making: Factor, transport: Factor) -> Factor:

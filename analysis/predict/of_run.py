@@ -7,7 +7,7 @@ import numpy as np
 from feedline.analysis.costs import accounted_cpu_s
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.gather import RankMetrics
-from feedline.analysis.handover_cost import FREEING_S_PER_BYTE, from_workers_s, shared_bytes
+from feedline.analysis.handover_cost import FREEING_S_PER_BYTE, SHARING_S_PER_TENSOR, freed_s, from_workers_s, shared_bytes, tensors
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import main_process
@@ -52,10 +52,10 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
     pins = setting.num_workers > 0 and "pin" in facts.moved  # in a thread, which then receives the batches, too
     pinning, unpacking = (_moving(facts, stage) if pins else NOTHING for stage in ("pin", "transport"))
     main = main_process(rank, facts, setting.num_workers, restarting_s, pinning.cpu_s + unpacking.cpu_s)
-    helpers, best, nbytes = _helpers(facts), from_workers_s(facts), shared_bytes(facts)
+    helpers, best, into_shared_s = _helpers(facts), from_workers_s(facts), _into_shared_s(facts)
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
-    sharing_s = _sharing_s(made, SHARING_S_PER_BYTE * nbytes) if setting.num_workers else 0.0
-    handing_s = sharing_s + _pickling_s(rank) if setting.num_workers else SHARING_S_PER_BYTE * nbytes + PICKLING_S
+    sharing_s = _sharing_s(made, into_shared_s) if setting.num_workers else 0.0
+    handing_s = sharing_s + _pickling_s(rank) if setting.num_workers else into_shared_s + PICKLING_S
     recorded = RecordedInput(
         setting=setting,
         persistent=persistent,
@@ -70,6 +70,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         handing_over=Task(handing_s, 0.0),
         sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
         freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(facts)),
+        freed_s=freed_s(facts) if setting.num_workers else 0.0,
         sending=SENDING_S,
         starts=replace(begins, main_s=main.starting_s * begins.per_pass),
         making=_making(facts),
@@ -150,6 +151,11 @@ def _batches(made: Records, helpers: float, samples: float, sharing_s: float) ->
     pieces = max(1, min(MOST_PIECES, round(samples)))
     own = cpu * (1 - sharing_s / max(float(cpu.mean()), 1e-9))
     return [Task(computes * helpers, blocked, helpers, pieces) for computes, blocked in zip(own.tolist(), off.tolist())]
+
+
+def _into_shared_s(facts: RuleInputs) -> float:
+    """CPU seconds that a worker takes to collate a batch into new shared memory, instead of memory that it has."""
+    return SHARING_S_PER_BYTE * shared_bytes(facts) + SHARING_S_PER_TENSOR * tensors(facts)
 
 
 def _sharing_s(made: Records, at_most_s: float) -> float:

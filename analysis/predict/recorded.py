@@ -38,6 +38,7 @@ class RecordedInput:
         handing_over: the cost, in a worker, of moving a batch into shared memory and pickling it; without workers, the least it can be.
         sharing_s: additional CPU seconds to make a batch in shared memory instead of pickling its arrays.
         freeing_s: CPU seconds of the main process to give back such a batch's memory.
+        freed_s: the same of a batch as it was received; 0.0 without workers.
         sending: seconds between a batch being made and being ready to be received.
         starts: the cost of beginning a pass.
         making: stage -> its shares of the work of a batch.
@@ -61,6 +62,7 @@ class RecordedInput:
     handing_over: Task
     sharing_s: float
     freeing_s: float
+    freed_s: float
     sending: float
     starts: Starts
     making: Mapping[str, Shares]

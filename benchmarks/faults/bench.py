@@ -21,6 +21,7 @@ CPUS = 2  # with more, some of the faults were none
 LIMIT_S = 180.0
 FEEDLINE = ("-m", "feedline", "run", "-q", "-f")
 Report = dict[str, Any]
+Settings = dict[str, int | bool]
 
 
 class Failed(Exception):
@@ -51,7 +52,7 @@ class Said:
     message: str
     fix: str
     cost_s: float
-    settings: dict[str, int | bool] = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
     predicted: dict[str, float] = field(default_factory=dict)
     refused: str = ""
 
@@ -70,6 +71,18 @@ class Recorded:
     findings: list[Said]
     checks: list[Said]
     timed: Timed | None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Plain runs with a fault and without.
+
+    Attributes:
+        settings: of the loader, that those without it had; empty: the twin's own.
+    """
+
+    settings: Settings
+    pairs: list[tuple[Timed, Timed]]
 
 
 def record(case: Fault | Healthy, side: Side, cache: Path, kept: Path | None = None) -> Recorded:
@@ -117,34 +130,31 @@ def said(finding: Report) -> Said:
     )
 
 
-def plain(case: Fault | Healthy, side: Side, cache: Path, settings: dict[str, int | bool] | None = None) -> Timed:
-    """Run it without feedline, with these arguments of its loader.
+def plain(case: Fault | Healthy, side: Side, cache: Path, settings: Settings | None = None) -> Timed | None:
+    """Run it without feedline, with these arguments of its loader; None: it was too short for its workers.
 
     Raises:
         Failed, Unavailable: as for ``record``.
     """
     more = ["--set", ",".join(f"{name}={value}" for name, value in settings.items())] if settings else []
     with tempfile.TemporaryDirectory() as name:
-        timed = run(case, side, cache, Path(name), [], more)
-    if timed is None:
-        raise Failed("the program wrote no times")
-    return timed
+        return run(case, side, cache, Path(name), [], more)
 
 
-def gain(case: Fault, cache: Path, settings: dict[str, int | bool] | None, rounds: int) -> list[tuple[Timed, Timed]]:
-    """Pairs of the training with its fault and without, one after the other.
+def gain(case: Fault, cache: Path, settings: Settings, rounds: int) -> Gain:
+    """Measure the training with its fault and without, one after the other.
 
     Args:
-        settings: of the loader, that are applied to the training with its fault instead of taking the twin; None: take the one that is
-            fixed as the finding advises, or the twin.
+        settings: of the loader, that the finding names. The training with its fault has them then, or the twin, where the finding names
+            them besides; without any, it is the training that is fixed as the finding advises, or the twin.
     """
+    without = case.fault if settings and not case.by_twin else case.fixed or case.twin
 
-    def measure(which: str) -> Timed:
-        if which == "fault" or settings:
-            return plain(case, case.fault, cache, settings if which == "twin" else None)
-        return plain(case, case.fixed or case.twin, cache)
+    def measure(which: str) -> Timed | None:
+        return plain(case, case.fault, cache) if which == "fault" else plain(case, without, cache, settings)
 
-    return [(found["fault"], found["twin"]) for found in in_turns(("fault", "twin"), measure, rounds)]
+    pairs = [(found["fault"], found["without"]) for found in in_turns(("fault", "without"), measure, rounds)]
+    return Gain(settings, [(before, after) for before, after in pairs if before and after])
 
 
 def run(case: Fault | Healthy, side: Side, cache: Path, folder: Path, python: list[str], more: list[str] | None = None) -> Timed | None:

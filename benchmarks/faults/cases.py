@@ -34,7 +34,7 @@ class Fault:
         ranks: processes.
         names: a pattern that the finding's message has to have, where its id alone does not name the cause.
         why: the reason where several ids are right.
-        by_twin: what its finding predicts is the twin, also where it names settings of the loader besides.
+        by_twin: what its finding predicts is the twin, with the settings of the loader that it names besides.
         fixed: arguments and conditions of the training with what the finding advises, where the twin is free of the fault in another way.
         short: arguments that make a training of a few seconds of it, for the tests; empty: it is for the suite alone.
     """

@@ -3,10 +3,10 @@
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from faults.bench import Recorded, Said, Timed
+from faults.bench import Gain, Recorded, Said, Settings
 from twins import Estimate
 
 TOP = 3
@@ -33,8 +33,7 @@ class Judged:
     names: str
     recorded: Recorded
     twin: Recorded | None = None
-    pairs: list[tuple[Timed, Timed]] = field(default_factory=list)
-    applied: dict[str, int | bool] = field(default_factory=dict)
+    gain: Gain | None = None
 
     @property
     def told(self) -> list[str]:
@@ -63,9 +62,14 @@ class Judged:
         return next((finding for finding in relevant(self.recorded, self.expected) if finding.rule_id in self.expected), None)
 
     @property
+    def settings(self) -> Settings:
+        """Of the loader, that it names."""
+        return self.finding.settings if self.finding else {}
+
+    @property
     def ratio(self) -> Estimate | None:
         """Samples/s without the fault over those with it: of plain runs, or else by the programs' own timers in the recordings."""
-        pairs = self.pairs or ([(self.recorded.timed, self.twin.timed)] if self.twin and not self.applied else [])
+        pairs = self.gain.pairs if self.gain else [(self.recorded.timed, self.twin.timed)] if self.twin and not self.settings else []
         ratios = [after.samples_per_s / before.samples_per_s for before, after in pairs if before and after]
         return Estimate.of(ratios) if ratios else None
 

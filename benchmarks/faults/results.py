@@ -1,11 +1,11 @@
 """What was measured, in a file that an interrupted suite continues."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from faults.bench import Recorded, Said, Timed
+from faults.bench import Gain, Recorded, Said, Settings, Timed
 from faults.cases import Fault
 from faults.judge import Judged
 from twins import machine
@@ -14,14 +14,16 @@ from twins import machine
 @dataclass
 class OfFault:
     """Attributes:
-    pairs: plain runs with the fault and without.
-    applied: settings of the loader that the latter had, where the finding named some; else it was the twin.
+    gains: one for each advice that its recordings led to.
     """
 
     recorded: list[Recorded] = field(default_factory=list)
     twins: list[Recorded] = field(default_factory=list)
-    pairs: list[tuple[Timed, Timed]] = field(default_factory=list)
-    applied: dict[str, int | bool] = field(default_factory=dict)
+    gains: list[Gain] = field(default_factory=list)
+
+    def gain(self, settings: Settings) -> Gain | None:
+        """What was measured with these settings of the loader."""
+        return next((gain for gain in self.gains if gain.settings == settings), None)
 
 
 @dataclass
@@ -55,16 +57,15 @@ class Results:
         for fault in faults:
             of = self.faults.get(fault.name, OfFault())
             twins = [*of.twins, *[None] * len(of.recorded)]
-            found += [
-                Judged(fault.name, fault.expected, fault.names, one, twin, of.pairs, of.applied)
-                for one, twin in zip(of.recorded, twins, strict=False)
-            ]
+            for one, twin in zip(of.recorded, twins, strict=False):
+                judged = Judged(fault.name, fault.expected, fault.names, one, twin)
+                found.append(replace(judged, gain=of.gain(judged.settings)))
         return found
 
 
 def of_fault(kept: dict[str, Any]) -> OfFault:
-    pairs = [(Timed(**before), Timed(**after)) for before, after in kept["pairs"]]
-    return OfFault(list(map(recorded, kept["recorded"])), list(map(recorded, kept["twins"])), pairs, kept["applied"])
+    gains = [Gain(one["settings"], [(Timed(**before), Timed(**after)) for before, after in one["pairs"]]) for one in kept["gains"]]
+    return OfFault(list(map(recorded, kept["recorded"])), list(map(recorded, kept["twins"])), gains)
 
 
 def recorded(kept: dict[str, Any]) -> Recorded:

@@ -94,7 +94,7 @@ def of_faults(judged: Sequence[Judged], whats: dict[str, str]) -> str:
 def fault_row(one: Judged, what: str) -> list[str]:
     twin = one.twin.findings[0].rule_id if one.twin and one.twin.findings else ""
     ratio = f"{one.ratio.text()}x" if one.ratio else ""
-    applied = " (" + ", ".join(f"{name}={value}" for name, value in one.applied.items()) + ")" if one.applied else ""
+    applied = " (" + ", ".join(f"{name}={value}" for name, value in one.settings.items()) + ")" if one.settings and ratio else ""
     first = "yes" if one.first else "among three" if one.among else "**no**"
     return [f"`{one.name}`: {what}", " or ".join(one.expected), ", ".join(one.told[:4]), first, twin, ratio + applied]
 

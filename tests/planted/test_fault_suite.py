@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from faults import bench, files, judge
-from faults.bench import Recorded, Said, Timed
+from faults.bench import Gain, Recorded, Said, Timed
 from faults.cases import FAULTS, WELL, Fault, Side
 from faults.conditions import place
 from faults.judge import Judged
@@ -105,7 +105,7 @@ def test_recall_and_precision_of_a_rule():
 
 def test_what_was_measured_is_read_again_as_it_was(tmp_path):
     timed = Timed(1.0, 2.0, 0.5)
-    results = Results({"lock": OfFault([run(finding("blocked"))], [], [(timed, timed)], {"num_workers": 3})}, {"gan": [run()]})
+    results = Results({"lock": OfFault([run(finding("blocked"))], [], [Gain({"num_workers": 3}, [(timed, timed)])])}, {"gan": [run()]})
 
     results.write(tmp_path / "kept.json")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
+from feedline.analysis.predict.changed import with_change
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput, Shares
 from feedline.analysis.predict.replay_of import MODEL_ERROR, REMOVAL_ERROR, _median, predict
@@ -33,6 +34,7 @@ def training(*, cpu: float = 20, off: float = 0, own: float = 5, workers: int = 
             "handing_over": NOTHING,
             "sharing_s": 0.0,
             "freeing_s": 0.0,
+            "freed_s": 0.0,
             "sending": 0.0,
             "starts": LONG,
             "making": {"decode": Shares(0.6, 0.0), "read": Shares(0.1, 1.0), "dataset": Shares(0.3, 0.0)},
@@ -131,6 +133,13 @@ def test_shared_memory_has_to_be_given_back_by_the_main_process():
 
     assert gain(recorded, Change(stages={"transport": GONE}, into_shared=True)) == pytest.approx(removing(21 / 10), rel=0.05)
     assert gain(recorded, Change(stages={"transport": GONE})) > 15
+
+
+def test_without_workers_no_shared_memory_is_made_or_given_back():
+    recorded = training(cpu=1, own=10, handing_over=Task(9 * MS, 0), freed_s=5 * MS)
+
+    assert with_change(recorded, settings(num_workers=0)).batches_per_s(40) == pytest.approx(1000 / 6, rel=0.05)
+    assert with_change(recorded, settings(num_workers=2)).batches_per_s(40) == pytest.approx(1000 / 10, rel=0.05)
 
 
 def test_what_starting_workers_makes_the_steps_take_longer_ends_with_it():

@@ -71,15 +71,16 @@ class Timers:
         self.ended = asked
 
     def write(self, samples_per_step: int, ahead: int = 0, accumulate: int = 1) -> None:
-        """All but the first step, which starts the loader for the first time, and what workers made meanwhile; of rank 0 alone.
+        """All but the first step, which starts the loader for the first time, and what workers made meanwhile; of rank 0 alone. Nothing
+        where that is most of the run.
 
         Args:
             ahead: batches that workers may have made before the first one is asked for.
             accumulate: steps that share an update, of which either all count or none.
         """
-        if TIMES not in os.environ or os.environ.get("RANK", "0") != "0":
+        if TIMES not in os.environ or os.environ.get("RANK", "0") != "0" or ahead > len(self.steps) // 2:
             return
-        first = accumulate * math.ceil((1 + min(ahead, len(self.steps) // 2)) / accumulate)
+        first = accumulate * math.ceil((1 + ahead) / accumulate)
         steps = self.steps[first:]
         took, waited = sum(steps), sum(self.waits[first:])
         rate = samples_per_step * len(steps) / took
