@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, cycle, islice
 
-MAIN, PINS = -1, -2
+MAIN, PINS, FIRST_SENDER = -1, -2, -3
+LOOKS = 4  # whether a worker still makes a batch, while another of its threads waits for Python's lock
 LAG = 2  # steps of a few hundred launches each, of which CUDA queues about a thousand
 Part = tuple[float, float]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
 Actor = Generator[Part | None, None, None]  # None: until it is woken
@@ -70,6 +71,8 @@ class Pass:
         sending: seconds from when a worker has made a batch until it can be received.
         starting: what the main process takes to start each worker.
         births: what a worker takes from its start to its first batch.
+        lock_s: how long a worker's other threads wait for Python's lock while its main thread makes the next batch: once to send a batch.
+        locks: how often they do to hand over its memory, while the main process receives it.
     """
 
     batches: Sequence[Task]
@@ -81,6 +84,8 @@ class Pass:
     sending: float = 0.0
     starting: Task = NOTHING
     births: Task = NOTHING
+    lock_s: float = 0.0
+    locks: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,12 +97,14 @@ class Replayed:
         wait_s: seconds that the main process had no batch and nothing to receive.
         cpu_s: CPU seconds of main process and workers until the last step ended.
         made_s: how long the making of each batch took, in the order in which they were made.
+        locked_s: seconds that the main process waited for Python's lock in workers while it received batches.
     """
 
     ends_s: list[float]
     wait_s: float
     cpu_s: float
     made_s: list[float]
+    locked_s: float
 
     @property
     def total_s(self) -> float:
@@ -174,18 +181,22 @@ class Replay:
         self.ends: list[float] = []
         self.on_gpu: list[float] = []  # when the GPU has done each step's work
         self.made: list[float] = []
+        self.locked = 0.0
+        self.making: set[int] = set()  # workers
+        self.queued: list[deque[int]] = [deque() for _ in workers]  # made, and not yet sent
         self.actors = {number: self._worker(number) for number in workers}
+        self.actors |= {FIRST_SENDER - number: self._sender(number) for number in workers}
         self.actors[PINS] = self._pins()
         self.actors[MAIN] = self._main() if setting.num_workers else self._alone()
         self.dice = random.Random(0)
 
     def run(self) -> Replayed:
         """Replay it to the end of its last step."""
-        self._go_on(PINS)
-        self._go_on(MAIN)
+        for actor in (PINS, *(FIRST_SENDER - number for number in range(self.setting.num_workers)), MAIN):
+            self._go_on(actor)
         while len(self.ends) < len(self.work.steps):
             self._go_on(self.clock.next())
-        return Replayed(self.ends, self.waited, self.clock.used_s, self.made)
+        return Replayed(self.ends, self.waited, self.clock.used_s, self.made, self.locked)
 
     def _go_on(self, actor: int) -> None:
         part = next(self.actors[actor], None)
@@ -223,10 +234,28 @@ class Replay:
             while not self.asked[number]:
                 yield None
             batch, begin = self.asked[number].popleft(), self.clock.now
+            self.making.add(number)
             yield from self._does(self.work.batches[batch])
+            self.making.discard(number)
             self.made.append(self.clock.now - begin)
+            self.queued[number].append(batch)
+            self._wake(FIRST_SENDER - number)
+
+    def _sender(self, number: int) -> Actor:
+        """The worker's thread that sends its batches."""
+        while True:
+            while not self.queued[number]:
+                yield None
+            batch = self.queued[number].popleft()
+            yield from self._lock(number)
             self.sent.append((self.clock.now + self.work.sending, batch))
             self._wake(self.receiver)
+
+    def _lock(self, worker: int) -> Actor:
+        """Get Python's lock in a worker."""
+        for _ in range(LOOKS):
+            if self.work.lock_s and worker in self.making:
+                yield self.work.lock_s / LOOKS, 0.0
 
     def _pins(self) -> Actor:
         while True:
@@ -262,7 +291,7 @@ class Replay:
             begin = self.clock.now
             batch = yield from self._first_of(self.ready)
             self.waited += self.clock.now - begin
-            yield from self._does(self.work.receiving)
+            yield from self._receive(batch)
             if batch == number or not self.setting.in_order:
                 break
             self.early.add(batch)
@@ -271,6 +300,13 @@ class Replay:
             self.early.remove(number)
         self.outstanding[self.by.pop(batch)] -= 1
         self._ask()
+
+    def _receive(self, batch: int) -> Actor:
+        yield from self._does(self.work.receiving)
+        begin = self.clock.now
+        for _ in range(self.work.locks):
+            yield from self._lock(self.by[batch])
+        self.locked += self.clock.now - begin
 
     def _first_of(self, queue: deque[tuple[float, int]]) -> Generator[Part | None, None, int]:
         """Wait for a batch."""

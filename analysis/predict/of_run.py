@@ -21,6 +21,10 @@ FEWEST = 16  # batches, and steps: fewer say little of how they differ
 MANY = 160  # batches that are replayed to learn how long one takes to be made
 WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.0)  # of other programs' threads beside the training's
 CLOSE = 1.02  # how much longer than recorded a batch may take to be made
+SWITCH_INTERVAL_S = 5e-3  # sys.getswitchinterval(): after so long, a thread has to leave Python's lock to another
+LOCKS_PER_TENSOR = 7  # that a worker's thread takes to hand over a tensor's file: accepting, two challenges, sending it
+LOCKED = 0.5  # of what is waited for workers while batches are received: less is not told from other waiting
+LOCK_ERROR_S = 0.1e-3
 MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
 TORCHS = ("DataLoader", "StatefulDataLoader")  # whose dispatch is replayed
 FEW_BYTES = 1e6  # per second: any disk has room for more
@@ -84,7 +88,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         locked=0.0 if at_own_locks else _locked(facts),
         staying=0.0 if persistent else facts.staying_s * float((made["number"] >> 32 > 0).mean()) - settling_cpu_s(rank.makers),
     )
-    return _delayed(recorded, made)
+    return _delayed(_locking(recorded, tensors(facts)), made)
 
 
 def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
@@ -162,6 +166,26 @@ def _sharing_s(made: Records, at_most_s: float) -> float:
     """CPU seconds that a worker takes to write a batch into shared memory, half of what making it takes at most: a collate that copies it
     into ordinary memory leaves that to the thread that pickles, whose time is measured."""
     return min(at_most_s, float(np.minimum(made["cpu"], made["wall"]).mean()) / 2e9)
+
+
+def _locking(recorded: RecordedInput, tensors: float) -> RecordedInput:
+    """The same where receiving waits for Python's lock in a worker that makes its next batch: as long as was recorded on average, but only
+    while a worker does. Where hardly any did, the waiting is of another kind and stays.
+
+    Args:
+        tensors: of a batch.
+    """
+    waits_s = recorded.receiving.off_cpu_s
+    found = replace(recorded, receiving=replace(recorded.receiving, off_cpu_s=0.0), locks=round(LOCKS_PER_TENSOR * tensors))
+    least, most = 0.0, SWITCH_INTERVAL_S
+    at_most_s = replace(found, lock_s=most).locked_s(MANY) if waits_s else 0.0
+    if at_most_s < LOCKED * waits_s or not waits_s:
+        return recorded
+    while at_most_s > waits_s and most - least > LOCK_ERROR_S:
+        middle = (least + most) / 2
+        least, most = (least, middle) if replace(found, lock_s=middle).locked_s(MANY) > waits_s else (middle, most)
+    rest_s = max(0.0, waits_s - replace(found, lock_s=most).locked_s(MANY))
+    return replace(found, receiving=replace(recorded.receiving, off_cpu_s=rest_s), lock_s=most)
 
 
 def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:

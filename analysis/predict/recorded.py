@@ -50,6 +50,8 @@ class RecordedInput:
         samples_per_batch: mean.
         samples_per_s: as the report has it.
         gpu_s: seconds that the GPU works for a batch; 0.0: not known.
+        lock_s: how long a worker's other threads wait for Python's lock while it makes a batch.
+        locks: how often they do to hand over a batch's memory.
         locked: share (0 to 1) of the time in which batches were made that they waited for a lock.
     """
 
@@ -74,6 +76,8 @@ class RecordedInput:
     samples_per_batch: float
     samples_per_s: float
     locked: float = 0.0
+    lock_s: float = 0.0
+    locks: int = 0
     staying: float = 0.0
     gpu_s: float = 0.0
     pinning: Task = NOTHING
@@ -119,6 +123,11 @@ class RecordedInput:
         """Mean seconds that a batch takes to be made, with all that competes for the CPUs meanwhile."""
         return fmean(self._pass(0, min(self.starts.per_pass, batches)).made_s)
 
+    def locked_s(self, batches: int) -> float:
+        """Mean seconds that receiving a batch waits for Python's lock in its worker."""
+        long = min(self.starts.per_pass, batches)
+        return self._pass(0, long).locked_s / long
+
     def _times(self, begin: int, long: int) -> tuple[float, float]:
         """Seconds from the beginning of a pass to the end of its last step, and of its first. Arguments as of ``_pass``."""
         ends, early = self._pass(begin, long).ends_s, min(self._ahead(long), long // 4)
@@ -143,6 +152,8 @@ class RecordedInput:
             batches=[self._made(task) for task in _round(self.batches, begin, long + self._ahead(long))],
             steps=_round(self.steps, begin, long),
             receiving=self.receiving,
+            lock_s=self.lock_s,
+            locks=self.locks,
             pinning=self.pinning,
             unpacking=self.unpacking,
             gpu_s=self.gpu_s,

@@ -193,3 +193,20 @@ def test_the_thread_that_pins_receives_batches_as_well():
     work = Pass(tasks([0.1] * 80), tasks([0.0] * 80), pinning=Task(0.02, 0.0), unpacking=Task(0.01, 0.0))
 
     assert replay(Setting(8), work, MANY).total_s == pytest.approx(0.1 + 80 * 0.03, rel=0.02)
+
+
+def test_a_worker_that_keeps_pythons_lock_sends_its_batches_when_it_has_nothing_to_make():
+    work = Pass(tasks([0.004] * 200), tasks([0.003] * 200))
+
+    with_lock = replay(Setting(1), Pass(work.batches, work.steps, lock_s=0.005, locks=7), 4)
+
+    assert with_lock.locked_s > 0
+    assert replay(Setting(1), work, 4).total_s < with_lock.total_s < 200 * (0.004 + 0.003)
+
+
+def test_pythons_lock_holds_up_fewer_batches_of_more_workers():
+    work = Pass(tasks([0.02] * 200), tasks([0.002] * 200), lock_s=0.005, locks=7)
+
+    one, two = (replay(Setting(workers), work, 4).total_s for workers in (1, 2))
+
+    assert one / two > 1.7  # a batch of pure Python, 64 rows: 1.73 and 1.79 were measured
