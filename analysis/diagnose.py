@@ -20,7 +20,7 @@ from feedline.analysis.rules.input import (
     nothing_trained,
     too_short,
 )
-from feedline.analysis.rules.input.handover import as_code, only_if
+from feedline.analysis.rules.input.handover import setting
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
 from feedline.analysis.rules.trace import device_bound
 from feedline.analysis.traces.budget import PARTS
@@ -204,7 +204,7 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
         return f"{WRONG.get(top.rule_id, WRONG_SET_UP)}: {top.message}."
     goes = "waits for data" if facts.loader is not None and num_workers(facts) != 0 else "goes to the input"
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
-    return _sentences(top, facts.step.mean_s, "" if _bound_by(top) else waits, only_if(facts, top.settings))
+    return _sentences(top, facts.step.mean_s, "" if _bound_by(top) else waits, setting(facts, top.settings) if top.settings else "")
 
 
 def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
@@ -220,17 +220,17 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     return _sentences(findings[0], mean_step_s(facts.budgets[facts.rank])) + _unexplained(facts, findings[0])
 
 
-def _sentences(top: Finding, mean_s: float, waits: str = "", condition: str = "") -> str:
+def _sentences(top: Finding, mean_s: float, waits: str = "", change: str = "") -> str:
     """What limits the training, by how much, what to change where that is a setting, and what can be saved.
 
     Args:
         waits: a sentence about the input, where the finding does not say how much of the step it takes.
-        condition: what has to be true of the program for that setting.
+        change: of the loader's settings, as an instruction; empty: it names none.
     """
     if top.severity is Severity.INFO:
         return f"{sentence(top.message)}."
     said = f"{waits}{sentence(top.message)}" if waits else top.message
-    return f"{_bound_by(top) or 'Input-bound'}: {said}.{_gain(top, mean_s, condition)}"
+    return f"{_bound_by(top) or 'Input-bound'}: {said}.{_gain(top, mean_s, change)}"
 
 
 def _bound_by(finding: Finding) -> str:
@@ -238,15 +238,12 @@ def _bound_by(finding: Finding) -> str:
     return BY_ID[finding.rule_id].bound if finding.rule_id in BY_ID else ""
 
 
-def _gain(top: Finding, mean_s: float | None, condition: str) -> str:
+def _gain(top: Finding, mean_s: float | None, change: str) -> str:
     """What to change where that is a setting, and what it gives."""
     rule = BY_ID.get(top.rule_id)
-    if rule is None or not rule.by_settings or not top.settings or (top.predicted is None and rule.effort is not Effort.SETTING):
+    if rule is None or not rule.by_settings or not change or (top.predicted is None and rule.effort is not Effort.SETTING):
         return saving(top, mean_s)
-    change = f" If {condition}, set" if condition else " Set"
-    if top.predicted is None:
-        return f"{change} {as_code(top.settings)}.{saving(top, mean_s)}"
-    return f"{change} {as_code(top.settings)}: {rates(top.predicted)}."
+    return f" {change}.{saving(top, mean_s)}" if top.predicted is None else f" {change}: {rates(top.predicted)}."
 
 
 def _unexplained(facts: TraceFacts, top: Finding) -> str:

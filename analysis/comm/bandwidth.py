@@ -148,7 +148,11 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
         return _against(here, busbw / link, f"the link's {size(link)}/s")
     found = measured_ceiling(ceilings, kind)
     if found is None:
-        return BandwidthCheck(None, f"{here}; to judge it, probe the network between these hosts or give the speed of its links")
+        return BandwidthCheck(
+            None,
+            f"{here}; to judge it, give the link's speed with --link-bandwidth RATE, or, on one host, measure it with "
+            "`feedline probe --parts all_reduce -o FILE` and pass --ceilings FILE",
+        )
     return _against(here, busbw / found[0], f"the {size(found[0])}/s of the probe ({found[1].name})")
 
 

@@ -239,10 +239,10 @@ def _for_price(case: Case) -> Iterator[Advice]:
             f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, {end}the critical batch size",
             "",
             case.price.message,
-            f"reaches the same loss with {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
+            f"reaches the same loss with at least {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
             if saved
             else "fewer samples",
-            "this batch for the same number of samples",
+            AS_IT_IS,
         )
         yield _growth(case)
     low = case.noise.low

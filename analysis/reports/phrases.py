@@ -27,7 +27,7 @@ WAITS = {
 }
 #: Replaces entries of WAITS in runs without workers.
 WAITS_ALONE = {
-    "starved": "the rest of making the batch in the main process (no workers)",
+    "starved": "making the batch in the main process (no workers), apart from sampler, dataset and collate",
     "epoch_start": "starting the loader, or making its first batch",
 }
 SEVERITIES = {
@@ -116,7 +116,7 @@ def gain(finding: Finding, report: Report) -> str:
         return ""
     most, limit = "about" if finding.cost_is_predicted else "at most", next_limit.also_lifted(finding, report)
     notes = [] if finding.cost_is_predicted else ["upper bound, not a prediction"]
-    notes += [f"it may exceed the next limit, {limit}, which this fix also raises"] if limit else []
+    notes += [f"it may exceed the next limit ({limit}), which this fix also raises"] if limit else []
     noted = f" ({'; '.join(notes)})" if notes else ""
     return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{noted}"
 

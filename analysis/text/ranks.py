@@ -15,9 +15,9 @@ def slower(one: LateRank) -> str:
 
 def late(one: LateRank) -> str:
     """One rank that others wait for."""
-    costs = "" if one.cost_s is None else f", which costs {seconds(max(one.cost_s, 0.0))} per step"
+    costs = "" if one.cost_s is None else f"; without this delay, the replayed step is {seconds(max(one.cost_s, 0.0))} shorter"
     times = f"in {count(one.steps)} of {count(one.all_steps)} steps"
-    return f"Rank {one.rank} is {seconds(one.late_s)} late {times}{costs}: {slower(one)}."
+    return f"Rank {one.rank} is {seconds(one.late_s)} late {times}: {slower(one)}{costs}."
 
 
 def changing(comm: Communication) -> str:

@@ -103,8 +103,8 @@ def _limit(search: Search, limits: Limits) -> str:
         return f"More than {_workers(best.workers)} would not help: the rest of the step is then the limit."
     if search.limit.id == CPUS:
         rate = number(search.limit.samples_per_s)
-        why = f"all CPUs are busy; with more of them, throughput would be about {rate} samples/s"
-        return f"More than {_workers(best.workers)} would not help: {why}."
+        why = f"because all CPUs are busy. With more CPUs, throughput would be about {rate} samples/s"
+        return f"More than {_workers(best.workers)} would not help, {why}."
     if search.limit.id == PASSES:
         rate = number(search.limit.samples_per_s)
         why = f"training waits for the first batch of each epoch; if it did not, throughput would be about {rate} samples/s"

@@ -14,7 +14,7 @@ from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 
 LIMITS = {
-    CPUS: "The CPUs would then be the limit: with more of them, throughput would be about {rate} samples/s",
+    CPUS: "The CPUs would then be the limit: with more CPUs, throughput would be about {rate} samples/s",
     WORKERS: "The workers would then be the limit: with twice as many, throughput would be about {rate} samples/s",
     ALONE: "The main process would make its batches itself: with workers, throughput would be about {rate} samples/s",
     BOTH: "CPUs and workers would then be the limit together: with more of both, throughput would be about {rate} samples/s",

@@ -74,4 +74,4 @@ def test_without_anything_to_compare_with_nothing_is_judged():
 
     against = bandwidth.verdict(kind, None)
 
-    assert against.share is None and "to judge it, probe the network" in against.message
+    assert against.share is None and "to judge it, give the link's speed" in against.message

@@ -17,7 +17,7 @@ BOUND = "(upper bound, not a prediction)"
 
 
 def more_than(limit: str) -> str:
-    return f"{BOUND[:-1]}; it may exceed the next limit, {limit}, which this fix also raises)"
+    return f"{BOUND[:-1]}; it may exceed the next limit ({limit}), which this fix also raises)"
 
 
 def finding(rule_id, cost_ms, **fields):

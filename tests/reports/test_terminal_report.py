@@ -80,7 +80,7 @@ def test_all_of_a_report_says_of_each_finding_what_its_fix_gives_or_at_most() ->
 
     assert "Gain: 176 -> 262 samples/s [248, 277]. How to check" in predicted and "at most 298" not in predicted
     assert (
-        "Gain: 176 -> at most 298 samples/s (upper bound, not a prediction; it may exceed the next limit, all CPUs, which this " in unknown
+        "Gain: 176 -> at most 298 samples/s (upper bound, not a prediction; it may exceed the next limit (all CPUs), which this " in unknown
     )
     assert unknown.count("upper bound, not a prediction") == 2  # the third is information
     assert unknown.count("Not predicted.") == 1  # at the end, without a bound

@@ -30,7 +30,7 @@ def test_several_arguments_are_named_with_their_present_values():
 
     assert change(facts, {"num_workers": 3, "persistent_workers": True}) == (
         "StatefulDataLoader(..., num_workers=3, persistent_workers=True)  # now num_workers=0, persistent_workers=False, train.py:31; "
-        "only if the program does not change the dataset between epochs"
+        "persistent_workers=True only if the program does not change the dataset between epochs"
     )
 
 

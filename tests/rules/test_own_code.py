@@ -77,7 +77,7 @@ def test_evaluation_that_takes_more_than_the_steps_leads_the_verdict():
 
     assert finding.severity.value == "low"
     assert finding.message.endswith(
-        "take 75.0 % of the time: 30.0 s in total, against 10.0 s for all steps; of the first, outside the model: "
+        "take 75.0 % of the time: 30.0 s in total, against 10.0 s for all steps; of the 30.0 s, outside the model: "
         "20.0 s in play (train.py:50)"
     )
     assert verdict(diagnose(found), found).startswith("Mostly inference: evaluation, rollouts or generation")

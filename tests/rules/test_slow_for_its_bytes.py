@@ -92,6 +92,12 @@ def test_page_faults_are_the_cause_only_where_their_pages_are_ten_times_the_byte
     assert check(faulting(200.0)) is None
 
 
+def test_page_faults_that_bring_pages_from_the_disk_are_not_of_new_memory():
+    traffic = Traffic(100e3, 1.0, 0.0, 9000.0, minor_faults=8000.0, system_s=25e-3)
+
+    assert check(waiting(sample={"dataset": (30.0, 0.0, 0.0)}, traffic=traffic)) is None
+
+
 def test_of_a_long_pickle_objects_in_queue_speaks_alone():
     def sending(pickle_bytes: float) -> RuleInputs:
         moved = {"transport": Moved(1.0, pickle_bytes, 0.2, 0.0)}

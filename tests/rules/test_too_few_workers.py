@@ -44,6 +44,13 @@ def test_workers_that_make_batches_slower_than_the_step_uses_them_are_too_few():
     assert "num_workers=7" in finding.fix  # ceil(1.15 * 544 / 100)
 
 
+def test_batches_that_leave_late_because_their_worker_makes_the_next_one_need_more_workers():
+    late = check(waiting(36.0, sample=SLOW, waits={"handover": 36.0}))
+
+    assert late.cost_s == pytest.approx(check(waiting(36.0, sample=SLOW)).cost_s)
+    assert check(waiting(36.0, waits={"handover": 36.0})) is None  # 154 ms a batch: four workers keep pace, so something else is late
+
+
 def test_workers_in_phase_find_batches_ready_and_are_too_few_all_the_same():
     assert check(waiting(36.0, sample=SLOW, ready_share=0.75))
 

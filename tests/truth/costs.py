@@ -87,13 +87,26 @@ class Bar:
     @property
     def sending(self) -> float:
         """From when a batch was made until it is there."""
-        return self.wait("handover") + self.transport
+        return self.wait("handover") - self.hidden + self.transport
+
+    @property
+    def hidden(self) -> float:
+        """Of handover, what workers that never idle lack: a batch leaves late because its worker makes the next one."""
+        if not self.number or not self.workers.get("fetch_mean_s"):
+            return 0.0
+        rest = max(self.computing, float(self.told["step"].get("gpu_s") or 0.0))
+        return min(self.wait("handover"), max(0.0, self.work / self.number - rest - self.starved))
 
     @property
     def making(self) -> float:
         """What the step waits for batches that are being made, or makes them itself."""
         if self.alone:
             return self.stage(*INLINE)
+        return self.starved + self.hidden
+
+    @property
+    def starved(self) -> float:
+        """What it waits for while no batch is ready."""
         waited = self.stage("wait") - sum(self.wait(kind) for kind in ("epoch_start", "handover", "transport"))
         return waited if waited > 1e-9 else 0.0  # times are whole nanoseconds
 
@@ -273,7 +286,8 @@ def too_long(bar: Bar) -> float:
     """What a stage takes of the step beyond what it should, and all that runs on the same threads."""
     (stage,) = (one["of"] for one in bar.finding["evidence"] if one["id"] == "wall_s")
     per_time = bar.evidence("wall_s")
-    in_kernel = per_time / bar.cost("total", "cpu_s") if bar.cost("total", "cpu_s") else 0.0
+    working = max(bar.cost("total", "cpu_s"), bar.cost("total") - bar.cost("total", "runqueue_s"))
+    in_kernel = per_time / working if bar.cost("total", "cpu_s") else 0.0
     of_step = {
         "transport": bar.transport,
         "pin": bar.stage("pin"),

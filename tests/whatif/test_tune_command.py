@@ -40,7 +40,9 @@ def test_it_ends_with_the_advice_its_prediction_and_the_line_to_change(tuned):
     )
     assert advice is not None, tuned.text
     assert advice[2].startswith("DataLoader(..., num_workers=2, persistent_workers=True)  # now num_workers=1, persistent_workers=False, ")
-    assert advice[2].endswith("examples/train_imagefolder.py:27; only if the program does not change the dataset between epochs")
+    assert advice[2].endswith(
+        "examples/train_imagefolder.py:27; persistent_workers=True only if the program does not change the dataset between epochs"
+    )
 
 
 def test_the_tables_fit_into_80_columns_and_say_what_the_json_says(tuned):

@@ -58,7 +58,7 @@ NCCLS = "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, a
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
 NO_FASTER = "If the benchmark runs over the intended link and is no faster than the training, this finding is wrong."
 NO_SYNC = "Run all steps under model.no_sync(). If they are no faster, this finding is wrong."
-ALONE = "Train a model that fits on one rank twice: on one rank, and on all. If a step takes as long on one rank, this finding is wrong."
+ALONE = "Take a model that fits on one rank. Train it on one rank, then on all. If a step takes as long on one rank, this finding is wrong."
 
 
 def check(facts: RankFacts) -> Finding | None:
@@ -107,7 +107,9 @@ def change(facts: RankFacts) -> Prediction | Refused:
 def faster(facts: RankFacts) -> Refused:
     """Nothing is predicted: what the network can do is unknown."""
     way = WITH_NCCL if _nccl(facts.comm) else WITH_OTHERS
-    return Refused("unknown_link", f"The network's own speed is unknown. To measure it without the training, {way}")
+    return Refused(
+        "unknown_link", f"How much faster these ranks can communicate is unknown. To measure the network without the training, {way}"
+    )
 
 
 def _nccl(comm: Communication | None) -> bool:

@@ -27,8 +27,8 @@ FIXES = {
     "launching": "Check this rank's host: busy CPUs, garbage collection, Python code that only this rank runs.",
     "synchronising": "Check what only this rank reads back from its device: .item(), logging, checkpoints.",
     "optimizer": "Check what only this rank does around its update: logging, checkpoints, evaluation.",
-    "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. Wrap such code in "
-    "`with feedline.stage('name'):` to see its time.",
+    "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. To see its time, "
+    "wrap such code in `with feedline.stage('name'):`, or, for a trace, in `with torch.profiler.record_function('name'):`.",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
 ALIKE = {"wait": "Make batches more alike: group samples of similar size, and with workers, raise prefetch_factor."}
@@ -159,7 +159,7 @@ def _why(late: LateRank) -> str:
         return " (already late when its trace began)"
     known = {
         "wait": "slow loader",
-        "other": "time outside all stages",
+        "other": "it spends more time outside all stages",
         "launching": "slow kernel launches",
         "synchronising": "waits for its device",
         "other communication": "other collectives",

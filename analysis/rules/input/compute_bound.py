@@ -51,7 +51,9 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         evidence = []
     else:
         message = f"the input is not the bottleneck: only {share(unseen.share)} of the {step} step can be input"
-        how_to_check = "Check whether the model's forward() loads or makes data. That counts as forward, and this finding would be wrong."
+        how_to_check = (
+            "Check whether the model's forward() loads or makes data. If it does, that was counted as forward, and this finding is wrong."
+        )
         ends = ((unseen.share, "unseen_share", ""), (unseen.high, "unseen_share_end", ", upper end of its 95 % interval"))
         evidence = [Evidence(name, f"share of the step that may be input{end}", value, SHARE) for value, name, end in ends]
     return Finding(

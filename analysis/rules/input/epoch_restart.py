@@ -64,7 +64,7 @@ def _dearer(facts: RuleInputs) -> str:
         return ""
     more = f"Persistent workers use {seconds(facts.staying_s)} more CPU time per batch here: they keep returning memory to the system"
     variables = page_faults.assignments(facts)
-    return f"{more}. Start the program with {variables}, and keep the workers: " if variables else f"{more}. To keep them anyway: "
+    return f"{more}. Start the program with {variables}. " if variables else f"{more}. "
 
 
 def change(facts: RuleInputs) -> Change:

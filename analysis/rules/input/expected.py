@@ -152,7 +152,7 @@ def _in_kernel(facts: RuleInputs) -> Work | None:
     nbytes = sum(part or 0.0 for part in (facts.traffic.read_chars, collate.bytes if collate else None, _decoded_bytes(facts)))
     should_s = nbytes / MEMORY_B_PER_S + (calls(facts, "read") + 1) * PER_READ_S
     cost = Cost(system_s, system_s, 0.0, 0.0, nbytes, None)
-    held_s = input_wait(facts).making_s * min(1.0, system_s / total.cpu_s)
+    held_s = input_wait(facts).making_s * min(1.0, system_s / max(total.cpu_s, total.wall_s - (total.runqueue_s or 0.0)))
     task = f"to read and allocate {size(nbytes)}, which should take less than {seconds(should_s)}"
     return Work(KERNEL, "sample", task, cost, should_s, held_s)
 

@@ -95,16 +95,32 @@ def as_code(given: dict[str, int | bool]) -> str:
     return ", ".join(f"{name}={value}" for name, value in given.items())
 
 
+def conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, str]:
+    """Argument -> what has to be true of the program for it to leave the training as it is."""
+    found = {}
+    if given.get("in_order") is False:
+        found["in_order"] = "the order of batches may change"
+    if given.get("num_workers", 0) > 1 and facts.setting("map_style") is False and (num_workers(facts) or 0) < 2:
+        found["num_workers"] = "each worker yields its own part of the iterable dataset (get_worker_info)"
+    if given.get("persistent_workers") is True:
+        found["persistent_workers"] = "the program does not change the dataset between epochs"
+    return found
+
+
 def only_if(facts: RuleInputs, given: dict[str, int | bool]) -> str:
-    """What has to be true of the program for these arguments to leave its training as it is; empty: nothing."""
-    conditions = {
-        "the order of batches may change": given.get("in_order") is False,
-        "each worker yields its own part of the iterable dataset (get_worker_info)": given.get("num_workers", 0) > 1
-        and facts.setting("map_style") is False
-        and (num_workers(facts) or 0) < 2,
-        "the program does not change the dataset between epochs": given.get("persistent_workers") is True,
-    }
-    return " and ".join(condition for condition, needed in conditions.items() if needed)
+    """The conditions, to be appended to a line that sets these arguments: each with its argument, where there are others; empty: none."""
+    named = {f"{name}={given[name]} " if len(given) > 1 else "": condition for name, condition in conditions(facts, given).items()}
+    return " and ".join(f"{name}only if {condition}" for name, condition in named.items())
+
+
+def setting(facts: RuleInputs, given: dict[str, int | bool]) -> str:
+    """``Set num_workers=2 and, if the program does not change the dataset between epochs, persistent_workers=True``."""
+    needs = conditions(facts, given)
+    parts = [f"if {needs[name]}, {as_code({name: given[name]})}" for name in given if name in needs]
+    free = as_code({name: value for name, value in given.items() if name not in needs})
+    if free:
+        return f"Set {' and, '.join([free, *parts])}"
+    return f"If {needs[next(iter(given))]}, set {as_code(given)}" if len(given) == 1 else f"Set, {'; and '.join(parts)}"
 
 
 def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
@@ -121,7 +137,7 @@ def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 def call(facts: RuleInputs, arguments: str, now: str = "", condition: str = "") -> str:
     """The same for any arguments; the place is left out where the recorder did not see the call."""
     kind = facts.loader.kind if facts.loader else "DataLoader"
-    comment = "; ".join(filter(None, (", ".join(filter(None, (now, place(facts)))), condition and f"only if {condition}")))
+    comment = "; ".join(filter(None, (", ".join(filter(None, (now, place(facts)))), condition and condition)))
     return f"{kind}(..., {arguments})" + (f"  # {comment}" if comment else "")
 
 

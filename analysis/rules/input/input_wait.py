@@ -34,6 +34,9 @@ class InputWait:
 def input_wait(facts: RuleInputs) -> InputWait:
     """Divide the time that the loader holds a step back.
 
+    A worker that makes its next batch and keeps Python's lock hands over the last one late, however few or slow the workers are: what they
+    lack even if they never idled is waiting for batches to be made.
+
     Runs of four steps and more do not count their first step, and with it the loader's first start: what several epochs start is a restart.
     """
     stages, waits = facts.step.stages, facts.step.waits
@@ -44,8 +47,9 @@ def input_wait(facts: RuleInputs) -> InputWait:
     else:
         making = stages.get("wait", 0.0) - sum(waits.get(kind, 0.0) for kind in ("epoch_start", "handover", "transport"))
         making = making if making > ROUNDING_S else 0.0
-    transport = stages.get("transport", 0.0) + waits.get("transport", 0.0)
-    return InputWait(once, again, making, waits.get("handover", 0.0), transport, stages.get("sampler", 0.0))
+    transport, handover = stages.get("transport", 0.0) + waits.get("transport", 0.0), waits.get("handover", 0.0)
+    hidden_s = min(handover, max(0.0, lacking_s(facts) - making))
+    return InputWait(once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0))
 
 
 def steady_share(facts: RuleInputs) -> float:
@@ -156,4 +160,10 @@ def shortage_s(facts: RuleInputs) -> float | None:
     supply = supply_s(facts)
     if supply is None:
         return None
-    return min(input_wait(facts).making_s, max(0.0, supply - least_s(facts)))
+    return min(input_wait(facts).making_s, lacking_s(facts))
+
+
+def lacking_s(facts: RuleInputs) -> float:
+    """Seconds that the batches of a step take workers that never idle, beyond the rest of the step; 0.0 where that was not measured."""
+    supply = supply_s(facts)
+    return max(0.0, supply - least_s(facts)) if supply is not None else 0.0

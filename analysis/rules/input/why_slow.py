@@ -141,6 +141,8 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
         return None
     if faults * PAGE_BYTES < FAR_OFF * (work.cost.bytes or 0.0) or system_s < MOST * total.cpu_s:  # a page at least
         return None
+    if (facts.traffic.major_faults or 0.0) > faults:  # it brings pages from the disk
+        return None
     return Why(
         f"there are {count(faults)} page faults per sample, for new or mapped memory, which probably take most of it",
         "Allocate large work arrays once and write into them again (out=). Open a memory map once, not per sample, and read adjacent rows.",

@@ -24,7 +24,7 @@ def check(facts: RuleInputs) -> Finding | None:
     part = step.evaluation_s / whole_s
     own = step.evaluation_code
     named = [one for one in own.functions if one.s >= NAMED_SHARE * step.evaluation_s][:NAMED] if own is not None else []
-    outside = f"; of the first, outside the model: {parts(named)}" if named else ""
+    outside = f"; of the {seconds(step.evaluation_s)}, outside the model: {parts(named)}" if named else ""
     return Finding(
         RULE_ID,
         Severity.LOW if part >= MOST_OF_IT else Severity.INFO,
@@ -33,12 +33,12 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=[
             Evidence("evaluation_s", "evaluation, rollouts or generation, in total", step.evaluation_s, "s"),
             Evidence("steps_s", "all steps, in total", steps_s, "s"),
-            Evidence("evaluation_share", "of the time of steps and evaluation", part, SHARE),
+            Evidence("evaluation_share", "evaluation, rollouts or generation, share of the time of steps and evaluation", part, SHARE),
             *(Evidence("function_s", f"{one.name}, in total", one.s, "s", one.name) for one in named),
         ],
         fix="Evaluation: run it less often, on fewer batches, or in larger ones. Rollouts: step several environments at once, in processes "
         "of their own. Generation: do it less often, or for several samples in one batch.",
-        how_to_check="Run once without it. If the run is not shorter by about this time, this finding is wrong.",
+        how_to_check="Time this code with time.perf_counter() over a run. If it takes much less than this time, this finding is wrong.",
     )
 
 

@@ -54,8 +54,14 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("own_code_s", "all of this code, per step", own.s, "s"),
             Evidence("own_code_share", "share of the step", own.s / step.mean_s, SHARE),
             *(Evidence("function_s", f"{one.name}, per step", one.s, "s", one.name) for one in named),
-            Evidence("function_share_end", "share of the first, lower end (95 %)", named[0].low_s / step.mean_s, SHARE, "lower"),
-            Evidence("function_share_end", "share of the first, upper end", named[0].high_s / step.mean_s, SHARE, "upper"),
+            Evidence(
+                "function_share_end",
+                f"{named[0].name}, share of the step, lower end of its 95 % interval",
+                named[0].low_s / step.mean_s,
+                SHARE,
+                "lower",
+            ),
+            Evidence("function_share_end", f"{named[0].name}, share of the step, upper end", named[0].high_s / step.mean_s, SHARE, "upper"),
             *(
                 [Evidence("queued_share", "waiting for a CPU in forward and backward, share of the time that needs one", queued, SHARE)]
                 if queued

@@ -18,7 +18,8 @@ def check(facts: TraceFacts) -> Finding | None:
         return None
     top = facts.shown.kernels[0] if facts.shown.kernels else None
     name = top.operator or top.name.split("(")[0][:60] if top else ""
-    where = f"; {share(top.busy_share)} of its busy time is {name}" if top else ""
+    of = "one kernel of " if top and top.operator else ""
+    where = f"; {share(top.busy_share)} of its busy time is {of}{name}" if top else ""
     products = sum(kernel.busy_share for kernel in facts.shown.kernels if FLOAT32_PRODUCT.search(kernel.name))
     slow = products >= MIN_SHARE
     return Finding(

@@ -20,7 +20,7 @@ def check(facts: TraceFacts) -> Finding | None:
     slow = pageable > total / 2 > 0
     back = sum(row.total_ns for row in facts.shown.copies if row.which.direction == "DtoH") > total
     nbytes = sum(row.nbytes or 0 for row in to_device)
-    amount = f" ({size(nbytes)} {facts.in_steps})" if nbytes else ""
+    amount = f" ({size(nbytes)} were copied {facts.in_steps})" if nbytes else ""
     return Finding(
         RULE_ID,
         weight,
@@ -30,12 +30,12 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("exposed_copy_share", "exposed copies", part, SHARE),
             *measured([("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]),
         ],
-        fix="Copy results to the host less often, or into pinned memory with non_blocking=True, and read them only after an event recorded "
-        "after the copy has completed (torch.cuda.Event.synchronize)."
+        fix="Copy results to the host less often, or into pinned memory with non_blocking=True, and record a torch.cuda.Event right after "
+        "the copy: call its synchronize() before reading the results."
         if back
         else "Copy from pinned memory (DataLoader(..., pin_memory=True), or tensor.pin_memory()) with .to(device, non_blocking=True)."
         if slow
-        else f"Copy the next batch{amount} on a stream of its own while this one computes, or send uint8 and convert it on the device.",
+        else f"Copy the next batch on a stream of its own while this one computes{amount}, or send uint8 and convert it on the device.",
         how_to_check="Keep batches and results on the device. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("exposed_copy"),
     )

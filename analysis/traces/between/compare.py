@@ -188,7 +188,7 @@ def _late(made: Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) 
 
 def _says(one: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
     most = [f"{NAMES.get(phase, phase)} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
-    doing = f"; longer than the others: {', '.join(most)}" if most else ""
+    doing = f"; what took longer than on the others: {', '.join(most)}" if most else ""
     again = "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else "too few to tell whether it is always this rank"
     often = "the same rank each time" if one.persistent else again
     return (
