@@ -104,7 +104,7 @@ def _report(
     if run.part is not None:
         loaders = [loader for number, loader in enumerate(loaders) if number in used_loaders(shown)]
     trained = convergence(run, notes)
-    if len(gathered) == 1 and shown.rank.manifest.ended:
+    if len(gathered) == 1 and shown.rank.manifest.ended and not len(shown.main.of(Stage.PROFILED)):  # whose steps do not count
         pace, trained = trained_on(pace, trained)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
     predictions = of_recording(shown, facts, pace.of_all_ranks) if facts else None

@@ -85,7 +85,7 @@ def test_a_prediction_is_compared_as_a_ratio_with_runs_side_by_side():
     told = finding("decode_bound", predicted={"from": 100.0, "to": 210.0, "low": 180.0, "high": 240.0})
     pairs = [(Timed(50.0, 0.1, 0.5), Timed(100.0, 0.1, 0.5))]  # the machine was slower by then
 
-    found = judge.predictions([Judged("decode", ("decode_bound",), "", run(told), pairs=pairs)])
+    found = judge.predictions([Judged("decode", ("decode_bound",), "", run(told), gain=Gain({}, pairs))])
 
     assert found.inside == 1 and found.predicted and found.predicted.median == pytest.approx(0.05)
     assert found.at_most and found.at_most.median == pytest.approx(abs(1 / 0.9 / 2 - 1))
