@@ -137,7 +137,7 @@ def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 def call(facts: RuleInputs, arguments: str, now: str = "", condition: str = "") -> str:
     """The same for any arguments; the place is left out where the recorder did not see the call."""
     kind = facts.loader.kind if facts.loader else "DataLoader"
-    comment = "; ".join(filter(None, (", ".join(filter(None, (now, place(facts)))), condition and condition)))
+    comment = "; ".join(filter(None, (", ".join(filter(None, (now, place(facts)))), condition)))
     return f"{kind}(..., {arguments})" + (f"  # {comment}" if comment else "")
 
 
