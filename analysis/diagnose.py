@@ -54,6 +54,9 @@ ASIDE = ("schedule_in_steps", "skipped_steps")
 #: Told beside those: they say nothing of the input, and take no place of a finding that does.
 BESIDE = tuple(rule.rule_id for rule in LOOP)
 
+#: What a run is called that waits for its input; the second, where the interval of its share also contains shares that do not count.
+SURE, PERHAPS = "Input-bound", "Probably input-bound"
+
 #: Findings that the input of a rank does not hold it back, or hardly.
 NOT_HELD = (compute_bound.RULE_ID, borderline_input.RULE_ID, gpu_bound.RULE_ID)
 
@@ -204,7 +207,10 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
         return f"{WRONG.get(top.rule_id, WRONG_SET_UP)}: {top.message}."
     goes = "waits for data" if facts.loader is not None and num_workers(facts) != 0 else "goes to the input"
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
-    return _sentences(top, facts.step.mean_s, "" if _bound_by(top) else waits, setting(facts, top.settings) if top.settings else "")
+    change = setting(facts, top.settings) if top.settings else ""
+    if bound := _bound_by(top):
+        return _sentences(top, facts.step.mean_s, bound, change=change)
+    return _sentences(top, facts.step.mean_s, PERHAPS if too_short.maybe_below(facts) else SURE, waits, change)
 
 
 def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
@@ -217,20 +223,22 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     if not findings:
         most = max(PARTS, key=facts.share)
         return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
-    return _sentences(findings[0], mean_step_s(facts.budgets[facts.rank])) + _unexplained(facts, findings[0])
+    bound = _bound_by(findings[0]) or SURE
+    return _sentences(findings[0], mean_step_s(facts.budgets[facts.rank]), bound) + _unexplained(facts, findings[0])
 
 
-def _sentences(top: Finding, mean_s: float, waits: str = "", change: str = "") -> str:
+def _sentences(top: Finding, mean_s: float, bound: str, waits: str = "", change: str = "") -> str:
     """What limits the training, by how much, what to change where that is a setting, and what can be saved.
 
     Args:
+        bound: what the run is called.
         waits: a sentence about the input, where the finding does not say how much of the step it takes.
         change: of the loader's settings, as an instruction; empty: it names none.
     """
     if top.severity is Severity.INFO:
         return f"{sentence(top.message)}."
     said = f"{waits}{sentence(top.message)}" if waits else top.message
-    return f"{_bound_by(top) or 'Input-bound'}: {said}.{_gain(top, mean_s, change)}"
+    return f"{bound}: {said}.{_gain(top, mean_s, change)}"
 
 
 def _bound_by(finding: Finding) -> str:

@@ -3,12 +3,11 @@
 from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.gather import RankMetrics, throughput
 from feedline.analysis.model import FIRST_STEPS
+from feedline.analysis.step_model import GPU_BEHIND
 from feedline.analysis.text.headline import how
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 from feedline.profiler.session import overrides
-
-AHEAD = 1.1  # times as long: what profiled steps and the others differ by anyway
 
 
 def of_rank(rank: RankMetrics) -> list[str]:
@@ -41,11 +40,12 @@ def of_rank(rank: RankMetrics) -> list[str]:
 def ahead(rank: RankMetrics) -> list[str]:
     """Where the host was faster than the GPU until the run ended: CUDA queues about a thousand launches, often many steps."""
     work, steps_per_s = rank.gpu_work, throughput(rank).steps_per_s
-    if work is None or steps_per_s is None or work.busy_s < AHEAD / steps_per_s:
+    if work is None or steps_per_s is None or work.busy_s < GPU_BEHIND / steps_per_s:
         return []
     return [
-        f"the GPU needs {seconds(work.busy_s)} per step, but the mean step took {seconds(1 / steps_per_s)}: the host ran ahead of it. A "
-        "longer run would be slower than this rate"
+        f"the GPU needs {seconds(work.busy_s)} for each step that torch.profiler recorded, but the mean step took "
+        f"{seconds(1 / steps_per_s)}: either the host ran ahead of the GPU, and a longer run would be slower than this rate, or the other "
+        "steps have less work"
     ]
 
 

@@ -8,7 +8,7 @@ import math
 from feedline.analysis import roofs
 from feedline.analysis.model import Report, Roofline, Sweep, ThroughputBound
 from feedline.analysis.peak import peak
-from feedline.analysis.text.limits import RATE, sentence
+from feedline.analysis.text.limits import RATE, behind, sentence
 from feedline.profiler.ceilings import Ceilings
 
 MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
@@ -41,7 +41,8 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
         peak_source = f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have been busy when the peak was measured"
         mfu = None
     low, high = spread(report)
-    nearest, following = bounds(found, low or rate)
+    nearest, following = (None, None) if report.step.gpu_is_behind else bounds(found, low or rate)
+    unit = RATE if report.throughput.ranks == 1 else f"{RATE} per rank"
     return Roofline(
         samples_per_s=rate,
         low=low,
@@ -55,7 +56,7 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
         nearest=nearest.name if nearest else None,
         next=following.name if following else None,
         becomes=following.samples_per_s if following else None,
-        message=sentence(rate, nearest, following, RATE if report.throughput.ranks == 1 else f"{RATE} per rank"),
+        message=behind(report.step) if report.step.gpu_is_behind else sentence(rate, nearest, following, unit),
         sweep=sweep(ceilings) if ceilings else None,
         nearest_id=nearest.id if nearest else None,
         next_id=following.id if following else None,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 GPU_AT_MOST = 1.03  # of the mean step: the clocks of two processes differ
+GPU_BEHIND = 1.1  # times the mean step: what profiled steps and the others differ by anyway
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,8 @@ class StepSummary:
         """
         work = self.gpu_work
         return work.busy_s if work and work.ranks == 1 and work.busy_s <= self.mean_s * GPU_AT_MOST else 0.0
+
+    @property
+    def gpu_is_behind(self) -> bool:
+        """The GPU's work for the steps that torch.profiler recorded takes longer than the mean step, so the run's rate is not the GPU's."""
+        return self.gpu_work is not None and self.gpu_work.busy_s > self.mean_s * GPU_BEHIND

@@ -3,6 +3,7 @@
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.formatting import counted, number, seconds, share
 from feedline.analysis.model import Report, ThroughputBound
+from feedline.analysis.step_model import StepSummary
 
 LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
@@ -22,6 +23,16 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
     if following is None:
         return f"{here} No other limit is known."
     return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} {unit}."
+
+
+def behind(step: StepSummary) -> str:
+    """Why no limit is named where the GPU's work does not fit into the step."""
+    work = step.gpu_work
+    assert work is not None
+    return (
+        f"No limit is named: the {counted(work.steps, 'step')} that torch.profiler recorded need {seconds(work.busy_s)} of the GPU's time "
+        f"each, and the mean step took only {seconds(step.mean_s)}."
+    )
 
 
 def _named(roof: ThroughputBound) -> str:

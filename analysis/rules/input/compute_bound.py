@@ -33,7 +33,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=evidence + _stages(facts),
         fix=f"No change to the input is needed: it takes only {share(waiting)} of the step.",
         how_to_check=f"Train on the same batch in every step. If the step gets {faster}, this finding is wrong.",
-        cost_s=waiting * facts.step.mean_s,
+        cost_s=0.0 if facts.step.gpu_is_behind else waiting * facts.step.mean_s,
     )
 
 

@@ -101,6 +101,11 @@ def unsure(facts: RuleInputs) -> str:
     return f" (95 % interval: {share_range(sure.low, sure.high)})"
 
 
+def maybe_below(facts: RuleInputs) -> bool:
+    """Whether the interval of the input's share also contains shares that do not count."""
+    return facts.certainty is not None and facts.certainty.low < MIN_WAIT_SHARE
+
+
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: the recording is too short."""
     return Refused(
