@@ -267,7 +267,7 @@ def roofline(made: Roofline) -> str:
     if made.mfu is not None:
         parts.append(f"That is {share(made.mfu)} of the device's peak (MFU).")
     elif made.peak_flops is None:
-        parts.append(f"How far this is from the device's peak FLOP/s is unknown: {made.peak_source}.")
+        parts.append(f"How far this run is from the device's peak FLOP/s is unknown: {made.peak_source}.")
     elif made.flop_per_sample is not None:
         parts.append(f"No MFU: this run is faster than the measured peak ({made.peak_source}).")
     if made.flop_per_sample is None:
