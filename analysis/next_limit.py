@@ -18,8 +18,8 @@ CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
     """The findings, none of which costs more than the next limit lets its fix save.
 
-    What the loader's replay predicts is taken back where not even the lower end of its interval keeps to that limit. What the replay of
-    ranks predicts stays: the CPU time of waiting for each other, which limits hold, ends with the wait.
+    Nor does what the loader's replay predicts exceed that limit; it is taken back where not even the lower end of its interval keeps to it.
+    What the replay of ranks predicts stays: the CPU time of waiting for each other, which limits hold, ends with the wait.
 
     Args:
         limits: of the same run; None: they are unknown.
@@ -78,10 +78,13 @@ def _at_most(finding: Finding, mean_s: float, times: float) -> Finding:
 
 
 def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
-    """Without a prediction that contradicts the limits of the same run."""
+    """Its prediction at most the next limit, or none where even the lower end of its interval is above that."""
     told, times = finding.predicted, _limit(finding, limits, full)
-    if told is None or finding.cost_is_predicted or told.low <= told.before * max(times, 1.0) * (1 + CLOCKS):
+    if told is None or finding.cost_is_predicted:
         return finding
-    most = number(told.before * max(times, 1.0))
-    why = f"The replay ({number(told.after)} samples/s) exceeds what the next limit allows with this fix ({most} samples/s)."
+    most_per_s = told.before * max(times, 1.0)
+    if told.low <= most_per_s * (1 + CLOCKS):
+        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=max(told.low, min(told.after, most_per_s))))
+    most = number(most_per_s)
+    why = f"The replay of this fix gives {number(told.after)} samples/s, more than the next limit allows with it ({most} samples/s)."
     return dataclasses.replace(finding, predicted=None, refused=why)

@@ -142,7 +142,7 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
         return BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
     busbw = kind.busbw_gbps * GIGA
     what, each = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks", seconds(kind.transfer_s)
-    here = f"{what} reaches a bus bandwidth of {size(busbw)}/s ({each} each)"
+    here = f"{what} reaches a bus bandwidth of {size(busbw)}/s (each takes {each} in the median)"
     link = link_bytes_per_s or specified_link(ceilings)
     if link:
         return _against(here, busbw / link, f"the link's {size(link)}/s")

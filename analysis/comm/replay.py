@@ -15,7 +15,7 @@ from feedline.analysis.comm.buckets import Timeline
 from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.model import Prediction
 from feedline.analysis.comm.question import Question, text
-from feedline.analysis.comm.shared_cpus import UNSURE
+from feedline.analysis.comm.shared_cpus import UNSURE, Least
 from feedline.analysis.timeline import IntArray
 
 FloatArray = npt.NDArray[np.float64]
@@ -28,6 +28,9 @@ MOST_OFF = 0.10
 MODEL_ERROR = 0.12
 
 APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
+
+#: How much faster workers may make batches than they did: from one run to the next (docs/measured/diff.md).
+BATCHES_VARY = 0.1
 
 #: Steps that a replay looks at: evenly chosen from longer runs.
 MOST_STEPS = 400
@@ -164,19 +167,19 @@ def apart_s(ready: IntArray, column: int) -> float:
     return float(np.abs(np.diff(others, axis=0)).mean()) / 2e9 if len(others) > 1 else 0.0
 
 
-def held_by_cpus(told: Prediction, least_s: float, apart_s: float) -> Prediction:
-    """The prediction, not faster than the CPUs allow, and not slower than the measured step.
+def held(told: Prediction, least: Least, apart_s: float) -> Prediction:
+    """The prediction, not faster than CPUs and workers allow, and not slower than the measured step.
 
     Args:
-        least_s: the least that a step takes, from the CPU time of all ranks.
         apart_s: that ranks may still wait for each other; it widens the interval.
     """
-    if told.step_s is None or told.high is None:
+    if told.step_s is None or told.low is None or told.high is None:
         return told
     measured = told.step_s + told.gain_s
-    more_s = max(0.0, min(least_s, measured) - told.step_s)
-    high = told.high + (1 + UNSURE) * more_s + apart_s
-    return replace(told, step_s=told.step_s + more_s, gain_s=told.gain_s - more_s, high=max(min(high, measured), told.high))
+    more_s = max(0.0, min(max(least.computing_s, least.batches_s), measured) - told.step_s)
+    step_s, high = told.step_s + more_s, told.high + (1 + UNSURE) * more_s + apart_s
+    low = max(told.low, min(least.batches_s, step_s) * (1 - BATCHES_VARY))
+    return replace(told, step_s=step_s, gain_s=told.gain_s - more_s, low=low, high=max(min(high, measured), told.high))
 
 
 def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:

@@ -23,6 +23,7 @@ class RankCpu:
         making_s: of them, of its workers.
         batch_s: seconds in which a worker with a CPU of its own makes a batch.
         busy_s: of the step, in which its main thread computes or waits for a CPU.
+        workers: that make its batches; 0: its main process does.
     """
 
     machine: Hashable
@@ -31,6 +32,23 @@ class RankCpu:
     making_s: float
     batch_s: float
     busy_s: float
+    workers: int = 0
+
+
+@dataclass(frozen=True)
+class Least:
+    """What a step takes at least, in seconds.
+
+    Attributes:
+        computing_s: for the CPU time of all ranks.
+        batches_s: until the workers of each rank have made its batch.
+    """
+
+    computing_s: float
+    batches_s: float
+
+
+NOTHING = Least(0.0, 0.0)
 
 
 def needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
@@ -41,6 +59,11 @@ def needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
     """
     machines = {rank.machine for rank in ranks}
     return max((_of_machine([rank for rank in ranks if rank.machine == machine], asleep_s) for machine in machines), default=0.0)
+
+
+def batches_s(ranks: Sequence[RankCpu]) -> float:
+    """Seconds in which the workers of each rank make the batch of a step; they worked ahead while another rank was late."""
+    return max((rank.batch_s / rank.workers for rank in ranks if rank.workers), default=0.0)
 
 
 def _of_machine(ranks: Sequence[RankCpu], asleep_s: float) -> float:

@@ -10,8 +10,8 @@ from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.model import Prediction
 from feedline.analysis.comm.partition import computing, without
 from feedline.analysis.comm.question import Question
-from feedline.analysis.comm.replay import FloatArray, Link, answer, apart_s, held_by_cpus, level, refused, simulate, without_rank
-from feedline.analysis.comm.shared_cpus import RankCpu, needed_s
+from feedline.analysis.comm.replay import FloatArray, Link, answer, apart_s, held, level, refused, simulate, without_rank
+from feedline.analysis.comm.shared_cpus import NOTHING, Least, RankCpu, batches_s, needed_s
 from feedline.analysis.timeline import overlap
 
 MIB = 1 << 20
@@ -58,7 +58,7 @@ class WhatIf:
         ready = level(self.made.ready) if column is None else without_rank(self.made.ready, column)
         late = Question("no_late_rank") if column is None else Question("rank_on_time", column if rank is None else rank)
         apart = 0.0 if column is None else apart_s(ready, column)
-        return self._asked(late, ready, self.made, self.link, self._least_s(column), apart)
+        return self._asked(late, ready, self.made, self.link, self._least(column), apart)
 
     def cost(self, column: int) -> FloatArray:
         """float64 [steps], s: what a rank's lateness costs each step."""
@@ -74,7 +74,7 @@ class WhatIf:
         rate = self.link.bytes_per_s * times
         if self.limit is not None and times > 1 and rate > self.limit:
             asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
-        return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate), self._least_s())
+        return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate), self._least())
 
     def half_gradients(self) -> Prediction:
         """The fp16 or bf16 compression hook: half the bytes. What the two casts cost is not in it."""
@@ -84,7 +84,7 @@ class WhatIf:
         if self._only_small():
             return refused(asked, ONLY_SMALL)
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))
-        return self._asked(asked, self.made.ready, smaller, self.link, self._least_s())
+        return self._asked(asked, self.made.ready, smaller, self.link, self._least())
 
     def bucket_size(self, mib: float) -> Prediction:
         """``bucket_cap_mb``; gradients become ready evenly between two of the measured buckets."""
@@ -121,24 +121,25 @@ class WhatIf:
         """Whether all of a collective's time would count as bytes although most of it may be latency."""
         return not self.link.known and int(self.made.nbytes.max(initial=0)) < LARGE
 
-    def _least_s(self, late: int | None = None) -> float:
-        """Seconds that the CPUs need for a step; in place of the late rank in that column, for one like the others."""
+    def _least(self, late: int | None = None) -> Least:
+        """What a step takes at least; in place of the late rank in that column, with one like the others."""
         ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
         if not ranks:
-            return 0.0
+            return NOTHING
         like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[(len(ranks) - 1) // 2]
         instead = [] if late is None else [replace(like, machine=self.sharing[late][0].machine)]
-        return needed_s([*(rank for rank, _ in ranks), *instead], float(np.median([asleep for _, asleep in ranks])))
+        computing_s = needed_s([*(rank for rank, _ in ranks), *instead], float(np.median([asleep for _, asleep in ranks])))
+        return Least(computing_s, batches_s([rank for rank, _ in ranks]))
 
     def _asked(
-        self, asked: Question, ready: np.ndarray, made: Timeline, link: Link, least_s: float = 0.0, apart: float = 0.0
+        self, asked: Question, ready: np.ndarray, made: Timeline, link: Link, least: Least = NOTHING, apart: float = 0.0
     ) -> Prediction:
         changed = simulate(ready, made, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - LINK_ERROR))
         moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
         found = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
-        return held_by_cpus(found, least_s, apart)
+        return held(found, least, apart)
 
     def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Prediction:
         off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)

@@ -22,6 +22,7 @@ GROWTH_EPOCHS = 4  # fewer have no room for three stages
 WRITTEN = ("recalibrate_bn", "longer", "batch_growth", "local_sgd")  # fixes that cannot be applied from outside
 AS_IT_IS = "the unchanged training, with the same number of samples"
 BENCHMARK = "in feedline's benchmark (MNIST-1D, batch 256 instead of 32)"
+WORTH_SAVING = 0.05  # of the samples: a smaller batch that saves less is not advised
 AT_MOST_LONGER = 8.0  # times as many epochs that are advised: beyond it, a smaller batch is the answer
 
 
@@ -232,18 +233,19 @@ def _for_price(case: Case) -> Iterator[Advice]:
     bound = case.noise.high if case.noise.high is not None else case.noise.value
     if case.price.where in ("far above", "above") and bound:
         saved, end = _ratio_of_samples(case, bound), "" if case.noise.high is None else "the upper end of the range of "
-        yield _make(
-            case,
-            "smaller_batch",
-            f"reduce the batch from {number(case.price.batch)} to {number(bound)} samples per update"
-            f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, {end}the critical batch size",
-            "",
-            case.price.message,
-            f"reaches the same loss with at least {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
-            if saved
-            else "fewer samples",
-            AS_IT_IS,
-        )
+        if saved is None or 1 - saved >= WORTH_SAVING:
+            yield _make(
+                case,
+                "smaller_batch",
+                f"reduce the batch from {number(case.price.batch)} to {number(bound)} samples per update"
+                f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, {end}the critical batch size",
+                "",
+                case.price.message,
+                f"reaches the same loss with at least {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
+                if saved
+                else "fewer samples",
+                AS_IT_IS,
+            )
         yield _growth(case)
     low = case.noise.low
     if case.price.where in ("far below", "below") and low:

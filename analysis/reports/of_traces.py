@@ -15,7 +15,7 @@ COLUMNS = (
     ("gpu", "exposed_comm_pct", "exposed %", True),
     ("input", "loader_pct", "loader %", False),
     ("input", "stall_pct", "stall %", True),
-    ("input", "speedup_ceiling", "max speedup", True),
+    ("input", "speedup_ceiling", "without stalls", True),
 )
 
 

@@ -27,7 +27,7 @@ WAITS = {
 }
 #: Replaces entries of WAITS in runs without workers.
 WAITS_ALONE = {
-    "starved": "making the batch in the main process (no workers), apart from sampler, dataset and collate",
+    "starved": "the loader's own code in the main process (no workers): all but sampler, dataset and collate",
     "epoch_start": "starting the loader, or making its first batch",
 }
 SEVERITIES = {
@@ -59,6 +59,7 @@ NOISE = {
     "accumulation": "the micro-batches of gradient accumulation",
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
+NAMED = 0.9  # of the time outside the model: less of it in the functions that are shown is told
 NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
 NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
 NO_FINDINGS = "No rule found a cause that slows this run down."
@@ -245,7 +246,7 @@ def tells(one: Prediction) -> bool:
 def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
     """The program's own code in steps and in evaluation: its functions, a title, and the mean step that they are parts of."""
     both = (
-        (step.own_code, "The program's own code, outside the model, backward passes and updates", step.mean_s),
+        (step.own_code, "Code outside the model, backward passes and updates", step.mean_s),
         (step.evaluation_code, "Own code of evaluation, rollouts or generation, in total", None),
     )
     return [(own, title, mean_s) for own, title, mean_s in both if own is not None]
@@ -253,7 +254,9 @@ def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
 
 def own_code(own: OwnCode) -> str:
     """How much it is in all, and how often it was observed."""
-    return f"{seconds(own.s)} in all; observed {counted(own.looks, 'time')}"
+    named_s = sum(function.s for function in own.functions)
+    rest = ", more than in these lines" if named_s < NAMED * own.s else ""
+    return f"{seconds(own.s)} in all{rest}; from {counted(own.looks, 'look')} at what the main thread runs"
 
 
 def cpus(use: Cpus) -> str:

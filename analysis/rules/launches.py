@@ -8,8 +8,8 @@ BETWEEN = (
     "The kernels are long, so launching them is not what takes the time: look at what the host does between them, for example with py-spy"
 )
 CHECK_COMPILED = (
-    "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is wrong if the steps take just as long, "
-    "TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy shows no slow Python outside the model."
+    "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is wrong only if all three hold: the "
+    "steps take just as long, TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy shows no slow Python outside the model."
 )
 CHECK_BETWEEN = "Watch the main process with `py-spy top`. If it spends its time waiting for the GPU, this finding is wrong."
 

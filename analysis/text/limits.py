@@ -31,7 +31,7 @@ def behind(step: StepSummary) -> str:
     assert work is not None
     return (
         f"No limit is named: the {counted(work.steps, 'step')} that torch.profiler recorded need {seconds(work.busy_s)} of the GPU's time "
-        f"each, and the mean step took only {seconds(step.mean_s)}."
+        f"each, and the mean step took only {seconds(step.mean_s)}. Record more steps."
     )
 
 
@@ -49,5 +49,5 @@ def without(parts: dict[str, float], whole_s: float) -> str:
 def cpus(cores: float, report: Report) -> str:
     """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
     others = report.cpus.others if report.cpus else None
-    taken = f", {number(others / max(report.run.ranks, 1))} used by other programs" if others and others >= MIN_OTHERS else ""
+    taken = f", of which other programs use {number(others / max(report.run.ranks, 1))} now" if others and others >= MIN_OTHERS else ""
     return f"{counted(cores, 'CPU')}{' per rank' if report.run.ranks > 1 else ''}{taken}"

@@ -17,6 +17,10 @@ from feedline.analysis.traces.summary import RankTrace
 
 MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
 SHOWN = 3  # operations, one by one
+ALL_RANKS = (
+    "Ingest the traces of all ranks in one command (`feedline ingest rank0.json.gz rank1.json.gz ...`): feedline can then separate "
+    "transfer time from waiting time."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +126,9 @@ def _exposed(facts: TraceFacts) -> Exposed:
         hidden_share=hidden / 100 if hidden is not None else None,
         where="",
         caveat=caveat,
-        separate="Ingest all ranks' traces together: feedline can then separate transfer time from waiting time." if alone else "",
+        separate=ALL_RANKS
+        if alone
+        else "",
         evidence=[*evidence, *(Evidence("exposed_s", f"{exposed}: {one.name}", one.transfer_s, "s", one.name) for one in kinds)],
     )
 

@@ -70,3 +70,15 @@ def test_of_some_ranks_only_nothing_is_said_of_the_cpus():
     _, some = told({0: replace(RANK, cpu_s=1.0)})
 
     assert some == free
+
+
+def test_a_rank_on_time_has_no_batches_before_its_workers_have_made_them():
+    """While one rank was late, the workers of the others worked ahead."""
+    _, free = told(None)
+    slow = replace(RANK, cpus=64.0, batch_s=140 * MS, workers=2)
+    _, held = told(dict.fromkeys((0, 1), slow))
+
+    assert free.step_s < 70 * MS
+    assert held.step_s == pytest.approx(140 / 2 * MS)
+    assert held.low == pytest.approx(0.9 * 140 / 2 * MS)
+    assert held.low < held.step_s < held.high

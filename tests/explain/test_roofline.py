@@ -155,7 +155,7 @@ def test_what_a_figure_leaves_out_is_in_its_sentence_and_sums_to_the_whole() -> 
 def test_limits_of_the_cpus_say_what_other_programs_hold_of_them() -> None:
     beside = replace(INPUT_BOUND, cpus=Cpus(4, None, 4, 1.0, 1.6, 1.4))
 
-    assert "4 CPUs, 1.60 used by other programs; 12.0 ms of CPU time per sample" in [one.message for one in made(beside).roofs]
+    assert "4 CPUs, of which other programs use 1.60 now; 12.0 ms of CPU time per sample" in [one.message for one in made(beside).roofs]
 
 
 def test_without_workers_making_and_computing_take_turns_until_there_is_one() -> None:

@@ -231,7 +231,7 @@ def test_a_prediction_above_what_limits_the_run_then_is_taken_back():
     kept, back = within([fits, exceeds], made(RUN), RUN.step.mean_s)
 
     assert kept.predicted == fits.predicted
-    assert back.predicted is None and back.refused.startswith("The replay (160 samples/s) exceeds what the next limit allows")
+    assert back.predicted is None and back.refused.startswith("The replay of this fix gives 160 samples/s, more than the next limit allows")
 
 
 def test_a_sleep_is_removed_as_far_as_it_is_one():

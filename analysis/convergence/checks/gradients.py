@@ -20,13 +20,14 @@ def same_data(recorded: Recorded) -> Finding | None:
     assert recorded.norms is not None
     micro = recorded.norms.how == "accumulation"
     ranks = "both ranks" if recorded.norms.parts == 2 else f"all {recorded.norms.parts} ranks"
-    part = "micro-batch" if micro else "rank"
+    part, plural = ("micro-batch", "es") if micro else ("rank", "s")
     who = "the micro-batches of an update hold" if micro else f"{ranks} train on"
     return Finding(
         "same_data",
         Severity.HIGH,
         message=f"{who} the same samples: the gradient of one {part} has the same squared norm as the mean gradient of all (ratio 1.000 in "
-        f"all {count(len(ratio))} updates compared; with different samples, it would be larger). The whole batch repeats only that {part}",
+        f"all {count(len(ratio))} updates compared; with different samples, it would be larger). The batch of all {part}{plural} "
+        "only repeats the samples of one",
         evidence=[
             Evidence("part_over_mean", "|g_part|^2 / |g_mean|^2, median", float(np.median(ratio)), "1"),
             Evidence("largest_distance", "largest deviation from 1", float(np.abs(ratio - 1).max()), "1"),

@@ -58,7 +58,10 @@ NCCLS = "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, a
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
 NO_FASTER = "If the benchmark runs over the intended link and is no faster than the training, this finding is wrong."
 NO_SYNC = "Run all steps under model.no_sync(). If they are no faster, this finding is wrong."
-ALONE = "Take a model that fits on one rank. Train it on one rank, then on all. If a step takes as long on one rank, this finding is wrong."
+ALONE = (
+    "Train on one rank, then on all, with the same batch per rank; if the model does not fit on one, give it fewer layers in both. If a "
+    "step takes as long on one rank, this finding is wrong."
+)
 
 
 def check(facts: RankFacts) -> Finding | None:

@@ -36,8 +36,8 @@ NOW_AND_THEN = "Look for what ranks do only in some steps: logging, checkpoints,
 #: Parts of the loader's work -> what they are for who writes a dataset.
 PARTS = {"dataset": "__getitem__"}
 NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
-VARIES = {"wait": "the loader", "other": "time outside all stages", BEFORE_TRACE: "what came before their traces"}
-EXCEEDED = {"other": "time outside all stages", BEFORE_TRACE: "lateness before the trace"}
+VARIES = {"wait": "the loader", "other": "the stage other", BEFORE_TRACE: "what came before their traces"}
+EXCEEDED = {"other": "the stage other", BEFORE_TRACE: "lateness before the trace"}
 
 
 def check(facts: RankFacts) -> Finding | None:
@@ -84,7 +84,7 @@ def changing(facts: RankFacts) -> Finding | None:
         message=f"the slow rank is not always the same: most often it is rank {most.rank}, in {most.steps} of the {most.late_steps} steps "
         f"with a late rank; {varies} varies most",
         fix=f"{ALIKE.get(phase, NOW_AND_THEN)} Keep other programs off these CPUs.",
-        how_to_check="Record again. If one rank is late in most steps, this finding is wrong.",
+        how_to_check="Record more steps. If the same rank is late in most of them, this finding is wrong.",
         blame=Blame(None, phase),
         late=most,
     )
@@ -202,7 +202,7 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
         ),
         Evidence(
             "share_of_late_steps",
-            f"of the steps with a late rank, those in which it is rank {late.rank}",
+            f"rank {late.rank} is the late one, share of the steps with a late rank",
             late.steps / late.late_steps,
             SHARE,
         ),

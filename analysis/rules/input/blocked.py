@@ -99,7 +99,7 @@ def _evidence(facts: RuleInputs, blocked: float, others: dict[str, float]) -> li
     ]
     found = [
         ("blocked_looks", "snapshots of blocked threads", workers.blocked_looks if workers else None, "snapshots"),
-        ("read_bytes", "bytes read per sample", traffic.read_chars, "B"),
+        ("read_bytes", "bytes read per sample, without memory maps", traffic.read_chars, "B"),
         ("disk_bytes", "bytes read from disk per sample", traffic.disk_bytes, "B"),
     ]
     return [*shares, *measured(found)]

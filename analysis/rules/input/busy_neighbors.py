@@ -19,6 +19,8 @@ NO_ROOM = "the other programs leave too few CPUs for more loader workers"
 
 #: CPUs that other programs hold at least where they keep workers from theirs: half of what one of them would use.
 OF_A_WORKER = 0.5
+#: Of its time that a worker computes at least where other programs keep it from a CPU: one that mostly sleeps gets a CPU when it wakes up.
+COMPUTES = 0.25
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -43,7 +45,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ("cpus_allowed", "CPUs available to this training", use.allowed, "CPUs"),
         ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
         ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
-        ("kept_from_workers_s", "saved per step by more workers if those CPUs were free", kept_s if kept else None, "s"),
+        ("kept_from_workers_s", "saved per step by more workers if those CPUs were free, at least", kept_s if kept else None, "s"),
         ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
     ]
     return Finding(
@@ -53,7 +55,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=measured(found),
         fix="Stop the other programs (`top` on the host shows them) or keep them off these CPUs with taskset or a cgroup. "
         f"{_then(facts, advice)}",
-        how_to_check="Run without the other programs. If the step is no faster, this finding is wrong.",
+        how_to_check=f"Run without the other programs{_with(advice)}. If the step is no faster, this finding is wrong.",
         cost_s=max(queues_s, kept_s),
         settings=advice,
     )
@@ -77,7 +79,8 @@ def waiting_s(facts: RuleInputs) -> float:
 
 def kept_from_workers_s(facts: RuleInputs) -> float:
     """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without."""
-    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER:
+    total = facts.costs.get("total")
+    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER or total is None or (total.cpu_s or 0.0) < COMPUTES * total.wall_s:
         return 0.0
     now, then = gained_s(facts), gained_s(alone(facts), _most_workers(facts))
     return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0
@@ -107,6 +110,10 @@ def _making_sooner(facts: RuleInputs, factor: float) -> RuleInputs:
     mean_s = step.mean_s - spared_s
     waits_s = facts.wait_share * step.mean_s - spared_s
     return replace(facts, step=replace(step, mean_s=mean_s, stages=stages), wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0)
+
+
+def _with(advice: dict[str, int | bool]) -> str:
+    return f" and with {', '.join(f'{name}={value}' for name, value in advice.items())}" if advice else ""
 
 
 def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:

@@ -65,11 +65,10 @@ def _more_workers(facts: RuleInputs) -> dict[str, int | bool]:
 
 
 def _fix(facts: RuleInputs, more: dict[str, int | bool]) -> str:
-    storage = "Move the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
-    workers = (
-        f" Before that, try more workers, which help if the disk then delivers more bytes/s: {handover.change(facts, more)}" if more else ""
-    )
-    return storage + workers
+    storage = "ove the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
+    if not more:
+        return f"M{storage}"
+    return f"First try more workers: {handover.change(facts, more)}. If the disk does not deliver more bytes/s then, m{storage}"
 
 
 def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evidence]:
@@ -77,7 +76,7 @@ def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evid
     found = [
         ("blocked_by_storage_share", "blocked by storage, share of a sample's time", blocked, SHARE),
         ("disk_bytes", "bytes read from disk per sample", disk_bytes, "B"),
-        ("read_bytes", "bytes read per sample", traffic.read_chars, "B"),
+        ("read_bytes", "bytes read per sample, without memory maps", traffic.read_chars, "B"),
         ("major_faults", "major page faults per sample", traffic.major_faults, "faults"),
         ("disk_bytes_per_s", "read from disk per second", disk_bytes * rate if rate is not None else None, "B/s"),
     ]

@@ -42,12 +42,13 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"batches that {name} returns ({size(loader.batch_bytes)} each) are not in shared memory, so each is copied an extra time",
+        message=f"the batches of collate_fn={name} ({size(loader.batch_bytes)} each) are not in shared memory, so each is copied "
+        "an extra time",
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence(
                 "collate_and_transport_share",
-                "collate and transport, share of making a batch",
+                "collate and transport, compared with making a batch (at most 100 %)",
                 making_share(facts, "collate", "transport"),
                 SHARE,
             ),

@@ -66,7 +66,12 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
         found += [Evidence("timed_steps", "steps in which the function was timed", float(facts.making.looked.sum()), "steps")]
         found += [Evidence("calls", "calls per step", facts.making.calls, "1")]
         found += [
-            Evidence("cpu_share", "on a CPU or waiting for one, share of the function's time, at most", facts.making.working_share, SHARE)
+            Evidence(
+                "cpu_share",
+                "not blocked (computing, or waiting for a CPU), share of the function's time, at most",
+                facts.making.working_share,
+                SHARE,
+            )
         ]
     return found
 

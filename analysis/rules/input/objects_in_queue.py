@@ -34,7 +34,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"{size(loader.pickle_bytes)} per batch are pickled and sent through the workers' queue instead of through shared memory",
         evidence=[
             Evidence("pickle_bytes", "pickled bytes per batch", loader.pickle_bytes, "B"),
-            Evidence("transport_share", "transport, share of making a batch", making_share(facts, "transport"), SHARE),
+            Evidence("transport_share", "transport, compared with making a batch (at most 100 %)", making_share(facts, "transport"), SHARE),
             Evidence("transport_s", "transport in the main process per step", input_wait(facts).transport_s, "s"),
         ],
         fix="Return tensors, which are passed in shared memory: convert arrays in the worker (torch.from_numpy, default_collate), and "

@@ -138,7 +138,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     ends = (("at least", receiving.low, "lower"), ("at most", receiving.high, "upper")) if alone else ()
     shares = [
         ("idle_share", "workers idle, share of their time", maker.idle_share if maker else None, SHARE),
-        ("ready_share", "batches ready when asked for", facts.ready_share, SHARE),
+        ("ready_share", "batches already made when asked for", facts.ready_share, SHARE),
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),

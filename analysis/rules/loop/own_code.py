@@ -63,7 +63,7 @@ def check(facts: RuleInputs) -> Finding | None:
             ),
             Evidence("function_share_end", f"{named[0].name}, share of the step, upper end", named[0].high_s / step.mean_s, SHARE, "upper"),
             *(
-                [Evidence("queued_share", "waiting for a CPU in forward and backward, share of the time that needs one", queued, SHARE)]
+                [Evidence("queued_share", "waiting for a CPU in forward and backward, share of waiting and computing", queued, SHARE)]
                 if queued
                 else []
             ),
@@ -93,7 +93,7 @@ def _freeing(freed_bytes: float, freeing_s: float) -> str:
         return ""
     return (
         f" The line that iterates over the loader also frees the previous batch ({size(freed_bytes)}), which takes about "
-        f"{seconds(freeing_s)} and is left out of what can be saved. A smaller batch is freed faster."
+        f"{seconds(freeing_s)} and is left out of what can be saved. Fewer bytes per sample (uint8, smaller images) are freed faster."
     )
 
 

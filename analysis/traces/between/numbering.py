@@ -120,10 +120,7 @@ def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
     total = counts[0]["send_recv"] if counts else 0
     if not total or len(ones) < 2 or any(count != Counter(send_recv=total) for count in counts):
         return
-    notes.append(
-        f"{total} SendRecv kernel{'s' * (total > 1)} counted as all_to_all: all ranks ran the same number of them, and no annotation "
-        "names another operation"
-    )
+    notes.append(f"{total} SendRecv kernel{'s' * (total > 1)} without an annotation counted as all_to_all, because every rank ran as many")
     for one in ones:
         one.groups = [(name.replace("send_recv", "all_to_all"), ranks) for name, ranks in one.groups]
         one.operations = ["all_to_all" if what == "send_recv" else what for what in one.operations]
