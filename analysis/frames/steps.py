@@ -26,14 +26,15 @@ STEPS = Table(
         START,
         Column("wall_s", "number", "s", "How long it took, without evaluation in it"),
         Column("batches", "integer", "", "Batches that the loader handed over in it"),
-        Column("samples", "integer", "", "Samples in them"),
+        Column("samples", "integer", "", "Samples in them; 0 if their number is unknown, or if no batch was handed over"),
         Column("in_mean", "bool", "", "true: it counts in the report's means; the first steps, which warm up, do not"),
         Column(
             "stands_for",
             "number",
             "steps",
             "How many steps of the run this one stands for: 1, or more where most steps were only counted (short steps, long runs). "
-            "Use it as the weight of a mean; it sums to `run.report.throughput.steps`. Where steps were only counted, `wall_s` of the "
+            "Use it as the weight of a mean; over the rows of one rank, it sums to the steps of that rank "
+            "(`run.report.throughput.steps` of the rank shown). Where steps were only counted, `wall_s` of the "
             "others includes what recording them cost (`run.report.step.sampled.recording_s`), which the report's means leave out",
         ),
         Column("<stage>_s", "number", "s", 'Time in this stage: wait_s, forward_s, ...; mixup_s for your `feedline.stage("mixup")`'),

@@ -41,7 +41,7 @@ CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "satur
 def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
     """Which curve the time of a sample and rank follows; None with fewer than three points, or where batches per rank differ.
 
-    In strong scaling the transfer is divided by ever smaller batches, and both curves are straight lines.
+    In strong scaling the transfer is divided by ever smaller batches, so that the bandwidth's part grows with the ranks, too.
 
     Args:
         points: ascending in ranks, without a bad baseline.

@@ -126,9 +126,7 @@ def _exposed(facts: TraceFacts) -> Exposed:
         hidden_share=hidden / 100 if hidden is not None else None,
         where="",
         caveat=caveat,
-        separate=ALL_RANKS
-        if alone
-        else "",
+        separate=ALL_RANKS if alone else "",
         evidence=[*evidence, *(Evidence("exposed_s", f"{exposed}: {one.name}", one.transfer_s, "s", one.name) for one in kinds)],
     )
 

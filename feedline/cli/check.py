@@ -40,7 +40,10 @@ class Check:
         results = parser.add_argument_group("results")
         results.add_argument("--junit", type=Path, metavar="FILE", help="also write the results as JUnit XML")
         results.add_argument(
-            "--markdown", type=Path, metavar="FILE", help="also write the results as Markdown; appends to $GITHUB_STEP_SUMMARY"
+            "--markdown",
+            type=Path,
+            metavar="FILE",
+            help="also write the results as Markdown to FILE; if FILE is $GITHUB_STEP_SUMMARY, append to it",
         )
         results.add_argument(
             "--github", action="store_true", help="print annotations for GitHub Actions (default: if GITHUB_ACTIONS is set)"

@@ -65,7 +65,8 @@ class Scale:
             "--min-steps",
             type=steps,
             metavar="STEPS",
-            help="steps that the accuracy of --noise-scale takes with an infinitely large batch (Smin); with it, the time is in seconds",
+            help="optimizer steps to the target accuracy with an infinitely large batch (Smin): times to accuracy are then in seconds, "
+            "without it relative to the fewest ranks",
         )
         add_output(
             parser,

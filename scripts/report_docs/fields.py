@@ -12,14 +12,19 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Report": {
         "run": Field("", "What was run, when, where"),
         "verdict": Field("", "What holds the training back, in a few sentences, or that nothing measured does"),
-        "findings": Field("", "Causes with evidence and fix, most important first; at most three that are not of severity info"),
+        "findings": Field(
+            "",
+            "Causes with evidence and fix, most important first; at most three that are not of severity info. Those about the training "
+            "loop (gpu_waits, float32_products, own_code, evaluation_time) come in addition",
+        ),
         "throughput": Field("", "How fast the training went"),
         "step": Field("", "The mean training step, split into stages", "no step was recorded"),
         "workers": Field("", "What making samples costs in the training loader's processes", "no loader was seen"),
         "loaders": Field("", "Every loader that the program made"),
         "ranks": Field(
             "",
-            "Rank number (as text) -> that rank in short. All other figures are those of the rank `shown`",
+            "Rank number (as text) -> that rank in short. Figures outside `ranks` and `comm` are those of the rank `shown`, unless they "
+            "are described as those of all ranks",
         ),
         "gauges": Field("", "Sampled quantities of the machine: CPU, memory, disk, GPU"),
         "hooks": Field("", "What was attached to the training, and what could not be"),
@@ -35,8 +40,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         "cpus": Field("", "Who used the CPUs while the steps ran", "the number of CPUs is unknown, or no step was recorded"),
         "shown": Field(
             "",
-            "The rank that the figures describe: the one that the others wait for, or else the lowest",
-            "the report is of traces of other tools: then it is the lowest",
+            "The rank that the figures describe: the one that the others wait for, or else the lowest. Of traces of other tools, figures "
+            "are always those of the lowest",
+            "the report is of traces of other tools",
         ),
         "together": Field("", "Throughput predicted with all predicted fixes of the loader at once", "fewer than two fixes are predicted"),
         "headline": Field("", "What must be known before the verdict: a crash, a kill, a full disk; empty if the run ended normally"),
@@ -206,7 +212,11 @@ FIELDS: dict[str, dict[str, Field]] = {
     "ThroughputBound": {
         "id": Field("", "Stable name, once in a report, e.g. workers, decode, cold_disk"),
         "name": Field("", "What it is called in the figure"),
-        "kind": Field("", "device, step, turns, workers, cores, stage, ceiling or loader"),
+        "kind": Field(
+            "",
+            "device, step, gpu (its work for a step), turns (without workers, one process makes a batch and trains on it in turn), "
+            "workers, cores, stage, ceiling or loader",
+        ),
         "samples_per_s": Field("samples/s", "Highest throughput it allows, at the run's FLOP per sample"),
         "low": Field("samples/s", "Slowest round of its measurement", "not measured in rounds"),
         "high": Field("samples/s", "Fastest round of its measurement", "not measured in rounds"),
@@ -272,15 +282,15 @@ FIELDS: dict[str, dict[str, Field]] = {
         "cause": Field("", "The rule's name, stable between versions, e.g. decode_bound"),
         "severity": Field(
             "",
-            "info: costs less than 5 % of a step; low: from 5 %; high: from 20 %. Of a mistake in the setup (cost_s 0): "
-            "high: the training is not the one that was intended",
+            "Usually by the cost: info below 5 % of a step, low from 5 %, high from 20 % (docs/rules.md has the exceptions, such as a "
+            "cause of half the wait or more). Of a mistake in the setup (cost_s 0): high: the training is not the one that was intended",
         ),
         "says": Field("", "One sentence with the figures"),
         "evidence": Field("", "What was measured"),
         "fix": Field("", "What to change"),
         "disproof": Field("", "How to check the finding: an experiment, and the outcome that would prove it wrong"),
         "cost_s": Field("s", "What the cause costs per step: an upper bound of the fix's gain, or with cost_low_s a prediction of it"),
-        "blame": Field("", "The rank and its phase", "the finding is not about one rank against the others"),
+        "blame": Field("", "The late rank and its phase", "the finding is not about late ranks"),
         "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is an upper bound"),
         "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
         "settings": Field("", "Arguments of the DataLoader that the fix names -> their new values, e.g. num_workers"),

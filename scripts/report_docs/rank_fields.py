@@ -25,10 +25,12 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "RankParts": {
         "compute_s": Field("s", "Everything else: what is neither transfer nor waiting", _NO_PARTS),
-        "hidden_transfer_s": Field("s", "Per step: bytes moved while the rank's own backward ran", _NO_PARTS),
-        "exposed_transfer_s": Field("s", "Per step: bytes moved while no backward ran", _NO_PARTS),
-        "hidden_wait_s": Field("s", "Per step: waiting for another rank while backward ran", _UNMET),
-        "exposed_wait_s": Field("s", "Per step: waiting for another rank while no backward ran", _UNMET),
+        "hidden_transfer_s": Field(
+            "s", "Per step: time in which bytes moved, hidden behind the rank's own backward pass (docs/rules.md, Hidden)", _NO_PARTS
+        ),
+        "exposed_transfer_s": Field("s", "Per step: time in which bytes moved, not hidden", _NO_PARTS),
+        "hidden_wait_s": Field("s", "Per step: waiting for another rank, hidden behind the rank's own backward pass", _UNMET),
+        "exposed_wait_s": Field("s", "Per step: waiting for another rank, not hidden", _UNMET),
         "queue_s": Field("s", "Per step: collectives queued behind one that waited", _UNMET),
     },
     "RankGpu": {
@@ -89,7 +91,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "step_s": Field("s", "Mean step with the change", "refused; the reason is in `why`"),
         "low": Field("s", "Lower end of its 95 % interval", "refused"),
         "high": Field("s", "Upper end", "refused"),
-        "gain_s": Field("s", "The measured mean step less step_s"),
+        "gain_s": Field("s", "The measured mean step less step_s; 0 if refused"),
         "why": Field("", "Why it was refused; empty otherwise"),
     },
     "Communication": {
@@ -115,7 +117,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "phase": Field("", "Phase of the step in which the collective was called: forward, backward, optimizer, loader, init or other"),
         "transfer_s": Field(
             "s",
-            "Mean time per step in which it moved bytes while no backward ran, shared evenly among collectives that move at the same time",
+            "Mean time per step in which it moved bytes, not hidden behind a backward pass, shared evenly among collectives that move at "
+            "the same time",
         ),
     },
 }

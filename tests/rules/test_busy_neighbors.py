@@ -65,6 +65,14 @@ def test_no_more_workers_are_promised_than_there_are_cpus_however_blocked_sample
     assert finding.settings.get("num_workers", 0) <= 2
 
 
+def test_workers_that_mostly_sleep_are_kept_from_no_cpu():
+    facts = {"effective_cpus": 2.0, "used_cpus": 0.3, "others": 1.9}
+    computing, sleeping = dict.fromkeys(SAMPLE, (1.0, 0.0, 0.0)), dict.fromkeys(SAMPLE, (0.1, 0.0, 0.9))
+
+    assert NO_ROOM in check(without_workers(**facts, sample=computing)).message
+    assert check(without_workers(**facts, sample=sleeping)) is None
+
+
 def test_samples_that_only_wait_for_a_cpu_are_no_work_for_workers():
     step = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0}
     queueing = dict.fromkeys(SAMPLE, (0.005, 0.02, 0.0))  # 4 ms a batch, 0.8 with a CPU: at most 1.4 from a worker

@@ -26,7 +26,7 @@ the others, and `python tests/ways/page.py > docs/ways-to-start.md` writes this 
 
 Cells contain `counted by the program / recorded by feedline`; semicolons separate training runs, and commas separate ranks. Ways whose
 packages are not installed are not tested;
-`pip install joblib hydra-core nbclient nbconvert ipykernel ray deepspeed accelerate pytorch-lightning` installs all of them.
+`pip install joblib hydra-core nbclient nbconvert ipykernel ray distributed deepspeed accelerate pytorch-lightning` installs all of them.
 
 """
 END = """

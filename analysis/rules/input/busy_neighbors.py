@@ -19,7 +19,7 @@ NO_ROOM = "the other programs leave too few CPUs for more loader workers"
 
 #: CPUs that other programs hold at least where they keep workers from theirs: half of what one of them would use.
 OF_A_WORKER = 0.5
-#: Of its time that a worker computes at least where other programs keep it from a CPU: one that mostly sleeps gets a CPU when it wakes up.
+#: Of its time with a CPU of its own that a worker computes at least where other programs keep it from a CPU: one that mostly sleeps gets a CPU when it wakes up.
 COMPUTES = 0.25
 
 
@@ -80,7 +80,9 @@ def waiting_s(facts: RuleInputs) -> float:
 def kept_from_workers_s(facts: RuleInputs) -> float:
     """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without."""
     total = facts.costs.get("total")
-    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER or total is None or (total.cpu_s or 0.0) < COMPUTES * total.wall_s:
+    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER or total is None:
+        return 0.0
+    if (total.cpu_s or 0.0) < COMPUTES * (total.wall_s - (total.runqueue_s or 0.0)):
         return 0.0
     now, then = gained_s(facts), gained_s(alone(facts), _most_workers(facts))
     return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0

@@ -1,4 +1,4 @@
-"""It prints a line for each of many steps to a pipe whose reader may be gone."""
+"""It prints a line for each of many steps to a terminal, or to a pipe whose reader may be gone."""
 
 import sys
 import time
