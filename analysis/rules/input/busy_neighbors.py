@@ -19,7 +19,8 @@ NO_ROOM = "the other programs leave too few CPUs for more loader workers"
 
 #: CPUs that other programs hold at least where they keep workers from theirs: half of what one of them would use.
 OF_A_WORKER = 0.5
-#: Of its time with a CPU of its own that a worker computes at least where other programs keep it from a CPU: one that mostly sleeps gets a CPU when it wakes up.
+#: Of its time with a CPU of its own that a worker computes at least where other programs keep it from a CPU: one that mostly sleeps gets a
+#: CPU when it wakes up.
 COMPUTES = 0.25
 
 
