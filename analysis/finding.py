@@ -99,6 +99,7 @@ class Finding:
         how_to_check: what to do, and the outcome that would prove this finding wrong.
         cost_s: seconds per step that the cause costs: an upper bound of the gain, or with an interval a prediction of it.
         cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is an upper bound.
+        cost_may_be_more: the CPUs are full, so cheaper samples also leave more of them to the step: ``cost_s`` is no upper bound.
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
         settings: arguments of the DataLoader that the fix names -> their new values.
         environment: variables that the fix names -> their values.
@@ -120,11 +121,16 @@ class Finding:
     environment: dict[str, str] = field(default_factory=dict)
     predicted: PredictedRate | None = None
     refused: str = ""
+    cost_may_be_more: bool = False
 
     @property
     def cost_is_predicted(self) -> bool:
         """Whether its cost is a prediction rather than an upper bound."""
         return self.cost_low_s is not None and self.cost_high_s is not None
+
+
+#: Why a cost may be more.
+COMPETES = "the step competes with the workers for the CPUs"
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
@@ -141,6 +147,8 @@ def saving(finding: Finding, mean_step_s: float | None) -> str:
         return ""
     if finding.cost_is_predicted:
         return f" Replaying the steps without this delay predicts that {cost(finding, mean_step_s)} can be saved ({interval(finding)})."
+    if finding.cost_may_be_more:
+        return f" About {cost(finding, mean_step_s)} or more can be saved, because {COMPETES}."
     return f" Up to {cost(finding, mean_step_s)} can be saved."
 
 

@@ -8,6 +8,7 @@ from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.formatting import number
 from feedline.analysis.model import Report, Roofline
 from feedline.analysis.rules import BY_ID, CHEAPER
+from feedline.analysis.text.limits import is_near
 
 GRAVEST = list(Severity)[::-1]
 SAME = 0.005  # numbers that are printed alike
@@ -18,8 +19,8 @@ CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
     """The findings, none of which costs more than the next limit lets its fix save.
 
-    Nor does what the loader's replay predicts exceed that limit; it is taken back where not even the lower end of its interval keeps to it.
-    What the replay of ranks predicts stays: the CPU time of waiting for each other, which limits hold, ends with the wait.
+    Nor does what the loader's replay predicts exceed that limit if it is near; it is taken back where not even the lower end of its interval
+    keeps to it. What the replay of ranks predicts stays: the CPU time of waiting for each other, which limits hold, ends with the wait.
 
     Args:
         limits: of the same run; None: they are unknown.
@@ -27,6 +28,8 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
     """
     full = cpus_are_full(finding.rule_id for finding in findings)
     kept = [_held(_at_most(finding, mean_s, _limit(finding, limits, full)), limits, full) if limits else finding for finding in findings]
+    if full:
+        kept = [dataclasses.replace(finding, cost_may_be_more=_relieves(finding)) for finding in kept]
     return sorted(kept, key=lambda finding: GRAVEST.index(finding.severity))
 
 
@@ -69,6 +72,12 @@ def _limit(finding: Finding, limits: Roofline, full: bool) -> float:
     return min(kept, default=math.inf) / limits.samples_per_s
 
 
+def _relieves(finding: Finding) -> bool:
+    """Whether its fix leaves more of full CPUs to the step, which is told nowhere else."""
+    rule = BY_ID.get(finding.rule_id)
+    return rule is not None and CHEAPER <= rule.lifts and not finding.cost_is_predicted and finding.severity is not Severity.INFO
+
+
 def _at_most(finding: Finding, mean_s: float, times: float) -> Finding:
     most_s = mean_s * (1 - 1 / max(times, 1.0))
     if finding.cost_s <= most_s or finding.cost_is_predicted:
@@ -84,7 +93,8 @@ def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
         return finding
     most_per_s = told.before * max(times, 1.0)
     if told.low <= most_per_s * (1 + CLOCKS):
-        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=max(told.low, min(told.after, most_per_s))))
+        after = min(told.after, most_per_s) if is_near(told.before, most_per_s) else told.after
+        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=max(told.low, after)))
     most = number(most_per_s)
     why = f"The replay of this fix gives {number(told.after)} samples/s, more than the next limit allows with it ({most} samples/s)."
     return dataclasses.replace(finding, predicted=None, refused=why)

@@ -5,7 +5,7 @@ import shlex
 
 from feedline.analysis import cpu_use, next_limit
 from feedline.analysis.comm.model import Prediction, RankParts
-from feedline.analysis.finding import Finding, Severity, interval, rates
+from feedline.analysis.finding import COMPETES, Finding, Severity, interval, rates
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.formatting import count, counted, duration, number, seconds, sentence, share, size
 from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, Throughput, Workers
@@ -117,6 +117,8 @@ def gain(finding: Finding, report: Report) -> str:
         return ""
     most, limit = "about" if finding.cost_is_predicted else "at most", next_limit.also_lifted(finding, report)
     notes = [] if finding.cost_is_predicted else ["upper bound, not a prediction"]
+    if finding.cost_may_be_more:
+        most, notes = "about", [f"or more, because {COMPETES}"]
     notes += [f"it may exceed the next limit ({limit}), which this fix also raises"] if limit else []
     noted = f" ({'; '.join(notes)})" if notes else ""
     return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{noted}"
@@ -192,6 +194,8 @@ def cost(finding: Finding, mean_step_s: float | None) -> str:
         return ""
     if finding.cost_is_predicted:
         return f"about {cost_of(finding, mean_step_s)} can be saved, {interval(finding)}"
+    if finding.cost_may_be_more:
+        return f"about {cost_of(finding, mean_step_s)} or more can be saved"
     return f"up to {cost_of(finding, mean_step_s)} can be saved"
 
 

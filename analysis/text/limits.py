@@ -7,6 +7,13 @@ from feedline.analysis.step_model import StepSummary
 
 LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
+#: Times the rate: at a higher one, samples and steps take less CPU time, so limits far above it are rough (docs/measured/faults.md).
+NEAR = 2.0
+
+
+def is_near(rate: float, limit: float) -> bool:
+    """Whether a limit is so near that the run's own figures hold for it."""
+    return limit <= NEAR * rate
 
 
 def sentence(rate: float, nearest: ThroughputBound | None, following: ThroughputBound | None, unit: str = RATE) -> str:
@@ -22,7 +29,8 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
         return f"{here} Only a faster GPU, or less GPU work per sample, raises that limit."
     if following is None:
         return f"{here} No other limit is known."
-    return f"{here} The next limit is {_named(following)}: {number(rate)} -> at most {number(following.samples_per_s)} {unit}."
+    most = "at most" if is_near(rate, following.samples_per_s) else "about"
+    return f"{here} The next limit is {_named(following)}: {number(rate)} -> {most} {number(following.samples_per_s)} {unit}."
 
 
 def behind(step: StepSummary) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from explain.test_roofline import MS, cost, made, on_a_gpu, run
 
-from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.finding import Finding, PredictedRate, Severity, saving
 from feedline.analysis.next_limit import within
 from feedline.analysis.reports import phrases
 
@@ -45,7 +45,7 @@ def test_on_full_cpus_a_cheaper_sample_leaves_some_to_the_step_as_well():
     """Else a finding that explains the full CPUs would stand behind the one that only says that they are."""
     decoding, full = finding("decode_bound", 55), finding("cpu_saturated", 55)
 
-    assert within([decoding, full], made(RUN), RUN.step.mean_s) == [decoding, full]
+    assert [one.cost_s for one in within([decoding, full], made(RUN), RUN.step.mean_s)] == [decoding.cost_s, full.cost_s]
     assert within([decoding], made(RUN), RUN.step.mean_s)[0].cost_s < decoding.cost_s
 
 
@@ -88,6 +88,40 @@ def test_where_the_next_limit_leaves_less_than_a_fifth_the_finding_is_no_grave_o
 
     assert [(one.rule_id, one.severity) for one in found] == [("decode_bound", Severity.HIGH), ("too_few_workers", Severity.LOW)]
     assert found[1].cost_s == pytest.approx(10 * MS)
+
+
+def predicted(after, low):
+    told = finding("too_few_workers", 35, predicted=PredictedRate(100.0, after, low, 3 * after))
+    (one,) = within([told], made(RUN), RUN.step.mean_s)
+    return one.predicted
+
+
+def test_a_prediction_keeps_to_the_next_limit_or_is_taken_back():
+    assert predicted(120.0, 100.0) == PredictedRate(100.0, 120.0, 100.0, 360.0)
+    assert predicted(140.0, 125.0).after == pytest.approx(130, rel=0.01)
+    assert predicted(160.0, 140.0) is None
+
+
+def test_a_limit_that_is_far_above_the_run_is_rough_and_holds_no_prediction():
+    """Samples and steps take less CPU time at a higher rate: three times the rate of such a limit was measured."""
+    far = run({"wait": 90, "forward": 10}, {"total": cost(10, 1)}, processes=1, cpus=2, cpu_ms=20)
+    told = finding("too_few_workers", 80, predicted=PredictedRate(100.0, 1200.0, 400.0, 2000.0))
+    (one,) = within([told], made(far), far.step.mean_s)
+
+    assert "100 -> about 1,000 samples/s" in made(far).message
+    assert one.predicted == told.predicted
+
+
+def test_on_full_cpus_what_makes_samples_cheaper_may_save_more_than_the_wait():
+    decoding, full = within([finding("decode_bound", 20), finding("cpu_saturated", 20)], made(RUN), RUN.step.mean_s)
+    workers, _ = within([finding("too_few_workers", 20), finding("cpu_saturated", 20)], made(RUN), RUN.step.mean_s)
+    alone = within([finding("decode_bound", 20)], made(RUN), RUN.step.mean_s)[0]
+
+    assert decoding.cost_may_be_more and not workers.cost_may_be_more and not alone.cost_may_be_more
+    assert saving(decoding, 100 * MS) == (
+        " About 20.0 ms per step (20.0 %) or more can be saved, because the step competes with the workers for the CPUs."
+    )
+    assert saving(alone, 100 * MS) == " Up to 20.0 ms per step (20.0 %) can be saved."
 
 
 def test_without_limits_findings_stay_as_they_are():

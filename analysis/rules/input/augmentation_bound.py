@@ -14,6 +14,9 @@ RULE_ID = "augmentation_bound"
 MIN_CPU_SHARE = 0.50
 MIN_WALL_SHARE = 0.25
 
+#: Transforms that call others: what they take themselves is no transform's, and feedline's own hooks are part of it.
+CONTAINERS = frozenset({"Compose", "Sequential", "RandomApply", "RandomChoice", "RandomOrder", "OneOf", "SomeOf", "ReplayCompose"})
+
 NAMED = 3  # operations in the evidence: the rest is rarely worth a change
 
 
@@ -47,7 +50,8 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _heaviest(facts: RuleInputs) -> list[Operation]:
     operations = facts.workers.operations if facts.workers else []
-    return sorted((op for op in operations if op.stage == "augment"), key=lambda op: -op.wall_s)[:NAMED]
+    transforms = (op for op in operations if op.stage == "augment" and op.name not in CONTAINERS)
+    return sorted(transforms, key=lambda op: -(op.wall_s if op.cpu_s is None else op.cpu_s))[:NAMED]
 
 
 def change(facts: RuleInputs) -> Refused:
