@@ -19,7 +19,7 @@ CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
     """The findings, none of which costs more than the next limit lets its fix save.
 
-    Nor does what the loader's replay predicts exceed that limit if it is near; it is taken back where not even the lower end of its interval
+    Nor does what the loader's replay predicts exceed a near limit; it is taken back where not even the lower end of its interval
     keeps to it. What the replay of ranks predicts stays: the CPU time of waiting for each other, which limits hold, ends with the wait.
 
     Args:
