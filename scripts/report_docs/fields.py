@@ -293,11 +293,11 @@ FIELDS: dict[str, dict[str, Field]] = {
         "blame": Field("", "The late rank and its phase", "the finding is not about late ranks"),
         "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is an upper bound"),
         "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
-        "cost_may_be_more": Field("", "The CPUs are full, so the fix also leaves more of them to the step: cost_s is no upper bound"),
         "settings": Field("", "Arguments of the DataLoader that the fix names -> their new values, e.g. num_workers"),
         "environment": Field("", "Environment variables that the fix names -> their values, with which to start the program"),
         "predicted": Field("", "Throughput predicted with the fix, by a replay of the loader or of the ranks", "refused says why not"),
         "refused": Field("", "Why the fix is not predicted, and which measurement would settle it; empty if it is predicted"),
+        "cost_may_be_more": Field("", "The CPUs are full, so the fix also leaves more of them to the step: cost_s is no upper bound"),
     },
     "PredictedRate": {
         "from": Field("samples/s", "Throughput of all ranks as recorded"),

@@ -62,7 +62,7 @@ def same(make: Callable[[], Any]) -> Any:
 
 def shown(report: Report) -> dict[str, object]:
     """What reports show of it, and what they hide."""
-    full, page = terminal.render(report), render(report)
+    full, page = terminal.render(report), re.sub(r"</?code>", "", render(report))
     made, comm = report.roofline, report.comm
     return {
         "hooks": [hook.name for hook in phrases.refused_that_matter(report.hooks)],
