@@ -68,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
     subprocess.run(photos, cwd=tmp_path, check=True, capture_output=True)
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "mytrain.py").write_text(MY_TRAIN)
-    (tmp_path / "nccl.log").touch()
+    (tmp_path / "nccl.node0.12345.log").touch()
     for name in ("traces", "data/traces"):
         (tmp_path / name).mkdir()
     for name in ("trace", "data/traces/resnet50_workers0", "data/traces/resnet50_workers4", "traces/rank0"):
