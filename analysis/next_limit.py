@@ -93,7 +93,7 @@ def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
         return finding
     most_per_s = told.before * max(times, 1.0)
     if told.low <= most_per_s * (1 + CLOCKS):
-        after = min(told.after, most_per_s) if is_near(told.before, most_per_s) else told.after
+        after = min(told.after, most_per_s) if is_near(told.before, most_per_s, limits.nearest_id) else told.after
         return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=max(told.low, after)))
     most = number(most_per_s)
     why = f"The replay of this fix gives {number(told.after)} samples/s, more than the next limit allows with it ({most} samples/s)."

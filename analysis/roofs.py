@@ -99,7 +99,7 @@ def _of_cpus(report: Report, batch: float) -> Iterator[ThroughputBound]:
     have = limits.cpus(cores, report)
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
-        yield _roof("all_cpus", "all CPUs", "cores", cores / each, f"{have}; {seconds(each)} of CPU time per sample in total")
+        yield _roof(limits.ALL_CPUS, "all CPUs", "cores", cores / each, f"{have}; {seconds(each)} of CPU time per sample in total")
     costs = workers.per_sample if workers else {}
     for stage in ("total", *SAMPLE_STAGES):
         cost = costs.get(stage)

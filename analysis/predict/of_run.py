@@ -98,7 +98,7 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
         return Refused("loader_in_thread", "a thread of the program takes the batches from the loader; how it hands them over is unknown")
     if loader is None or rank.steps is None:
         return Refused("no_loader", "no DataLoader feeds the training")
-    if loader.kind not in TORCHS:
+    if loader.kind not in TORCHS and not facts.setting("torchs_dispatch"):
         return Refused("not_a_dataloader", f"{loader.kind} does not dispatch its batches as torch's DataLoader does")
     if len(rank.makers.loaders) > 1:
         return Refused("several_loaders", f"{len(rank.makers.loaders)} loaders feed the training; only a single loader can be replayed")

@@ -9,11 +9,16 @@ LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
 #: Times the rate: at a higher one, samples and steps take less CPU time, so limits far above it are rough (docs/measured/faults.md).
 NEAR = 2.0
+ALL_CPUS = "all_cpus"  # id of the limit
 
 
-def is_near(rate: float, limit: float) -> bool:
-    """Whether a limit is so near that the run's own figures hold for it."""
-    return limit <= NEAR * rate
+def is_near(rate: float, limit: float, nearest: str | None) -> bool:
+    """Whether a limit is so near that the run's own figures hold for it.
+
+    Args:
+        nearest: id of the binding limit. Full CPUs make everything else take longer, more than threads say that they wait for a CPU.
+    """
+    return limit <= NEAR * rate and nearest != ALL_CPUS
 
 
 def sentence(rate: float, nearest: ThroughputBound | None, following: ThroughputBound | None, unit: str = RATE) -> str:
@@ -29,7 +34,7 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
         return f"{here} Only a faster GPU, or less GPU work per sample, raises that limit."
     if following is None:
         return f"{here} No other limit is known."
-    most = "at most" if is_near(rate, following.samples_per_s) else "about"
+    most = "at most" if is_near(rate, following.samples_per_s, nearest.id) else "about"
     return f"{here} The next limit is {_named(following)}: {number(rate)} -> {most} {number(following.samples_per_s)} {unit}."
 
 

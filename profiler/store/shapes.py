@@ -69,6 +69,7 @@ class Loader(RequiredOfLoader, total=False):
     dataset: str
     map_style: bool
     whole_batches: bool
+    torchs_dispatch: bool
     dataset_samples: Count
     epoch_samples: Count
     start_method: str

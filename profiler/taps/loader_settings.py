@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import torch.multiprocessing
-from torch.utils.data import BatchSampler, Subset
+from torch.utils.data import BatchSampler, DataLoader, Subset
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from feedline.profiler.record.below_dispatch import unasked
@@ -30,6 +30,8 @@ def settings(loader: Any) -> dict[str, object]:
     found["dataset"] = name_of(dataset)
     found["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
     found["whole_batches"] = found["batch_sampler"] == "none" or _fetches_batches(dataset)
+    if type(loader) is not DataLoader:
+        found["torchs_dispatch"] = _dispatches_as_torch(type(loader))
     if (samples := length(dataset)) is not None:
         found["dataset_samples"] = samples
     if (samples := epoch_samples(loader)) is not None:
@@ -38,6 +40,12 @@ def settings(loader: Any) -> dict[str, object]:
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
         found["start_method"] = context.get_start_method()
     return found
+
+
+def _dispatches_as_torch(kind: type) -> bool:
+    """Whether a class of loaders leaves it to torch how batches are asked of workers and handed over."""
+    names = ("__iter__", "_get_iterator", "_index_sampler", "_auto_collation")
+    return issubclass(kind, DataLoader) and all(getattr(kind, name, None) is getattr(DataLoader, name, None) for name in names)
 
 
 def _fetches_batches(dataset: Any) -> bool:

@@ -34,6 +34,8 @@ def attach_forward(patches: Patches) -> None:
             return original(self, *args, **kwargs)
         if inside.depth:
             return original(self, *args, **kwargs) if inside.takes is None else inside.takes(original, self, args, kwargs)
+        if is_metric(type(self)):
+            return call_metric(original, self, args, kwargs)
         return call_outermost(original, self, args, kwargs)
 
     hide_from_dynamo(passed_by(__call__))
@@ -96,6 +98,22 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
         watch.forwarded(module, args, kwargs)
     else:
         watch.inferred()
+
+
+@passed_by
+def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+    """Call a metric: neither it nor a network in it is the model, and what it returns is no loss."""
+    inside.depth += 1
+    try:
+        return original(module, *args, **kwargs)
+    finally:
+        inside.depth -= 1
+
+
+@unasked
+def is_metric(kind: type) -> bool:
+    """Whether a module is a metric of torchmetrics, as Lightning's are."""
+    return any(base.__module__.partition(".")[0] == "torchmetrics" for base in kind.__mro__)
 
 
 @unasked

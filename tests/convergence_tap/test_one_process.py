@@ -134,6 +134,37 @@ def test_evaluation_losses_and_the_programs_own_numbers_are_curves(run):
     assert recorded.curves["eval loss"].values[-1] == pytest.approx(np.mean(values), rel=1e-6)
 
 
+class Metric(torch.nn.Module):
+    """As torchmetrics.Metric: a module, although it is no model."""
+
+    __module__ = "torchmetrics.metric"
+
+
+class Accuracy(Metric):
+    def forward(self, guessed, labels):
+        return (guessed.argmax(1) == labels).float().mean()
+
+
+def test_a_metric_of_torchmetrics_is_neither_a_loss_nor_a_model(run):
+    def train():
+        net, loss, accuracy = model(), torch.nn.CrossEntropyLoss(), Accuracy()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, labels in batches(4):
+            guessed = net(images)
+            loss(guessed, labels).backward()
+            accuracy(guessed, labels)
+            optimizer.step()
+            optimizer.zero_grad()
+        with torch.no_grad():
+            values = [(loss(guessed := net.eval()(images), labels).item(), accuracy(guessed, labels))[0] for images, labels in batches(2)]
+        return values
+
+    recorded, values = run(train)
+
+    assert recorded.updates == 4
+    assert recorded.curves["eval loss"].values.tolist() == pytest.approx([np.mean(values)], rel=1e-6)
+
+
 def test_sparse_gradients_end_the_norms_with_a_reason_and_nothing_else(run):
     def train():
         net = torch.nn.Sequential(torch.nn.Embedding(10, 5, sparse=True), torch.nn.Flatten(), torch.nn.Linear(10, 3))

@@ -1,5 +1,8 @@
 """Whether the schedule and the training have one length."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from feedline.analysis.convergence.checks.setup import listed
@@ -49,11 +52,17 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
     return None
 
 
+def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
+    """Whether a scheduler lowers the rate in the end, and was stepped about as often as that takes."""
+    horizon, steps = scheduler.get("horizon"), scheduler.get("steps") or 0
+    return str(scheduler.get("kind")) in DECAY and not (horizon and horizon > TOO_LONG * steps)
+
+
 def rate_at_top(recorded: Recorded) -> Finding | None:
     """A schedule that should take the rate down, and did not."""
     rate = recorded.curves.get("lr")
-    kinds = [str(one.get("kind")) for one in listed(recorded, "schedulers")]
-    if not recorded.ended or rate is None or not set(kinds) & DECAY or schedule_in_steps(recorded) is not None:
+    kinds = [str(one.get("kind")) for one in listed(recorded, "schedulers") if _should_have_lowered(one)]
+    if not recorded.ended or rate is None or not kinds or schedule_in_steps(recorded) is not None:
         return None
     values = rate.values[np.isfinite(rate.values)]
     if len(values) < 2 * FEWEST_STEPS or values.max() <= 0 or values[-1] < AT_TOP * values.max():

@@ -41,8 +41,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("augment_share", "augmentation, share of a sample's time", of_wall, SHARE),
             *(Evidence("operation_s", f"{op.name} per sample", op.wall_s, "s", op.name) for op in heaviest),
         ],
-        fix="Cut samples to their final size before the expensive transforms, augment whole batches on the GPU, or, for images, use "
-        "torchvision.transforms.v2 on uint8 tensors.",
+        fix="Cut samples to their final size before the expensive transforms, transform whole batches instead of samples (such as their "
+        "normalization; on the GPU if there is one), or, for images, use torchvision.transforms.v2 on uint8 tensors.",
         how_to_check="Have the dataset return the same augmented sample each time. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
     )
