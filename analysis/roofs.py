@@ -18,7 +18,7 @@ from feedline.profiler.ceilings import Ceiling, Ceilings
 THIS_RUN = "this run"
 WAITING = ("wait", "epoch_start")  # of the main process
 MOVING = ("transport", "pin", "copy")  # in the main process
-MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk
+MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk; so much of a step is told
 
 
 def of_run(report: Report) -> list[ThroughputBound]:
@@ -63,7 +63,9 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Throug
     parts, per_step = left_out(step, turns, for_ranks), f"per step of {count(batch)} samples"
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
-        yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{limits.without(parts, step.mean_s)}")
+        received = step.stages.get("transport", 0.0)
+        most = f", {seconds(received)} of it receiving batches from workers" if received > MOSTLY * alone else ""
+        yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{most}{limits.without(parts, step.mean_s)}")
     if step.gpu_work is not None and step.gpu_s:
         message = f"{seconds(step.gpu_s)} of work {per_step}, in the {counted(step.gpu_work.steps, 'step')} that torch.profiler recorded"
         yield _roof("gpu", "GPU", "gpu", batch / step.gpu_s, message)

@@ -157,7 +157,8 @@ def _interval(found: NoiseScale, left_out: tuple[FloatArray, FloatArray]) -> Noi
     if high <= -reach:
         return _but(found, None, None, "the gradient cannot be distinguished from noise (it is smaller than noise alone would make it)")
     if low <= 0:
-        return _but(found, 1 / max(high, reach), None, "the gradient cannot be distinguished from noise (its 95 % interval includes 0)")
+        why = "the gradient cannot be distinguished from noise (the 95 % interval of its squared norm includes 0)"
+        return _but(found, 1 / max(high, reach), None, why)
     return NoiseScale(S / G2, 1 / high, 1 / low, "", found.updates, S, G2, found.dropped)
 
 

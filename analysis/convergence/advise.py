@@ -306,24 +306,35 @@ def _optimizer(case: Case) -> Advice:
 
 
 def _growth(case: Case) -> Advice:
+    stages = _stages(case)
     return _make(
         case,
         "batch_growth",
-        "grow the batch where the schedule would lower the learning rate",
-        _stages(case),
+        f"grow the batch where the schedule would lower the learning rate{_as_words(stages)}",
+        _as_fix(stages),
         "the critical batch size grows as the loss falls, so small batches pay off most at the start",
         "nearly the same accuracy in fewer updates (90.7 % in 444 instead of 91.3 % in 768, MNIST-1D benchmark)",
     )
 
 
-def _stages(case: Case) -> str:
-    """From a quarter of the batch to all of it, doubled at half and at three quarters of the training; "": its length is unknown."""
+def _stages(case: Case) -> dict[int, int]:
+    """Epoch -> samples per rank, from a quarter of the batch to all of it, doubled at half and at three quarters of the training; {}: its
+    length is unknown."""
     run = case.run
     epochs = round(run.samples / run.samples_per_epoch) if run.samples_per_epoch else 0
     if not run.batch or epochs < GROWTH_EPOCHS:
-        return ""
+        return {}
     first = max(1, int(run.batch / run.ranks) // 4)
-    return f"batch_growth={first}:{epochs // 2}={2 * first}:{3 * epochs // 4}={4 * first}"
+    return {0: first, epochs // 2: 2 * first, 3 * epochs // 4: 4 * first}
+
+
+def _as_fix(stages: dict[int, int]) -> str:
+    return "batch_growth=" + ":".join(f"{epoch}={size}" if epoch else str(size) for epoch, size in stages.items()) if stages else ""
+
+
+def _as_words(stages: dict[int, int]) -> str:
+    sizes = [f"{size} from epoch {epoch}" if epoch else f"{size} samples per rank" for epoch, size in stages.items()]
+    return f" ({', '.join(sizes)})" if sizes else ""
 
 
 def _inflation(case: Case) -> float | None:

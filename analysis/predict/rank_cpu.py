@@ -38,17 +38,23 @@ def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Rank
     used = mean_of(rank, rank, read_rank_gauges(rank.rank, []), "cpu/processes")
     if step is None or rank.steps is None or used is None or cpus is None:
         return None
-    workers, samples = sum(process.is_worker for process in rank.makers.processes), float(rank.steps.samples[rank.first :].mean())
+    workers, samples = any(process.is_worker for process in rank.makers.processes), float(rank.steps.samples[rank.first :].mean())
     costs = rank.sample_costs
     making_s = max(process_cpu_s(rank) or 0.0, accounted_cpu_s(costs)) * samples if workers else 0.0
     whole = costs.get("total")
     batch_s = ((whole.cpu_s or 0.0) + (whole.blocked_s or 0.0)) * samples if whole else 0.0
-    known_s = _timed_s(rank) + asking_cpu_s(rank, workers)
+    known_s = _timed_s(rank) + asking_cpu_s(rank, int(workers))
     queued_s = computing.runqueue_s(rank.main, rank.steps, rank.first, Stage.NEXT, *TIMED) or 0.0
     rest_s = sum(s for name, s in step.stages.items() if name not in AS_RECORDED)
     computes = used * step.mean_s - making_s - known_s >= ASLEEP * rest_s
     busy_s = known_s + queued_s + (rest_s if computes else 0.0)
-    return RankCpu(machine, cpus, used * step.mean_s, making_s, batch_s, busy_s, workers)
+    return RankCpu(machine, cpus, used * step.mean_s, making_s, batch_s, busy_s, _workers(rank))
+
+
+def _workers(rank: RankMetrics) -> int:
+    """Of the loaders that feed the steps, at one time: those that do not stay have a process for each pass."""
+    numbers = [about.get("num_workers") for number, about in enumerate(rank.rank.manifest.loaders) if number in rank.makers.loaders]
+    return sum(number for number in numbers if isinstance(number, int))
 
 
 def _timed_s(rank: RankMetrics) -> float:

@@ -18,7 +18,7 @@ from feedline.profiler.printable import printable
 
 NARROW = 64  # below it, a sample's cost is told in lines instead of a table
 NAME = 20  # longest stage name shown
-GPU = "on the GPU"
+GPU = "GPU span"
 LONGEST_NAME = 40
 SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
 COLORS = {"wait": "red", "input": "yellow", "move": "green", "compute": "blue", "rest": "bright_black", "user": "cyan"}

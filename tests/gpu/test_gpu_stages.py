@@ -71,7 +71,7 @@ def test_the_terminal_report_has_a_column_for_the_gpu(tmp_path):
     text = terminal.render(build(record(tmp_path / "run")))
 
     (line,) = (line for line in text.splitlines() if line.startswith("backward"))
-    assert "on the GPU" in text
+    assert "GPU span" in text
     assert "40.00" in line and "10.00" in line
     assert max(len(line) for line in text.splitlines()) <= 80
 

@@ -73,8 +73,8 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=f"Profile {named[0].name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
         f"work that not every step needs.{_freeing(freed_bytes, freeing_s)}",
-        how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps. If it takes much less than {seconds(named[0].s)} "
-        "per step, this finding is wrong.",
+        how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the wait for the next batch. If it takes "
+        f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
     )
 
