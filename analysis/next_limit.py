@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.formatting import number
-from feedline.analysis.model import Report, Roofline
+from feedline.analysis.model import Report, Roofline, ThroughputBound
 from feedline.analysis.rules import BY_ID, CHEAPER
-from feedline.analysis.text.limits import is_near
+from feedline.analysis.text.limits import is_rough
 
 GRAVEST = list(Severity)[::-1]
 SAME = 0.005  # numbers that are printed alike
@@ -19,17 +19,19 @@ CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
     """The findings, none of which costs more than the next limit lets its fix save.
 
-    Nor does what the loader's replay predicts exceed a near limit; it is taken back where not even the lower end of its interval
-    keeps to it. What the replay of ranks predicts stays: the CPU time of waiting for each other, which limits hold, ends with the wait.
+    Nor does what the loader's replay predicts exceed that limit, unless it is rough; it is taken back where not even the lower end of its
+    interval keeps to it. What the replay of ranks predicts stays: the CPU time of waiting for each other, which limits hold, ends with the
+    wait.
 
     Args:
         limits: of the same run; None: they are unknown.
         mean_s: of the step.
     """
     full = cpus_are_full(finding.rule_id for finding in findings)
-    kept = [_held(_at_most(finding, mean_s, _limit(finding, limits, full)), limits, full) if limits else finding for finding in findings]
+    kept = [_held(_at_most(finding, mean_s, limits, full), limits, full) if limits else finding for finding in findings]
     if full:
-        kept = [dataclasses.replace(finding, cost_may_be_more=_relieves(finding)) for finding in kept]
+        more = [_relieves(finding, before.cost_s, limits) for finding, before in zip(kept, findings)]
+        kept = [dataclasses.replace(finding, cost_may_be_more=one) for finding, one in zip(kept, more)]
     return sorted(kept, key=lambda finding: GRAVEST.index(finding.severity))
 
 
@@ -62,23 +64,36 @@ def gained(mean_s: float, cost_s: float, rate: float) -> float:
     return rate * mean_s / (mean_s - cost_s)
 
 
-def _limit(finding: Finding, limits: Roofline, full: bool) -> float:
-    """What the rate is at most with this finding's fix, over what it is."""
+def _limit(finding: Finding, limits: Roofline, full: bool) -> ThroughputBound | None:
+    """The limit that stays with this finding's fix."""
     ids = [roof.id for roof in limits.roofs]
     first = limits.nearest_id if limits.nearest_id == GPU else limits.next_id
     above = limits.roofs[ids.index(first) :] if first in ids else []
     gone = lifted(finding.rule_id, full)
-    kept = [roof.high or roof.samples_per_s for roof in above if roof.binds and roof.kind not in gone]
-    return min(kept, default=math.inf) / limits.samples_per_s
+    kept = [roof for roof in above if roof.binds and roof.kind not in gone]
+    return min(kept, key=lambda roof: roof.high or roof.samples_per_s, default=None)
 
 
-def _relieves(finding: Finding) -> bool:
-    """Whether its fix leaves more of full CPUs to the step, which is told nowhere else."""
+def _times(limit: ThroughputBound | None, limits: Roofline) -> float:
+    """What the rate is at most, over what it is."""
+    return math.inf if limit is None else (limit.high or limit.samples_per_s) / limits.samples_per_s
+
+
+def _relieves(finding: Finding, cost_s: float, limits: Roofline | None) -> bool:
+    """Whether its fix leaves more of full CPUs to the step than it costs, which no other limit holds.
+
+    Args:
+        cost_s: before it was held against the next limit.
+    """
     rule = BY_ID.get(finding.rule_id)
-    return rule is not None and CHEAPER <= rule.lifts and not finding.cost_is_predicted and finding.severity is not Severity.INFO
+    if rule is None or not CHEAPER <= rule.lifts or finding.cost_is_predicted or finding.cost_s < cost_s:
+        return False
+    in_turns = limits is not None and any(roof.id == "turns" for roof in limits.roofs)  # then no workers compete for the CPUs
+    return finding.severity is not Severity.INFO and not in_turns
 
 
-def _at_most(finding: Finding, mean_s: float, times: float) -> Finding:
+def _at_most(finding: Finding, mean_s: float, limits: Roofline, full: bool) -> Finding:
+    times = _times(_limit(finding, limits, full), limits)
     most_s = mean_s * (1 - 1 / max(times, 1.0))
     if finding.cost_s <= most_s or finding.cost_is_predicted:
         return finding
@@ -88,13 +103,14 @@ def _at_most(finding: Finding, mean_s: float, times: float) -> Finding:
 
 def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
     """Its prediction at most the next limit, or none where even the lower end of its interval is above that."""
-    told, times = finding.predicted, _limit(finding, limits, full)
-    if told is None or finding.cost_is_predicted:
+    told, limit = finding.predicted, _limit(finding, limits, full)
+    if told is None or finding.cost_is_predicted or limit is None:
         return finding
-    most_per_s = told.before * max(times, 1.0)
+    most_per_s = told.before * max(_times(limit, limits), 1.0)
     if told.low <= most_per_s * (1 + CLOCKS):
-        after = min(told.after, most_per_s) if is_near(told.before, most_per_s, limits.nearest_id) else told.after
-        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=max(told.low, after)))
+        rough = is_rough(limit, limits.samples_per_s, limits.nearest_id)
+        after = told.after if rough else max(told.low, min(told.after, most_per_s))
+        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=after))
     most = number(most_per_s)
     why = f"The replay of this fix gives {number(told.after)} samples/s, more than the next limit allows with it ({most} samples/s)."
     return dataclasses.replace(finding, predicted=None, refused=why)

@@ -40,7 +40,7 @@ def of_rank(rank: RankMetrics) -> list[str]:
 def ahead(rank: RankMetrics) -> list[str]:
     """Where the host was faster than the GPU until the run ended: CUDA queues about a thousand launches, often many steps."""
     work, steps_per_s = rank.gpu_work, throughput(rank).steps_per_s
-    if work is None or steps_per_s is None or work.busy_s < GPU_BEHIND / steps_per_s:
+    if work is None or work.ranks > 1 or steps_per_s is None or work.busy_s < GPU_BEHIND / steps_per_s:
         return []
     return [
         f"the GPU needs {seconds(work.busy_s)} for each step that torch.profiler recorded, but the mean step took "

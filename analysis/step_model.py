@@ -108,5 +108,9 @@ class StepSummary:
 
     @property
     def gpu_is_behind(self) -> bool:
-        """The GPU's work for the steps that torch.profiler recorded takes longer than the mean step, so the run's rate is not the GPU's."""
-        return self.gpu_work is not None and self.gpu_work.busy_s > self.mean_s * GPU_BEHIND
+        """The GPU's work for the steps that torch.profiler recorded takes longer than the mean step, so the run's rate is not the GPU's.
+
+        Of one of several ranks that is not known: its GPU is also busy waiting for the others.
+        """
+        work = self.gpu_work
+        return work is not None and work.ranks == 1 and work.busy_s > self.mean_s * GPU_BEHIND

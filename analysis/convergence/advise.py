@@ -232,8 +232,8 @@ def _for_price(case: Case) -> Iterator[Advice]:
         return
     bound = case.noise.high if case.noise.high is not None else case.noise.value
     if case.price.where in ("far above", "above") and bound:
-        saved, end = _ratio_of_samples(case, bound), "" if case.noise.high is None else "the upper end of the range of "
-        if saved is None or 1 - saved >= WORTH_SAVING:
+        kept, end = _ratio_of_samples(case, bound), "" if case.noise.high is None else "the upper end of the range of "
+        if kept is None or 1 - kept >= WORTH_SAVING:
             yield _make(
                 case,
                 "smaller_batch",
@@ -241,8 +241,8 @@ def _for_price(case: Case) -> Iterator[Advice]:
                 f"{f' ({number(bound / case.run.ranks)} per rank)' * (case.run.ranks > 1)}, {end}the critical batch size",
                 "",
                 case.price.message,
-                f"reaches the same loss with at least {share(1 - saved)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
-                if saved
+                f"reaches the same loss with at least {share(1 - kept)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
+                if kept is not None
                 else "fewer samples",
                 AS_IT_IS,
             )

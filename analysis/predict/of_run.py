@@ -26,7 +26,7 @@ LOCKS_PER_TENSOR = 7  # that a worker's thread takes to hand over a tensor's fil
 LOCKED = 0.5  # of what is waited for workers while batches are received: less is not told from other waiting
 LOCK_ERROR_S = 0.1e-3
 MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
-TORCHS = ("DataLoader", "StatefulDataLoader")  # whose dispatch is replayed
+STATEFUL = "StatefulDataLoader"  # of torchdata: it dispatches like torch's
 FEW_BYTES = 1e6  # per second: any disk has room for more
 SENDING_S = 0.3e-3  # through the queue's pipe, besides pickling
 PICKLING_S = 0.1e-3  # CPU time per batch whose tensors are in shared memory
@@ -98,7 +98,7 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
         return Refused("loader_in_thread", "a thread of the program takes the batches from the loader; how it hands them over is unknown")
     if loader is None or rank.steps is None:
         return Refused("no_loader", "no DataLoader feeds the training")
-    if loader.kind not in TORCHS and not facts.setting("torchs_dispatch"):
+    if not facts.setting("torchs_dispatch", loader.kind == "DataLoader") and loader.kind != STATEFUL:
         return Refused("not_a_dataloader", f"{loader.kind} does not dispatch its batches as torch's DataLoader does")
     if len(rank.makers.loaders) > 1:
         return Refused("several_loaders", f"{len(rank.makers.loaders)} loaders feed the training; only a single loader can be replayed")

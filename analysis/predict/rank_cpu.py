@@ -52,9 +52,9 @@ def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Rank
 
 
 def _workers(rank: RankMetrics) -> int:
-    """Of the loaders that feed the steps, at one time: those that do not stay have a process for each pass."""
+    """That work at one time, of the loader that feeds the steps; 0: there are none, or several loaders, which may take turns."""
     numbers = [about.get("num_workers") for number, about in enumerate(rank.rank.manifest.loaders) if number in rank.makers.loaders]
-    return sum(number for number in numbers if isinstance(number, int))
+    return numbers[0] if len(numbers) == 1 and isinstance(numbers[0], int) else 0
 
 
 def _timed_s(rank: RankMetrics) -> float:

@@ -259,7 +259,7 @@ def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
 def own_code(own: OwnCode) -> str:
     """How much it is in all, and how often it was observed."""
     named_s = sum(function.s for function in own.functions)
-    rest = ", more than in these lines" if named_s < NAMED * own.s else ""
+    rest = ", functions that are not shown included" if named_s < NAMED * own.s else ""
     return f"{seconds(own.s)} in all{rest}; from {counted(own.looks, 'look')} at what the main thread runs"
 
 
@@ -272,7 +272,7 @@ def roofline(made: Roofline) -> str:
     """The run among its limits, in a short paragraph."""
     parts = [made.message]
     if made.mfu is not None:
-        parts.append(f"That is {share(made.mfu)} of the device's peak (MFU).")
+        parts.append(f"This run reaches {share(made.mfu)} of the device's peak (MFU).")
     elif made.peak_flops is None:
         parts.append(f"How far this run is from the device's peak FLOP/s is unknown: {made.peak_source}.")
     elif made.flop_per_sample is not None:

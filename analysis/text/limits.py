@@ -7,18 +7,19 @@ from feedline.analysis.step_model import StepSummary
 
 LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
-#: Times the rate: at a higher one, samples and steps take less CPU time, so limits far above it are rough (docs/measured/faults.md).
-NEAR = 2.0
 ALL_CPUS = "all_cpus"  # id of the limit
+#: Times the rate, and kinds: at a higher rate, samples and steps take less time, so such limits far above it are rough
+#: (docs/measured/faults.md).
+FAR, OF_THE_HOST = 2.0, frozenset({"workers", "turns", "cores", "step"})
 
 
-def is_near(rate: float, limit: float, nearest: str | None) -> bool:
-    """Whether a limit is so near that the run's own figures hold for it.
+def is_rough(limit: ThroughputBound, rate: float, nearest: str | None) -> bool:
+    """Whether what the limit was worked out from takes less time once the run comes near it.
 
     Args:
-        nearest: id of the binding limit. Full CPUs make everything else take longer, more than threads say that they wait for a CPU.
+        nearest: id of the binding limit. Full CPUs make everything else take longer, by more than the time that threads wait for a CPU.
     """
-    return limit <= NEAR * rate and nearest != ALL_CPUS
+    return limit.kind in OF_THE_HOST and (limit.samples_per_s > FAR * rate or nearest == ALL_CPUS)
 
 
 def sentence(rate: float, nearest: ThroughputBound | None, following: ThroughputBound | None, unit: str = RATE) -> str:
@@ -34,7 +35,7 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
         return f"{here} Only a faster GPU, or less GPU work per sample, raises that limit."
     if following is None:
         return f"{here} No other limit is known."
-    most = "at most" if is_near(rate, following.samples_per_s, nearest.id) else "about"
+    most = "about" if is_rough(following, rate, nearest.id) else "at most"
     return f"{here} The next limit is {_named(following)}: {number(rate)} -> {most} {number(following.samples_per_s)} {unit}."
 
 
@@ -62,5 +63,5 @@ def without(parts: dict[str, float], whole_s: float) -> str:
 def cpus(cores: float, report: Report) -> str:
     """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
     others = report.cpus.others if report.cpus else None
-    taken = f", of which other programs use {number(others / max(report.run.ranks, 1))} now" if others and others >= MIN_OTHERS else ""
+    taken = f", of which other programs used {number(others / max(report.run.ranks, 1))}" if others and others >= MIN_OTHERS else ""
     return f"{counted(cores, 'CPU')}{' per rank' if report.run.ranks > 1 else ''}{taken}"

@@ -102,7 +102,7 @@ def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.
 
 @passed_by
 def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
-    """Call a metric: neither it nor a network in it is the model, and what it returns is no loss."""
+    """Call a metric: neither it nor a network in it is the model that is trained."""
     inside.depth += 1
     try:
         return original(module, *args, **kwargs)
@@ -113,7 +113,7 @@ def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) 
 @unasked
 def is_metric(kind: type) -> bool:
     """Whether a module is a metric of torchmetrics, as Lightning's are."""
-    return any(base.__module__.partition(".")[0] == "torchmetrics" for base in kind.__mro__)
+    return any(str(base.__module__).partition(".")[0] == "torchmetrics" for base in kind.__mro__)
 
 
 @unasked

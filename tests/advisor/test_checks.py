@@ -106,6 +106,7 @@ def test_a_healthy_run_has_none(batch, scale):
         replace(run(setup={"norms": {"SyncBatchNorm": 20}}), batch=16.0),
         replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, "schedulers": []}),
         replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("MultiStepLR", 60, steps=2)}),  # a trial run
+        replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("StepLR", None, steps=2)}),
         replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("WarmUpLR", None)}),  # the program's own
         replace(run(), setup={}, curves={}, norms=None),
     ],

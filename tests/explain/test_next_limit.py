@@ -117,7 +117,10 @@ def test_on_full_cpus_what_makes_samples_cheaper_may_save_more_than_the_wait():
     workers, _ = within([finding("too_few_workers", 20), finding("cpu_saturated", 20)], made(RUN), RUN.step.mean_s)
     alone = within([finding("decode_bound", 20)], made(RUN), RUN.step.mean_s)[0]
 
+    held = within([finding("decode_bound", 35), finding("cpu_saturated", 20)], made(on_a_gpu(RUN, 90)), RUN.step.mean_s)[0]
+
     assert decoding.cost_may_be_more and not workers.cost_may_be_more and not alone.cost_may_be_more
+    assert held.cost_s == pytest.approx(10 * MS) and not held.cost_may_be_more  # the GPU does not become faster
     assert saving(decoding, 100 * MS) == (
         " About 20.0 ms per step (20.0 %) or more can be saved, because the step competes with the workers for the CPUs."
     )

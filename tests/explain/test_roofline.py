@@ -99,6 +99,18 @@ def test_a_gpu_that_needs_longer_than_the_mean_step_was_recorded_in_other_steps(
     assert "gpu" not in [one.id for one in made(on_a_gpu(INPUT_BOUND, 104)).roofs]
 
 
+def test_no_limit_is_named_where_the_gpus_work_does_not_fit_into_the_mean_step() -> None:
+    behind = on_a_gpu(INPUT_BOUND, 130)
+    of_ranks = replace(behind, step=replace(behind.step, gpu_work=replace(behind.step.gpu_work, ranks=2)))
+
+    assert made(behind).nearest is None and made(behind).next is None
+    assert (
+        "the 5 steps that torch.profiler recorded need 130 ms of the GPU's time each, and the mean step took only 100 ms"
+        in made(behind).message
+    )
+    assert made(of_ranks).nearest == "workers"  # its GPU also waits for the others
+
+
 def test_beyond_the_gpus_work_there_is_no_next_limit() -> None:
     found = made(on_a_gpu(INPUT_BOUND, 99.9))
 
@@ -155,7 +167,7 @@ def test_what_a_figure_leaves_out_is_in_its_sentence_and_sums_to_the_whole() -> 
 def test_limits_of_the_cpus_say_what_other_programs_hold_of_them() -> None:
     beside = replace(INPUT_BOUND, cpus=Cpus(4, None, 4, 1.0, 1.6, 1.4))
 
-    assert "4 CPUs, of which other programs use 1.60 now; 12.0 ms of CPU time per sample" in [one.message for one in made(beside).roofs]
+    assert "4 CPUs, of which other programs used 1.60; 12.0 ms of CPU time per sample" in [one.message for one in made(beside).roofs]
 
 
 def test_without_workers_making_and_computing_take_turns_until_there_is_one() -> None:

@@ -66,6 +66,7 @@ def test_waits_for_a_cpu_make_no_run_too_short():
     short = waiting(60.0, certainty=Certainty(394, 0.0, 0.41, 0.02, 0.31))
 
     assert diagnose(facts)[0].rule_id != "too_short" and "(95 % interval: 0 to 41 %)" in verdict(diagnose(facts), facts)
+    assert verdict(diagnose(facts), facts).startswith("Probably input-bound: ")
     assert "the input takes 2 to 31 % of the step (95 % interval), not counting waits for a CPU" in verdict(diagnose(short), short)
 
 

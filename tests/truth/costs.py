@@ -258,7 +258,8 @@ def by_neighbors(bar: Bar) -> float:
     waits = min(queued, bar.mean) * theirs(bar)
     if bar.number is None or not bar.workers.get("fetch_mean_s") or not bar.work:
         return waits
-    if bar.cost("total", "cpu_s") < 0.25 * (bar.cost("total") - bar.cost("total", "runqueue_s")):  # it mostly sleeps
+    computes = max(bar.cost("total", "cpu_s"), float(bar.workers.get("process_cpu_s") or 0.0))
+    if computes < 0.25 * (computes + bar.cost("total", "blocked_s")):  # it mostly sleeps
         return waits
     return max(waits, shorter_at_least(without_others(bar), one_each=True) - shorter_at_least(bar))
 

@@ -217,7 +217,7 @@ def sentences(told: Any, text: str) -> Iterator[str]:
     for said in re.findall(rf"of (?:each|the) {TIME} step\b", text):
         if not printed_as(said, bar.mean):
             yield f"it speaks of a step of {said}, the mean step takes {bar.mean}"
-    for said in re.findall(rf"Input-bound: {SHARE}", text):
+    for said in re.findall(rf"[Ii]nput-bound: {SHARE}", text):
         if not printed_as(said, (bar.input - bar.once) / bar.mean):
             yield f"it says that {said} of the step is input, by the stages that is {bar.input / bar.mean}"
     for stage, said in re.findall(rf"largest stage is (\w+) \({TIME}\)", text):
@@ -280,7 +280,7 @@ def shown(told: Any) -> str:
 ONE_THING = (
     rf"[Rr]ank (\d+) is the straggler[^:]*: the other[\w ]* waits? (?:for it in \d+ of \d+ steps, )?{TIME}",
     rf"[Rr]ank (\d+) is {TIME} late",
-    r"Input-(bound): ([\d.]+ %)",
+    r"[Ii]nput-(bound): ([\d.]+ %)",
     rf"(late_rank|late_ranks|\w+_bound|\w+_communication|\w+_workers) costs (?:up to|about) {TIME}",
 )
 

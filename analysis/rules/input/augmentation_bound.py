@@ -14,8 +14,10 @@ RULE_ID = "augmentation_bound"
 MIN_CPU_SHARE = 0.50
 MIN_WALL_SHARE = 0.25
 
-#: Transforms that call others: what they take themselves is no transform's, and feedline's own hooks are part of it.
+#: Transforms that call others. What they take themselves is transforms of the program's own in them, or, if it is little, the calls.
 CONTAINERS = frozenset({"Compose", "Sequential", "RandomApply", "RandomChoice", "RandomOrder", "OneOf", "SomeOf", "ReplayCompose"})
+
+OWN = 0.5  # of the CPU time of augmentation
 
 NAMED = 3  # operations in the evidence: the rest is rarely worth a change
 
@@ -30,8 +32,8 @@ def check(facts: RuleInputs) -> Finding | None:
     if weight is Severity.INFO:
         return None
     heaviest = _heaviest(facts)
-    mostly = f"; its most expensive operation is {heaviest[0].name}" if heaviest else ""
-    mostly += f" ({seconds(heaviest[0].cpu_s)} per sample)" if heaviest and heaviest[0].cpu_s else ""
+    mostly = f"; its most expensive operation is {_named(heaviest[0])}" if heaviest else ""
+    mostly += f", with {seconds(heaviest[0].cpu_s)} per sample" if heaviest and heaviest[0].cpu_s else ""
     return Finding(
         RULE_ID,
         weight,
@@ -39,7 +41,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=[
             Evidence("augment_share_of_cpu", "augmentation, share of CPU time per sample", of_cpu, SHARE),
             Evidence("augment_share", "augmentation, share of a sample's time", of_wall, SHARE),
-            *(Evidence("operation_s", f"{op.name} per sample", op.wall_s, "s", op.name) for op in heaviest),
+            *(Evidence("operation_cpu_s", f"{op.name}, CPU time per sample", op.cpu_s or 0.0, "s", op.name) for op in heaviest),
         ],
         fix="Cut samples to their final size before the expensive transforms, transform whole batches instead of samples (such as their "
         "normalization; on the GPU if there is one), or, for images, use torchvision.transforms.v2 on uint8 tensors.",
@@ -50,8 +52,14 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _heaviest(facts: RuleInputs) -> list[Operation]:
     operations = facts.workers.operations if facts.workers else []
-    transforms = (op for op in operations if op.stage == "augment" and op.name not in CONTAINERS)
-    return sorted(transforms, key=lambda op: -(op.wall_s if op.cpu_s is None else op.cpu_s))[:NAMED]
+    transforms = [op for op in operations if op.stage == "augment"]
+    whole_s = sum(op.cpu_s or 0.0 for op in transforms)
+    told = [op for op in transforms if op.name not in CONTAINERS or (op.cpu_s or 0.0) >= OWN * whole_s]
+    return sorted(told, key=lambda op: -(op.cpu_s or 0.0))[:NAMED]
+
+
+def _named(operation: Operation) -> str:
+    return f"{operation.name} (transforms of your own in it)" if operation.name in CONTAINERS else operation.name
 
 
 def change(facts: RuleInputs) -> Refused:

@@ -56,7 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=measured(found),
         fix="Stop the other programs (`top` on the host shows them) or keep them off these CPUs with taskset or a cgroup. "
         f"{_then(facts, advice)}",
-        how_to_check=f"Run without the other programs{_with(advice)}. If the step is no faster, this finding is wrong.",
+        how_to_check=f"{_run_with(advice)} without the other programs. If the step is no faster, this finding is wrong.",
         cost_s=max(queues_s, kept_s),
         settings=advice,
     )
@@ -83,7 +83,8 @@ def kept_from_workers_s(facts: RuleInputs) -> float:
     total = facts.costs.get("total")
     if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER or total is None:
         return 0.0
-    if (total.cpu_s or 0.0) < COMPUTES * (total.wall_s - (total.runqueue_s or 0.0)):
+    computes_s = max(total.cpu_s or 0.0, facts.process_cpu_s or 0.0)
+    if total.blocked_s is not None and computes_s < COMPUTES * (computes_s + total.blocked_s):
         return 0.0
     now, then = gained_s(facts), gained_s(alone(facts), _most_workers(facts))
     return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0
@@ -115,8 +116,10 @@ def _making_sooner(facts: RuleInputs, factor: float) -> RuleInputs:
     return replace(facts, step=replace(step, mean_s=mean_s, stages=stages), wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0)
 
 
-def _with(advice: dict[str, int | bool]) -> str:
-    return f" and with {', '.join(f'{name}={value}' for name, value in advice.items())}" if advice else ""
+def _run_with(advice: dict[str, int | bool]) -> str:
+    """What to run twice, or, without advice, once."""
+    settings = " and ".join(f"{name}={value}" for name, value in advice.items())
+    return f"Run with {settings}, once beside and once" if advice else "Run"
 
 
 def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:

@@ -2,7 +2,7 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.formatting import share, size
+from feedline.analysis.formatting import sentence, share, size
 from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules.input import handover
 from feedline.analysis.rules.input.cpus import saturated
@@ -65,10 +65,10 @@ def _more_workers(facts: RuleInputs) -> dict[str, int | bool]:
 
 
 def _fix(facts: RuleInputs, more: dict[str, int | bool]) -> str:
-    storage = "ove the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
+    storage = "move the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
     if not more:
-        return f"M{storage}"
-    return f"First try more workers: {handover.change(facts, more)}. If the disk does not deliver more bytes/s then, m{storage}"
+        return sentence(storage)
+    return f"First try more workers; if the disk does not deliver more bytes/s then, {storage} {handover.change(facts, more)}"
 
 
 def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evidence]:
