@@ -130,7 +130,7 @@ class Finding:
 
 
 #: Why a cost may be more.
-COMPETES = "the step competes with the workers for the CPUs"
+COMPETES = "the step also gets the CPU time that workers take now"
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
@@ -148,7 +148,7 @@ def saving(finding: Finding, mean_step_s: float | None) -> str:
     if finding.cost_is_predicted:
         return f" Replaying the steps without this delay predicts that {cost(finding, mean_step_s)} can be saved ({interval(finding)})."
     if finding.cost_may_be_more:
-        return f" About {cost(finding, mean_step_s)} or more can be saved, because {COMPETES}."
+        return f" About {cost(finding, mean_step_s)} can be saved, or more: {COMPETES}."
     return f" Up to {cost(finding, mean_step_s)} can be saved."
 
 

@@ -59,6 +59,15 @@ def also_lifted(finding: Finding, report: Report) -> str:
     return limits.next if gained(step.mean_s, finding.cost_s, limits.samples_per_s) > limits.becomes * (1 + SAME) else ""
 
 
+def beyond(finding: Finding, report: Report) -> str:
+    """Name of the next limit, where what is predicted is above it because the fix lifts it too; empty otherwise."""
+    limits, told = report.roofline, finding.predicted
+    if limits is None or limits.next is None or limits.becomes is None or told is None:
+        return ""
+    rate = limits.samples_per_s * told.after / told.before  # of the rank that is shown
+    return limits.next if rate > limits.becomes * (1 + CLOCKS) else ""
+
+
 def gained(mean_s: float, cost_s: float, rate: float) -> float:
     """The rate without what costs this much of the step."""
     return rate * mean_s / (mean_s - cost_s)
@@ -107,9 +116,9 @@ def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
     if told is None or finding.cost_is_predicted or limit is None:
         return finding
     most_per_s = told.before * max(_times(limit, limits), 1.0)
-    if told.low <= most_per_s * (1 + CLOCKS):
-        rough = is_rough(limit, limits.samples_per_s, limits.nearest_id)
-        after = told.after if rough else max(told.low, min(told.after, most_per_s))
+    rough = is_rough(limit, limits.samples_per_s, limits.nearest_id)
+    if told.low <= most_per_s * (1 + CLOCKS if rough else 1.0):
+        after = told.after if rough else min(told.after, most_per_s)
         return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=after))
     most = number(most_per_s)
     why = f"The replay of this fix gives {number(told.after)} samples/s, more than the next limit allows with it ({most} samples/s)."

@@ -22,7 +22,7 @@ from feedline.profiler.errors import FeedlineError, shows_tracebacks
 #: Findings about several ranks: their rules read other facts.
 BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
-NO_RATE = Refused("no_rate", "Samples/s are unknown, because no loader reported the size of its batches.")
+NO_RATE = Refused("no_rate", "No loader reported the size of its batches, so no rate in samples/s can be predicted.")
 SET_UP = Refused("set_up", "This finding is about correctness or convergence, not speed, so no speedup is predicted.")
 TOO_LITTLE = Refused("too_little", "This finding costs less than 5 % of the step, too little to predict a gain.")
 NO_INTERVAL = Refused("no_interval", "The uncertainty of the replay is unknown.")
@@ -72,7 +72,8 @@ class Predictions:
         changes = [change_of(finding.rule_id, self.facts) for finding in findings_together(findings)]
         loaders = [change for change in changes if isinstance(change, Change)]
         made = self.of(joined(loaders)) if len(loaders) > 1 else SET_UP
-        return None if isinstance(made, Refused) else made
+        best = max((finding.predicted.after for finding in findings if finding.predicted is not None), default=0.0)
+        return None if isinstance(made, Refused) or made.after < best else made  # less than one of them: they contradict each other
 
 
 def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> Predictions:

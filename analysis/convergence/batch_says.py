@@ -16,6 +16,6 @@ def says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None
     at = {"near": "in the range of"}.get(where, where)
     return (
         f"the batch of {count(batch)} is {at} the critical batch size, {number(noise.value)} ({number(noise.low)} to {number(noise.high)} "
-        f"over the training): it reaches a loss with {number(spent)} times the samples of a very small batch, and "
-        f"{number(made)} times the updates of a very large one"
+        f"over the training): for the same loss, it takes {number(spent)} times the samples that a very small "
+        f"batch takes, and {number(made)} times the updates of a very large one"
     )

@@ -103,9 +103,7 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
     if len(rank.makers.loaders) > 1:
         return Refused("several_loaders", f"{len(rank.makers.loaders)} loaders feed the training; only a single loader can be replayed")
     if facts.comm is not None or _ranks(rank) > 1:
-        return Refused(
-            "several_ranks", "this training has several ranks, which wait for each other; the loader's replay covers only one rank"
-        )
+        return Refused("several_ranks", "a step lasts as long as that of the slowest rank, and the replay covers the loader of only one")
     if not rank.makers.measures_runqueue:
         return Refused("no_run_queue", "this kernel does not report how long threads wait for a CPU (schedstat)")
     if not facts.throughput.samples_per_s:

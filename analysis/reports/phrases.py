@@ -27,7 +27,7 @@ WAITS = {
 }
 #: Replaces entries of WAITS in runs without workers.
 WAITS_ALONE = {
-    "starved": "the loader's own code in the main process (no workers): all but sampler, dataset and collate",
+    "starved": "the DataLoader's own overhead in the main process (no workers), without making the samples",
     "epoch_start": "starting the loader, or making its first batch",
 }
 SEVERITIES = {
@@ -108,7 +108,8 @@ def input_share(step: StepSummary) -> float:
 def gain(finding: Finding, report: Report) -> str:
     """Throughput with the fix: the prediction, or else an upper bound; empty if the finding costs no time."""
     if finding.predicted is not None:
-        return rates(finding.predicted)
+        limit = next_limit.beyond(finding, report)
+        return f"{rates(finding.predicted)}{f'; above the next limit ({limit}), which this fix also raises' if limit else ''}"
     step, pace = report.step, report.throughput
     if step is None or finding.severity is Severity.INFO or not 0 < finding.cost_s < step.mean_s:
         return ""
@@ -118,7 +119,7 @@ def gain(finding: Finding, report: Report) -> str:
     most, limit = "about" if finding.cost_is_predicted else "at most", next_limit.also_lifted(finding, report)
     notes = [] if finding.cost_is_predicted else ["upper bound, not a prediction"]
     if finding.cost_may_be_more:
-        most, notes = "about", [f"or more, because {COMPETES}"]
+        most, notes = "about", [f"or more: {COMPETES}"]
     notes += [f"it may exceed the next limit ({limit}), which this fix also raises"] if limit else []
     noted = f" ({'; '.join(notes)})" if notes else ""
     return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{noted}"
@@ -259,8 +260,8 @@ def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
 def own_code(own: OwnCode) -> str:
     """How much it is in all, and how often it was observed."""
     named_s = sum(function.s for function in own.functions)
-    rest = ", functions that are not shown included" if named_s < NAMED * own.s else ""
-    return f"{seconds(own.s)} in all{rest}; from {counted(own.looks, 'look')} at what the main thread runs"
+    rest = ", also in functions that are not shown" if named_s < NAMED * own.s else ""
+    return f"such code takes {seconds(own.s)} in all{rest}; observed {counted(own.looks, 'time')}"
 
 
 def cpus(use: Cpus) -> str:
@@ -314,7 +315,7 @@ def workers(made: Workers) -> list[str]:
         facts.append(f"{seconds(made.fetch_mean_s)} per batch{varies}")
     total, read = (made.per_sample.get(stage) for stage in ("total", "read"))
     if total is not None and total.bytes is not None and not (read and read.bytes):  # else the table says it
-        facts.append(f"{size(total.bytes)} read from files per sample")
+        facts.append(f"{size(total.bytes)} per sample read with read()")
     facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples timed in detail")
     return facts
 

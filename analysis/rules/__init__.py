@@ -164,7 +164,7 @@ INPUT: list[Rule[RuleInputs]] = [
         lifts=CHEAPER | {"ceiling"},
     ),
     Rule(cold_storage.RULE_ID, cold_storage.check, cold_storage.change, Effort.DATA, by_settings=True, lifts=AS_MUCH_CPU | {"ceiling"}),
-    Rule(swapping.RULE_ID, swapping.check, swapping.change, Effort.HARDWARE, lifts=CHEAPER | {"step"}),
+    Rule(swapping.RULE_ID, swapping.check, swapping.change, Effort.HARDWARE, lifts=CHEAPER | {"step"}, instead_of="too_few_workers"),
     # CPU
     Rule(
         thread_oversubscription.RULE_ID,

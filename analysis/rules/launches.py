@@ -3,10 +3,9 @@
 from feedline.analysis.predict.change import Refused
 
 LONG_S = 1e-3  # of a kernel: launching takes some 10 us
+IDLE_S = 100e-6  # per kernel: ten times as long
 FEWER = "Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches"
-BETWEEN = (
-    "The kernels are long, so launching them is not what takes the time: look at what the host does between them, for example with py-spy"
-)
+BETWEEN = "Launching these kernels does not take that long: look at what the host does between them, for example with py-spy"
 CHECK_COMPILED = (
     "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is wrong only if all three hold: the "
     "steps take just as long, TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy shows no slow Python outside the model."
@@ -14,18 +13,23 @@ CHECK_COMPILED = (
 CHECK_BETWEEN = "Watch the main process with `py-spy top`. If it spends its time waiting for the GPU, this finding is wrong."
 
 
-def fix(mean_kernel_s: float) -> str:
+def fix(mean_kernel_s: float, idle_s: float) -> str:
     """What to change, without a full stop.
 
     Args:
         mean_kernel_s: mean duration of a kernel.
+        idle_s: of the device, per kernel.
     """
-    return BETWEEN if mean_kernel_s >= LONG_S else FEWER
+    return BETWEEN if _between(mean_kernel_s, idle_s) else FEWER
 
 
-def how_to_check(mean_kernel_s: float) -> str:
-    """What to do, and what would prove the finding wrong."""
-    return CHECK_BETWEEN if mean_kernel_s >= LONG_S else CHECK_COMPILED
+def how_to_check(mean_kernel_s: float, idle_s: float) -> str:
+    """What to do, and what would prove the finding wrong. Arguments as for ``fix``."""
+    return CHECK_BETWEEN if _between(mean_kernel_s, idle_s) else CHECK_COMPILED
+
+
+def _between(mean_kernel_s: float, idle_s: float) -> bool:
+    return mean_kernel_s >= LONG_S or idle_s >= IDLE_S
 
 
 def change(facts: object) -> Refused:

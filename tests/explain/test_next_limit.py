@@ -122,7 +122,7 @@ def test_on_full_cpus_what_makes_samples_cheaper_may_save_more_than_the_wait():
     assert decoding.cost_may_be_more and not workers.cost_may_be_more and not alone.cost_may_be_more
     assert held.cost_s == pytest.approx(10 * MS) and not held.cost_may_be_more  # the GPU does not become faster
     assert saving(decoding, 100 * MS) == (
-        " About 20.0 ms per step (20.0 %) or more can be saved, because the step competes with the workers for the CPUs."
+        " About 20.0 ms per step (20.0 %) can be saved, or more: the step also gets the CPU time that workers take now."
     )
     assert saving(alone, 100 * MS) == " Up to 20.0 ms per step (20.0 %) can be saved."
 

@@ -251,6 +251,12 @@ def full(bar: Bar) -> bool:
     return bar.of_time("blocked_s") <= 0.5 and (queued or share > 0.8)
 
 
+def gpu_is_behind(bar: Bar) -> bool:
+    """Whether the GPU's work for a profiled step takes longer than the mean step: then nothing of the input can be saved."""
+    work = bar.told["step"]["gpu_work"] or {"busy_s": 0.0, "ranks": 1}
+    return bool(work["ranks"] == 1 and work["busy_s"] > 1.1 * bar.mean)
+
+
 def by_neighbors(bar: Bar) -> float:
     """What waits for a CPU that others hold, or what workers would spare on their CPUs."""
     queued = (bar.told["step"]["main_runqueue_share"] or 0.0) * bar.mean
@@ -370,7 +376,7 @@ def launching(bar: Bar) -> float:
 
 #: cause -> what it costs by the report's own figures.
 COSTS: dict[str, Formula] = {
-    "compute_bound": lambda bar: bar.input - bar.once,
+    "compute_bound": lambda bar: 0.0 if gpu_is_behind(bar) else bar.input - bar.once,
     "borderline_input": lambda bar: bar.input - bar.once,
     "input_bound_unexplained": lambda bar: bar.input - bar.once,
     "too_short": nothing,
@@ -379,7 +385,7 @@ COSTS: dict[str, Formula] = {
     "slow_sampler": lambda bar: bar.stage("sampler"),
     "too_few_workers": lambda bar: shorter(bar, at_least(bar)),
     "fewer_workers": lambda bar: bar.mean - bar.once - step_alone(bar),
-    "made_one_by_one": lambda bar: bar.making,
+    "made_one_by_one": lambda bar: bar.making * (1 - bar.of_time("runqueue_s")),
     "own_code": named_functions,
     "gpu_waits": launching,
     "float32_products": lambda bar: min(float(bar.told["step"]["gpu_work"]["float32_products_s"]), bar.mean),

@@ -113,7 +113,7 @@ def test_a_run_that_cannot_be_replayed_is_refused_in_text_and_json(ddp, tmp_path
     capsys.readouterr()
 
     assert main(["tune", str(ddp), "-o", str(tmp_path / "tune.html")]) == 1
-    assert capsys.readouterr().out.startswith("No prediction: this training has several ranks")
+    assert capsys.readouterr().out.startswith("No prediction: a step lasts as long as that of the slowest rank")
     assert not (tmp_path / "tune.html").exists()
     assert main(["tune", str(ddp), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)

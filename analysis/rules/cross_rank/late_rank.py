@@ -19,7 +19,8 @@ INNOCENT_SHARE = 0.2
 
 DEVICE = "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences)."
 FIXES = {
-    "wait": "Give this rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk.",
+    "wait": "Give this rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk. "
+    "Other findings may say what takes the time of its samples.",
     "copy": "Check this rank's link to its device (PCIe generation and width) and whether it copies from pinned memory.",
     "forward": DEVICE,
     "backward": DEVICE,
@@ -32,12 +33,15 @@ FIXES = {
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
 ALIKE = {"wait": "Make batches more alike: group samples of similar size, and with workers, raise prefetch_factor."}
-NOW_AND_THEN = "Look for what ranks do only in some steps: logging, checkpoints, garbage collection, longer sequences."
+NOW_AND_THEN = (
+    "Look for what differs between the ranks in one step: lengths and shapes (give all ranks samples of similar length), logging, "
+    "checkpoints, garbage collection."
+)
 #: Parts of the loader's work -> what they are for who writes a dataset.
 PARTS = {"dataset": "__getitem__"}
 NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
-VARIES = {"wait": "the loader", "other": "the stage other", BEFORE_TRACE: "what came before their traces"}
-EXCEEDED = {"other": "the stage other", BEFORE_TRACE: "lateness before the trace"}
+VARIES = {"wait": "the loader", "other": "time that belongs to no stage", BEFORE_TRACE: "what came before their traces"}
+EXCEEDED = {"other": "time that belongs to no stage", BEFORE_TRACE: "lateness before the trace"}
 
 
 def check(facts: RankFacts) -> Finding | None:
@@ -84,7 +88,7 @@ def changing(facts: RankFacts) -> Finding | None:
         message=f"the slow rank is not always the same: most often it is rank {most.rank}, in {most.steps} of the {most.late_steps} steps "
         f"with a late rank; {varies} varies most",
         fix=f"{ALIKE.get(phase, NOW_AND_THEN)} Keep other programs off these CPUs.",
-        how_to_check="Record more steps. If the same rank is late in most of them, this finding is wrong.",
+        how_to_check="Record more steps. If the same rank is late in nearly all of them, this finding is wrong.",
         blame=Blame(None, phase),
         late=most,
     )
@@ -192,7 +196,13 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
     found = [
         *waiting.evidence,
         Evidence("late_s", f"rank {late.rank} behind the median of the others", late.late_s, "s", str(late.rank)),
-        Evidence("waited_for_s", f"waiting for rank {late.rank}, mean of the others", late.waited_s, "s", str(late.rank)),
+        Evidence(
+            "waited_for_s",
+            f"waiting for rank {late.rank} in the steps in which it is late, mean of the others",
+            late.waited_s,
+            "s",
+            str(late.rank),
+        ),
         Evidence(
             "excess_s",
             f"rank {late.rank}, {late.part or EXCEEDED.get(late.phase, late.phase)}, beyond the median of the others",

@@ -46,7 +46,7 @@ def check(facts: RuleInputs) -> Finding | None:
         ("cpus_allowed", "CPUs available to this training", use.allowed, "CPUs"),
         ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
         ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
-        ("kept_from_workers_s", "saved per step by more workers if those CPUs were free, at least", kept_s if kept else None, "s"),
+        ("kept_from_workers_s", "saved per step by more workers if those CPUs were free (estimated)", kept_s if kept else None, "s"),
         ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
     ]
     return Finding(

@@ -29,7 +29,7 @@ def check(facts: RuleInputs) -> Finding | None:
     evidence = [
         Evidence("to_float32_share", "conversion to float32, share of a sample's time", converting, SHARE),
         Evidence("collate_share", "collate, share of a sample's time", making_share(facts, "collate"), SHARE),
-        Evidence("moving_s", "transport, pin and copy per step", moving_s, "s"),
+        Evidence("moving_s", "transport (also within wait), pin and copy per step", moving_s, "s"),
     ]
     if loader.batch_bytes is not None:
         evidence.append(Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"))

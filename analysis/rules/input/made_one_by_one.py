@@ -19,7 +19,8 @@ def check(facts: RuleInputs) -> Finding | None:
     workers_save = making - receiving.high - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s
     if num_workers(facts) != 0 or not size or size < 2 or workers_save or facts.setting("whole_batches"):
         return None
-    weight = severity(facts, making)
+    computing = 1 - (facts.runqueue_share or 0.0)  # one call waits for a CPU, too
+    weight = severity(facts, making * computing)
     if weight is Severity.INFO:
         return None
     saved = Between(making - receiving.high, making - receiving.low)
@@ -30,7 +31,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=_evidence(making, size, receiving, saved),
         fix=("Keep num_workers=0. " if saved.low <= 0 else "") + _in_one_call(facts, str(facts.setting("batch_size", count(size)))),
         how_to_check="Time an epoch of the loader alone, with batches made in one call. If it still takes as long, this finding is wrong.",
-        cost_s=making,
+        cost_s=making * computing,
     )
 
 

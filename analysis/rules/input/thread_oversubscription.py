@@ -2,7 +2,7 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import counted, number, share
+from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import call
@@ -45,8 +45,8 @@ def check(facts: RuleInputs) -> Finding | None:
         else "Run one thread per worker: in worker_init_fn, call cv2.setNumThreads(0) and threadpoolctl.threadpool_limits(1). "
         "OMP_NUM_THREADS=1 would do it for the main process as well, which slows a model that trains on the CPU. "
         + call(facts, "worker_init_fn=..."),
-        how_to_check="Run with one thread per worker. If the worker processes still use "
-        f"{number(ratio)} times the CPU time of the threads that make samples, this finding is wrong.",
+        how_to_check="Run with one thread per worker. If the worker processes still use about "
+        f"{seconds(process_s)} of CPU time per sample, this finding is wrong.",
         cost_s=cost_s,
     )
 

@@ -26,7 +26,7 @@ def check(facts: RuleInputs) -> Finding | None:
     idle_s = sum(step.stages.get(name, 0.0) for name in LAUNCHING) - work.busy_s
     if idle_s < MIN_SHARE * step.mean_s:
         return None
-    part = idle_s / step.mean_s
+    part, each = idle_s / step.mean_s, (work.kernel_s, idle_s / max(work.kernels, 1))
     return Finding(
         RULE_ID,
         Severity.of(part),
@@ -41,8 +41,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("mean_kernel_s", "mean kernel duration", work.kernel_s, "s"),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=f"{launches.fix(work.kernel_s)}. Avoid loss.item() and other waits for the GPU in each step: they keep the host from "
-        "launching ahead.",
-        how_to_check=launches.how_to_check(work.kernel_s),
+        fix=f"{launches.fix(*each)}. Avoid loss.item() and other waits for the GPU in each step: they keep the host from launching ahead.",
+        how_to_check=launches.how_to_check(*each),
         cost_s=idle_s,
     )

@@ -63,7 +63,11 @@ def check(facts: RuleInputs) -> Finding | None:
             ),
             Evidence("function_share_end", f"{named[0].name}, share of the step, upper end", named[0].high_s / step.mean_s, SHARE, "upper"),
             *(
-                [Evidence("queued_share", "waiting for a CPU in forward and backward, share of waiting and computing", queued, SHARE)]
+                [
+                    Evidence(
+                        "queued_share", "waiting for a CPU, share of this code's time (estimated from forward and backward)", queued, SHARE
+                    )
+                ]
                 if queued
                 else []
             ),

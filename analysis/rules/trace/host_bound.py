@@ -17,6 +17,8 @@ def check(facts: TraceFacts) -> Finding | None:
     computing = [row for row in facts.shown.kernels if not row.communication]
     kernels = sum(row.count for row in computing)
     mean = sum(row.total_ns for row in computing) / max(kernels, 1) / 1e9
+    steps = max(len(facts.budgets[facts.rank].edges) - 1, 1)
+    idle_s = facts.cost_s("host_launch") * steps / max(kernels, 1)
     return Finding(
         RULE_ID,
         weight,
@@ -27,7 +29,7 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("kernels", f"kernels {facts.in_steps}", kernels, ""),
             Evidence("mean_kernel_s", "mean kernel duration", mean, "s"),
         ],
-        fix=f"{launches.fix(mean)}; the Kernels table of the HTML report shows which operators launch them.",
-        how_to_check=launches.how_to_check(mean),
+        fix=f"{launches.fix(mean, idle_s)}; the Kernels table of the HTML report shows which operators launch them.",
+        how_to_check=launches.how_to_check(mean, idle_s),
         cost_s=facts.cost_s("host_launch"),
     )
