@@ -60,12 +60,15 @@ def also_lifted(finding: Finding, report: Report) -> str:
 
 
 def beyond(finding: Finding, report: Report) -> str:
-    """Name of the next limit, where what is predicted is above it because the fix lifts it too; empty otherwise."""
+    """What to know of a prediction above the next limit; empty for one that keeps to it."""
     limits, told = report.roofline, finding.predicted
-    if limits is None or limits.next is None or limits.becomes is None or told is None:
+    following = next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
+    if limits is None or following is None or told is None or finding.cost_is_predicted:
         return ""
-    rate = limits.samples_per_s * told.after / told.before  # of the rank that is shown
-    return limits.next if rate > limits.becomes * (1 + CLOCKS) else ""
+    if limits.samples_per_s * told.after / told.before <= following.samples_per_s * (1 + CLOCKS):
+        return ""
+    raises = following.kind in lifted(finding.rule_id, cpus_are_full(one.rule_id for one in report.findings))
+    return f"; above the next limit ({following.name}), which {'this fix also raises' if raises else 'is rough'}"
 
 
 def gained(mean_s: float, cost_s: float, rate: float) -> float:

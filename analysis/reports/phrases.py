@@ -108,8 +108,7 @@ def input_share(step: StepSummary) -> float:
 def gain(finding: Finding, report: Report) -> str:
     """Throughput with the fix: the prediction, or else an upper bound; empty if the finding costs no time."""
     if finding.predicted is not None:
-        limit = next_limit.beyond(finding, report)
-        return f"{rates(finding.predicted)}{f'; above the next limit ({limit}), which this fix also raises' if limit else ''}"
+        return f"{rates(finding.predicted)}{next_limit.beyond(finding, report)}"
     step, pace = report.step, report.throughput
     if step is None or finding.severity is Severity.INFO or not 0 < finding.cost_s < step.mean_s:
         return ""

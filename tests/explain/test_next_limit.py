@@ -110,6 +110,7 @@ def test_a_limit_that_is_far_above_the_run_is_rough_and_holds_no_prediction():
 
     assert "100 -> about 1,000 samples/s" in made(far).message
     assert one.predicted == told.predicted
+    assert gain(told, far) == "100 -> 1,200 samples/s [400, 2,000]; above the next limit (all CPUs), which is rough"
 
 
 def test_on_full_cpus_what_makes_samples_cheaper_may_save_more_than_the_wait():
