@@ -64,7 +64,7 @@ def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
     parts = input_wait(facts)
     found = [
         ("making_s", "making the batches of one step", making, "s"),
-        ("starved_s", "waiting for batches that workers lack the time to make, per step", parts.making_s, "s"),
+        ("starved_s", "wait for batches that workers lack the time to make, per step", parts.making_s, "s"),
         ("transport_s", "transport in the main process per step", parts.transport_s, "s"),
         ("restart_s", "worker restarts and first batches, per step", parts.restart_s or None, "s"),
         ("batch_tensors", "tensors per batch", facts.batch_tensors, "tensors"),
