@@ -107,7 +107,11 @@ def test_a_pass_is_never_slower_with_a_cpu_for_everybody(training):
     setting, work, cpus = training
     setting = Setting(setting.num_workers, setting.prefetch_factor)  # out of order, what comes first decides what comes next
 
-    assert replay(setting, work, MANY).total_s <= replay(setting, work, cpus).total_s * (1 + 1e-9)
+    # a batch that comes sooner may be received, or pinned, just before the one that is waited for (an anomaly of list scheduling: Graham,
+    # SIAM J. Appl. Math. 17(2), 1969)
+    early_s = (work.receiving.alone_s + work.pinning.alone_s) * setting.num_workers
+
+    assert replay(setting, work, MANY).total_s <= replay(setting, work, cpus).total_s * (1 + 1e-9) + early_s
 
 
 @settings(max_examples=60)
