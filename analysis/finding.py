@@ -99,7 +99,7 @@ class Finding:
         how_to_check: what to do, and the outcome that would prove this finding wrong.
         cost_s: seconds per step that the cause costs: an upper bound of the gain, or with an interval a prediction of it.
         cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is an upper bound.
-        cost_may_be_more: the CPUs are full, so cheaper samples also leave more of them to the step: ``cost_s`` is no upper bound.
+        cost_may_be_more: the fix may save more than ``cost_s``: on full CPUs, cheaper samples also leave CPU time to the step.
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
         settings: arguments of the DataLoader that the fix names -> their new values.
         environment: variables that the fix names -> their values.

@@ -195,7 +195,7 @@ def cost(finding: Finding, mean_step_s: float | None) -> str:
     if finding.cost_is_predicted:
         return f"about {cost_of(finding, mean_step_s)} can be saved, {interval(finding)}"
     if finding.cost_may_be_more:
-        return f"about {cost_of(finding, mean_step_s)} or more can be saved"
+        return f"about {cost_of(finding, mean_step_s)} can be saved, or more"
     return f"up to {cost_of(finding, mean_step_s)} can be saved"
 
 

@@ -4,6 +4,7 @@ Only the outermost call counts: a model's layers, a forward that is recomputed i
 """
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, 
 
 TRAINS = Flag.TRAINING | Flag.GRAD
 PARTS = 8  # of a model's results are looked at
+METRICS = "torchmetrics"  # the package: until it is imported, no module is a metric of it
 
 
 def attach_forward(patches: Patches) -> None:
@@ -34,7 +36,7 @@ def attach_forward(patches: Patches) -> None:
             return original(self, *args, **kwargs)
         if inside.depth:
             return original(self, *args, **kwargs) if inside.takes is None else inside.takes(original, self, args, kwargs)
-        if is_metric(type(self)):
+        if METRICS in sys.modules and is_metric(type(self)):
             return call_metric(original, self, args, kwargs)
         return call_outermost(original, self, args, kwargs)
 
@@ -113,7 +115,7 @@ def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) 
 @unasked
 def is_metric(kind: type) -> bool:
     """Whether a module is a metric of torchmetrics, as Lightning's are."""
-    return any(str(base.__module__).partition(".")[0] == "torchmetrics" for base in kind.__mro__)
+    return any(str(base.__module__).partition(".")[0] == METRICS for base in kind.__mro__)
 
 
 @unasked

@@ -297,7 +297,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         "environment": Field("", "Environment variables that the fix names -> their values, with which to start the program"),
         "predicted": Field("", "Throughput predicted with the fix, by a replay of the loader or of the ranks", "refused says why not"),
         "refused": Field("", "Why the fix is not predicted, and which measurement would settle it; empty if it is predicted"),
-        "cost_may_be_more": Field("", "The CPUs are full, so the fix also leaves more of them to the step: cost_s is no upper bound"),
+        "cost_may_be_more": Field(
+            "", "true: the fix may save more than cost_s, because the CPUs are full and it also leaves CPU time to the step"
+        ),
     },
     "PredictedRate": {
         "from": Field("samples/s", "Throughput of all ranks as recorded"),

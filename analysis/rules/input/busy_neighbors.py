@@ -56,7 +56,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=measured(found),
         fix="Stop the other programs (`top` on the host shows them) or keep them off these CPUs with taskset or a cgroup. "
         f"{_then(facts, advice)}",
-        how_to_check=f"{_run_with(advice)} without the other programs. If the step is no faster, this finding is wrong.",
+        how_to_check=_how_to_check(advice),
         cost_s=max(queues_s, kept_s),
         settings=advice,
     )
@@ -116,10 +116,11 @@ def _making_sooner(facts: RuleInputs, factor: float) -> RuleInputs:
     return replace(facts, step=replace(step, mean_s=mean_s, stages=stages), wait_share=max(0.0, waits_s) / mean_s if mean_s > 0 else 0.0)
 
 
-def _run_with(advice: dict[str, int | bool]) -> str:
-    """What to run twice, or, without advice, once."""
+def _how_to_check(advice: dict[str, int | bool]) -> str:
+    if not advice:
+        return "Run without the other programs. If the step is no faster, this finding is wrong."
     settings = " and ".join(f"{name}={value}" for name, value in advice.items())
-    return f"Run with {settings}, once beside and once" if advice else "Run"
+    return f"Run twice with {settings}: with the other programs and without them. If the step is no faster without, this finding is wrong."
 
 
 def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:
