@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from feedline.analysis.convergence.checks import GRAVE
+from feedline.analysis.convergence.checks import DIVERGED, GRAVE
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Finding, Severity, rates, saving
 from feedline.analysis.formatting import seconds, sentence, share
@@ -47,7 +47,7 @@ BOUND = 2.0
 
 #: What a finding about how the training is set up makes of it.
 WRONG_SET_UP = "Misconfigured"
-WRONG = {"not_finite": "Training diverged"} | dict.fromkeys(GRAVE - {"not_finite"}, WRONG_SET_UP)
+WRONG = dict.fromkeys(GRAVE, WRONG_SET_UP) | dict.fromkeys(DIVERGED, "Training diverged")
 #: Told among the findings, but no answer to what holds the run back: a run that is only measured ends before its schedule.
 ASIDE = ("schedule_in_steps", "skipped_steps")
 

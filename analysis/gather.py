@@ -237,7 +237,7 @@ def workers(rank: RankMetrics) -> Workers | None:
     if not rank.samples:
         return None
     walls = batch_walls(rank) / 1e9
-    busy, idle = busy_shares([process for process in rank.makers.processes if process.is_worker])
+    busy, idle = busy_shares([process for process in rank.makers.processes if process.is_worker], counted_since(rank))
     details = rank.details
     seen = details.decoded > 0
     blocked = blocking.of(rank.main, rank.makers.processes, rank.makers.loaders)
@@ -266,19 +266,33 @@ def batch_walls(rank: RankMetrics) -> IntArray:
     """int64 [n], ns: what making each batch took, without those from before the first step that counts where there are others."""
     fetches = np.concatenate([process.batches for process in rank.makers.processes])
     fetches = fetches[np.isin(fetches["source"], list(rank.makers.loaders))]
-    steps = rank.steps
-    counts = fetches["start"] >= steps.start[rank.first] if steps is not None and rank.first < len(steps.start) else np.zeros(0, bool)
+    counts = fetches["start"] >= counted_since(rank)
     return np.asarray(fetches["wall"][counts] if counts.sum() > 1 else fetches["wall"])
 
 
-def busy_shares(processes: list[Process]) -> tuple[float | None, float | None]:
+def counted_since(rank: RankMetrics) -> int:
+    """Nanoseconds: start of the first step that counts in the means; 0 where there is none."""
+    steps = rank.steps
+    return int(steps.start[rank.first]) if steps is not None and rank.first < len(steps.start) else 0
+
+
+def busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
     """Shares of the workers' time, between their first and last batch of each epoch, that they made batches and had nothing to do.
 
     A worker that makes one or two in an epoch is left out: between them, it has hardly anything else to do.
+
+    Args:
+        since: ns, from which on batches count, where any worker makes more than two of them.
     """
+    late = _busy_shares(processes, since)
+    return late if late[0] is not None else _busy_shares(processes, 0)
+
+
+def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
     busy = idle = alive = 0
     for process in processes:
         fetches, idles = process.of(Stage.FETCH), process.of(Stage.IDLE)
+        fetches = fetches[fetches["start"] >= since]
         for epoch in np.unique(fetches["number"] >> 32).tolist():
             made = fetches[fetches["number"] >> 32 == epoch]
             if len(made) < FEW_BATCHES:

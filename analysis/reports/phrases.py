@@ -18,18 +18,20 @@ from feedline.profiler import reasons
 from feedline.profiler.masks import MASK
 
 STATES = {"live": "still running"}
+#: Kind of waiting -> its name, which is none of a stage's, and what it means.
 WAITS = {
-    "starved": "no worker had finished a batch",
-    "head_of_line": "a later batch was ready, but the next in order was not",
-    "handover": "the batch was ready, but the worker's sending thread waited for the GIL, a CPU or the pipe",
-    "transport": "the batch was ready, but still on its way from the worker",
-    "epoch_start": "workers were starting or making their first batch",
+    "starved": ("starved", "no worker had finished a batch"),
+    "head_of_line": ("head_of_line", "a later batch was ready, but the next in order was not"),
+    "handover": ("handover", "the batch was ready, but the worker's sending thread waited for the GIL, a CPU or the pipe"),
+    "transport": ("in_transit", "the batch was ready, but still on its way from the worker"),
+    "epoch_start": ("first_batch", "workers were starting or making their first batch"),
 }
 #: Replaces entries of WAITS in runs without workers.
 WAITS_ALONE = {
-    "starved": "the DataLoader's own overhead in the main process (no workers), without making the samples",
-    "epoch_start": "starting the loader, or making its first batch",
+    "starved": ("overhead", "the DataLoader's own work in the main process (no workers), without making the samples"),
+    "epoch_start": ("first_batch", "starting the loader, or making its first batch"),
 }
+WAITS_TITLE = "Why the main process waited for a batch (parts of the stage wait)"
 SEVERITIES = {
     Severity.HIGH: "costs at least 20 % of the step, or causes at least half of an input wait that does",
     Severity.LOW: "costs 5 to 20 % of the step, or causes at least half of an input wait that does",
@@ -124,16 +126,14 @@ def gain(finding: Finding, report: Report) -> str:
     return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{noted}"
 
 
-def not_predicted(finding: Finding, bound: str = "") -> str:
-    """Why the gain of a finding that costs time is not predicted; empty if it is, or if the finding asks for no change.
-
-    Args:
-        bound: the upper bound of its gain, if that was printed before. It already says "not a prediction", so "Not predicted" is left out.
-    """
+def gains(finding: Finding, report: Report) -> str:
+    """Throughput with the fix and, where it is not predicted, why; empty if the finding costs no time or asks for no change."""
+    told = gain(finding, report)
     asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and not finding.cost_is_predicted
-    if not asks or not finding.refused:
-        return ""
-    return finding.refused if bound else f"Not predicted. {finding.refused}"
+    why = finding.refused if asks and finding.predicted is None else ""
+    if told:
+        return f"{full_stop(told)} {why}".rstrip()
+    return f"Not predicted. {why}" if why else ""
 
 
 def together(report: Report) -> tuple[str, str] | None:
@@ -224,8 +224,8 @@ def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]
     return {rank: own for rank, own in parts.items() if rank in chosen}, len(parts) - most
 
 
-def waits(report: Report) -> dict[str, str]:
-    """What each kind of waiting means in this run."""
+def waits(report: Report) -> dict[str, tuple[str, str]]:
+    """Kind of waiting -> its name and what it means in this run."""
     return WAITS if report.workers is not None and report.workers.processes else WAITS | WAITS_ALONE
 
 
@@ -296,7 +296,7 @@ def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
     inside = [(stage, stage, cost, cost.bytes) for stage, cost in made.per_sample.items() if stage not in ("total", "transport")]
     total, sent = made.per_sample.get("total"), made.per_sample.get("transport")
     rows = [*inside, *([("total", "total", total, None)] if total else [])]
-    return [*rows, *([("then transport", "transport", sent, sent.bytes)] if sent else [])]
+    return [*rows, *([("then sent", "transport", sent, sent.bytes)] if sent else [])]
 
 
 def workers(made: Workers) -> list[str]:

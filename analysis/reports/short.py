@@ -100,7 +100,7 @@ def _input(report: Report) -> Iterable[Part]:
     waits = sum(step.waits.values())
     if waits >= WAITS * step.mean_s:
         kinds = sorted(step.waits.items(), key=lambda one: -one[1])
-        told = [f"{share(time / waits)} {phrases.waits(report).get(kind, kind)}" for kind, time in kinds if time >= WAITS * waits]
+        told = [f"{share(time / waits)} {phrases.waits(report)[kind][1]}" for kind, time in kinds if time >= WAITS * waits]
         yield _told("Waits", f"{'; '.join(told)}.", 8)
     if phrases.input_share(step) >= WAITS and made.per_sample:
         yield _told("One sample", _sample(made), 7)
@@ -116,7 +116,7 @@ def _sample(made: Workers) -> str:
     if made.processes and made.busy_share is not None:
         where = [f"{counted(made.processes, 'worker')}, busy {share(made.busy_share)}"]
     parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
-    then = [f"then transport {seconds(sent.wall_s)}"] if sent else []
+    then = [f"then sent in {seconds(sent.wall_s)}"] if sent else []
     return f"{'; '.join([parts, *then, *where, *_certainty(made)])}."
 
 

@@ -11,7 +11,7 @@ from feedline.analysis.comm.model import RankParts
 from feedline.analysis.formatting import BLANK, Scale, seconds, share, size
 from feedline.analysis.model import Report, Workers
 from feedline.analysis.reports import of_traces, phrases
-from feedline.analysis.reports.figures.rank_parts import PARTS
+from feedline.analysis.reports.figures.rank_parts import PARTS, QUEUE
 from feedline.analysis.reports.palette import family
 from feedline.analysis.step_model import OwnCode, StepSummary
 from feedline.profiler.printable import printable
@@ -104,11 +104,11 @@ def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
     yield plain(phrases.own_code(own), "dim")
 
 
-def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> RenderableType:
+def waits(step: StepSummary, width: int, meaning: Mapping[str, tuple[str, str]]) -> RenderableType:
     """Why the main process waited for a batch.
 
     Args:
-        meaning: kind -> words.
+        meaning: kind -> its name and what it means.
     """
     total = sum(step.waits.values())
     scale = Scale.column(total)
@@ -119,8 +119,8 @@ def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> Renderab
     table.add_column(overflow="fold")
     for kind, time in step.waits.items():
         if time > 0:
-            why = meaning.get(kind, "") if width >= NARROW else ""
-            table.add_row(_name(kind), scale.full(time), share(time / total), plain(why, "dim"))
+            name, why = meaning.get(kind, (kind, ""))
+            table.add_row(_name(name), scale.full(time), share(time / total), plain(why if width >= NARROW else "", "dim"))
     return table
 
 
@@ -175,21 +175,22 @@ def kernels(report: Report, most: int) -> Iterable[RenderableType]:
 
 
 def communication(shown: dict[str, RankParts], width: int) -> Iterable[RenderableType]:
-    """Computing, transfer and waiting of these ranks."""
+    """Computing, transfer and waiting of these ranks; queueing, which is rare, where there is any."""
     scale = Scale.column(max((getattr(own, part) or 0.0 for own in shown.values() for part in PARTS), default=0.0))
+    names = {part: name for part, (_, name, _) in PARTS.items() if part != QUEUE or any(own.queue_s for own in shown.values())}
     if width < NARROW:
         for rank, own in shown.items():
-            yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(getattr(own, part))}" for part, (_, name, _) in PARTS.items()))
+            yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(getattr(own, part))}" for part, name in names.items()))
     elif shown:
-        yield _rank_table(shown, scale)
+        yield _rank_table(shown, names, scale)
 
 
-def _rank_table(shown: dict[str, RankParts], scale: Scale) -> RenderableType:
+def _rank_table(shown: dict[str, RankParts], names: Mapping[str, str], scale: Scale) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
-    for _ in PARTS:
+    for _ in names:
         table.add_column(justify="right")
-    table.add_row(Text(f"rank, {scale.unit}", "dim"), *(Text(name, "dim") for _, name, _ in PARTS.values()))
+    table.add_row(Text(f"rank, {scale.unit}", "dim"), *(Text(name, "dim") for name in names.values()))
     for rank, own in shown.items():
-        table.add_row(rank, *(scale(getattr(own, part)) for part in PARTS))
+        table.add_row(rank, *(scale(getattr(own, part)) for part in names))
     return table

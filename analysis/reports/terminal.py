@@ -138,8 +138,8 @@ def _end(report: Report) -> Iterable[RenderableType]:
     table.add_column(overflow="fold")
     if top and top.fix:
         table.add_row(Text("Fix", "dim"), plain(phrases.sentence(top.fix)))
-    if top and (why := phrases.not_predicted(top)):
-        table.add_row(Text("Gain", "dim"), plain(why))
+    if top and top.predicted is None and (gains := phrases.gains(top, report)):  # else the verdict says it
+        table.add_row(Text("Gain", "dim"), plain(gains))
     if together := phrases.together(report):
         table.add_row(Text(together[0], "dim"), plain(together[1]))
     if table.row_count:
@@ -162,10 +162,12 @@ def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | No
 
 
 def _named(files: Sequence[Path]) -> str:
-    """``runs/demo/report.html (and report.json beside it)``."""
+    """``runs/demo/report.html (beside it: report.json)``."""
     first, *more = (os.path.relpath(file) for file in files)
-    beside = [os.path.basename(file) if os.path.dirname(file) == os.path.dirname(first) else _elsewhere(file) for file in more]
-    return f"{first} (and {', '.join(beside)})" if beside else first
+    beside = [os.path.basename(file) for file in more if os.path.dirname(file) == os.path.dirname(first)]
+    elsewhere = [_elsewhere(file) for file in more if os.path.dirname(file) != os.path.dirname(first)]
+    told = [*([f"beside it: {', '.join(beside)}"] if beside else []), *([f"and {', '.join(elsewhere)}"] if elsewhere else [])]
+    return f"{first} ({'; '.join(told)})" if told else first
 
 
 def _elsewhere(file: str) -> str:
@@ -184,7 +186,7 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
     for own, title, mean_s in phrases.own_codes(report.step) if report.step else ():
         yield Part(title, Group(*own_code(own, mean_s)))
     if report.step and sum(report.step.waits.values()) > 0:
-        yield Part("Why the main process waited for a batch", waits(report.step, width, phrases.waits(report)))
+        yield Part(phrases.WAITS_TITLE, waits(report.step, width, phrases.waits(report)))
     if report.traces:
         yield Part("Device and input, rank by rank", Group(*_traces(report)))
     elif report.workers:
@@ -245,9 +247,8 @@ def _finding(number: int, finding: Finding, report: Report) -> RenderableType:
     body += [item(e.what, value(e.value, e.unit)) for e in finding.evidence]
     if finding.fix:
         body.append(plain(f"Fix: {finding.fix}", "bold"))
-    gain = phrases.gain(finding, report)
-    if gains := [text for text in (gain, phrases.not_predicted(finding, gain)) if text]:
-        body.append(plain(f"Gain: {' '.join(map(phrases.full_stop, gains))}", "bold"))
+    if gains := phrases.gains(finding, report):
+        body.append(plain(f"Gain: {gains}", "bold"))
     if finding.how_to_check:
         body.append(plain(f"How to check: {finding.how_to_check}", "dim"))
     return Group(head, Padding(Group(*body), (0, 0, 0, 3)))

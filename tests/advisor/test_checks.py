@@ -50,6 +50,12 @@ def lost():
     return with_curve(run(), "train loss", values)
 
 
+def exploded():
+    values = run().curves["train loss"].values.copy()
+    values[100:] = 1e9
+    return with_curve(run(), "train loss", values)
+
+
 PLANTED = {
     "same_data": same_on_every_rank,
     "sum_not_mean": summed,
@@ -58,6 +64,7 @@ PLANTED = {
     "whole_data_on_every_rank": lambda: setup(samplers=[RANDOM]),
     "layerwise_without_decay": lambda: setup(optimizers=[lars(module="their.lars")]),
     "not_finite": lost,
+    "loss_exploded": exploded,
     "skipped_steps": lambda: setup(scaler={"kind": "GradScaler", "skipped": 40}),
     "rate_outside_momentum": lambda: setup(optimizers=[lars(decay=1e-4)]),
     "sync_batch_norm": lambda: setup(norms={"SyncBatchNorm": 20}),
@@ -109,6 +116,7 @@ def test_a_healthy_run_has_none(batch, scale):
         replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("StepLR", None, steps=2)}),
         replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("WarmUpLR", None)}),  # the program's own
         replace(run(), setup={}, curves={}, norms=None),
+        with_curve(run(), "train loss", np.linspace(0.01, 900.0, 192)),  # a critic's score
     ],
 )
 def test_what_only_looks_like_a_mistake_is_none(recorded):

@@ -9,12 +9,30 @@ from feedline.analysis.rules.input.cpu_saturated import check
 
 
 def test_samples_that_queue_for_a_cpu_are_a_finding():
-    finding = check(waiting(sample={"decode": (2.0, 1.2, 0.0)}, used_cpus=6.2))
+    finding = check(waiting(sample={"decode": (2.0, 1.2, 0.0)}, used_cpus=6.2, process_cpu_s=25e-3))
 
     assert (finding.rule_id, finding.severity) == ("cpu_saturated", Severity.HIGH)
     assert finding.evidence[0].value == pytest.approx(1.2 / 6.0)
     assert "20.0 % of the time per sample is spent waiting for a CPU, although some are free at times" in finding.message
     assert "this training uses 6.20 of 8 CPUs; 1.80 CPUs are free" in finding.message
+
+
+def test_cheaper_samples_spare_no_more_than_their_share_of_the_cpu_time():
+    """Twenty percent of the wait is for a CPU, but 200 samples/s of 4.8 ms are 0.96 of the 6.2 CPUs: something else fills them."""
+    facts = waiting(sample={"decode": (2.0, 1.2, 0.0)}, used_cpus=6.2)
+    finding = check(facts)
+    figures = {one.id: one.value for one in finding.evidence}
+
+    assert finding.severity is Severity.LOW
+    assert finding.cost_s == pytest.approx(facts.step.mean_s * figures["cpus_of_making"] / 6.2)
+    assert figures["cpus_of_making"] < 1.0
+
+
+def test_a_quota_is_what_the_fix_raises():
+    held = waiting(used_cpus=0.5, effective_cpus=0.5)
+    facts = replace(held, cpus=replace(held.cpus, quota=0.5, affinity=2.0))
+
+    assert check(facts).fix.startswith("Raise the CPU quota of the control group (now 0.5), or spend less CPU per sample")
 
 
 def test_cpus_that_are_all_in_use_are_a_finding():

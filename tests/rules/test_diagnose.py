@@ -78,7 +78,7 @@ def test_small_files_go_before_the_cpus_that_reading_them_fills():
 
     found = causes(waiting(160.0, sample={"read": (2.0, 1.5, 4.5)}, traffic=small, used_cpus=7.9))
 
-    assert found[:2] == ["small_files", "cpu_saturated"]
+    assert found[0] == "small_files" and "cpu_saturated" in found
 
 
 def test_a_detail_does_not_go_before_the_cause_that_it_is_a_part_of():

@@ -251,10 +251,9 @@ def full(bar: Bar) -> bool:
     return bar.of_time("blocked_s") <= 0.5 and (queued or share > 0.8)
 
 
-def gpu_is_behind(bar: Bar) -> bool:
-    """Whether the GPU's work for a profiled step takes longer than the mean step: then nothing of the input can be saved."""
-    work = bar.told["step"]["gpu_work"] or {"busy_s": 0.0, "ranks": 1}
-    return bool(work["ranks"] == 1 and work["busy_s"] > 1.1 * bar.mean)
+def of_cpus(bar: Bar) -> float:
+    """Share of the training's CPU time in which it makes samples."""
+    return min(1.0, bar.evidence("cpus_of_making", math.inf) / bar.evidence("cpus_of_training", 1.0))
 
 
 def by_neighbors(bar: Bar) -> float:
@@ -376,7 +375,7 @@ def launching(bar: Bar) -> float:
 
 #: cause -> what it costs by the report's own figures.
 COSTS: dict[str, Formula] = {
-    "compute_bound": lambda bar: 0.0 if gpu_is_behind(bar) else bar.input - bar.once,
+    "compute_bound": lambda bar: 0.0,
     "borderline_input": lambda bar: bar.input - bar.once,
     "input_bound_unexplained": lambda bar: bar.input - bar.once,
     "too_short": nothing,
@@ -408,7 +407,7 @@ COSTS: dict[str, Formula] = {
     "decode_bound": by_share("decode"),
     "augmentation_bound": by_share("augment"),
     "float32_on_host": of_float32,
-    "cpu_saturated": lambda bar: bar.making + bar.sending,
+    "cpu_saturated": lambda bar: min(bar.making + bar.sending, bar.mean * of_cpus(bar)),
     "straggler_in_order": out_of_order,
     "busy_neighbors": by_neighbors,
     "late_rank": of_late_rank,

@@ -17,6 +17,7 @@ CHECKS: list[Check] = [
     data.missing_set_epoch,
     optimizers.layerwise_without_decay,
     loss.not_finite,
+    loss.exploded,
     loss.skipped_steps,
     optimizers.rate_outside_momentum,
     optimizers.sync_batch_norm,
@@ -31,8 +32,10 @@ STOPS = frozenset(
 
 #: After which the noise scale says nothing: it is made of the same gradients.
 OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
+#: The training has no future.
+DIVERGED = ("not_finite", "loss_exploded")
 #: The training is another than it was meant to be: that is to be heard before anything about how fast it is.
-GRAVE = frozenset([*OF_GRADIENTS, "whole_data_on_every_rank", "not_finite"])
+GRAVE = frozenset([*OF_GRADIENTS, "whole_data_on_every_rank", *DIVERGED])
 
 
 def run_checks(recorded: Recorded) -> list[Finding]:

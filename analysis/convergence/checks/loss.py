@@ -4,9 +4,11 @@ import numpy as np
 
 from feedline.analysis.convergence.recorded import Curve, Recorded
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import count, counted, share
+from feedline.analysis.formatting import count, counted, number, share
 
 SKIPPED = 0.05
+EXPLODED = 1e6  # times the largest loss at the start, and 1: no noise, no critic's score and no sum over a larger batch rises that far
+START = 0.1  # of the updates
 FEWEST_SKIPPED = 5  # a GradScaler begins too high and skips a few updates in any healthy run
 
 
@@ -24,6 +26,32 @@ def not_finite(recorded: Recorded) -> Finding | None:
         fix="Lower the learning rate or warm it up, clip gradients, and look for log(0), division by 0 and float16 overflow at that "
         "update.",
         how_to_check="Run that batch through the untrained model. If its loss is not finite either, the data is the cause.",
+    )
+
+
+def exploded(recorded: Recorded) -> Finding | None:
+    """The loss is finite, and larger than at the start by orders of magnitude."""
+    curve = recorded.curves.get("train loss")
+    values = np.abs(curve.values) if curve is not None else np.zeros(0)
+    if curve is None or not len(values) or not np.isfinite(values).all():
+        return None
+    few = max(1, int(START * len(values)))
+    first = float(values[:few].max())
+    if not np.median(values[-few:]) > EXPLODED * max(first, 1.0):
+        return None
+    last = float(curve.values[-1])
+    beyond = np.flatnonzero(values > EXPLODED * max(first, 1.0))
+    return Finding(
+        "loss_exploded",
+        Severity.HIGH,
+        message=f"the loss rose from {number(first)} at most, in the first tenth of the run, to {number(last)}",
+        evidence=[
+            Evidence("loss_at_start", "largest loss of the first tenth of the run", first, "1"),
+            Evidence("loss_at_end", "last loss", last, "1"),
+            Evidence("update", "first update with a loss a million times as large", float(curve.updates[beyond[0]]), "updates"),
+        ],
+        fix="Lower the learning rate or warm it up, and clip gradients.",
+        how_to_check="Train with a tenth of the learning rate. If the loss rises as far, this finding is wrong.",
     )
 
 

@@ -20,6 +20,8 @@ class Part(NamedTuple):
     color: str
 
 
+QUEUE = "queue_s"
+
 #: Green moves and red waits, as in the stages of a step; what backward hides is the light one.
 PARTS = {
     "compute_s": Part("all else", "all else", "c-forward"),
@@ -27,7 +29,7 @@ PARTS = {
     "exposed_transfer_s": Part("exposed transfer", "transfer, exposed", "c-pin"),
     "hidden_wait_s": Part("waiting hidden by backward", "waiting, hidden", "c-sampler"),
     "exposed_wait_s": Part("exposed waiting", "waiting, exposed", "c-wait"),
-    "queue_s": Part("queue", "queue", "c-checkpoint"),
+    QUEUE: Part("queue behind other collectives", "queue", "c-checkpoint"),
 }
 
 

@@ -26,7 +26,8 @@ SHOWN = 3  # kinds of collective in a sentence
 ADVICE: dict[QuestionId, str] = {
     "half_gradients": "Send gradients as bf16: add `from torch.distributed.algorithms.ddp_comm_hooks import default_hooks`, then call "
     "model.register_comm_hook(None, default_hooks.bf16_compress_hook).",
-    "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync() (a larger effective batch).",
+    "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync(). One update "
+    "then takes {value:g} times the samples; whether that costs epochs is in the report's section Convergence.",
     "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
 }
 GRADIENTS = (

@@ -33,7 +33,6 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=evidence + _stages(facts),
         fix=f"No change to the input is needed: it takes only {share(waiting)} of the step.",
         how_to_check=f"Train on the same batch in every step. If the step gets {faster}, this finding is wrong.",
-        cost_s=0.0 if facts.step.gpu_is_behind else waiting * facts.step.mean_s,
     )
 
 
@@ -74,7 +73,11 @@ def _largest(facts: RuleInputs) -> str:
     """What takes the step instead. Stages are the host's time, which says little where it only launches work."""
     gpu, step_s = facts.step.gpu_work, facts.step.mean_s
     if gpu is not None and gpu.busy_s > step_s:
-        return f"; the GPU needs {seconds(gpu.busy_s)} per step, more than the host takes to launch its work"
+        pin_s = facts.step.stages.get("pin", 0.0)
+        # The CUDA C++ programming guide lists the allocation of page-locked memory under implicit synchronization.
+        pins = f". pin ({seconds(pin_s)}) is not input: allocating pinned memory can wait for the GPU"
+        more = pins if pin_s >= MIN_WAIT_SHARE * step_s else ""
+        return f"; the GPU needs {seconds(gpu.busy_s)} per step, more than the host takes to launch its work{more}"
     if gpu is not None:
         return f"; the GPU is busy for {seconds(gpu.busy_s)} of it ({share(gpu.busy_s / step_s)})"
     work = _work(facts)

@@ -9,30 +9,52 @@ from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 RULE_ID = "cpu_saturated"
-LESS = (
-    "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU) or get more CPUs. "
-    "More workers would only wait for the same CPUs."
-)
+WEIGHTS = list(Severity)
+LESS = "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU)"
+NOT_WORKERS = "More workers would only wait for the same CPUs."
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Look for samples that wait for a CPU, or CPUs in use nearly all the time (thresholds: rules/input/cpus.py)."""
     waits = input_wait(facts)
-    cost_s = waits.making_s + waits.handover_s + waits.transport_s  # handing over a batch takes a turn of the worker as well
-    weight = severity(facts, cost_s)
-    if weight is Severity.INFO or not cpus.saturated(facts):
+    waits_s = waits.making_s + waits.handover_s + waits.transport_s  # handing over a batch takes a turn of the worker as well
+    cost_s = min(waits_s, facts.step.mean_s * _making_share(facts))
+    quota_s = cpus.beyond_quota_s(facts)
+    weight = max(severity(facts, cost_s), Severity.of(quota_s / facts.step.mean_s), key=WEIGHTS.index)
+    if severity(facts, waits_s) is Severity.INFO or weight is Severity.INFO or not cpus.saturated(facts):
         return None
     return Finding(
         RULE_ID,
         weight,
         message=_says(facts),
         evidence=_evidence(facts),
-        fix=sentence(LESS)
-        if facts.cpus and facts.cpus.others is not None
-        else f"Check with `top` on the host whether other programs use the CPUs. If none does, {LESS}",
+        fix=_fix(facts),
         how_to_check=_how_to_check(num_workers(facts)),
-        cost_s=max(cost_s, cpus.beyond_quota_s(facts)),
+        cost_s=max(cost_s, quota_s),
     )
+
+
+def _making_cpus(facts: RuleInputs) -> float | None:
+    """CPUs that all ranks use for making samples, helper threads included."""
+    total, rate = cpus.total(facts), facts.throughput.samples_per_s
+    if total is None or total.cpu_s is None or rate is None:
+        return None
+    return max(total.cpu_s, facts.process_cpu_s or 0.0) * rate * (facts.cpus.ranks if facts.cpus else 1)
+
+
+def _making_share(facts: RuleInputs) -> float:
+    """Share (0 to 1) of the CPU time of the training that making samples takes: cheaper ones spare no more of a step on full CPUs."""
+    making, own = _making_cpus(facts), cpus.own_cpus(facts)
+    return min(1.0, making / own) if making is not None and own else 1.0
+
+
+def _fix(facts: RuleInputs) -> str:
+    if cpus.throttled(facts):
+        return f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or {LESS}. {NOT_WORKERS}"
+    advice = f"{LESS} or get more CPUs. {NOT_WORKERS}"
+    if facts.cpus and facts.cpus.others is not None:
+        return sentence(advice)
+    return f"Check with `top` on the host whether other programs use the CPUs. If none does, {advice}"
 
 
 def _how_to_check(workers: int | None) -> str:
@@ -54,13 +76,11 @@ def _says(facts: RuleInputs) -> str:
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:
     total = cpus.total(facts)
-    rate = facts.throughput.samples_per_s
-    making = total.cpu_s * rate if total and total.cpu_s is not None and rate is not None else None
     found = [
         ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
-        ("cpus_of_making", "CPUs used for making samples", making, "CPUs"),
+        ("cpus_of_making", "CPUs used for making samples", _making_cpus(facts), "CPUs"),
         ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),
         ("sample_cpu_s", "CPU time per sample", total.cpu_s if total else None, "s"),
     ]

@@ -1,11 +1,19 @@
 """A batch leaves its worker in ordinary memory, so it is copied into shared memory once more."""
 
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import size
 from feedline.analysis.predict.change import Change, Factor
 from feedline.analysis.rules.input.handover import call
-from feedline.analysis.rules.input.input_wait import batch_cpu_s, batches_per_step, input_wait, making_share, num_workers, severity
+from feedline.analysis.rules.input.input_wait import (
+    batch_cpu_s,
+    batch_s,
+    batches_per_step,
+    input_wait,
+    making_share,
+    num_workers,
+    severity,
+)
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 
 RULE_ID = "custom_collate"
@@ -46,13 +54,9 @@ def check(facts: RuleInputs) -> Finding | None:
         "an extra time",
         evidence=[
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
-            Evidence(
-                "collate_and_transport_share",
-                "collate and transport, compared with making a batch (at most 100 %)",
-                making_share(facts, "collate", "transport"),
-                SHARE,
-            ),
-            Evidence("transport_s", "transport in the main process per step", waits.transport_s, "s"),
+            Evidence("collate_s", "collating a batch", batch_s(facts, "collate"), "s"),
+            *measured([("batch_s", "making a batch", facts.workers.fetch_mean_s if facts.workers else None, "s")]),
+            Evidence("transport_s", "transport (also within wait) in the main process, per step", waits.transport_s, "s"),
             Evidence("handover_s", "late handover by the worker, per step", waits.handover_s, "s"),
         ],
         fix="In the collate_fn, call torch.utils.data.default_collate for the large tensors: in a worker, it stacks them in shared memory. "

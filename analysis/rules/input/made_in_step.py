@@ -68,7 +68,7 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
         found += [
             Evidence(
                 "cpu_share",
-                "not blocked (computing, or waiting for a CPU), share of the function's time, at most",
+                "computing or waiting for a CPU, share of the function's time, at most",
                 facts.making.working_share,
                 SHARE,
             )

@@ -1,7 +1,7 @@
 """Arrays or large objects are pickled through the workers' queue instead of handed over in shared memory."""
 
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import size
 from feedline.analysis.predict.change import Change, Factor
 from feedline.analysis.rules.input.input_wait import batch_s, batches_per_step, input_wait, making_share, num_workers, severity
@@ -34,8 +34,8 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"{size(loader.pickle_bytes)} per batch are pickled and sent through the workers' queue instead of through shared memory",
         evidence=[
             Evidence("pickle_bytes", "pickled bytes per batch", loader.pickle_bytes, "B"),
-            Evidence("transport_share", "transport, compared with making a batch (at most 100 %)", making_share(facts, "transport"), SHARE),
-            Evidence("transport_s", "transport in the main process per step", input_wait(facts).transport_s, "s"),
+            *measured([("batch_s", "making a batch", facts.workers.fetch_mean_s if facts.workers else None, "s")]),
+            Evidence("transport_s", "transport (also within wait) in the main process, per step", input_wait(facts).transport_s, "s"),
         ],
         fix="Return tensors, which are passed in shared memory: convert arrays in the worker (torch.from_numpy, default_collate), and "
         "encode or drop large lists, dicts and strings.",

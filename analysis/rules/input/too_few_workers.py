@@ -136,9 +136,10 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     times.append(("compute_s", "rest of the step", compute_s(facts), "s"))
     times.append(("gpu_s", "work of the GPU, per step", facts.step.gpu_s or None, "s"))
     ends = (("at least", receiving.low, "lower"), ("at most", receiving.high, "upper")) if alone else ()
+    late = facts.step.waits.get("handover", 0.0) > input_wait(facts).making_s / 2  # made, and kept by a worker that never idles
     shares = [
         ("idle_share", "workers idle, share of their time", maker.idle_share if maker else None, SHARE),
-        ("ready_share", "batches already made when asked for", facts.ready_share, SHARE),
+        ("ready_share", "batches already made when asked for", None if late else facts.ready_share, SHARE),
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),
