@@ -50,7 +50,13 @@ def test_the_functions_that_take_most_are_named_and_the_verdict_says_so():
 
 
 def test_nothing_is_said_of_a_loop_that_takes_little():
-    assert own_code.check(given(function("project (train.py:20)", 14.0), whole_ms=19.0)) is None
+    assert own_code.check(given(function("project (train.py:20)", 5.4), whole_ms=19.0)) is None
+
+
+def test_one_function_that_surely_takes_five_percent_is_told_however_little_the_rest_takes():
+    finding = own_code.check(given(function("project (train.py:20)", 14.0), whole_ms=19.0))
+
+    assert finding.severity.value == "low" and finding.cost_s == pytest.approx(0.014)
 
 
 def test_nothing_is_said_where_little_of_it_is_named():
@@ -89,7 +95,7 @@ def test_evaluation_of_a_third_of_the_run_is_information_and_of_a_tenth_nothing(
 
 
 def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():
-    found = given(function("log (train.py:9)", 24.0), whole_ms=30.0)
+    found = given(function("log (train.py:9)", 9.0), whole_ms=30.0)
 
     assert own_code.check(replace(found, main_queued_share=0.4)) is None
     told = own_code.check(replace(given(function("log (train.py:9)", 44.0), whole_ms=45.0), main_queued_share=0.4))

@@ -87,12 +87,13 @@ def _named(operation: Operation, names: tuple[str, ...]) -> bool:
 
 
 def severity(facts: RuleInputs, cost_s: float) -> Severity:
-    """How much a cause weighs: as the whole wait if it makes up half of it or more, else as its own share of the step."""
+    """How much a cause weighs: as its own share of the step; as the whole wait, if that is more and it makes up half of it."""
     share = steady_share(facts)
     held_s = share * facts.step.mean_s
     if held_s <= 0:
         return Severity.INFO
-    return Severity.of(share if cost_s >= held_s / 2 else cost_s / facts.step.mean_s)
+    own = cost_s / facts.step.mean_s
+    return Severity.of(max(own, share) if cost_s >= held_s / 2 else own)
 
 
 def num_workers(facts: RuleInputs) -> int | None:

@@ -11,7 +11,7 @@ from feedline.analysis.step_model import OwnFunction
 
 RULE_ID = "own_code"
 
-#: Of the step, all of it: below, something else is worth more.
+#: Of the step, all of it: below, something else is worth more, unless one function alone surely takes MIN_NAMED.
 MIN_SHARE = 0.20
 #: Functions and lines below this share of the step are not named.
 NAMED_SHARE = 0.03
@@ -34,7 +34,11 @@ def check(facts: RuleInputs) -> Finding | None:
     queued = 0.0 if on_gpu else facts.main_queued_share or 0.0  # this code probably waits for a CPU as often as the model does
     freed_bytes = _freed_bytes(facts)
     freeing_s = FREEING_S_PER_BYTE.middle * freed_bytes
-    if own is None or (own.s - freeing_s) * (1 - queued) < MIN_SHARE * step.mean_s:
+    if own is None or not own.functions:
+        return None
+    whole_s = (own.s - freeing_s) * (1 - queued)
+    surely_s = 0.0 if freed_bytes else own.functions[0].low_s * (1 - queued)  # what freeing takes is only estimated
+    if whole_s < MIN_SHARE * step.mean_s and surely_s < MIN_NAMED * step.mean_s:
         return None
     if step.mean_s < SHORT_S or step.mean_s * facts.throughput.steps < MIN_TRAINING_S:
         return None
