@@ -218,7 +218,7 @@ def throughput(rank: RankMetrics) -> Throughput:
         wall, number = rank.estimate.mean_ns, 1
     steps_per_s = number / (wall / 1e9) if wall > 0 else None
     taken = counted.samples(steps.boundaries.training_loaders)
-    batch_size = float(steps.samples.sum() + taken) / (len(steps.samples) + counted.number)  # of all: the first may fetch ahead
+    batch_size = float(_trained_on(steps.samples).sum() + taken) / (len(steps.samples) + counted.number)
     updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[steps.boundaries.by]
     kept = len(rank.main.of(updates))
     factor = rank.main.total(updates)["records"] / kept if rank.main.stride > 1 and kept else 1.0
@@ -230,6 +230,14 @@ def throughput(rank: RankMetrics) -> Throughput:
         steps_in_detail=len(steps.wall),
         batch_size=batch_size or None,
     )
+
+
+def _trained_on(samples: IntArray) -> IntArray:
+    """int64 [steps], samples of each: those taken, without what the first step fetched ahead of a training that was ended before it came to
+    it. Where a training ends by itself, the last step takes fewer instead."""
+    if len(samples) > 2 and samples[0] > samples[1] > 0 and (samples[1:] == samples[1]).all():
+        return np.full_like(samples, samples[1])
+    return samples
 
 
 def workers(rank: RankMetrics) -> Workers | None:

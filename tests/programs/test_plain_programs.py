@@ -44,6 +44,13 @@ def test_a_loader_made_anew_each_epoch_is_one_loader(record):
     assert [(loader["epochs"], loader["objects"]) for loader in done.report["loaders"]] == [(3, 3), (3, 3)]
 
 
+def test_a_batch_that_was_fetched_ahead_and_never_trained_on_is_in_no_step(record):
+    throughput = record("fetches_ahead.py").report["throughput"]
+
+    assert (throughput["steps"], throughput["batch_size"]) == (8, 16)
+    assert throughput["samples_per_s"] == pytest.approx(16 * throughput["steps_per_s"])
+
+
 def test_a_training_without_a_loader_has_steps_all_the_same(record):
     done = record("no_loader.py")
 
