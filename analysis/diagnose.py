@@ -9,10 +9,13 @@ from feedline.analysis.finding import SHARE, Finding, Severity, rates, saving
 from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.predictions import Predictions, refused_of_traces
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, RULES, TRACE, Effort, F, Rule
+from feedline.analysis.rules.cross_rank import late_rank
 from feedline.analysis.rules.cross_rank.recorded import recorded
 from feedline.analysis.rules.input import (
     borderline_input,
     compute_bound,
+    cpu_saturated,
+    cpus,
     gpu_bound,
     input_bound_unexplained,
     input_not_seen,
@@ -21,7 +24,7 @@ from feedline.analysis.rules.input import (
     too_short,
 )
 from feedline.analysis.rules.input.handover import setting
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, num_workers, steady_share
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, steady_share
 from feedline.analysis.rules.trace import device_bound
 from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
@@ -34,6 +37,9 @@ BEFORE = {rule.rule_id: frozenset(rule.before.split()) for rule in RULES if rule
 #: These say why workers cannot keep pace, and their fix names more workers where that helps. Without workers, ``too_few_workers`` goes
 #: first: it gains more.
 EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage", "swapping")
+
+#: Their fix makes samples cheaper, and nothing else.
+OF_SAMPLES = ("decode_bound", "augmentation_bound")
 
 #: What explains half of the cost of a fix that makes them pointless, or more, and keeps the workers, is told in its place.
 EXPLAINS_QUEUE = ("epoch_restart", "objects_in_queue", "custom_collate")
@@ -57,6 +63,9 @@ BESIDE = tuple(rule.rule_id for rule in LOOP)
 #: What a run is called that waits for its input; the second, where the interval of its share also contains shares that do not count.
 SURE, PERHAPS = "Input-bound", "Probably input-bound"
 
+#: What these call a run does not depend on how much of the step they cost.
+WHOLE = ("busy_neighbors", "evaluation_time")
+
 #: Findings that the input of a rank does not hold it back, or hardly.
 NOT_HELD = (compute_bound.RULE_ID, borderline_input.RULE_ID, gpu_bound.RULE_ID)
 
@@ -78,13 +87,25 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Pre
     between = found(CROSS_RANK, ranks) if enough and ranks else []
     around, of_loop = (found(rules, facts) if enough else [] for rules in (MACHINE, LOOP))
     loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in between)
-    own = [finding for finding in _of_input(facts, bool(around)) if not (loader_elsewhere and finding.rule_id in NOT_HELD)]
+    asked = any(finding.severity is not Severity.INFO for finding in (*of_loop, *between))
+    pointless = NOT_HELD if loader_elsewhere else (compute_bound.RULE_ID,) if asked else ()  # what holds the run back is known
+    own = [finding for finding in _of_input(facts, bool(around)) if finding.rule_id not in pointless]
+    own, around = ([replace(finding, cost_is_estimate=True) for finding in some] for some in (own, around))
+    between = [_of_its_loader(finding, own) for finding in between]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.rule_id in GRAVE]
     others = [*around, *own, *of_loop, *between, *(finding for finding in wrong if finding not in grave)]
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
     return _told(grave + rank(others, before(facts), facts.step.mean_s))
+
+
+def _of_its_loader(finding: Finding, own: Sequence[Finding]) -> Finding:
+    """The finding about the late rank, which is the one that is shown: with what holds its loader back."""
+    top = next((one for one in rank(list(own)) if one.severity is not Severity.INFO), None)
+    if top is None or finding.rule_id != late_rank.RULE_ID or finding.blame is None or finding.blame.phase != "wait":
+        return finding
+    return replace(finding, fix=f"{sentence(top.fix).removesuffix('.')}. Or give{finding.fix.removeprefix('Give')}")
 
 
 def diagnose_traces(facts: TraceFacts) -> list[Finding]:
@@ -151,7 +172,11 @@ def before(facts: RuleInputs) -> dict[str, frozenset[str]]:
     """``BEFORE`` for these facts."""
     if not num_workers(facts):
         return BEFORE
-    return BEFORE | {rule_id: BEFORE.get(rule_id, frozenset()) | {"too_few_workers"} for rule_id in EXPLAINS_SLOW_WORKERS}
+    found = BEFORE | {rule_id: BEFORE.get(rule_id, frozenset()) | {"too_few_workers"} for rule_id in EXPLAINS_SLOW_WORKERS}
+    waits = input_wait(facts)
+    if cpus.throttled(facts) or waits.making_s < waits.handover_s + waits.transport_s:  # cheaper samples are not what it waits for
+        found |= {rule_id: found[rule_id] - {cpu_saturated.RULE_ID} for rule_id in OF_SAMPLES}
+    return found
 
 
 def rank(findings: list[Finding], before: Mapping[str, frozenset[str]] = BEFORE, mean_s: float = 1.0) -> list[Finding]:
@@ -209,8 +234,17 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
     change = setting(facts, top.settings) if top.settings else ""
     if bound := _bound_by(top):
-        return _sentences(top, facts.step.mean_s, bound, change=change)
-    return _sentences(top, facts.step.mean_s, PERHAPS if too_short.maybe_below(facts) else SURE, waits, change)
+        return _sentences(top, facts.step.mean_s, bound if top.rule_id in WHOLE else _partly(bound, top.severity), change=change)
+    by_cpus = top.rule_id == cpu_saturated.RULE_ID
+    sure = "CPU-bound" if by_cpus else _partly(SURE, Severity.of(steady_share(facts)))
+    return _sentences(top, facts.step.mean_s, PERHAPS if too_short.maybe_below(facts) and not by_cpus else sure, waits, change)
+
+
+def _partly(bound: str, weight: Severity) -> str:
+    """``Partly input-bound``, where what binds the run takes less than a fifth of its step."""
+    if weight is Severity.HIGH:
+        return bound
+    return f"Partly {bound if bound.startswith('GPU') else bound[0].lower() + bound[1:]}"
 
 
 def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
@@ -223,7 +257,7 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     if not findings:
         most = max(PARTS, key=facts.share)
         return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
-    bound = _bound_by(findings[0]) or SURE
+    bound = _partly(_bound_by(findings[0]) or SURE, findings[0].severity)
     return _sentences(findings[0], mean_step_s(facts.budgets[facts.rank]), bound) + _unexplained(facts, findings[0])
 
 

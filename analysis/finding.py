@@ -97,8 +97,10 @@ class Finding:
         evidence: what was measured.
         fix: what to change.
         how_to_check: what to do, and the outcome that would prove this finding wrong.
-        cost_s: seconds per step that the cause costs: an upper bound of the gain, or with an interval a prediction of it.
-        cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is an upper bound.
+        cost_s: seconds per step that the cause costs: an upper bound of the gain, an estimate or, with an interval, a prediction of it.
+        cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is no prediction.
+        cost_is_estimate: ``cost_s`` is a share of the time that the step waits for its input. Without the cause, what is left of the
+            making of batches may hide behind the step, so the gain can be larger (docs/measured/faults.md).
         cost_may_be_more: the fix may save more than ``cost_s``: on full CPUs, cheaper samples also leave CPU time to the step.
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
         settings: arguments of the DataLoader that the fix names -> their new values.
@@ -122,10 +124,11 @@ class Finding:
     predicted: PredictedRate | None = None
     refused: str = ""
     cost_may_be_more: bool = False
+    cost_is_estimate: bool = False
 
     @property
     def cost_is_predicted(self) -> bool:
-        """Whether its cost is a prediction rather than an upper bound."""
+        """Whether its cost is a prediction rather than an upper bound or an estimate."""
         return self.cost_low_s is not None and self.cost_high_s is not None
 
 
@@ -148,7 +151,9 @@ def saving(finding: Finding, mean_step_s: float | None) -> str:
     if finding.cost_is_predicted:
         return f" Replaying the steps without this delay predicts that {cost(finding, mean_step_s)} can be saved ({interval(finding)})."
     if finding.cost_may_be_more:
-        return f" About {cost(finding, mean_step_s)} can be saved, or more: {COMPETES}."
+        return f" That costs about {cost(finding, mean_step_s)}, or more: {COMPETES}."
+    if finding.cost_is_estimate:
+        return f" That costs about {cost(finding, mean_step_s)}."
     return f" Up to {cost(finding, mean_step_s)} can be saved."
 
 

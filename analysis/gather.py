@@ -1,7 +1,7 @@
 """From one rank's records to the figures that reports and rules read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -118,7 +118,12 @@ class RankMetrics:
 
     @cached_property
     def sample_costs(self) -> dict[str, Cost]:
-        return costs_by_stage(self.details, self.makers, self.samples) if self.samples else {}
+        """Without the batches made before the first step that counts, where those are the fewer."""
+        later = replace(self.makers, since=counted_since(self))
+        most = 2 * later.sums(Stage.FETCH)["records"] >= self.makers.sums(Stage.FETCH)["records"]
+        makers = later if most else self.makers
+        samples = makers.sums(Stage.FETCH)["samples"]
+        return costs_by_stage(self.details, makers, samples) if samples else {}
 
 
 def first_step(main: Process, steps: Steps) -> int:

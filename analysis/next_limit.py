@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterable, Sequence
 
 from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.formatting import number
 from feedline.analysis.model import Report, Roofline, ThroughputBound
 from feedline.analysis.rules import BY_ID, CHEAPER
 from feedline.analysis.text.limits import is_rough
@@ -13,6 +12,7 @@ from feedline.analysis.text.limits import is_rough
 GRAVEST = list(Severity)[::-1]
 SAME = 0.005  # numbers that are printed alike
 GPU = "gpu"  # id of the limit that holds even where it is the nearest: a batch that comes earlier does not make the GPU's work shorter
+ABOVE = "The replay of this fix is faster than the next limit allows, so it predicts nothing."
 CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 
 
@@ -63,10 +63,12 @@ def beyond(finding: Finding, report: Report) -> str:
     """What to know of a prediction above the next limit; empty for one that keeps to it."""
     limits, told = report.roofline, finding.predicted
     following = next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
-    if limits is None or following is None or told is None or finding.cost_is_predicted:
+    if limits is None or following is None or told is None:
         return ""
     if limits.samples_per_s * told.after / told.before <= following.samples_per_s * (1 + CLOCKS):
         return ""
+    if finding.cost_is_predicted:
+        return f"; above the next limit ({following.name}), which is the rank's that is shown, as it is now"
     raises = following.kind in lifted(finding.rule_id, cpus_are_full(one.rule_id for one in report.findings))
     return f"; above the next limit ({following.name}), which {'this fix also raises' if raises else 'is rough'}"
 
@@ -121,8 +123,8 @@ def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
     most_per_s = told.before * max(_times(limit, limits), 1.0)
     rough = is_rough(limit, limits.samples_per_s, limits.nearest_id)
     if told.low <= most_per_s * (1 + CLOCKS if rough else 1.0):
-        after = told.after if rough else min(told.after, most_per_s)
-        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=after))
-    most = number(most_per_s)
-    why = f"The replay of this fix gives {number(told.after)} samples/s, more than the next limit allows with it ({most} samples/s)."
-    return dataclasses.replace(finding, predicted=None, refused=why)
+        if rough:
+            return finding
+        high = min(told.high, most_per_s * (1 + CLOCKS))
+        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=min(told.after, most_per_s), high=high))
+    return dataclasses.replace(finding, predicted=None, refused=ABOVE)

@@ -45,7 +45,7 @@ def for_ranks_s(report: Report) -> float:
 def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, float]:
     """Seconds of the mean step that are none of its own work, by what they are, in words."""
     return {
-        "waiting for batches": sum(step.stages.get(name, 0.0) for name in WAITING),
+        "in the DataLoader" if turns else "waiting for batches": sum(step.stages.get(name, 0.0) for name in WAITING),
         "making batches": sum(step.stages.get(name, 0.0) for name in MAKING_STAGES) if turns else 0.0,
         "waiting for other ranks": for_ranks,
         "waiting for a CPU in forward and backward": step.runqueue_s or 0.0,

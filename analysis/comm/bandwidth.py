@@ -12,7 +12,7 @@ from feedline.analysis.comm.cross_rank import CrossRank
 from feedline.analysis.comm.match import CollectiveTable
 from feedline.analysis.comm.model import CollectiveKind
 from feedline.analysis.comm.operations import bus_factor, operation
-from feedline.analysis.formatting import seconds, share, size
+from feedline.analysis.formatting import share, size
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 FloatArray = npt.NDArray[np.float64]
@@ -141,8 +141,8 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
     if kind.busbw_gbps is None or kind.transfer_s is None:
         return BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
     busbw = kind.busbw_gbps * GIGA
-    what, each = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks", seconds(kind.transfer_s)
-    here = f"{what} reaches a bus bandwidth of {size(busbw)}/s (each takes {each} in the median)"
+    what = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks"
+    here = f"{what} reaches a bus bandwidth of {size(busbw)}/s"
     link = link_bytes_per_s or specified_link(ceilings)
     if link:
         return _against(here, busbw / link, f"the link's {size(link)}/s")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NO_COST = "it names no cost in time"
-NO_INTERVAL = "cost_s is an upper bound, not a prediction"
+NO_INTERVAL = "cost_s is not a prediction"
 NOT_PREDICTED = "refused says why it is not predicted"
 NO_RANK = "it does not name one rank"
 

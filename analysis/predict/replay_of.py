@@ -88,8 +88,8 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
         return None
     return Refused(
         "disk_bandwidth",
-        f"the replay of this change gives {number(recorded.samples_per_s * ratio)} samples/s, for which the disk would have to deliver "
-        f"{size(recorded.disk * more)}/s; whether it can deliver more than the {size(recorded.disk)}/s that were read is unknown",
+        f"for what the replay of this change gives, the disk would have to deliver {size(recorded.disk * more)}/s; "
+        f"whether it can deliver more than the {size(recorded.disk)}/s that were read is unknown",
     )
 
 

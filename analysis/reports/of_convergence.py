@@ -22,7 +22,8 @@ def progress(curve: CurvePoints) -> str:
     if not curve.values:
         return f"{curve.name} has no finite value"
     first, last = number(curve.values[0]), number(curve.values[-1])
-    return f"{curve.name} {last}" if len(curve.values) == 1 else f"{curve.name} {first} to {last}"
+    then = f" (without {counted(curve.not_finite, 'value')}: NaN or infinite)" if curve.not_finite else ""
+    return f"{curve.name} {last}{then}" if len(curve.values) == 1 else f"{curve.name} {first} to {last}{then}"
 
 
 def trained(made: ConvergenceSummary, steps: int, short: bool = False) -> str:

@@ -22,7 +22,10 @@ STATES = {"live": "still running"}
 WAITS = {
     "starved": ("starved", "no worker had finished a batch"),
     "head_of_line": ("head_of_line", "a later batch was ready, but the next in order was not"),
-    "handover": ("handover", "the batch was ready, but the worker's sending thread waited for the GIL, a CPU or the pipe"),
+    "handover": (
+        "handover",
+        "the batch was ready, but its worker could not send it: making the next one held the GIL, no CPU was free, or the pipe was full",
+    ),
     "transport": ("in_transit", "the batch was ready, but still on its way from the worker"),
     "epoch_start": ("first_batch", "workers were starting or making their first batch"),
 }
@@ -31,7 +34,6 @@ WAITS_ALONE = {
     "starved": ("overhead", "the DataLoader's own work in the main process (no workers), without making the samples"),
     "epoch_start": ("first_batch", "starting the loader, or making its first batch"),
 }
-WAITS_TITLE = "Why the main process waited for a batch (parts of the stage wait)"
 SEVERITIES = {
     Severity.HIGH: "costs at least 20 % of the step, or causes at least half of an input wait that does",
     Severity.LOW: "costs 5 to 20 % of the step, or causes at least half of an input wait that does",
@@ -61,7 +63,7 @@ NOISE = {
     "accumulation": "the micro-batches of gradient accumulation",
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
-NAMED = 0.9  # of the time outside the model: less of it in the functions that are shown is told
+NAMED = 0.97  # of the time outside the model: less of it in the functions that are shown is told
 NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
 NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
 NO_FINDINGS = "No rule found a cause that slows this run down."
@@ -108,7 +110,7 @@ def input_share(step: StepSummary) -> float:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """Throughput with the fix: the prediction, or else an upper bound; empty if the finding costs no time."""
+    """Throughput with the fix: the prediction, or else an estimate or an upper bound; empty if the finding costs no time."""
     if finding.predicted is not None:
         return f"{rates(finding.predicted)}{next_limit.beyond(finding, report)}"
     step, pace = report.step, report.throughput
@@ -117,13 +119,15 @@ def gain(finding: Finding, report: Report) -> str:
     rate, unit = (pace.of_all_ranks, "samples/s") if pace.of_all_ranks is not None else (pace.steps_per_s, "steps/s")
     if not rate:
         return ""
-    most, limit = "about" if finding.cost_is_predicted else "at most", next_limit.also_lifted(finding, report)
-    notes = [] if finding.cost_is_predicted else ["upper bound, not a prediction"]
-    if finding.cost_may_be_more:
-        most, notes = "about", [f"or more: {COMPETES}"]
-    notes += [f"it may exceed the next limit ({limit}), which this fix also raises"] if limit else []
-    noted = f" ({'; '.join(notes)})" if notes else ""
-    return f"{number(rate)} -> {most} {number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}{noted}"
+    without = f"{number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}"
+    if finding.cost_is_predicted:
+        return f"{number(rate)} -> about {without}"
+    if finding.cost_is_estimate:
+        more = f", or more: {COMPETES}" if finding.cost_may_be_more else ""
+        return f"{number(rate)} -> about {without} if it cost nothing (an estimate from its share of the time{more})"
+    limit = next_limit.also_lifted(finding, report)
+    exceeds = f"; it may exceed the next limit ({limit}), which this fix also raises" if limit else ""
+    return f"{number(rate)} -> at most {without} (upper bound, not a prediction{exceeds})"
 
 
 def gains(finding: Finding, report: Report) -> str:
@@ -150,16 +154,26 @@ def opening(verdict: str) -> tuple[str, str]:
     return first, others[0] if others else ""
 
 
-def pace(throughput: Throughput) -> list[str]:
+def pace(report: Report) -> list[str]:
     """The throughput line, in parts: what could not be measured is left out."""
-    parts = []
+    throughput, parts = report.throughput, []
     if throughput.of_all_ranks is not None:
         parts.append(f"{number(throughput.of_all_ranks)} samples/s{of_ranks(throughput)}")
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
     if throughput.batch_size is not None:
-        parts.append(f"{count(throughput.batch_size)} samples per step{' per rank' * (throughput.ranks > 1)}")
+        per_rank = " per rank" if throughput.ranks > 1 else ""
+        parts.append(f"{count(throughput.batch_size)} samples per step{per_rank}{accumulated(report)}")
     return parts or ["throughput not measured: no step was timed"]
+
+
+def accumulated(report: Report) -> str:
+    """`` (4 batches of 64)``, where a step takes several whole ones."""
+    sizes = {loader.settings.get("batch_size") for loader in report.loaders if loader.role == "training"}
+    size, per_step = (sizes.pop() if len(sizes) == 1 else None), report.throughput.batch_size
+    if not isinstance(size, int) or size < 1 or per_step is None or per_step < 2 * size or per_step % size:
+        return ""
+    return f" ({count(per_step / size)} batches of {count(size)})"
 
 
 def no_samples(report: Report) -> str:
@@ -189,13 +203,13 @@ def severity(finding: Finding) -> str:
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What can be saved: predicted, or at most; empty if it costs no time, or if a rate is predicted, which says it."""
+    """What it costs, or what can be saved: predicted, or at most; empty if it costs no time, or if a rate is predicted, which says it."""
     if finding.cost_s <= 0 or finding.predicted is not None:
         return ""
     if finding.cost_is_predicted:
         return f"about {cost_of(finding, mean_step_s)} can be saved, {interval(finding)}"
-    if finding.cost_may_be_more:
-        return f"about {cost_of(finding, mean_step_s)} can be saved, or more"
+    if finding.cost_is_estimate:
+        return f"costs about {cost_of(finding, mean_step_s)}{', or more' if finding.cost_may_be_more else ''}"
     return f"up to {cost_of(finding, mean_step_s)} can be saved"
 
 
@@ -222,6 +236,12 @@ def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]
     waiting = sorted(parts, key=lambda rank: -parts[rank].wait_s)
     chosen = late | set([rank for rank in waiting if rank not in late][: most - len(late)])
     return {rank: own for rank, own in parts.items() if rank in chosen}, len(parts) - most
+
+
+def waits_title(report: Report) -> str:
+    """Of the table of ``waits``. Without workers, the main process waits for nobody."""
+    alone = report.workers is not None and not report.workers.processes
+    return f"{'What the DataLoader itself did' if alone else 'Why the main process waited for a batch'} (parts of the stage wait)"
 
 
 def waits(report: Report) -> dict[str, tuple[str, str]]:
@@ -259,8 +279,8 @@ def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
 def own_code(own: OwnCode) -> str:
     """How much it is in all, and how often it was observed."""
     named_s = sum(function.s for function in own.functions)
-    rest = ", also in functions that are not shown" if named_s < NAMED * own.s else ""
-    return f"such code takes {seconds(own.s)} in all{rest}; observed {counted(own.looks, 'time')}"
+    rest = " (including functions that are not shown)" if named_s < NAMED * own.s else ""
+    return f"all such code takes {seconds(own.s)}{rest}; it was observed {counted(own.looks, 'time')}"
 
 
 def cpus(use: Cpus) -> str:
@@ -296,7 +316,7 @@ def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
     inside = [(stage, stage, cost, cost.bytes) for stage, cost in made.per_sample.items() if stage not in ("total", "transport")]
     total, sent = made.per_sample.get("total"), made.per_sample.get("transport")
     rows = [*inside, *([("total", "total", total, None)] if total else [])]
-    return [*rows, *([("then sent", "transport", sent, sent.bytes)] if sent else [])]
+    return [*rows, *([("then pickled", "transport", sent, sent.bytes)] if sent else [])]
 
 
 def workers(made: Workers) -> list[str]:

@@ -116,7 +116,7 @@ def _sample(made: Workers) -> str:
     if made.processes and made.busy_share is not None:
         where = [f"{counted(made.processes, 'worker')}, busy {share(made.busy_share)}"]
     parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
-    then = [f"then sent in {seconds(sent.wall_s)}"] if sent else []
+    then = [f"then pickled in {seconds(sent.wall_s)}"] if sent else []
     return f"{'; '.join([parts, *then, *where, *_certainty(made)])}."
 
 

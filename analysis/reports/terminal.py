@@ -122,7 +122,7 @@ def _fitting(parts: Sequence[Part], heights: Sequence[int], room: int) -> list[P
 def _head(report: Report) -> Iterable[RenderableType]:
     yield plain(phrases.about(report.run), "" if report.run.state != "finished" else "dim")
     if report.step and report.step.boundary != "none":
-        yield plain(" · ".join([*phrases.pace(report.throughput), phrases.steps(report.throughput)]))
+        yield plain(" · ".join([*phrases.pace(report), phrases.steps(report.throughput)]))
     if said := phrases.ranks(report):
         yield plain(said)
 
@@ -186,7 +186,7 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
     for own, title, mean_s in phrases.own_codes(report.step) if report.step else ():
         yield Part(title, Group(*own_code(own, mean_s)))
     if report.step and sum(report.step.waits.values()) > 0:
-        yield Part(phrases.WAITS_TITLE, waits(report.step, width, phrases.waits(report)))
+        yield Part(phrases.waits_title(report), waits(report.step, width, phrases.waits(report)))
     if report.traces:
         yield Part("Device and input, rank by rank", Group(*_traces(report)))
     elif report.workers:

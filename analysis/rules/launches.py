@@ -33,7 +33,5 @@ def _between(mean_kernel_s: float, idle_s: float) -> bool:
 
 
 def change(facts: object) -> Refused:
-    """Nothing is predicted: how many launches a compiler saves is unknown."""
-    return Refused(
-        "unknown_launches", "The number of launches that can be saved is unknown. Run a few hundred steps under torch.compile, and compare."
-    )
+    """Nothing is predicted: how much of it a compiler saves is unknown, and so is what else the host does."""
+    return Refused("unknown_launches", "How much of what the host does while the device is idle can be avoided is unknown.")

@@ -5,6 +5,7 @@ from feedline.analysis.formatting import counted, number, seconds, share
 from feedline.analysis.model import Report, ThroughputBound
 from feedline.analysis.step_model import StepSummary
 
+BINDS = 0.8  # of a limit that is said to bind, at least
 LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
 ALL_CPUS = "all_cpus"  # id of the limit
@@ -30,13 +31,17 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
     """
     if nearest is None:
         return f"No known limit lies above this run's {number(rate)} {unit}."
-    here = f"{number(rate)} {unit} is {share(min(rate / nearest.samples_per_s, 1.0))} of the binding limit, {_named(nearest)}."
+    part = min(rate / nearest.samples_per_s, 1.0)
+    if part < BINDS:
+        at = f"at {number(nearest.samples_per_s)} {unit}"
+        return f"The nearest known limit is {_named(nearest)}, {at}: this run reaches {share(part)} of it."
+    here = f"{number(rate)} {unit} is {share(part)} of the binding limit, {_named(nearest)}."
     if nearest.kind == "gpu":
         return f"{here} Only a faster GPU, or less GPU work per sample, raises that limit."
     if following is None:
         return f"{here} No other limit is known."
     most = "about" if is_rough(following, rate, nearest.id) else "at most"
-    return f"{here} The next limit is {_named(following)}: {number(rate)} -> {most} {number(following.samples_per_s)} {unit}."
+    return f"{here} The next limit is {_named(following)}: {most} {number(following.samples_per_s)} {unit}."
 
 
 def behind(step: StepSummary) -> str:
@@ -63,5 +68,6 @@ def without(parts: dict[str, float], whole_s: float) -> str:
 def cpus(cores: float, report: Report) -> str:
     """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
     others = report.cpus.others if report.cpus else None
-    taken = f", of which other programs used {number(others / max(report.run.ranks, 1))}" if others and others >= MIN_OTHERS else ""
+    known = others is not None and others >= MIN_OTHERS
+    taken = f", if other programs left the {number((others or 0.0) / max(report.run.ranks, 1))} that they used" if known else ""
     return f"{counted(cores, 'CPU')}{' per rank' if report.run.ranks > 1 else ''}{taken}"

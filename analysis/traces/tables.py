@@ -1,5 +1,6 @@
 """What the device spent its time on in the steps: kernels by name, copies by direction."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,8 @@ from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.kinds_of_work import Copy, communicates, copy_of, of_kinds
 from feedline.analysis.traces.threads import Threads
 
+MOSTLY = 0.9  # of a kernel's time, from which on the collective that it is of is named
+
 
 @dataclass(frozen=True)
 class KernelRow:
@@ -19,7 +22,8 @@ class KernelRow:
     Attributes:
         total_ns: what of their durations lies in the steps, summed; those that overlap count twice.
         busy_share: of the time in which the device was busy.
-        operator: which launched most of it; of communication, the range ("nccl:all_reduce"); "": the trace does not say.
+        operator: which launched most of it; of communication, the range of nearly all of it ("nccl:all_reduce"); "": the trace does not
+            say, or several did.
     """
 
     name: str
@@ -61,8 +65,8 @@ def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int, window: Bas
     launcher = who.launcher[rows]
     by = np.where(called.backend >= 0, called.backend, called.operator)
     operator = np.where(launcher >= 0, by[launcher], -1)
-    mostly = _mostly(names, operator, wall)
     speaks = set(trace.events["name"][communicates(trace)].tolist())
+    mostly = _mostly(names, operator, wall, speaks)
     table = []
     for name, count, total in zip(*_summed(names, wall)):
         label = trace.names[mostly[name]] if mostly[name] >= 0 else ""
@@ -89,11 +93,17 @@ def _summed(keys: IntArray, wall: IntArray) -> tuple[list[int], list[int], list[
     return each.tolist(), count.tolist(), np.bincount(place, wall).astype(np.int64).tolist()
 
 
-def _mostly(names: IntArray, operator: IntArray, wall: IntArray) -> dict[int, int]:
-    """Name of a kernel -> of its operators the one with most time."""
+def _mostly(names: IntArray, operator: IntArray, wall: IntArray, speaks: Set[int]) -> dict[int, int]:
+    """Name of a kernel -> of its operators the one with most time; -1: several collectives share a kernel that communicates.
+
+    Args:
+        speaks: names of kernels that communicate.
+    """
     pairs, _, total = _summed(names.astype(np.int64) << 32 | (operator + 1), wall)
     best: dict[int, tuple[int, int]] = {}
     for pair, time in zip(pairs, total):
         name, by = pair >> 32, (pair & 0xFFFFFFFF) - 1
         best[name] = max(best.get(name, (-1, -1)), (time, by))
-    return {name: by for name, (_, by) in best.items()}
+    each, _, sums = _summed(names, wall)
+    whole = dict(zip(each, sums))
+    return {name: by if name not in speaks or time >= MOSTLY * whole[name] else -1 for name, (time, by) in best.items()}

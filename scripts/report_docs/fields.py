@@ -289,16 +289,23 @@ FIELDS: dict[str, dict[str, Field]] = {
         "evidence": Field("", "What was measured"),
         "fix": Field("", "What to change"),
         "disproof": Field("", "How to check the finding: an experiment, and the outcome that would prove it wrong"),
-        "cost_s": Field("s", "What the cause costs per step: an upper bound of the fix's gain, or with cost_low_s a prediction of it"),
+        "cost_s": Field(
+            "s",
+            "What the cause costs per step: an upper bound of the fix's gain, an estimate of it (cost_is_estimate), or, with cost_low_s, a "
+            "prediction",
+        ),
         "blame": Field("", "The late rank and its phase", "the finding is not about late ranks"),
-        "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is an upper bound"),
-        "cost_high_s": Field("s", "Its upper end", "cost_s is an upper bound"),
+        "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is no prediction"),
+        "cost_high_s": Field("s", "Its upper end", "cost_s is no prediction"),
         "settings": Field("", "Arguments of the DataLoader that the fix names -> their new values, e.g. num_workers"),
         "environment": Field("", "Environment variables that the fix names -> their values, with which to start the program"),
         "predicted": Field("", "Throughput predicted with the fix, by a replay of the loader or of the ranks", "refused says why not"),
         "refused": Field("", "Why the fix is not predicted, and which measurement would settle it; empty if it is predicted"),
         "cost_may_be_more": Field(
             "", "true: the fix may save more than cost_s, because the CPUs are full and it also leaves CPU time to the step"
+        ),
+        "cost_is_estimate": Field(
+            "", "true: cost_s is a share of the time that the step waits for its input; the gain can be larger (docs/rules.md)"
         ),
     },
     "PredictedRate": {

@@ -50,7 +50,7 @@ def test_products_without_tensor_cores_are_what_to_change_first():
     first, *others = diagnose(given)
 
     assert (first.rule_id, first.severity, first.cost_s) == ("float32_products", Severity.HIGH, pytest.approx(0.6 * given.step.mean_s))
-    assert [finding.rule_id for finding in others] == ["compute_bound"]
+    assert not others  # what holds the run back is known
     assert verdict([first], given).startswith("GPU-bound: the GPU is busy for 90.8 ms of each 101 ms step; 60.5 ms of that are matrix")
 
 

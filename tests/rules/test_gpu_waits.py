@@ -24,11 +24,11 @@ def test_what_the_host_takes_beyond_the_gpus_work_is_time_that_the_gpu_idles():
     assert finding.severity is Severity.HIGH
     assert finding.cost_s == pytest.approx(0.069)
     assert "idle for at least 69.0 ms (68.4 %) of the 101 ms step" in finding.message
-    assert "a step launches 400 kernels (75.0 µs each on average), and the GPU is busy for only 30.0 ms, not counting" in finding.message
+    assert "a step launches 400 kernels (75.0 µs each on average), and the GPU is busy for only 30.0 ms" in finding.message
 
 
-def test_it_comes_before_the_word_that_the_input_is_not_the_bottleneck():
-    assert [finding.rule_id for finding in diagnose(facts(busy_ms=30))] == ["gpu_waits", "compute_bound"]
+def test_the_word_that_the_input_is_not_the_bottleneck_is_left_out():
+    assert [finding.rule_id for finding in diagnose(facts(busy_ms=30))] == ["gpu_waits"]
 
 
 def test_time_outside_the_stages_that_launch_work_is_not_the_hosts_launching():

@@ -28,7 +28,7 @@ def test_the_function_is_named_with_what_it_takes():
     (finding, *_) = diagnose(found)
 
     assert finding.rule_id == "made_in_step" and finding.cost_s == pytest.approx(0.020)
-    said = "Input-bound: 16.7 % of each 120 ms step goes to the input. get_batch (train.py:116) makes each batch"
+    said = "Partly input-bound: 16.7 % of each 120 ms step goes to the input. get_batch (train.py:116) makes each batch"
     assert verdict([finding], found).startswith(said)
     assert "ThreadPoolExecutor" in finding.fix and "num_workers=1" in finding.fix
 

@@ -44,11 +44,11 @@ def exploded(recorded: Recorded) -> Finding | None:
     return Finding(
         "loss_exploded",
         Severity.HIGH,
-        message=f"the loss rose from {number(first)} at most, in the first tenth of the run, to {number(last)}",
+        message=f"the loss rose from at most {number(first)} (first tenth of the run) to {number(last)}",
         evidence=[
             Evidence("loss_at_start", "largest loss of the first tenth of the run", first, "1"),
             Evidence("loss_at_end", "last loss", last, "1"),
-            Evidence("update", "first update with a loss a million times as large", float(curve.updates[beyond[0]]), "updates"),
+            Evidence("update", "updates before it was a million times as large", float(curve.updates[beyond[0]]), "updates"),
         ],
         fix="Lower the learning rate or warm it up, and clip gradients.",
         how_to_check="Train with a tenth of the learning rate. If the loss rises as far, this finding is wrong.",

@@ -19,8 +19,7 @@ INNOCENT_SHARE = 0.2
 
 DEVICE = "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences)."
 FIXES = {
-    "wait": "Give this rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk. "
-    "Other findings may say what takes the time of its samples.",
+    "wait": "Give this rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk.",
     "copy": "Check this rank's link to its device (PCIe generation and width) and whether it copies from pinned memory.",
     "forward": DEVICE,
     "backward": DEVICE,
@@ -28,7 +27,7 @@ FIXES = {
     "launching": "Check this rank's host: busy CPUs, garbage collection, Python code that only this rank runs.",
     "synchronising": "Check what only this rank reads back from its device: .item(), logging, checkpoints.",
     "optimizer": "Check what only this rank does around its update: logging, checkpoints, evaluation.",
-    "other": "Check what only this rank does between its steps: logging, checkpoints, evaluation. To see its time, "
+    "other": "Check what only this rank does outside the model and the update: logging, checkpoints, evaluation. To see its time, "
     "wrap such code in `with feedline.stage('name'):`, or, for a trace, in `with torch.profiler.record_function('name'):`.",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
@@ -87,7 +86,7 @@ def changing(facts: RankFacts) -> Finding | None:
         told,
         message=f"the slow rank is not always the same: most often it is rank {most.rank}, in {most.steps} of the {most.late_steps} steps "
         f"with a late rank; {varies} varies most",
-        fix=f"{ALIKE.get(phase, NOW_AND_THEN)} Keep other programs off these CPUs.",
+        fix=ALIKE.get(phase, NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this finding is wrong.",
         blame=Blame(None, phase),
         late=most,
@@ -111,6 +110,8 @@ def _finding(
     cost_s, weight = (waiting.s, Severity.of(waiting.share)) if cost_s is None else (cost_s, Severity.of(cost_s / waiting.step_s))
     if weight is Severity.INFO:
         return None
+    if late.late_steps < FEWEST_STEPS and not late.persistent:
+        weight = Severity.LOW
     told_too = [part for part in (message, waiting.message, innocent(waiting)) if part]
     evidence = _evidence(facts, waiting, late)
     return Finding(rule_id, weight, ". ".join(told_too), evidence, fix, how_to_check, max(cost_s, 0.0), blame, **predicted(told))
@@ -163,7 +164,7 @@ def _why(late: LateRank) -> str:
         return " (already late when its trace began)"
     known = {
         "wait": "slow loader",
-        "other": "it spends more time outside all stages",
+        "other": "more time that belongs to no stage",
         "launching": "slow kernel launches",
         "synchronising": "waits for its device",
         "other communication": "other collectives",
@@ -198,21 +199,21 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
         Evidence("late_s", f"rank {late.rank} behind the median of the others", late.late_s, "s", str(late.rank)),
         Evidence(
             "waited_for_s",
-            f"waiting for rank {late.rank} in the steps in which it is late, mean of the others",
+            f"the others wait for rank {late.rank} in the steps in which it is late, on average",
             late.waited_s,
             "s",
             str(late.rank),
         ),
         Evidence(
             "excess_s",
-            f"rank {late.rank}, {late.part or EXCEEDED.get(late.phase, late.phase)}, beyond the median of the others",
+            f"{late.part or EXCEEDED.get(late.phase, late.phase)} of rank {late.rank}, beyond the median of the others",
             late.excess_s,
             "s",
             str(late.rank),
         ),
         Evidence(
             "share_of_late_steps",
-            f"rank {late.rank} is the late one, share of the steps with a late rank",
+            f"share of the steps with a late rank in which that is rank {late.rank}",
             late.steps / late.late_steps,
             SHARE,
         ),

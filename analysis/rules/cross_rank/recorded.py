@@ -32,7 +32,7 @@ def _exposed(facts: RuleInputs, comm: Communication) -> Exposed | None:
         beyond="backward",
         kinds=comm.exposed.get(str(rank), []) if separated else [],
         hidden_share=hidden_s / (hidden_s + exposed_s) if hidden_s + exposed_s else None,
-        where=f" on rank {rank} (the rank with the least)" if len(parts) > 1 and separated else "",
+        where=f" on rank {rank}, where it is least" if len(parts) > 1 and separated else "",
         caveat="" if separated else f"; {comm.network}",
         separate=""
         if separated

@@ -75,7 +75,7 @@ def _largest(facts: RuleInputs) -> str:
     if gpu is not None and gpu.busy_s > step_s:
         pin_s = facts.step.stages.get("pin", 0.0)
         # The CUDA C++ programming guide lists the allocation of page-locked memory under implicit synchronization.
-        pins = f". pin ({seconds(pin_s)}) is not input: allocating pinned memory can wait for the GPU"
+        pins = f". pin takes {seconds(pin_s)}: copying the batch, or waiting for the GPU until pinned memory can be allocated"
         more = pins if pin_s >= MIN_WAIT_SHARE * step_s else ""
         return f"; the GPU needs {seconds(gpu.busy_s)} per step, more than the host takes to launch its work{more}"
     if gpu is not None:

@@ -10,6 +10,9 @@ from feedline.analysis.rules.input.input_wait import input_wait, num_workers, se
 
 RULE_ID = "cpu_saturated"
 WEIGHTS = list(Severity)
+TWO = 2  # CPUs, of which one can be taken away
+#: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
+MIN_MAKING = 0.2
 LESS = "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU)"
 NOT_WORKERS = "More workers would only wait for the same CPUs."
 
@@ -23,13 +26,15 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = max(severity(facts, cost_s), Severity.of(quota_s / facts.step.mean_s), key=WEIGHTS.index)
     if severity(facts, waits_s) is Severity.INFO or weight is Severity.INFO or not cpus.saturated(facts):
         return None
+    if _making_share(facts) < MIN_MAKING and not cpus.throttled(facts):
+        return None
     return Finding(
         RULE_ID,
         weight,
         message=_says(facts),
         evidence=_evidence(facts),
         fix=_fix(facts),
-        how_to_check=_how_to_check(num_workers(facts)),
+        how_to_check=_how_to_check(facts),
         cost_s=max(cost_s, quota_s),
     )
 
@@ -40,6 +45,15 @@ def _making_cpus(facts: RuleInputs) -> float | None:
     if total is None or total.cpu_s is None or rate is None:
         return None
     return max(total.cpu_s, facts.process_cpu_s or 0.0) * rate * (facts.cpus.ranks if facts.cpus else 1)
+
+
+def _helped(facts: RuleInputs) -> str:
+    return ", with helper threads" if (cpus.process_ratio(facts) or 0.0) > cpus.MIN_PROCESS_RATIO else ""
+
+
+def _of_mask(facts: RuleInputs) -> float | None:
+    """CPUs that a larger quota could give; None without a quota that stops it."""
+    return facts.cpus.affinity if facts.cpus is not None and cpus.throttled(facts) else None
 
 
 def _making_share(facts: RuleInputs) -> float:
@@ -57,11 +71,14 @@ def _fix(facts: RuleInputs) -> str:
     return f"Check with `top` on the host whether other programs use the CPUs. If none does, {advice}"
 
 
-def _how_to_check(workers: int | None) -> str:
-    """How to check: run with one more worker, or on one CPU fewer if the loader has no ``num_workers``."""
-    if workers is None:
-        return "Run on one CPU fewer (taskset). If samples/s stay the same, this finding is wrong."
-    return f"Run with num_workers={workers + 1}. If samples/s rise, this finding is wrong."
+def _how_to_check(facts: RuleInputs) -> str:
+    """An experiment with the CPUs themselves; with one of them, with one more worker."""
+    workers = num_workers(facts)
+    if cpus.throttled(facts):
+        return "Raise the quota for a minute of training. If samples/s stay the same, this finding is wrong."
+    if facts.effective_cpus < TWO and workers is not None:
+        return f"Run with num_workers={workers + 1}. If samples/s rise, this finding is wrong."
+    return "Run on one CPU fewer (taskset). If samples/s stay the same, this finding is wrong."
 
 
 def _says(facts: RuleInputs) -> str:
@@ -71,7 +88,7 @@ def _says(facts: RuleInputs) -> str:
         if free is not None and free >= MIN_OTHERS:
             return f"{share(queued)} of the time per sample is spent waiting for a CPU, although some are free at times; {cpus.use(facts)}"
         return f"the CPUs are saturated: {share(queued)} of the time per sample is spent waiting for one; {cpus.use(facts)}"
-    return f"the CPUs are saturated: this training uses {number(used)} of {cpus.may_use(facts)} on average"
+    return f"the CPUs are nearly all in use: this training uses {number(used)} of {cpus.may_use(facts)} on average"
 
 
 def _evidence(facts: RuleInputs) -> list[Evidence]:
@@ -80,9 +97,10 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
         ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
         ("cpus_of_training", "CPUs used by this training", cpus.own_cpus(facts), "CPUs"),
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
-        ("cpus_of_making", "CPUs used for making samples", _making_cpus(facts), "CPUs"),
+        ("cpus_of_making", f"CPUs used for making samples{_helped(facts)}", _making_cpus(facts), "CPUs"),
         ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),
-        ("sample_cpu_s", "CPU time per sample", total.cpu_s if total else None, "s"),
+        ("cpus_of_mask", "CPUs of the machine that it could use", _of_mask(facts), "CPUs"),
+        ("sample_cpu_s", "CPU time per sample, of the thread that makes it", total.cpu_s if total else None, "s"),
     ]
     return measured(found)
 

@@ -6,6 +6,7 @@ from feedline.analysis.formatting import size
 from feedline.analysis.predict.change import Change, Factor
 from feedline.analysis.rules.input.handover import call
 from feedline.analysis.rules.input.input_wait import (
+    RECEIVING,
     batch_cpu_s,
     batch_s,
     batches_per_step,
@@ -56,7 +57,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("batch_bytes", "bytes per batch", loader.batch_bytes, "B"),
             Evidence("collate_s", "collating a batch", batch_s(facts, "collate"), "s"),
             *measured([("batch_s", "making a batch", facts.workers.fetch_mean_s if facts.workers else None, "s")]),
-            Evidence("transport_s", "transport (also within wait) in the main process, per step", waits.transport_s, "s"),
+            Evidence("transport_s", RECEIVING, waits.transport_s, "s"),
             Evidence("handover_s", "late handover by the worker, per step", waits.handover_s, "s"),
         ],
         fix="In the collate_fn, call torch.utils.data.default_collate for the large tensors: in a worker, it stacks them in shared memory. "

@@ -26,7 +26,7 @@ def check(facts: RuleInputs) -> Finding | None:
     method = facts.setting("start_method")
     by = f" ({method})" if method else ""
     found = [
-        ("restart_s", "worker restarts and first batches, per step", input_wait(facts).restart_s, "s"),
+        ("restart_s", "ending and starting workers, and first batches, per step", input_wait(facts).restart_s, "s"),
         ("first_batch_s", "from the start of an epoch to its first batch", first, "s"),
         ("batch_s", "making a batch", batch, "s"),
         ("epochs", "loader iterated", float(facts.epochs), "times"),

@@ -8,7 +8,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import custom_collate, epoch_restart, handover, objects_in_queue, too_few_workers
 from feedline.analysis.rules.input.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity
+from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, RECEIVING, input_wait, num_workers, severity
 
 RULE_ID = "fewer_workers"
 
@@ -64,8 +64,8 @@ def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
     parts = input_wait(facts)
     found = [
         ("making_s", "making the batches of one step", making, "s"),
-        ("starved_s", "wait for batches that workers lack the time to make, per step", parts.making_s, "s"),
-        ("transport_s", "transport in the main process per step", parts.transport_s, "s"),
+        ("starved_s", "wait for batches that busy workers make or cannot hand over, per step", parts.making_s, "s"),
+        ("transport_s", RECEIVING, parts.transport_s, "s"),
         ("restart_s", "worker restarts and first batches, per step", parts.restart_s or None, "s"),
         ("batch_tensors", "tensors per batch", facts.batch_tensors, "tensors"),
         ("batch_bytes", "bytes per batch", facts.loader.batch_bytes if facts.loader else None, "B"),

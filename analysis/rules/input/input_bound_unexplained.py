@@ -44,7 +44,7 @@ def check(facts: RuleInputs) -> Finding:
     return Finding(
         RULE_ID,
         Severity.of(waiting),
-        message=f"no rule explains what makes the input slow; its largest part is {name} ({seconds(part_s)} per step){inside}",
+        message=f"what makes the input slow is unknown; its largest part is {name} ({seconds(part_s)} per step){inside}",
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             Evidence(part, f"{name} per step", part_s, "s"),

@@ -11,6 +11,9 @@ from feedline.analysis.stages import MAKING_STAGES
 MIN_WAIT_SHARE = 0.05
 
 
+#: What ``InputWait.transport_s`` is, for evidence.
+RECEIVING = "receiving batches in the main process (transport, and in_transit of wait), per step"
+
 #: Times are whole nanoseconds: less is what a difference of means is off by.
 ROUNDING_S = 1e-9
 

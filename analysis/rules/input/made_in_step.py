@@ -13,6 +13,7 @@ HOW_TO_CHECK = "Use one batch, made before the loop, in every step. If the step 
 
 #: A function that has a CPU, or wants one, less of its time than this waits for its batch rather than makes it.
 MIN_WORKING_SHARE = 0.5
+ALL = 0.995  # of a share that says nothing as an upper bound
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -65,14 +66,9 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
     if facts.making is not None:
         found += [Evidence("timed_steps", "steps in which the function was timed", float(facts.making.looked.sum()), "steps")]
         found += [Evidence("calls", "calls per step", facts.making.calls, "1")]
-        found += [
-            Evidence(
-                "cpu_share",
-                "computing or waiting for a CPU, share of the function's time, at most",
-                facts.making.working_share,
-                SHARE,
-            )
-        ]
+        if facts.making.working_share < ALL:
+            what = "computing or waiting for a CPU, share of the function's time, at most"
+            found.append(Evidence("cpu_share", what, facts.making.working_share, SHARE))
     return found
 
 

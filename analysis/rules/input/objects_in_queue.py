@@ -4,7 +4,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import size
 from feedline.analysis.predict.change import Change, Factor
-from feedline.analysis.rules.input.input_wait import batch_s, batches_per_step, input_wait, making_share, num_workers, severity
+from feedline.analysis.rules.input.input_wait import RECEIVING, batch_s, batches_per_step, input_wait, making_share, num_workers, severity
 
 RULE_ID = "objects_in_queue"
 
@@ -35,7 +35,7 @@ def check(facts: RuleInputs) -> Finding | None:
         evidence=[
             Evidence("pickle_bytes", "pickled bytes per batch", loader.pickle_bytes, "B"),
             *measured([("batch_s", "making a batch", facts.workers.fetch_mean_s if facts.workers else None, "s")]),
-            Evidence("transport_s", "transport (also within wait) in the main process, per step", input_wait(facts).transport_s, "s"),
+            Evidence("transport_s", RECEIVING, input_wait(facts).transport_s, "s"),
         ],
         fix="Return tensors, which are passed in shared memory: convert arrays in the worker (torch.from_numpy, default_collate), and "
         "encode or drop large lists, dicts and strings.",

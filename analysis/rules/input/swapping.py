@@ -64,7 +64,7 @@ def _fewer(facts: RuleInputs) -> str:
     """The loader's settings that take memory, as they are."""
     now = {name: value for name in ("num_workers", "prefetch_factor") if (value := facts.setting(name))}
     values = ", ".join(filter(None, (*(f"{name}={value}" for name, value in now.items()), place(facts))))
-    return f" A lower {' or '.join(now)} also helps (now {values})." if now else ""
+    return f" A lower {' or '.join(now)} needs less memory, too (now {values})." if now else ""
 
 
 def change(facts: RuleInputs) -> Refused:

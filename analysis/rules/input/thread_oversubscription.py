@@ -42,9 +42,9 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=OF_DECODER
         if decoder_threads(facts)
-        else "Run one thread per worker: in worker_init_fn, call cv2.setNumThreads(0) and threadpoolctl.threadpool_limits(1). "
-        "OMP_NUM_THREADS=1 would do it for the main process as well, which slows a model that trains on the CPU. "
-        + call(facts, "worker_init_fn=..."),
+        else f"Run one thread per worker: {call(facts, 'worker_init_fn=...')}. In it, call cv2.setNumThreads(0) and "
+        "threadpoolctl.threadpool_limits(1). OMP_NUM_THREADS=1 would do it for the main process as well, which slows a model that trains "
+        "on the CPU.",
         how_to_check="Run with one thread per worker. If the worker processes still use about "
         f"{seconds(process_s)} of CPU time per sample, this finding is wrong.",
         cost_s=cost_s,

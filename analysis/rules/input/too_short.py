@@ -4,7 +4,7 @@ import math
 
 from feedline.analysis.facts import Certainty, RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import count, counted, share, share_range
+from feedline.analysis.formatting import count, counted, share_range
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 
@@ -89,7 +89,7 @@ def needed(sure: Certainty) -> int:
 def between(sure: Certainty) -> str:
     """The interval in words: ``28 to 51 % of the step (95 % interval)``."""
     low, high = sure.own
-    ends = share_range(low, high) if round(100 * high) else f"at most {share(high)}"
+    ends = share_range(low, high) if round(100 * high) else "less than 1 %"
     return f"{ends} of the step (95 % interval)"
 
 

@@ -32,7 +32,7 @@ def check(facts: RuleInputs) -> Finding | None:
         Severity.of(part),
         message=f"the GPU is idle for at least {seconds(idle_s)} ({share(part)}) of the {seconds(step.mean_s)} step while the host runs "
         f"Python, operators or kernel launches: a step launches {counted(round(work.kernels), 'kernel')} ({seconds(work.kernel_s)} each on "
-        f"average), and the GPU is busy for only {seconds(work.busy_s)}, not counting the gaps between kernels",
+        f"average), and the GPU is busy for only {seconds(work.busy_s)} (kernels and copies, without the gaps between them)",
         evidence=[
             Evidence("gpu_idle_s", "GPU idle while the host computes and launches, per step, at least", idle_s, "s"),
             Evidence("gpu_idle_share", "share of the step, at least", part, SHARE),

@@ -1,4 +1,4 @@
-"""A loop that accumulates gradients over two batches, whose loader is one batch ahead, as accelerate's is. It ends in the middle of a step."""
+"""A loop with gradient accumulation whose loader is one batch ahead, as accelerate's is. It ends in the middle of a step."""
 
 import torch
 from torch.nn import functional
