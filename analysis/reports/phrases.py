@@ -123,7 +123,7 @@ def gain(finding: Finding, report: Report) -> str:
     if finding.cost_is_predicted:
         return f"{number(rate)} -> about {without}"
     if finding.cost_is_estimate:
-        more = f", or more: {COMPETES}" if finding.cost_may_be_more else ""
+        more = f"; or more, because {COMPETES}" if finding.cost_may_be_more else ""
         return f"{number(rate)} -> about {without} if it cost nothing (an estimate from its share of the time{more})"
     limit = next_limit.also_lifted(finding, report)
     exceeds = f"; it may exceed the next limit ({limit}), which this fix also raises" if limit else ""

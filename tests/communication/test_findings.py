@@ -2,16 +2,23 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from communication.made_up import MB, Training, always, messages, train, with_table
 from rules.made_up import made_up_facts
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
+import feedline
+from feedline.analysis.comm.model import CollectiveKind
 from feedline.analysis.comm.summary import compare
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.finding import Severity
 from feedline.profiler.ceilings import Ceiling, Ceilings
+
+RECORDED = Path(__file__).parents[1] / "golden" / "runs" / "ranks"  # two ranks on Gloo
 
 SAMPLES = {rank: {"read": 1e-3, "decode": 30e-3 if rank == 3 else 4e-3} for rank in range(4)}
 
@@ -56,6 +63,29 @@ def test_a_slow_network_is_told_from_much_to_move():
 
     assert rule_id(1e9).rule_id == "exposed_communication" and "as fast as the network allows" in rule_id(1e9).message
     assert rule_id(9e9).rule_id == "slow_network" and rule_id(9e9).cost_s > 0
+
+
+def test_the_hook_that_is_advised_can_be_registered_on_the_backend_of_the_run(tmp_path):
+    (found,) = [one for one in feedline.load(RECORDED).report.findings if one.rule_id == "exposed_communication"]
+    named = re.search(r"default_hooks\.(\w+)\)", found.fix)[1]
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+        model.register_comm_hook(None, getattr(default_hooks, named))
+        model(torch.ones(2, 8)).sum().backward()
+        assert model.module.weight.grad.abs().sum() > 0
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_messages_that_are_all_latency_are_not_advised_to_have_fewer_bytes():
+    facts = facts_of(Training(ranks=2, link=2e8))
+    small = [CollectiveKind("all_reduce", 2080, 2, "gloo", 30, 420e-6, 0.005, 0.005)]
+    (found,) = [one for one in diagnose(replace(facts, comm=replace(facts.comm, collectives=small, what_if=[]))) if "latency" in one.fix]
+
+    assert found.rule_id == "exposed_communication"
+    assert found.fix.startswith("Send less often: use larger batches per rank, or gradient accumulation (no_sync).")
 
 
 def test_communication_that_backward_hides_is_not_spoken_of():

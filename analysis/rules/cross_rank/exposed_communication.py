@@ -24,16 +24,19 @@ SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
 ADVICE: dict[QuestionId, str] = {
-    "half_gradients": "Send gradients as bf16: add `from torch.distributed.algorithms.ddp_comm_hooks import default_hooks`, then call "
-    "model.register_comm_hook(None, default_hooks.bf16_compress_hook).",
+    "half_gradients": "Send gradients as {dtype}: add `from torch.distributed.algorithms.ddp_comm_hooks import default_hooks`, then call "
+    "model.register_comm_hook(None, default_hooks.{dtype}_compress_hook).",
     "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync(). One update "
     "then takes {value:g} times the samples; whether that costs epochs is in the report's section Convergence.",
     "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
 }
 GRADIENTS = (
-    "Use larger batches per rank, gradients in bf16, gradient accumulation (no_sync), another bucket size (bucket_cap_mb), or a faster "
-    "link."
+    "Use larger batches per rank, gradients in half precision (a compression hook), gradient accumulation (no_sync), another bucket size "
+    "(bucket_cap_mb), or a faster link."
 )
+#: Of messages so small that each takes its latency, whatever the link and their bytes.
+SMALL_BYTES = 64 * 1024
+SELDOM = "Send less often: use larger batches per rank, or gradient accumulation (no_sync). The time of messages this small is latency."
 SHARDED = (
     "Use larger batches per rank, gradients in bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)), gradient accumulation "
     "(set_requires_gradient_sync(False)), or a faster link."
@@ -77,7 +80,7 @@ def check(facts: RankFacts) -> Finding | None:
         message=f"{_moved(exposed)} {seconds(exposed.s)} ({share(exposed.share)} of {facts.whole})"
         f"{exposed.where}{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
         evidence=exposed.evidence,
-        fix=exposed.separate or _fix(best, exposed.kinds),
+        fix=exposed.separate or _fix(best, exposed.kinds, facts.comm),
         how_to_check=NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else ALONE,
         cost_s=exposed.s,
     )
@@ -179,7 +182,9 @@ def _wins(one: Prediction) -> bool:
     return one.step_s is not None and one.high is not None and one.high < one.step_s + one.gain_s
 
 
-def _fix(best: Prediction | None, kinds: Sequence[ExposedKind]) -> str:
-    if best is None:
-        return FIXES.get((kinds[0].name, kinds[0].phase), ANY) if kinds else GRADIENTS
-    return ADVICE[best.id].format(value=best.value)
+def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communication | None) -> str:
+    if best is not None:
+        return ADVICE[best.id].format(value=best.value, dtype="bf16" if _nccl(comm) else "fp16")  # torch refuses bf16's hook elsewhere
+    if comm is not None and comm.collectives and max(one.bytes for one in comm.collectives) < SMALL_BYTES:
+        return SELDOM
+    return FIXES.get((kinds[0].name, kinds[0].phase), ANY) if kinds else GRADIENTS
