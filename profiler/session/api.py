@@ -61,15 +61,17 @@ class record(ContextDecorator):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        session, self._session = self._session, None
+        session = self._session
         if session is None:
             return
-        code = 0 if kind is None else 130 if issubclass(kind, KeyboardInterrupt) else 1
         try:
+            code = 0 if kind is None else 130 if issubclass(kind, KeyboardInterrupt) else 1
             session.stop(code)
         except KeyboardInterrupt:  # of the cell: the next one has to find nothing that still records
-            session.stop(code)
+            session.stop(130)
             raise
+        finally:
+            self._session = None
         if session.is_mine and session.place.rank == 0:
             show(session.path)
 

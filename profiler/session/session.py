@@ -151,14 +151,16 @@ class Session:
         """
         if not self.is_mine or self.manifest.ended:
             return
-        self._hooks.detach()
-        self._changing.detach()
-        with suppress(Exception):
-            self._sampler.stop()
-            self.manifest.machine.update(self._sampler.machine)
-            for name, why in {**self._sampler.absent, **counters.absent}.items():
-                self._tell_hook(name, False, why)
-        recorder.close()
+        try:
+            self._hooks.detach()
+            self._changing.detach()
+            with suppress(Exception):
+                self._sampler.stop()
+                self.manifest.machine.update(self._sampler.machine)
+                for name, why in {**self._sampler.absent, **counters.absent}.items():
+                    self._tell_hook(name, False, why)
+        finally:  # a notebook's cell may be interrupted here, too
+            recorder.close()
         self.manifest.versions = versions()
         self.manifest.exit_code, self.manifest.ended_by = exit_code, ended_by
         self.manifest.ended = True
