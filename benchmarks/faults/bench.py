@@ -42,7 +42,7 @@ class Said:
     """A finding, as far as it is judged.
 
     Attributes:
-        cost_s: seconds per step that it says can be saved at most.
+        cost_s: seconds per step that it says the fault costs, about or at most.
         predicted: ``from``, ``to`` and, where it has an interval, ``low`` and ``high`` in samples/s; empty where the finding has none.
         refused: why there is no prediction; empty where there is one, or the report has neither.
     """

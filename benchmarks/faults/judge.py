@@ -75,7 +75,7 @@ class Judged:
 
     @property
     def at_most(self) -> float | None:
-        """The same ratio if all that the finding says can be saved at most were saved."""
+        """The same ratio if all that the finding says the fault costs were saved."""
         cost_s, step_s = self.finding.cost_s if self.finding else 0.0, self.recorded.step_s
         return step_s / (step_s - cost_s) if 0 < cost_s < step_s else None
 

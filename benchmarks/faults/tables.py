@@ -19,7 +19,7 @@ else how many times as fast the twin is. It is measured in plain runs, without f
 or, where there are none, with the programs' own timers in the two recordings. A ratio below {planted} is not a fault.
 
 A twin may save more than the fix does: that of `decode_jpeg` keeps samples in memory, which avoids cropping as well. The predicted gain, or
-its upper bound, is then less than the measured one.
+its estimate from what the fault costs, is then less than the measured one.
 """
 
 
@@ -110,12 +110,12 @@ def of_predictions(judged: Sequence[Judged]) -> str:
     told = judge.predictions(judged)
     lines = [
         f"- predictions: {errors(told.predicted)}; inside the printed interval: {share(told.inside, told.intervals)}",
-        f'- "at most", of the same findings: {errors(told.at_most_of_predicted)}',
-        f'- "at most", of all findings that name a cost: {errors(told.at_most)}',
+        f'- estimates from the cost ("about", "at most"), of the same findings: {errors(told.at_most_of_predicted)}',
+        f"- estimates, of all findings that name a cost: {errors(told.at_most)}",
         *(f"- refused, {number} time{'s' * (number != 1)}: {reason}" for reason, number in told.refused.items()),
     ]
     rows = [prediction_row(one) for one in judged if one.ratio and one.finding]
-    return "\n".join(lines) + "\n\n" + table([["fault", "finding", "measured", "predicted", "at most"], *rows]) + "\n"
+    return "\n".join(lines) + "\n\n" + table([["fault", "finding", "measured", "predicted", "by cost"], *rows]) + "\n"
 
 
 def prediction_row(one: Judged) -> list[str]:
