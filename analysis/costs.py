@@ -216,7 +216,7 @@ class BatchProducers:
 
     processes: list[Process]
     loaders: frozenset[int]
-    since: int = 0  # ns: what began before does not count, where a process kept all its windows
+    since: int = 0  # ns: batches whose making began before do not count, where a process kept all its windows
 
     def sums(self, stage: Stage) -> Counter[str]:
         """Sums of a stage's columns, and ``records``, over everything these loaders did; what was not measured counts as 0.
@@ -261,7 +261,11 @@ class BatchProducers:
 
     def _of(self, process: Process, stage: Stage) -> Records:
         records = process.view(stage)
-        return records[np.isin(records["source"], list(self.loaders)) & (records["start"] >= self.since)]
+        own = np.isin(records["source"], list(self.loaders))
+        if self.since:
+            fetches = process.of(Stage.FETCH)
+            own &= np.isin(records["number"], fetches["number"][fetches["start"] >= self.since])
+        return records[own]
 
     def _first(self, process: Process, stage: Stage) -> Records:
         records = self._of(process, stage)

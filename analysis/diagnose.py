@@ -66,6 +66,8 @@ SURE, PERHAPS = "Input-bound", "Probably input-bound"
 #: What these call a run does not depend on how much of the step they cost.
 WHOLE = ("busy_neighbors", "evaluation_time")
 
+COMMENT = "  # "  # of a line to change
+
 #: Findings that the input of a rank does not hold it back, or hardly.
 NOT_HELD = (compute_bound.RULE_ID, borderline_input.RULE_ID, gpu_bound.RULE_ID)
 
@@ -90,7 +92,8 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Pre
     asked = any(finding.severity is not Severity.INFO for finding in (*of_loop, *between))
     pointless = NOT_HELD if loader_elsewhere else (compute_bound.RULE_ID,) if asked else ()  # what holds the run back is known
     own = [finding for finding in _of_input(facts, bool(around)) if finding.rule_id not in pointless]
-    own, around = ([replace(finding, cost_is_estimate=True) for finding in some] for some in (own, around))
+    bounds = (cpu_saturated.RULE_ID,) if cpus.throttled(facts) else ()  # what a larger quota spares is known
+    own = [replace(finding, cost_is_estimate=finding.rule_id not in bounds) for finding in own]
     between = [_of_its_loader(finding, own) for finding in between]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.rule_id in GRAVE]
@@ -105,6 +108,8 @@ def _of_its_loader(finding: Finding, own: Sequence[Finding]) -> Finding:
     top = next((one for one in rank(list(own)) if one.severity is not Severity.INFO), None)
     if top is None or finding.rule_id != late_rank.RULE_ID or finding.blame is None or finding.blame.phase != "wait":
         return finding
+    if COMMENT in top.fix:  # a line of code, which nothing can follow
+        return replace(finding, fix=f"{finding.fix} Or: {top.fix}")
     return replace(finding, fix=f"{sentence(top.fix).removesuffix('.')}. Or give{finding.fix.removeprefix('Give')}")
 
 
@@ -234,10 +239,16 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
     change = setting(facts, top.settings) if top.settings else ""
     if bound := _bound_by(top):
-        return _sentences(top, facts.step.mean_s, bound if top.rule_id in WHOLE else _partly(bound, top.severity), change=change)
+        called = bound if top.rule_id in WHOLE else _partly(bound, _costs(top, facts.step.mean_s))
+        return _sentences(top, facts.step.mean_s, called, change=change)
     by_cpus = top.rule_id == cpu_saturated.RULE_ID
     sure = "CPU-bound" if by_cpus else _partly(SURE, Severity.of(steady_share(facts)))
     return _sentences(top, facts.step.mean_s, PERHAPS if too_short.maybe_below(facts) and not by_cpus else sure, waits, change)
+
+
+def _costs(finding: Finding, mean_s: float | None) -> Severity:
+    """Of what it costs alone: a finding is also of low severity where the steps are too few to be sure."""
+    return Severity.of(finding.cost_s / mean_s) if finding.cost_s > 0 and mean_s else finding.severity
 
 
 def _partly(bound: str, weight: Severity) -> str:
@@ -257,7 +268,7 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     if not findings:
         most = max(PARTS, key=facts.share)
         return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
-    bound = _partly(_bound_by(findings[0]) or SURE, findings[0].severity)
+    bound = _partly(_bound_by(findings[0]) or SURE, _costs(findings[0], mean_step_s(facts.budgets[facts.rank])))
     return _sentences(findings[0], mean_step_s(facts.budgets[facts.rank]), bound) + _unexplained(facts, findings[0])
 
 

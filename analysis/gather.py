@@ -118,12 +118,15 @@ class RankMetrics:
 
     @cached_property
     def sample_costs(self) -> dict[str, Cost]:
+        samples = self.counted_makers.sums(Stage.FETCH)["samples"]
+        return costs_by_stage(self.details, self.counted_makers, samples) if samples else {}
+
+    @cached_property
+    def counted_makers(self) -> BatchProducers:
         """Without the batches made before the first step that counts, where those are the fewer."""
         later = replace(self.makers, since=counted_since(self))
         most = 2 * later.sums(Stage.FETCH)["records"] >= self.makers.sums(Stage.FETCH)["records"]
-        makers = later if most else self.makers
-        samples = makers.sums(Stage.FETCH)["samples"]
-        return costs_by_stage(self.details, makers, samples) if samples else {}
+        return later if most else self.makers
 
 
 def first_step(main: Process, steps: Steps) -> int:
@@ -400,7 +403,7 @@ def batch_tensors(rank: RankMetrics) -> float | None:
 
 def process_cpu_s(rank: RankMetrics) -> float | None:
     """CPU seconds a sample of whole processes, helper threads included."""
-    traffic = rank.makers.traffic()
+    traffic = rank.counted_makers.traffic()
     return traffic.process_cpu / 1e9 if traffic is not None and rank.samples else None
 
 

@@ -100,7 +100,7 @@ def _relieves(finding: Finding, cost_s: float, limits: Roofline | None) -> bool:
         cost_s: before it was held against the next limit.
     """
     rule = BY_ID.get(finding.rule_id)
-    if rule is None or not CHEAPER <= rule.lifts or finding.cost_is_predicted or finding.cost_s < cost_s:
+    if rule is None or not CHEAPER <= rule.lifts or not finding.cost_is_estimate or finding.cost_s < cost_s:
         return False
     in_turns = limits is not None and any(roof.id == "turns" for roof in limits.roofs)  # then no workers compete for the CPUs
     return finding.severity is not Severity.INFO and not in_turns
@@ -112,7 +112,7 @@ def _at_most(finding: Finding, mean_s: float, limits: Roofline, full: bool) -> F
     if finding.cost_s <= most_s or finding.cost_is_predicted:
         return finding
     weight = max(finding.severity, Severity.of(most_s / mean_s), key=GRAVEST.index)
-    return dataclasses.replace(finding, cost_s=most_s, severity=weight)
+    return dataclasses.replace(finding, cost_s=most_s, severity=weight, cost_is_estimate=False)
 
 
 def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:

@@ -23,7 +23,7 @@ FINDINGS = Table(
         Column("cause", "text", "", "Stable identifier of the rule that found it: decode_bound, too_few_workers, ..."),
         Column("severity", "text", "", "high, low or info"),
         Column("says", "text", "", "One sentence with the figures"),
-        Column("cost_s", "number", "s", "What it costs per step: up to this, or about this (an estimate, or with an interval a prediction)", NO_COST),
+        Column("cost_s", "number", "s", "What it costs per step: up to this, or about this (estimated or predicted)", NO_COST),
         Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (95 %)", NO_INTERVAL),
         Column("cost_high_s", "number", "s", "Its upper end", NO_INTERVAL),
         Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", NO_COST),

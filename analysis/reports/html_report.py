@@ -155,11 +155,11 @@ def _convergence(report: Report, made: ConvergenceSummary) -> dict[str, object]:
     return {
         "checks": of_convergence.own_checks(report),
         "trained": of_convergence.trained(made, report.throughput.steps),
+        "lost": [curve for curve in made.curves if curve.not_finite],
         "price": of_convergence.price(made),
         "curves": loss_curve(made.curves, made.samples is not None),
         "legend": [(curve.name, colors[curve.name]) for curve in made.curves if curve.values],
         "told": [curve for curve in of_convergence.told_curves(made) if curve.values][:FIGURES_SHOWN],
-        "lost": [curve for curve in made.curves if curve.not_finite],
         "noise": noise_scale(made.noise, batch, made.samples or 0.0),
         "efficiency": batch_efficiency(made.noise, batch) if batch else None,
     }

@@ -34,6 +34,11 @@ WAITS_ALONE = {
     "starved": ("overhead", "the DataLoader's own work in the main process (no workers), without making the samples"),
     "epoch_start": ("first_batch", "starting the loader, or making its first batch"),
 }
+#: The same of loaders whose batches were not seen being made.
+WAITS_UNSEEN = {
+    "starved": ("starved", "the loader had no batch ready"),
+    "epoch_start": ("first_batch", "the loader was starting or making its first batch"),
+}
 SEVERITIES = {
     Severity.HIGH: "costs at least 20 % of the step, or causes at least half of an input wait that does",
     Severity.LOW: "costs 5 to 20 % of the step, or causes at least half of an input wait that does",
@@ -240,13 +245,15 @@ def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]
 
 def waits_title(report: Report) -> str:
     """Of the table of ``waits``. Without workers, the main process waits for nobody."""
-    alone = report.workers is not None and not report.workers.processes
+    alone = report.workers is not None and not report.workers.processes  # None: of another loader, nobody saw who made its batches
     return f"{'What the DataLoader itself did' if alone else 'Why the main process waited for a batch'} (parts of the stage wait)"
 
 
 def waits(report: Report) -> dict[str, tuple[str, str]]:
     """Kind of waiting -> its name and what it means in this run."""
-    return WAITS if report.workers is not None and report.workers.processes else WAITS | WAITS_ALONE
+    if report.workers is None:
+        return WAITS | WAITS_UNSEEN
+    return WAITS if report.workers.processes else WAITS | WAITS_ALONE
 
 
 def communication(report: Report, late_ranks: bool = True, in_short: bool = False) -> list[str]:

@@ -97,6 +97,7 @@ class Session:
         follows: bool = False,
         stop_after: StopAfter | None = None,
     ) -> None:
+        self._stopped = False  # to the end: one that an interrupt breaks off is begun again
         if recorder.awake() is not None:
             raise OutputError("this process is already being recorded", "end that recording first")
         self.place = place or ranks.place()
@@ -149,7 +150,7 @@ class Session:
         Args:
             ended_by: what ended the program, where that was an exception: its type.
         """
-        if not self.is_mine or self.manifest.ended:
+        if not self.is_mine or self._stopped:
             return
         try:
             self._hooks.detach()
@@ -170,6 +171,7 @@ class Session:
         self._write_manifest()
         for hold in self._holds:
             hold.release()
+        self._stopped = True
 
     def join(self, place: ranks.Place, group: str) -> None:
         """Called when the process becomes a rank of a group. Its folder keeps its name, which must match the rank."""

@@ -117,6 +117,8 @@ def test_a_healthy_run_has_none(batch, scale):
         replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("WarmUpLR", None)}),  # the program's own
         replace(run(), setup={}, curves={}, norms=None),
         with_curve(run(), "train loss", np.linspace(0.01, 900.0, 192)),  # a critic's score
+        with_curve(run(), "train loss", np.linspace(0.7, -1e9, 192)),  # what is minimized has no bound
+        with_curve(run(), "train loss", np.where(np.arange(192) == 180, 1e9, 0.7)),  # one batch
     ],
 )
 def test_what_only_looks_like_a_mistake_is_none(recorded):

@@ -12,7 +12,7 @@ from rules.made_up import made_up_facts
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import feedline
-from feedline.analysis.comm.model import CollectiveKind
+from feedline.analysis.comm.model import CollectiveKind, ExposedKind
 from feedline.analysis.comm.summary import compare
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.finding import Severity
@@ -86,6 +86,10 @@ def test_messages_that_are_all_latency_are_not_advised_to_have_fewer_bytes():
 
     assert found.rule_id == "exposed_communication"
     assert found.fix.startswith("Send less often: use larger batches per rank, or gradient accumulation (no_sync).")
+
+    gathered = {rank: [ExposedKind("all_gather", "forward", 2e-3)] for rank in facts.comm.exposed}
+    comm = replace(facts.comm, collectives=small, what_if=[], exposed=gathered)
+    assert not [one for one in diagnose(replace(facts, comm=comm)) if "no_sync" in one.fix], "nothing of FSDP is spared by it"
 
 
 def test_communication_that_backward_hides_is_not_spoken_of():

@@ -1,12 +1,16 @@
 """``feedline.record`` as a decorator, and into a folder that is taken."""
 
+import json
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import feedline
 from feedline.profiler.errors import OutputError
+from feedline.profiler.files import owned
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.store.layout import RESERVE
 
 
 def train(batches):
@@ -22,6 +26,24 @@ def test_a_decorated_function_is_recorded_and_nothing_stays_attached(tmp_path):
 
     assert recorder.main is None
     assert len(feedline.load(tmp_path / "run").steps) == 3
+
+
+def test_an_interrupt_at_the_end_of_stopping_leaves_a_run_that_ended(tmp_path, monkeypatch):
+    interrupts = [KeyboardInterrupt()]
+    discard = owned.discard
+
+    def interrupted(*paths):
+        if interrupts:
+            raise interrupts.pop()
+        return discard(*paths)
+
+    with pytest.raises(KeyboardInterrupt), feedline.record(tmp_path / "run"):
+        train(3)
+        monkeypatch.setattr(owned, "discard", interrupted)
+
+    manifest = json.loads((tmp_path / "run" / "rank0" / "manifest.json").read_text())
+    assert (manifest["ended"], manifest["exit_code"]) == (True, 130)
+    assert not (tmp_path / "run" / "rank0" / RESERVE).exists() and recorder.main is None
 
 
 def test_a_second_recording_into_the_same_folder_gets_the_next_free_name(tmp_path):

@@ -51,7 +51,7 @@ def test_its_workers_are_as_many_as_fill_the_cpus_beside_their_waits():
     )
 
     # a sample of 8.7 ms takes 1.7 ms of CPU: 10.2 workers fill two CPUs
-    assert check(facts).fix.startswith("First try more workers: DataLoader(..., num_workers=11)  # now 2. If the disk does not deliver")
+    assert check(facts).fix.startswith("First set num_workers=11 (now 2). If the disk does not deliver")
     assert check(facts).fix.endswith(" in order.")
 
 

@@ -35,6 +35,14 @@ def test_a_quota_is_what_the_fix_raises():
     assert check(facts).fix.startswith("Raise the CPU quota of the control group (now 0.5), or spend less CPU per sample")
 
 
+def test_under_a_quota_samples_that_are_mostly_blocked_cost_their_share_of_the_wall_time():
+    held = waiting(60.0, effective_cpus=2.0, used_cpus=1.95, sample={"decode": (9.0, 0.0, 0.0), "read": (0.2, 0.0, 14.0)})
+    facts = replace(held, cpus=replace(held.cpus, quota=2.0, affinity=8.0))
+
+    assert cpus.throttled(facts) and not cpus.saturated(facts)
+    assert cpus.cost_share(facts, "decode") == pytest.approx(0.35, abs=0.01)
+
+
 def test_cpus_that_are_all_in_use_are_a_finding():
     assert "this training uses 7.00 of 8 CPUs on average" in check(waiting(used_cpus=7.0, process_cpu_s=25e-3)).message
 

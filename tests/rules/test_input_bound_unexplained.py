@@ -38,6 +38,15 @@ def test_it_names_a_main_thread_that_waits_for_a_cpu():
     assert "; the main thread waits for a CPU during 30.0 % of the step, but CPU use by other programs" in check(facts).message
 
 
+def test_it_names_cpus_that_other_code_of_the_training_fills():
+    few = {"read": (0.1, 0.3, 0.0), "decode": (0.3, 1.0, 0.0), "augment": (0.2, 0.5, 0.0), "dataset": (0.1, 0.1, 0.0)}
+    (found,) = diagnose(waiting(60.0, used_cpus=7.9, sample=few))
+
+    assert found.rule_id == "input_bound_unexplained"
+    assert "of the time per sample is spent waiting for a CPU; this training uses 7.90 of 8 CPUs; no CPU is free" in found.message
+    assert found.fix.startswith("Look for what else of this training uses the CPUs")
+
+
 @pytest.mark.parametrize("facts", [waiting(sample={"decode": (2.0, 4.8, 0.0)}), replace(waiting(), cpus=None)])
 def test_it_does_not_speak_of_cpus_that_were_sampled_or_that_nothing_waits_for(facts):
     assert "not sampled" not in check(facts).message

@@ -13,7 +13,7 @@ def test_ready_batches_behind_a_slow_one_are_a_finding():
     assert (finding.rule_id, finding.severity) == ("straggler_in_order", Severity.HIGH)
     assert finding.cost_s == pytest.approx(50e-3)
     assert "wait 50.0 ms per step behind slow ones" in finding.message
-    assert finding.fix.startswith("DataLoader(..., in_order=False)  # now True; only if the order of batches may change. Or keep")
+    assert finding.fix.startswith("If the order of batches may change, set in_order=False (now True). Or keep the order: raise")
 
 
 def test_what_workers_lack_in_any_order_is_not_its_cost():

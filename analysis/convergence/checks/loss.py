@@ -32,23 +32,23 @@ def not_finite(recorded: Recorded) -> Finding | None:
 def exploded(recorded: Recorded) -> Finding | None:
     """The loss is finite, and larger than at the start by orders of magnitude."""
     curve = recorded.curves.get("train loss")
-    values = np.abs(curve.values) if curve is not None else np.zeros(0)
+    values = curve.values if curve is not None else np.zeros(0)
     if curve is None or not len(values) or not np.isfinite(values).all():
         return None
     few = max(1, int(START * len(values)))
-    first = float(values[:few].max())
-    if not np.median(values[-few:]) > EXPLODED * max(first, 1.0):
+    first, last = float(np.abs(values[:few]).max()), float(np.median(values[-few:]))
+    limit = EXPLODED * max(first, 1.0)
+    if last <= limit:
         return None
-    last = float(curve.values[-1])
-    beyond = np.flatnonzero(values > EXPLODED * max(first, 1.0))
+    beyond = np.flatnonzero(values > limit)
     return Finding(
         "loss_exploded",
         Severity.HIGH,
-        message=f"the loss rose from at most {number(first)} (first tenth of the run) to {number(last)}",
+        message=f"the loss rose from at most {number(first)} (first tenth of the run) to {number(last)} (median of the last)",
         evidence=[
             Evidence("loss_at_start", "largest loss of the first tenth of the run", first, "1"),
-            Evidence("loss_at_end", "last loss", last, "1"),
-            Evidence("update", "updates before it was a million times as large", float(curve.updates[beyond[0]]), "updates"),
+            Evidence("loss_at_end", "loss in the last tenth, median", last, "1"),
+            Evidence("update", f"updates before it exceeded {number(limit)}", float(curve.updates[beyond[0]]), "updates"),
         ],
         fix="Lower the learning rate or warm it up, and clip gradients.",
         how_to_check="Train with a tenth of the learning rate. If the loss rises as far, this finding is wrong.",

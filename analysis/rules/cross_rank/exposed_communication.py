@@ -185,6 +185,7 @@ def _wins(one: Prediction) -> bool:
 def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communication | None) -> str:
     if best is not None:
         return ADVICE[best.id].format(value=best.value, dtype="bf16" if _nccl(comm) else "fp16")  # torch refuses bf16's hook elsewhere
-    if comm is not None and comm.collectives and max(one.bytes for one in comm.collectives) < SMALL_BYTES:
+    largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
+    if 0 < largest < SMALL_BYTES and kinds and _of_ddp(kinds[0]):
         return SELDOM
     return FIXES.get((kinds[0].name, kinds[0].phase), ANY) if kinds else GRADIENTS

@@ -68,7 +68,8 @@ def _fix(facts: RuleInputs, more: dict[str, int | bool]) -> str:
     storage = "move the data to a faster or local disk, keep it in memory, store fewer bytes, or read large shards (tar, LMDB) in order."
     if not more:
         return sentence(storage)
-    return f"First try more workers: {handover.change(facts, more)}. If the disk does not deliver more bytes/s then, {storage}"
+    first = handover.in_words(facts, more)
+    return f"First {first[0].lower()}{first[1:]}. If the disk does not deliver more bytes/s then, {storage}"
 
 
 def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evidence]:

@@ -44,7 +44,7 @@ def _making_cpus(facts: RuleInputs) -> float | None:
     total, rate = cpus.total(facts), facts.throughput.samples_per_s
     if total is None or total.cpu_s is None or rate is None:
         return None
-    return max(total.cpu_s, facts.process_cpu_s or 0.0) * rate * (facts.cpus.ranks if facts.cpus else 1)
+    return max(total.cpu_s, facts.process_cpu_s or 0.0) * rate * (facts.cpus.ranks if facts.cpus and facts.cpus.own is not None else 1)
 
 
 def _helped(facts: RuleInputs) -> str:

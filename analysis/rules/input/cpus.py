@@ -91,7 +91,9 @@ def beyond_quota_s(facts: RuleInputs) -> float:
 def cost_share(facts: RuleInputs, *stages: str) -> float:
     """Share (0 to 1) of the making of a batch that these stages cost: where the CPUs are full, by CPU time, because which
     thread then waits for one is chance."""
-    by_cpu = min(1.0, sum(cpu_share_of(facts, stage) for stage in stages)) if saturated(facts) else 0.0
+    if not saturated(facts):
+        return making_share(facts, *stages)
+    by_cpu = min(1.0, sum(cpu_share_of(facts, stage) for stage in stages))
     return by_cpu if throttled(facts) else max(by_cpu, making_share(facts, *stages))
 
 

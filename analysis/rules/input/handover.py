@@ -134,6 +134,14 @@ def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     return f"{called}{'; ' if '#' in called else '  # '}{others}"
 
 
+def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
+    """The same for the middle of a text: ``Set num_workers=3 (now 1, train.py:31)``."""
+    now = {name: value for name in given if isinstance(value := facts.setting(name), int)}
+    values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
+    where = ", ".join(filter(None, (f"now {values}" if values else "", place(facts))))
+    return f"{setting(facts, given)}{f' ({where})' if where else ''}"
+
+
 def call(facts: RuleInputs, arguments: str, now: str = "", condition: str = "") -> str:
     """The same for any arguments; the place is left out where the recorder did not see the call."""
     kind = facts.loader.kind if facts.loader else "DataLoader"

@@ -21,6 +21,10 @@ BY_WHOM = (
     "Check with `top` on the host whether other programs use the CPUs, and record a longer run: feedline then samples how many CPUs they "
     "use."
 )
+OTHER_CODE = (
+    "Look for what else of this training uses the CPUs: the step itself (torch.set_num_threads), threads of libraries (OMP_NUM_THREADS), "
+    "helper processes. Making samples takes little of them."
+)
 INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
 UNSEEN = "Wrap parts of the code that makes batches in feedline.stage(...): the report then shows how long each takes."
 
@@ -33,7 +37,11 @@ def check(facts: RuleInputs) -> Finding:
     stage = max(MAKING_STAGES, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
     inside = f"; the largest stage of a sample is {stage} ({share(of_sample)} of its time)" if of_sample and part == "making_s" else ""
-    queues = _queues(facts)
+    queues, crowded = _queues(facts), cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None
+    if crowded:
+        queued = facts.runqueue_share or 0.0
+        waits = f"{share(queued)} of the time per sample is spent waiting for a CPU; " if queued > cpus.MAX_RUNQUEUE_SHARE else ""
+        inside = f"; {waits}{cpus.use(facts)}"
     if queues:
         inside = f"; {queues}, but CPU use by other programs was not sampled"
     shares = [
@@ -50,7 +58,7 @@ def check(facts: RuleInputs) -> Finding:
             Evidence(part, f"{name} per step", part_s, "s"),
             *measured(shares),
         ],
-        fix=BY_WHOM if queues else INSIDE if of_sample else UNSEEN,
+        fix=BY_WHOM if queues else OTHER_CODE if crowded else INSIDE if of_sample else UNSEEN,
         how_to_check="Train on the same batch in every step. If the step is no faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )

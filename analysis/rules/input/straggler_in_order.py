@@ -40,7 +40,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"finished batches wait {seconds(blocked_s)} per step behind slow ones, because batches are returned in order "
         f"(the time per batch varies: its standard deviation is {share(maker.fetch_cv)} of its mean)",
         evidence=evidence,
-        fix=f"{handover.change(facts, SETTINGS)}. Or keep the order: raise prefetch_factor (now "
+        fix=f"{handover.in_words(facts, SETTINGS)}. Or keep the order: raise prefetch_factor (now "
         f"{facts.setting('prefetch_factor', 2)}), and make slow samples faster or spread them out.",
         how_to_check="Run with in_order=False. If samples/s stay the same, this finding is wrong.",
         cost_s=cost_s,

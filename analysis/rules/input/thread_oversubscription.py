@@ -42,9 +42,8 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=OF_DECODER
         if decoder_threads(facts)
-        else f"Run one thread per worker: {call(facts, 'worker_init_fn=...')}. In it, call cv2.setNumThreads(0) and "
-        "threadpoolctl.threadpool_limits(1). OMP_NUM_THREADS=1 would do it for the main process as well, which slows a model that trains "
-        "on the CPU.",
+        else "OMP_NUM_THREADS=1 would slow a model that trains on the CPU, too. Run one thread per worker instead: call "
+        f"cv2.setNumThreads(0) and threadpoolctl.threadpool_limits(1) in a worker_init_fn. {call(facts, 'worker_init_fn=...')}",
         how_to_check="Run with one thread per worker. If the worker processes still use about "
         f"{seconds(process_s)} of CPU time per sample, this finding is wrong.",
         cost_s=cost_s,
