@@ -125,9 +125,7 @@ def setting(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 
 def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """The line to change: ``DataLoader(..., num_workers=3)  # now 1, train.py:31``."""
-    now: dict[str, int | bool] = {name: value for name in given if isinstance(value := facts.setting(name), int)}
-    values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
-    called = call(facts, as_code(given), f"now {values}" if values else "", only_if(facts, given))
+    called = call(facts, as_code(given), _now(facts, given), only_if(facts, given))
     if given.get("num_workers") != 0:
         return called
     others = WITHOUT_WORKERS.replace(" persistent_workers,", "") if "persistent_workers" in given else WITHOUT_WORKERS
@@ -136,10 +134,15 @@ def change(facts: RuleInputs, given: dict[str, int | bool]) -> str:
 
 def in_words(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """The same for the middle of a text: ``Set num_workers=3 (now 1, train.py:31)``."""
-    now = {name: value for name in given if isinstance(value := facts.setting(name), int)}
-    values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
-    where = ", ".join(filter(None, (f"now {values}" if values else "", place(facts))))
+    where = ", ".join(filter(None, (_now(facts, given), place(facts))))
     return f"{setting(facts, given)}{f' ({where})' if where else ''}"
+
+
+def _now(facts: RuleInputs, given: dict[str, int | bool]) -> str:
+    """``now 1``, or ``now num_workers=1, persistent_workers=False``; empty where they are unknown."""
+    now: dict[str, int | bool] = {name: value for name in given if isinstance(value := facts.setting(name), int)}
+    values = as_code(now) if len(given) > 1 else "".join(map(str, now.values()))
+    return f"now {values}" if values else ""
 
 
 def call(facts: RuleInputs, arguments: str, now: str = "", condition: str = "") -> str:
