@@ -25,7 +25,7 @@ from feedline.analysis.rules.input import (
 )
 from feedline.analysis.rules.input.handover import setting
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, steady_share
-from feedline.analysis.rules.trace import device_bound
+from feedline.analysis.rules.trace import device_bound, host_bound
 from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.facts import TraceFacts, mean_step_s
 
@@ -92,7 +92,7 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Pre
     asked = any(finding.severity is not Severity.INFO for finding in (*of_loop, *between))
     pointless = NOT_HELD if loader_elsewhere else (compute_bound.RULE_ID,) if asked else ()  # what holds the run back is known
     own = [finding for finding in _of_input(facts, bool(around)) if finding.rule_id not in pointless]
-    bounds = (cpu_saturated.RULE_ID,) if cpus.throttled(facts) else ()  # what a larger quota spares is known
+    bounds = (gpu_bound.RULE_ID, *((cpu_saturated.RULE_ID,) if cpus.throttled(facts) else ()))  # what a larger quota spares is known
     own = [replace(finding, cost_is_estimate=finding.rule_id not in bounds) for finding in own]
     between = [_of_its_loader(finding, own) for finding in between]
     wrong = _wrong(checks)
@@ -268,7 +268,10 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     if not findings:
         most = max(PARTS, key=facts.share)
         return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
-    bound = _partly(_bound_by(findings[0]) or SURE, _costs(findings[0], mean_step_s(facts.budgets[facts.rank])))
+    called = _bound_by(findings[0]) or SURE
+    if findings[0].rule_id == host_bound.RULE_ID and any(finding.rule_id == input_not_seen.RULE_ID for finding in findings):
+        called = "Host-bound, or input-bound"
+    bound = _partly(called, _costs(findings[0], mean_step_s(facts.budgets[facts.rank])))
     return _sentences(findings[0], mean_step_s(facts.budgets[facts.rank]), bound) + _unexplained(facts, findings[0])
 
 

@@ -133,7 +133,7 @@ class Finding:
 
 
 #: Why a cost may be more.
-COMPETES = "the step also gets the CPU time that workers take now"
+COMPETES = "the step would also get CPU time that workers use now"
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:

@@ -68,7 +68,7 @@ def beyond(finding: Finding, report: Report) -> str:
     if limits.samples_per_s * told.after / told.before <= following.samples_per_s * (1 + CLOCKS):
         return ""
     if finding.cost_is_predicted:
-        return f"; above the next limit ({following.name}), which is the rank's that is shown, as it is now"
+        return f"; above the next limit ({following.name}) of the rank that is shown, which the fix removes"
     raises = following.kind in lifted(finding.rule_id, cpus_are_full(one.rule_id for one in report.findings))
     return f"; above the next limit ({following.name}), which {'this fix also raises' if raises else 'is rough'}"
 

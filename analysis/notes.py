@@ -59,7 +59,7 @@ def sampled(rank: RankMetrics) -> list[str]:
         f"stages were recorded in {steps.steps_in_detail:,} of {steps.steps:,} steps; to keep the overhead low, the others were only timed"
     )
     if alike < steps.steps_in_detail:
-        note += f". Their stages are estimated from {alike:,} of the {steps.steps_in_detail:,}, without those that something else made long"
+        note += f". Their stages are estimated from {alike:,} of the {steps.steps_in_detail:,}, without those that were disturbed"
     if estimate.cost_ns:
         note += f". Full recording adds {seconds(estimate.cost_ns / 1e9)} per step; the figures are corrected for it"
     found = estimate.sampled(rank.stages)

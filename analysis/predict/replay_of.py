@@ -88,7 +88,7 @@ def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> R
         return None
     return Refused(
         "disk_bandwidth",
-        f"for what the replay of this change gives, the disk would have to deliver {size(recorded.disk * more)}/s; "
+        f"with these settings, the disk would have to deliver {size(recorded.disk * more)}/s; "
         f"whether it can deliver more than the {size(recorded.disk)}/s that were read is unknown",
     )
 

@@ -10,6 +10,7 @@ from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.formatting import count, counted, duration, number, seconds, sentence, share, size
 from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, Throughput, Workers
 from feedline.analysis.predictions import findings_together
+from feedline.analysis.rules import BY_ID
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.step_model import OwnCode, StepSummary
 from feedline.analysis.text.headline import how
@@ -24,7 +25,7 @@ WAITS = {
     "head_of_line": ("head_of_line", "a later batch was ready, but the next in order was not"),
     "handover": (
         "handover",
-        "the batch was ready, but its worker could not send it: making the next one held the GIL, no CPU was free, or the pipe was full",
+        "the batch was ready, but not sent: its worker held the GIL to make the next one, had no CPU, or the pipe was full",
     ),
     "transport": ("in_transit", "the batch was ready, but still on its way from the worker"),
     "epoch_start": ("first_batch", "workers were starting or making their first batch"),
@@ -129,10 +130,14 @@ def gain(finding: Finding, report: Report) -> str:
         return f"{number(rate)} -> about {without}"
     if finding.cost_is_estimate:
         more = f"; or more, because {COMPETES}" if finding.cost_may_be_more else ""
-        return f"{number(rate)} -> about {without} if it cost nothing (an estimate from its share of the time{more})"
+        return f"{number(rate)} -> about {without} {_supposing(finding)} (an estimate from its share of the time{more})"
     limit = next_limit.also_lifted(finding, report)
     exceeds = f"; it may exceed the next limit ({limit}), which this fix also raises" if limit else ""
     return f"{number(rate)} -> at most {without} (upper bound, not a prediction{exceeds})"
+
+
+def _supposing(finding: Finding) -> str:
+    return BY_ID[finding.rule_id].supposing if finding.rule_id in BY_ID else ""
 
 
 def gains(finding: Finding, report: Report) -> str:

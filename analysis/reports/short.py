@@ -100,7 +100,7 @@ def _input(report: Report) -> Iterable[Part]:
     waits = sum(step.waits.values())
     if waits >= WAITS * step.mean_s:
         kinds = sorted(step.waits.items(), key=lambda one: -one[1])
-        told = [f"{share(time / waits)} {phrases.waits(report)[kind][1]}" for kind, time in kinds if time >= WAITS * waits]
+        told = [f"{share(time / waits)} of the wait: {phrases.waits(report)[kind][1]}" for kind, time in kinds if time >= WAITS * waits]
         yield _told("Waits", f"{'; '.join(told)}.", 8)
     if phrases.input_share(step) >= WAITS and made.per_sample:
         yield _told("One sample", _sample(made), 7)

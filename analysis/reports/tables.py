@@ -96,7 +96,7 @@ def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
     table.add_column(overflow="fold")
     for _ in range(2 if mean_s else 1):
         table.add_column(justify="right", no_wrap=True)
-    heads = ("function, or lines from one recorded call to the next", scale.unit, *(["share"] if mean_s else []))
+    heads = ("function, or lines between two recorded calls", scale.unit, *(["share"] if mean_s else []))
     table.add_row(*(Text(head, "dim") for head in heads))
     for one in own.functions:
         mainly = f", mostly in {one.mainly}" if one.mainly else ""

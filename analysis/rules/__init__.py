@@ -88,6 +88,7 @@ class Rule(Generic[F]):
         by_settings: what is predicted are the settings that the finding names, and nothing else: short enough for the verdict.
         lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
         instead_of: causes that its fix makes pointless.
+        supposing: what an estimate of its gain supposes.
     """
 
     rule_id: str
@@ -99,6 +100,7 @@ class Rule(Generic[F]):
     by_settings: bool = False
     lifts: frozenset[str] = CHEAPER
     instead_of: str = ""
+    supposing: str = "without this cost"
 
 
 #: Of a recorded run whose steps wait for their input. The order decides between findings that cost the same.
@@ -182,7 +184,7 @@ INPUT: list[Rule[RuleInputs]] = [
         before="decode_bound augmentation_bound float32_on_host cpu_saturated",
     ),
     Rule(oversize_images.RULE_ID, oversize_images.check, oversize_images.change, Effort.DATA, before="decode_bound cpu_saturated"),
-    Rule(decode_bound.RULE_ID, decode_bound.check, decode_bound.change, before="cpu_saturated"),
+    Rule(decode_bound.RULE_ID, decode_bound.check, decode_bound.change, before="cpu_saturated", supposing="if decoding took no time"),
     Rule(
         float32_on_host.RULE_ID,
         float32_on_host.check,
@@ -190,8 +192,21 @@ INPUT: list[Rule[RuleInputs]] = [
         before="augmentation_bound cpu_saturated",
         lifts=CHEAPER | {"step", "gpu", "ceiling"},
     ),
-    Rule(augmentation_bound.RULE_ID, augmentation_bound.check, augmentation_bound.change, before="cpu_saturated"),
-    Rule(cpu_saturated.RULE_ID, cpu_saturated.check, cpu_saturated.change, Effort.HARDWARE, lifts=CHEAPER | {"step"}),
+    Rule(
+        augmentation_bound.RULE_ID,
+        augmentation_bound.check,
+        augmentation_bound.change,
+        before="cpu_saturated",
+        supposing="if augmentation took no time",
+    ),
+    Rule(
+        cpu_saturated.RULE_ID,
+        cpu_saturated.check,
+        cpu_saturated.change,
+        Effort.HARDWARE,
+        lifts=CHEAPER | {"step"},
+        supposing="if samples took no CPU time",
+    ),
     # structure
     Rule(
         straggler_in_order.RULE_ID,

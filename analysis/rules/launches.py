@@ -5,7 +5,7 @@ from feedline.analysis.predict.change import Refused
 LONG_S = 1e-3  # of a kernel: launching takes some 10 us
 IDLE_S = 100e-6  # per kernel: ten times as long
 FEWER = "Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches"
-BETWEEN = "Launching these kernels does not take that long: look at what the host does between them, for example with py-spy"
+BETWEEN = "Look at what the host does between launches, for example with py-spy: launching these kernels takes far less time than that"
 CHECK_COMPILED = (
     "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is wrong only if all three hold: the "
     "steps take just as long, TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy shows no slow Python outside the model."

@@ -124,7 +124,7 @@ def test_on_full_cpus_what_makes_samples_cheaper_may_save_more_than_the_wait():
     assert decoding.cost_may_be_more and not workers.cost_may_be_more and not alone.cost_may_be_more
     assert held.cost_s == pytest.approx(10 * MS) and not held.cost_may_be_more  # the GPU does not become faster
     assert saving(decoding, 100 * MS) == (
-        " That costs about 20.0 ms per step (20.0 %), or more: the step also gets the CPU time that workers take now."
+        " That costs about 20.0 ms per step (20.0 %), or more: the step would also get CPU time that workers use now."
     )
     assert saving(alone, 100 * MS) == " That costs about 20.0 ms per step (20.0 %)."
     assert saving(held, 100 * MS) == " Up to 10.0 ms per step (10.0 %) can be saved."  # it is the limit's, and no estimate any more

@@ -100,7 +100,7 @@ def test_code_that_waits_for_a_cpu_is_not_what_takes_the_time():
     assert own_code.check(replace(found, main_queued_share=0.4)) is None
     told = own_code.check(replace(given(function("log (train.py:9)", 44.0), whole_ms=45.0), main_queued_share=0.4))
     assert told.cost_s == pytest.approx(0.044 * 0.6)
-    assert "About 40.0 % of this time is probably waiting for a CPU, which is left out of what can be saved" in told.message
+    assert "About 40.0 % of this time is probably waiting for a CPU, which does not count as a saving" in told.message
 
 
 def test_code_of_a_main_thread_that_has_its_cpu_counts_whole_however_long_samples_wait():

@@ -48,7 +48,7 @@ def exploded(recorded: Recorded) -> Finding | None:
         evidence=[
             Evidence("loss_at_start", "largest loss of the first tenth of the run", first, "1"),
             Evidence("loss_at_end", "loss in the last tenth, median", last, "1"),
-            Evidence("update", f"updates before it exceeded {number(limit)}", float(curve.updates[beyond[0]]), "updates"),
+            Evidence("update", "updates before it rose out of proportion", float(curve.updates[beyond[0]]), "updates"),
         ],
         fix="Lower the learning rate or warm it up, and clip gradients.",
         how_to_check="Train with a tenth of the learning rate. If the loss rises as far, this finding is wrong.",

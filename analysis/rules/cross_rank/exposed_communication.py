@@ -184,7 +184,12 @@ def _wins(one: Prediction) -> bool:
 
 def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communication | None) -> str:
     if best is not None:
-        return ADVICE[best.id].format(value=best.value, dtype="bf16" if _nccl(comm) else "fp16")  # torch refuses bf16's hook elsewhere
+        dtype = "bf16" if _nccl(comm) else "fp16"  # torch refuses bf16's hook elsewhere
+        halves = next((one for one in comm.what_if if one.id == "half_gradients" and _wins(one)), None) if comm is not None else None
+        told = ADVICE[best.id].format(value=best.value, dtype=dtype)
+        if halves is None or halves.step_s is None or best.id != "accumulation":
+            return told
+        return f"{told} Or keep the batch ({seconds(halves.step_s)} per step): {ADVICE['half_gradients'].format(dtype=dtype)}"
     largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
     if 0 < largest < SMALL_BYTES and kinds and _of_ddp(kinds[0]):
         return SELDOM

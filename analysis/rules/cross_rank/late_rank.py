@@ -213,7 +213,7 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
         ),
         Evidence(
             "share_of_late_steps",
-            f"share of the steps with a late rank in which that is rank {late.rank}",
+            f"of the steps with a late rank, share in which rank {late.rank} is late",
             late.steps / late.late_steps,
             SHARE,
         ),

@@ -38,6 +38,7 @@ def check(facts: RuleInputs) -> Finding | None:
     waits = f"{seconds(queues_s)} of each {seconds(mean_s)} step ({share(queues_s / mean_s)}) is spent waiting for those CPUs"
     if kept_s > queues_s:  # what can be saved is the time of the other effect
         waits = "the threads of the training wait for those CPUs"
+    held_s = queues_s if queues and kept_s <= queues_s else None
     effects = [effect for effect, has in ((waits, queues), (NO_ROOM, kept)) if has]
     advice = _advice(facts, kept_s)
     found = [
@@ -46,6 +47,8 @@ def check(facts: RuleInputs) -> Finding | None:
         ("cpus_allowed", "CPUs available to this training", use.allowed, "CPUs"),
         ("cpus_in_affinity", "CPUs in its affinity mask", use.affinity, "CPUs"),
         ("waiting_for_cpu_s", "waiting for a CPU per step", waits_s, "s"),
+        ("waiting_for_others_s", "of that, for CPUs that other programs hold", held_s, "s"),
+        ("waiting_for_others_share", "the same, share of the step", held_s / mean_s if held_s is not None else None, SHARE),
         ("kept_from_workers_s", "saved per step by more workers if those CPUs were free (estimated)", kept_s if kept else None, "s"),
         ("waiting_for_cpu_share", "waiting for a CPU, share of a sample's time", facts.runqueue_share, SHARE),
     ]

@@ -42,8 +42,8 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=OF_DECODER
         if decoder_threads(facts)
-        else "OMP_NUM_THREADS=1 would slow a model that trains on the CPU, too. Run one thread per worker instead: call "
-        f"cv2.setNumThreads(0) and threadpoolctl.threadpool_limits(1) in a worker_init_fn. {call(facts, 'worker_init_fn=...')}",
+        else "Run one thread per worker: call cv2.setNumThreads(0) and threadpoolctl.threadpool_limits(1) in a worker_init_fn. (Not "
+        f"OMP_NUM_THREADS=1: it also slows a model that trains on the CPU.) {call(facts, 'worker_init_fn=...')}",
         how_to_check="Run with one thread per worker. If the worker processes still use about "
         f"{seconds(process_s)} of CPU time per sample, this finding is wrong.",
         cost_s=cost_s,

@@ -47,7 +47,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if took < MIN_NAMED * step.mean_s:
         return None
     waiting = ", including waiting for the GPU" if on_gpu else ""
-    left_out = "probably waiting for a CPU, which is left out of what can be saved in the code that is named"
+    left_out = "probably waiting for a CPU, which does not count as a saving"
     crowded = f". About {share(queued)} of this time is {left_out}" if queued >= TOLD_QUEUED else ""
     return Finding(
         RULE_ID,

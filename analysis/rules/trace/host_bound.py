@@ -22,7 +22,8 @@ def check(facts: TraceFacts) -> Finding | None:
     return Finding(
         RULE_ID,
         weight,
-        message=f"for {share(part)} of {facts.whole}, the device is idle while the host runs Python, operators or kernel launches "
+        message=f"for {share(part)} of {facts.whole}, the device is idle while the host runs Python, operators or kernel launches"
+        f"{', or waits for data' if facts.shown.input.reasons.get('loader_pct') else ''} "
         f"({counted(kernels, 'kernel')} {facts.in_steps}, {seconds(mean)}{' each on average' if kernels != 1 else ''})",
         evidence=[
             Evidence("host_launch_share", "device idle while the host worked", part, SHARE),
