@@ -123,8 +123,6 @@ def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
     most_per_s = told.before * max(_times(limit, limits), 1.0)
     rough = is_rough(limit, limits.samples_per_s, limits.nearest_id)
     if told.low <= most_per_s * (1 + CLOCKS if rough else 1.0):
-        if rough:
-            return finding
-        high = min(told.high, most_per_s * (1 + CLOCKS))
-        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=min(told.after, most_per_s), high=high))
+        after = told.after if rough else min(told.after, most_per_s)
+        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=after))
     return dataclasses.replace(finding, predicted=None, refused=ABOVE)

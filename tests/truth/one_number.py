@@ -242,6 +242,8 @@ def beyond(told: Any, text: str) -> Iterator[str]:
     for finding in told["findings"][:1]:
         if limits is None or limits["becomes"] is None or finding["severity"] == "info" or not 0 < finding["cost_s"] < mean:
             continue
+        if finding["cost_is_estimate"]:
+            continue
         gained = limits["samples_per_s"] * mean / (mean - finding["cost_s"])
         said = not re.search(rf"Gain:? {RATE} -> at most", text) or "may exceed the next limit" in text or finding["predicted"]
         if gained > limits["becomes"] * (1 + PRINTED) and not said:
