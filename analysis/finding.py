@@ -98,7 +98,7 @@ class Finding:
         fix: what to change.
         how_to_check: what to do, and the outcome that would prove this finding wrong.
         cost_s: seconds per step that the cause costs: an upper bound of the gain, an estimate or, with an interval, a prediction of it.
-        cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is no prediction.
+        cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is not a prediction.
         cost_is_estimate: ``cost_s`` is a share of the time that the step waits for its input. Without the cause, what is left of the
             making of batches may hide behind the step, so the gain can be larger (docs/measured/faults.md).
         cost_may_be_more: the fix may save more than ``cost_s``: on full CPUs, cheaper samples also leave CPU time to the step.

@@ -249,8 +249,8 @@ def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]
 
 
 def waits_title(report: Report) -> str:
-    """Of the table of ``waits``. Without workers, the main process waits for nobody."""
-    alone = report.workers is not None and not report.workers.processes  # None: of another loader, nobody saw who made its batches
+    """Title of the table of ``waits``. Without workers, the main process does not wait: it makes the batches itself."""
+    alone = report.workers is not None and not report.workers.processes  # None: it was not seen which process makes the batches
     return f"{'What the DataLoader itself did' if alone else 'Why the main process waited for a batch'} (parts of the stage wait)"
 
 

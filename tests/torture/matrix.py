@@ -27,7 +27,7 @@ writes this page.
 - exit: exit codes, without and with feedline; a negative number is a signal.
 - output: whether standard output, standard error and files are equal.
 - parameters: whether the digests of all parameters and of the random states of torch, random and numpy are equal; – if the program prints
-  none: the program trains nothing, fails before it can print them, or has no standard output.
+  none: the program does not train, fails before it can print them, or has no standard output.
 - recorded: the steps and samples in the report of the run folder, and the state of a run that is not `finished`. 0 samples: also if their
   number is unknown, because no loader feeds the steps. `+` joins training runs of one run folder, `;` joins run folders. "nothing": the
   program did not start, or no report could be made of the run folder that was asked for, for example because the disk is full.

@@ -32,7 +32,7 @@ STOPS = frozenset(
 
 #: After which the noise scale says nothing: it is made of the same gradients.
 OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
-#: The training has no future.
+#: The training has diverged: going on cannot repair it.
 DIVERGED = ("not_finite", "loss_exploded")
 #: The training is another than it was meant to be: that is to be heard before anything about how fast it is.
 GRAVE = frozenset([*OF_GRADIENTS, "whole_data_on_every_rank", *DIVERGED])
