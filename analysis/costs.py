@@ -241,7 +241,7 @@ class BatchProducers:
         return None if found is None else Traffic(*(found[name] for name in Traffic._fields))
 
     def kernel(self) -> "Kernel | None":
-        """The same of the kernel's work; None also of runs that an older feedline recorded."""
+        """The same of the kernel's work."""
         found = self._mean_of(Stage.KERNEL)
         return None if found is None else Kernel(*(found[name] for name in Kernel._fields))
 

@@ -92,7 +92,7 @@ class RuleInputs:
         straggler_share: share of worker time idle while another batch was awaited in order (None: no workers or out of order).
         epochs: how many epochs were begun.
         cpus: who used the CPUs while the steps ran (None: not known).
-        batch_tensors: tensors in a batch as collate made it (None: not known, or recorded by an older feedline).
+        batch_tensors: tensors in a batch as collate made it (None: not known).
         moved: stage -> what one step moves in it, of ``transport``, ``pin`` and ``copy``.
         swapped_in: bytes per second that the machine reads back from swap while the steps run (None: not sampled).
         loader_elsewhere: only threads of the program's own ask the loader: how long steps wait for them is not measured.

@@ -9,7 +9,7 @@ def peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str
     """Find it in a file of ceilings: the maker's figure before the best round that was measured.
 
     Args:
-        computed_in: as in ``Flop``. Empty, in runs of an older feedline: the peak of the model that was probed.
+        computed_in: as in ``Flop``. Empty: the peak of the model that was probed.
 
     Returns:
         FLOP/s and where they are from; None and why they are not known.

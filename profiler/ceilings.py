@@ -90,7 +90,7 @@ class Ceilings:
         peak_flops: FLOP/s of the device; its source is the ceiling of the same value in the list.
         sample_bytes: mean bytes of one file of the dataset.
         cores: that this process may use, at most the cgroup quota.
-        conclusion: what they come to, as `feedline probe` prints it; empty: too little was measured, or an older feedline wrote the file.
+        conclusion: what they come to, as `feedline probe` prints it; empty: too little was measured.
     """
 
     ceilings: list[Ceiling]

@@ -15,7 +15,6 @@ import feedline
 from feedline.cli import main
 from feedline.cli.commands import COMMANDS, parsed
 from feedline.cli.converge import COMMANDS as CONVERGE
-from feedline.cli.converge import HIDDEN as OLD_OF_CONVERGE
 from feedline.profiler.errors import OutputError
 from feedline.profiler.store.manifest import Manifest
 
@@ -87,7 +86,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["scale", *THROUGHPUT, "--min-steps", "3000"], "--min-steps needs --noise-scale"),
         (["scale", "--predict", "-1", "-x", "2"], "unknown option -x"),
         (["report", "-qf", "--ful", "-oreport.html"], "the following arguments are required: RUN"),
-        (["converge", "verify", "train.py", "--sedes", "3"], "the following arguments are required: --fix"),
+        (["verify", "--fix", "warmup=1ep", "--sedes", "3"], "unknown option --sedes"),
         (["ingest", "a.json", "--rank", "x=1"], "--rank x=1: x is not one of the given traces (a.json)"),
         (["ingest", "a.json", "--rank", "a.json=1", "--rank", "a.json=2"], "--rank a.json=2: a.json already has rank 1"),
         (["ingest", "a.json", "--rank", "a.json=1000000"], "where N is a rank below 1,000,000"),
@@ -99,7 +98,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (["scale", *THROUGHPUT, "--batch-size", "nan"], "argument --batch-size: expected a number, got 'nan'"),
         (["report", "run", "--link-bandwidth", "25"], "argument --link-bandwidth: expected a bandwidth with its unit, such as 25GB/s or"),
         (["report", "run", "--link-bandwidth", "0GB/s"], "argument --link-bandwidth: expected a number above 0, got '0'"),
-        (["converge", "verify", "--fix", "warmup=1ep", "--margin", "inf"], "argument --margin: expected a number, got 'inf'"),
+        (["verify", "--fix", "warmup=1ep", "--margin", "inf"], "argument --margin: expected a number, got 'inf'"),
         (
             ["verify", "--set", "num_workers=x", "--", "train.py"],
             "argument --set: num_workers: expected a whole number from 0 to 4,096, got 'x'",
@@ -133,7 +132,7 @@ def options() -> list[tuple[str, str]]:
     """Each long option of each command, with the command."""
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
-    named = {**COMMANDS, **{f"converge {name}": kind for name, kind in {**CONVERGE, **OLD_OF_CONVERGE}.items()}}
+    named = {**COMMANDS, **{f"converge {name}": kind for name, kind in CONVERGE.items()}}
     for name, kind in named.items():
         if name != "converge":
             kind().prepare_parser(commands.add_parser(name))
@@ -168,8 +167,8 @@ def test_a_misspelled_option_is_what_the_error_is_about(command, flag, value, ca
         (["report"], "--processes"),
         (["ingest"], "--processes"),
         (["ingest"], "--max-events"),
-        (["converge", "verify"], "--seeds"),
-        (["converge", "verify"], "--ranks"),
+        (["verify"], "--seeds"),
+        (["verify"], "--ranks"),
     ],
 )
 def test_a_number_that_counts_nothing_is_refused(command, flag, value, capsys):

@@ -9,11 +9,9 @@ from collections import Counter
 
 import pytest
 
-from feedline.cli import converge
-from feedline.cli.commands import HIDDEN, JOBS, parsed, parser_of_all
-from feedline.cli.parser import About, OldName, Parser
+from feedline.cli.commands import JOBS, parsed, parser_of_all
+from feedline.cli.parser import About, Parser
 
-OLD = {*HIDDEN, *(f"converge {name}" for name in converge.HIDDEN)}
 INTERNAL = {"--finish", "--wait", "--stop-after"}  # feedline passes them to itself
 WIDTH = 100
 OUTPUTS = {"FILE", "FOLDER", "RUN", "STORE"}  # what a command makes
@@ -27,7 +25,7 @@ def pages() -> dict[str, Parser]:
 
 
 def kinds() -> list[tuple[str, type]]:
-    return [(name, kind) for commands in (*JOBS.values(), HIDDEN) for name, kind in commands.items()]
+    return [(name, kind) for commands in JOBS.values() for name, kind in commands.items()]
 
 
 @pytest.mark.parametrize("command", pages())
@@ -41,7 +39,7 @@ def test_no_line_is_too_long(command, monkeypatch):
 def test_every_option_has_a_help_text(command):
     for action in pages()[command]._actions:
         if action.help == argparse.SUPPRESS:
-            assert isinstance(action, (OldName, argparse._SubParsersAction)) or set(action.option_strings) <= INTERNAL, action
+            assert isinstance(action, argparse._SubParsersAction) or set(action.option_strings) <= INTERNAL, action
         else:
             assert action.help and not action.help.endswith("."), action
 
@@ -50,7 +48,7 @@ def test_every_command_stands_in_one_group_with_an_example():
     text = parser_of_all().format_help()
 
     shown = re.findall(r"^  (\w+(?: \w+)?) {2,}[A-Z].*\n +\$ feedline (.*)$", text, re.MULTILINE)
-    assert Counter(name for name, _ in shown) == Counter({name for name in pages() if name not in ("", "converge", *OLD)})
+    assert Counter(name for name, _ in shown) == Counter({name for name in pages() if name not in ("", "converge")})
     for name, example in shown:
         assert example.startswith(name)
 
@@ -63,11 +61,9 @@ def test_the_commands_are_listed_without_docstrings():
 
 @pytest.mark.parametrize(("command", "kind"), kinds())
 def test_its_examples_can_be_typed(command, kind, tmp_path, monkeypatch):
-    """By names that the help shows."""
     monkeypatch.chdir(tmp_path)
     for name in ("one", "two", "four-node0", "four-node1"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-    monkeypatch.setattr(OldName, "__call__", lambda *_: pytest.fail("an old name"))
     examples = About.of(kind).examples
 
     assert 1 <= len(examples) <= 3
@@ -96,7 +92,3 @@ def test_an_abbreviation_may_not_mean_what_the_help_does_not_show(capsys):
         with pytest.raises(SystemExit):
             parsed(["report", "run", short])
         assert not re.search("--finish|--wait", capsys.readouterr().err)
-
-
-def test_an_abbreviation_of_an_old_name_still_works():
-    assert parsed(["compare", "--data", "photos", "--lim", "9"]).max_images == 9

@@ -9,7 +9,6 @@ from feedline.analysis.boundaries import training_loaders
 from feedline.analysis.convergence.recorded import Curve, GradientNorms, IntArray, Recorded
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import Message
-from feedline.profiler.reasons import in_old_run
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import only
@@ -64,9 +63,9 @@ def of_run(run: Run) -> Recorded:
 
 
 def why_no_norms(setup: dict[str, object]) -> str:
-    """What the recorder says of it; empty where it saw some, or was too old to say."""
+    """Return what the recorder says of it; empty where it saw some."""
     why = str(setup.get("noise_scale", ""))
-    reason = str(setup.get("noise_scale_reason", in_old_run(why)))
+    reason = str(setup.get("noise_scale_reason", ""))
     return Message(why, reason) if reason else why
 
 

@@ -87,7 +87,6 @@ NO_LOSS = frozenset(
         reasons.NO_NVML,
         reasons.NO_CPU_QUOTA,
         reasons.NO_DISK,
-        reasons.NOT_ON_A_DISK,
         reasons.NOT_REPLACED,
         reasons.TOO_FEW_UPDATES,
         reasons.NO_FLOP,  # the roofline says so

@@ -83,11 +83,6 @@ def byte_count(text: str) -> float:
     return positive(parts[1]) * float(1024 if parts[3] else 1000) ** power
 
 
-def gigabytes_per_s(text: str) -> float:
-    """A number of GB/s, in bytes/s."""
-    return positive(text) * 1e9
-
-
 def file_name(text: str) -> Path:
     """The path of a result that is only written to files: ``-`` would be a file of that name."""
     if text == "-":

@@ -15,7 +15,6 @@ from feedline.cli.interrupt import interrupts
 from feedline.cli.pack import Pack
 from feedline.cli.parser import Command, Parser, overview
 from feedline.cli.probe import Probe
-from feedline.cli.ranks import Ranks
 from feedline.cli.report import Report
 from feedline.cli.run import DASHES, Run
 from feedline.cli.scale import Scale
@@ -35,8 +34,6 @@ JOBS: dict[str, dict[str, type[Command]]] = {
     "Prove a change": {"verify": Verify},
     "Converge with large batches": {f"converge {name}": kind for name, kind in converge.COMMANDS.items()},
 }
-#: Older names, which still work.
-HIDDEN: dict[str, type[Command]] = {"ranks": Ranks}
 COMMANDS: dict[str, type[Command]] = {
     **{name: kind for commands in JOBS.values() for name, kind in commands.items() if " " not in name},
     "converge": converge.Converge,
@@ -44,7 +41,7 @@ COMMANDS: dict[str, type[Command]] = {
 #: Commands that take a training after `--`; all that comes after it is the training's.
 BEFORE_TRAINING = ("scale", "verify")
 #: Commands that read run folders, which others may have made.
-READ_RUNS = ("report", "ranks", "diff", "check", "whatif", "tune", "scale", "converge", "verify")
+READ_RUNS = ("report", "diff", "check", "whatif", "tune", "scale", "converge", "verify")
 PURPOSE = "Find out what limits a PyTorch training, and what to change."
 MORE = """\
 `feedline COMMAND --help` explains a command and its options.
@@ -87,9 +84,9 @@ def perform(words: list[str]) -> int:
 def parsed(words: list[str]) -> argparse.Namespace:
     """The arguments; ``program`` has everything after ``--``, for commands that take a training there."""
     parser = parser_of_all()
-    parser.refuse_other(words[0] if words else "-", COMMANDS, HIDDEN)
+    parser.refuse_other(words[0] if words else "-", COMMANDS)
     if words[:1] == ["converge"]:
-        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS, converge.HIDDEN)
+        parser.commands["converge"].refuse_other(words[1] if len(words) > 1 else "-", converge.COMMANDS)
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
     if words[:1] == ["diff"] and "--" in words:
@@ -111,7 +108,7 @@ def parser_of_all() -> Parser:
     """The parser of all commands."""
     parser = Parser(prog="feedline", description=f"{PURPOSE}\n\n{overview(JOBS)}", epilog=MORE)
     parser.add_argument("--version", action="version", version=f"feedline {__version__}", help="print the version and exit")
-    parser.add_commands({**COMMANDS, **HIDDEN})
+    parser.add_commands(COMMANDS)
     return parser
 
 

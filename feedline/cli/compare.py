@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedline.cli.arguments import at_least, listed
-from feedline.cli.options import add_old_name, add_output, add_training
+from feedline.cli.options import add_output, add_training
 from feedline.cli.output import make_folder, name_files, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
@@ -45,15 +45,13 @@ class Compare:
             "--workers", type=at_least(0), metavar="N", help="worker processes or threads of each loader (default: one per CPU, at most 16)"
         )
         measuring = parser.add_argument_group("measuring")
-        loaders = measuring.add_argument(
+        measuring.add_argument(
             "--loaders", type=listed, metavar="NAME,NAME", help="compare only these loaders (an unknown name prints the list)"
         )
-        images = measuring.add_argument(
+        measuring.add_argument(
             "--max-images", type=at_least(1), metavar="IMAGES", help="use at most this many images of the folder (default: all)"
         )
         measuring.add_argument("--cold", action="store_true", help="drop the images from the page cache before each measurement")
-        add_old_name(measuring, "--only", loaders)
-        add_old_name(measuring, "--limit", images)
         add_output(
             parser,
             "folder to create (default: runs/compare-TIME)",

@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from feedline.cli.arguments import at_least, refuse_twice
-from feedline.cli.options import add_old_name, add_output, add_rank_pool
+from feedline.cli.options import add_output, add_rank_pool
 from feedline.cli.output import below_runs, check_json
 from feedline.profiler.errors import FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
 from feedline.profiler.few import few
@@ -36,13 +36,12 @@ class Ingest:
         reading.add_argument(
             "--rank", action="append", default=[], metavar="FILE=N", help="rank of a trace that does not contain it; may be repeated"
         )
-        events = reading.add_argument(
+        reading.add_argument(
             "--max-events",
             type=at_least(1, 10**12),
             metavar="EVENTS",
             help="skip traces with more than EVENTS events (default: 100,000,000)",
         )
-        add_old_name(reading, "--limit", events)
         add_rank_pool(reading)
         add_output(
             parser,

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from feedline.cli.arguments import at_least, file_name
-from feedline.cli.parser import OldName
 
 Group = argparse._ActionsContainer  # a parser, or one of its groups
 
@@ -57,14 +56,3 @@ def add_training(group: Group, data_required: bool = False) -> None:
     group.add_argument("--transforms", metavar="MODULE:NAME", help="torchvision transform, or a function that returns one")
     group.add_argument("--model", metavar="MODULE:NAME", help="nn.Module, its class, or a function that returns one")
     group.add_argument("--batch-size", type=at_least(1), default=32, metavar="IMAGES", help="images per batch (default: 32)")
-
-
-def add_old_name(group: Group, old: str, option: argparse.Action, **changed: Any) -> None:
-    """Keep the former name of a renamed option working.
-
-    Args:
-        changed: what was different about it, such as its ``type``.
-    """
-    group.add_argument(
-        old, action=OldName, dest=option.dest, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **{"type": option.type, **changed}
-    )

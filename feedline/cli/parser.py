@@ -56,15 +56,6 @@ class HelpFormatter(argparse.HelpFormatter):
         return "\n\n".join(part if "\n  " in part else textwrap.fill(" ".join(part.split()), width) for part in paragraphs)
 
 
-class OldName(argparse.Action):
-    """A former name of an option: it still works, but the help does not show it."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
-    ) -> None:
-        setattr(namespace, self.dest, values)
-
-
 class Parser(argparse.ArgumentParser):
     """argparse with errors that repeat the arguments and suggest corrections.
 
@@ -113,9 +104,8 @@ class Parser(argparse.ArgumentParser):
         return parser
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
-        """The options that an abbreviation may mean: those in the help, or else old names; never an internal one."""
-        found = super()._get_option_tuples(option_string)
-        return [one for one in found if one[0].help != argparse.SUPPRESS] or [one for one in found if isinstance(one[0], OldName)]
+        """Return the options that an abbreviation may mean: those in the help, never an internal one."""
+        return [found for found in super()._get_option_tuples(option_string) if found[0].help != argparse.SUPPRESS]
 
     def _flags(self, shown: bool = False) -> dict[str, argparse.Action]:
         return {flag: one for one in self._actions for flag in one.option_strings if not shown or one.help != argparse.SUPPRESS}
@@ -141,15 +131,10 @@ class Parser(argparse.ArgumentParser):
                 next(words, None)
         return ""
 
-    def refuse_other(self, word: str, commands: Iterable[str], hidden: Iterable[str]) -> None:
-        """Exit with code 2 if a word is not a command.
-
-        Args:
-            commands: those that the message may name.
-            hidden: others that there are.
-        """
+    def refuse_other(self, word: str, commands: Iterable[str]) -> None:
+        """Exit with code 2 if a word is not one of these commands."""
         known = list(commands)
-        if not word.startswith("-") and word not in [*known, *hidden]:
+        if not word.startswith("-") and word not in known:
             script = f", or run a script with `feedline run {word}`" if Path(word).suffix == ".py" else ""
             self.error(f"unknown command {word!r}{meant(word, known)}; commands: {', '.join(known)}{script}")
 

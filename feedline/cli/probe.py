@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.options import add_old_name, add_output, add_training
+from feedline.cli.options import add_output, add_training
 from feedline.cli.output import check_files, name_files
 
 if TYPE_CHECKING:
@@ -30,11 +30,10 @@ class Probe:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         add_training(parser.add_argument_group("training"))
         measuring = parser.add_argument_group("measuring")
-        parts = measuring.add_argument(
+        measuring.add_argument(
             "--parts", type=parts_of, default=list(PARTS), metavar="PART,PART", help=f"measure only these parts, out of {', '.join(PARTS)}"
         )
         measuring.add_argument("--quick", action="store_true", help="fewer files and rounds: a first look, with a larger spread")
-        add_old_name(measuring, "--only", parts)
         add_output(parser, "write the limits to FILE as JSON")
 
     def run(self, args: argparse.Namespace) -> int:

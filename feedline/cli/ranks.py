@@ -1,31 +1,14 @@
-"""``feedline report --by-rank``, and its former name ``feedline ranks``."""
+"""``feedline report --by-rank``."""
 
 import argparse
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import refuse_twice
-from feedline.cli.options import add_output, add_rank_pool
 from feedline.cli.output import check_json, save_json
 
 if TYPE_CHECKING:
     from feedline.analysis.cluster.rank_pool import RankPool
-
-
-class Ranks:
-    """Older name of `feedline report --by-rank`.
-
-    Examples:
-        feedline report --by-rank runs/big
-    """
-
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run", nargs="+", metavar="RUN", help="run folder; one per node if a run has several")
-        add_rank_pool(parser)
-        add_output(parser, json="the result")
-
-    def run(self, args: argparse.Namespace) -> int:
-        return show_ranks(args)
 
 
 def show_ranks(args: argparse.Namespace) -> int:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feedline.cli.arguments import bandwidth, gigabytes_per_s
-from feedline.cli.options import add_old_name, add_output, add_rank_pool
+from feedline.cli.arguments import bandwidth
+from feedline.cli.options import add_output, add_rank_pool
 from feedline.cli.output import check_files, name_files, save
 from feedline.cli.parser import Parser
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
@@ -63,13 +63,12 @@ class Report:
             help="measured limits of this machine for the roofline, from `feedline probe` or `feedline compare`; may be repeated (default: "
             "ceilings.json in the run folder)",
         )
-        link = shown.add_argument(
+        shown.add_argument(
             "--link-bandwidth",
             type=bandwidth,
             metavar="RATE",
             help="nominal bandwidth of a rank's network link in one direction, with its unit: 25GB/s or 200Gbit/s",
         )
-        add_old_name(shown, "--link-gbps", link, type=gigabytes_per_s)
         shown.add_argument(
             "--nccl-log", type=Path, metavar="FILE", help="output of the training with NCCL_DEBUG=INFO: adds what NCCL chose"
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import at_least
-from feedline.cli.options import add_old_name, add_output
+from feedline.cli.options import add_output
 from feedline.cli.output import below_runs, check_json
 from feedline.cli.program import Program, ended_by, exit_code_of, exit_like, from_module, from_script, show
 from feedline.cli.recording import Start, asked
@@ -42,14 +42,14 @@ class Run:
         parser.add_argument("script", metavar="SCRIPT", help="training script; after `--`, any command")
         parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script").required = False
         recording = parser.add_argument_group("recording")
-        interval = recording.add_argument(
+        recording.add_argument(
             "--sample-interval",
             type=at_least(1),
             metavar="SAMPLES",
             help="time the stages (read, decode, augment, ...) of every Nth sample; 1: all (default: chosen so that the average sample is "
             "slowed down by about 5 us)",
         )
-        steps = recording.add_argument(
+        recording.add_argument(
             "--torch-profiler",
             type=window,
             metavar="SKIP:ACTIVE",
@@ -63,8 +63,6 @@ class Run:
             "secrets included; none stores no argument",
         )
         recording.add_argument("--strict", action="store_true", help="do not start the training if it cannot be recorded as requested")
-        add_old_name(recording, "--detail", interval)
-        add_old_name(recording, "--window", steps)
         changing = parser.add_argument_group("changing the training")
         changing.add_argument(
             "--fix",

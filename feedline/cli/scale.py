@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import positive, rank_counts, refuse_twice
-from feedline.cli.options import add_old_name, add_output
+from feedline.cli.options import add_output
 from feedline.cli.output import check_json, make_folder, name_files, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
@@ -45,16 +45,14 @@ class Scale:
             help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU, but at least 1 and 2: on a machine with one "
             "GPU, set --ranks yourself)",
         )
-        given = measuring.add_argument(
+        measuring.add_argument(
             "--throughput", type=throughput, metavar="RANKS=SAMPLES/S,...", help="throughputs measured elsewhere, by number of ranks"
         )
-        add_old_name(measuring, "--table", given)
         predicting = parser.add_argument_group("predicting")
         predicting.add_argument("--predict", type=rank_counts, default=[], metavar="N,N", help="numbers of ranks to predict")
-        batch = predicting.add_argument(
+        predicting.add_argument(
             "--batch-size", type=positive, metavar="SAMPLES", help="samples per rank and step, if --throughput is given"
         )
-        add_old_name(predicting, "--batch", batch)
         predicting.add_argument(
             "--noise-scale",
             type=noise_scale,
@@ -130,11 +128,10 @@ def throughput(text: str) -> dict[int, float]:
     return found
 
 
-def noise_scale(text: str) -> tuple[float, float | None]:
-    """``4096``, or the former ``4096:3000``, which includes --min-steps."""
-    scale, colon, least = text.partition(":")
+def noise_scale(text: str) -> float:
+    """Return a gradient noise scale, in samples."""
     try:
-        return _reasonable(scale), _reasonable(least) if colon else None
+        return _reasonable(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected a gradient noise scale in samples, such as 4096, got {text[:40]!r}") from None
 
@@ -162,8 +159,7 @@ def noise_of(args: argparse.Namespace) -> "Noise | None":
         if args.min_steps is not None:
             raise ScriptError("--min-steps needs --noise-scale")
         return None
-    scale, least = args.noise_scale
-    return Noise(scale, least if args.min_steps is None else args.min_steps)
+    return Noise(args.noise_scale, args.min_steps)
 
 
 def folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from feedline.cli.arguments import at_least, finite
-from feedline.cli.options import add_old_name, add_output
+from feedline.cli.options import add_output
 from feedline.cli.output import check_json, save
 from feedline.cli.settings import OVERRIDES, add_settings
 from feedline.profiler.errors import FixError, ScriptError
@@ -112,20 +112,13 @@ def is_finding(fix: str) -> bool:
     return fix in BY_ID
 
 
-def add_arms(parser: argparse.ArgumentParser, fix: bool = False) -> None:
-    """Add the options for arms by seed.
-
-    Args:
-        fix: ``--fix`` too.
-    """
+def add_arms(parser: argparse.ArgumentParser) -> None:
+    """Add the options for arms by seed."""
     arms = parser.add_argument_group("arms")
-    if fix:
-        arms.add_argument("--fix", required=True, metavar="NAME=VALUE,...", help="fix to test, as in `feedline run --fix`")
     arms.add_argument(
         "--control", metavar="NAME=VALUE,...", help="control of equal cost, or `none` (default: the control defined by the fix)"
     )
-    checkpoint = arms.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint that every branch starts from")
-    add_old_name(arms, "--from", checkpoint)
+    arms.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint that every branch starts from")
     arms.add_argument("--seeds", type=at_least(1), default=SEEDS, metavar="N", help=f"number of seeds per arm (default: {SEEDS})")
     arms.add_argument("--ranks", type=at_least(1), default=1, metavar="N", help="number of ranks of each training (default: 1)")
     arms.add_argument(

@@ -8,7 +8,6 @@ from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
 from feedline.profiler.files.reading import MOST_JSON, json_of, one_line, whole
-from feedline.profiler.reasons import in_old_run
 from feedline.profiler.store.layout import MANIFEST, SCHEMA_VERSION
 
 PROGRAM = "its program"  # what ended a worker that was not needed any more
@@ -64,9 +63,7 @@ class Manifest:
             version = checked(data, Version)["schema_version"]
             if version <= SCHEMA_VERSION:
                 checked(data, ManifestShape)
-                manifest = cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
-                manifest.hooks = [{"reason": in_old_run(str(hook["why"])), **hook} for hook in manifest.hooks]
-                return manifest
+                return cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
         except (OSError, ValueError) as error:
             raise RunDamaged(
                 f"{path} cannot be read ({one_line(error)}): record the run again, or remove this rank's folder to see the others"

@@ -35,7 +35,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "convergence": Field(
             "",
             "Losses, metrics, learning rate, noise scale, and mistakes in the setup",
-            "nothing was trained, or an older feedline recorded it",
+            "nothing was trained",
         ),
         "cpus": Field("", "Who used the CPUs while the steps ran", "the number of CPUs is unknown, or no step was recorded"),
         "shown": Field(
@@ -171,7 +171,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     "Cpus": {
         "allowed": Field("CPUs", "CPUs that the run may use: those of its affinity mask, capped by the quota"),
         "quota": Field("CPUs", "CPU quota of the control group", "it has none, or it cannot be seen"),
-        "affinity": Field("CPUs", "CPUs in the affinity mask, which other programs may use as well", "an older feedline recorded the run"),
+        "affinity": Field("CPUs", "CPUs in the affinity mask, which other programs may use as well", "not measured"),
         "own": Field(
             "CPUs", "CPU seconds per second of the training's processes on this machine, of all ranks, with helper threads", _NO_READING
         ),

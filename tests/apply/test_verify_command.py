@@ -1,4 +1,4 @@
-"""``feedline converge verify`` on a real training: branches, the ledger, and what is refused."""
+"""``feedline verify --fix`` on a real training: branches, the ledger, and what is refused."""
 
 import json
 from dataclasses import replace
@@ -47,7 +47,7 @@ def training(tmp_path, monkeypatch):
 def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capfd, seeds):
     options = ["--fix", "lr_rule=linear:5", "--checkpoint", "start.pt", "--seeds", str(seeds), "--json", "trial.json"]
 
-    assert main(["converge", "verify", *options, "--", "train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt"]) == 0
+    assert main(["verify", *options, "--", "train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt"]) == 0
 
     trial = json.loads((training / "trial.json").read_text())
     assert trial["metric"] == "train loss" and trial["lower_is_better"]
@@ -85,7 +85,7 @@ def test_seeds_that_change_nothing_are_refused():
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is(training, capfd, arguments, message):
-    assert main(["converge", "verify", *arguments]) == 64
+    assert main(["verify", *arguments]) == 64
 
     assert message in capfd.readouterr().err
     assert not (training / "runs").exists()

@@ -169,7 +169,7 @@ def test_verify_never_removes_files_that_look_like_branches(folder, feedline):
     (place / "baseline-seed0.log").write_text("mine")
     before = everything(place)
 
-    done = feedline("converge", "verify", "-f", "--fix", "warmup=1ep", "-o", place, "--", "train.py", folder=folder)
+    done = feedline("verify", "-f", "--fix", "warmup=1ep", "-o", place, "--", "train.py", folder=folder)
 
     assert done.returncode == 73
     assert "baseline-seed0.log already exists and was not written by feedline" in done.stderr

@@ -229,29 +229,6 @@ def test_a_study_of_scaling_is_the_same_whatever_its_words(run):
     assert "Ranks waited for CPUs" in usual.conclusion
 
 
-def test_a_run_recorded_before_hooks_had_reasons_hides_the_same():
-    told = [
-        "nvmlInit: NVML Shared Library Not Found",
-        "NVML finds no GPU",
-        "CUDA_VISIBLE_DEVICES=-1 leaves no GPU",
-        "the program never used CUDA",
-        "this torch is built without CUDA",
-        "/proc: not on a block device of this machine",
-        "/sys/block: no physical disk in it",
-        "no CPU quota is set on /sys/fs/cgroup",
-        "no GPU was used: `feedline run --window SKIP:ACTIVE` records the CPU's operators",
-        "the training ended after 2 updates, before one step could be counted",
-        "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)",
-        "open(...).read() is not replaced, every import and log file goes through it; the counters see what it does",
-    ]
-
-    assert {reasons.in_old_run(why) for why in told} == phrases.NO_LOSS - {reasons.TURNED_OFF}  # which they called attached
-    assert (
-        reasons.in_old_run("not seen, it calls NCCL itself: its time counts as the stage that it happens in, or as none") == "other_library"
-    )
-    assert reasons.in_old_run("cv2 was imported before feedline could see it") == ""
-
-
 def test_what_is_rewritten_is_there():
     rewritten = {cls: words_of(cls) for cls in dataclasses_of_analysis()}
 

@@ -23,7 +23,7 @@ COMMANDS = {
     "whatif": ["whatif", "run", "--set", "num_workers=2", "--json", "whatif.json"],
     "tune": ["tune", "run", "-o", "tune.html", "--json", "tune.json"],
     "scale": ["scale", "--ranks", "1,2", "-o", "scaled", "--json", "scaled.json", "--", "train.py", "7"],
-    "verify": ["converge", "verify", "--fix", "lr_rule=linear:5", "--seeds", "2", "--json", "trial.json", "--", "train.py", "{seed}"],
+    "verify": ["verify", "--fix", "lr_rule=linear:5", "--seeds", "2", "--json", "trial.json", "--", "train.py", "{seed}"],
     "speed": ["verify", "--set", "num_workers=2", "--pairs", "2", "--steps", "4", "--json", "trial.json", "--", "train.py", "0"],
     "advise": ["converge", "advise", "run", "--json", "advice.json"],
 }

@@ -3,12 +3,9 @@
 import argparse
 
 from feedline.cli.converge.advise import Advise
-from feedline.cli.converge.verify import ConvergeVerify
 from feedline.cli.parser import Command, Parser, overview
 
 COMMANDS: dict[str, type[Command]] = {"advise": Advise}
-#: Older names, which still work.
-HIDDEN: dict[str, type[Command]] = {"verify": ConvergeVerify}
 
 
 class Converge:
@@ -17,7 +14,7 @@ class Converge:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         assert isinstance(parser, Parser)
         parser.description = f"{parser.description}\n\n{overview({'commands:': COMMANDS})}"
-        parser.add_commands({**COMMANDS, **HIDDEN})
+        parser.add_commands(COMMANDS)
 
     def run(self, args: argparse.Namespace) -> int:
         raise AssertionError("one of its commands is run")

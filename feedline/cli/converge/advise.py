@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.arguments import rank_counts, refuse_twice
-from feedline.cli.options import add_old_name, add_output
+from feedline.cli.options import add_output
 from feedline.cli.output import check_files, save
 from feedline.profiler.errors import ScriptError
 
@@ -34,10 +34,9 @@ class Advise:
         parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders; the smallest batch is the reference")
         reaching = parser.add_argument_group("time to a target")
         reaching.add_argument("--target", type=target, metavar="CURVE=VALUE", help="report the time to a value, such as 'train loss=0.3'")
-        ranks = reaching.add_argument(
+        reaching.add_argument(
             "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to report that time for (default: those of the runs)"
         )
-        add_old_name(reaching, "--workers", ranks)
         add_output(parser, json="the advice")
 
     def run(self, args: argparse.Namespace) -> int:
