@@ -218,7 +218,7 @@ def used_loaders(rank: RankMetrics) -> set[int]:
 
 
 def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
-    """How the training got on; None where nothing was trained, or an older feedline recorded it."""
+    """How the training got on; None where nothing was trained."""
     try:
         recorded = read.of_run(run)
         return summarise(recorded) if recorded.updates else None
@@ -310,22 +310,15 @@ def _traffic(rank: RankMetrics) -> Traffic:
 def run_info(run: Run, rank: Rank) -> RunInfo:
     """Who ran what, and how it ended."""
     manifest = rank.manifest
-    anchor = manifest.anchors[0] if manifest.anchors else {"time_ns": 0, "perf_counter_ns": 0}
-    records = rank.main.records
-    last = (
-        manifest.anchors[-1]["perf_counter_ns"]
-        if manifest.ended and manifest.anchors
-        else int((records["start"] + records["wall"]).max())
-        if len(records)
-        else 0
-    )
+    anchor = manifest.anchors[0] if manifest.anchors else {"time_ns": 0}
+    begin, end = rank.span_ns
     return RunInfo(
         name=run.name,
         path=place(run),
         state=manifest.state,
         command=manifest.command,
         started=datetime.datetime.fromtimestamp(anchor["time_ns"] / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),
-        duration_s=max(last - anchor["perf_counter_ns"], 0) / 1e9,
+        duration_s=max(end - begin, 0) / 1e9,
         exit_code=manifest.exit_code,
         ranks=len(run.ranks),
         versions=manifest.versions,

@@ -79,6 +79,19 @@ class Rank:
                 return process
         raise RunDamaged(f"{self.folder} contains no records of the training process: record the run again")
 
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """When its recording began and ended, on its own clock; of a run that was killed or goes on, until its last record.
+
+        Raises:
+            RunDamaged: as ``main``.
+        """
+        anchors, records = self.manifest.anchors, self.main.records
+        begin = int(anchors[0]["perf_counter_ns"]) if anchors else 0
+        if self.manifest.ended and anchors:
+            return begin, int(anchors[-1]["perf_counter_ns"])
+        return begin, int((records["start"] + records["wall"]).max()) if len(records) else begin
+
 
 class Run:
     """A run folder.
