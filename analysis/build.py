@@ -25,13 +25,14 @@ from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.cpu_use import cpu_use, mean_of
 from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.facts import RuleInputs, Traffic
+from feedline.analysis.facts import RuleInputs, Traffic, Updated
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, Throughput, Workers
 from feedline.analysis.next_limit import within
 from feedline.analysis.predict.starts import staying_cpu_s
 from feedline.analysis.predictions import Predictions, of_recording
 from feedline.analysis.rank_gauges import read_rank_gauges
+from feedline.analysis.recorded_ledger import ledger_of
 from feedline.analysis.roofline import roofline
 from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
@@ -122,6 +123,7 @@ def _report(
         comm=compared.communication if compared else None,
         convergence=trained,
         cpus=use,
+        ledger=facts.ledger if facts is not None else None,
         shown=shown.rank.number,
         headline=headline(about, pace.steps, trained.updates if trained else 0, "The training" if len(gathered) == 1 else f"Rank {ended}"),
         hooks=[
@@ -258,6 +260,8 @@ def facts_of(
         effective_cpus=float(cpus),  # type: ignore[arg-type]
         main_runqueue_share=step.main_runqueue_share,
         main_queued_share=gather.main_queued_share(rank),
+        ledger=ledger_of(rank, step),
+        updated=updated(rank.rank.manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),
         epochs=epochs,
@@ -272,6 +276,16 @@ def facts_of(
         staying_s=staying_cpu_s(rank.makers) if glibc else 0.0,
         glibc=glibc,
     )
+
+
+def updated(training: dict[str, object]) -> Updated | None:
+    """What the one optimizer updates; None where there are several, or none was described."""
+    listed = training.get("optimizers")
+    if not isinstance(listed, list) or len(listed) != 1:
+        return None
+    kind, groups = str(listed[0].get("kind", "")), listed[0].get("groups") or []
+    tensors, elements = (sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements"))
+    return Updated(kind, tensors, elements, all(group.get("fused") is True for group in groups))
 
 
 def _glibc(manifest: Manifest) -> tuple[int, ...]:

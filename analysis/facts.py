@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from feedline.analysis.comm.model import Communication, ExposedKind, LateRank, RankParts
 from feedline.analysis.finding import Evidence
+from feedline.analysis.ledger import Ledger
 from feedline.analysis.making import Making
 from feedline.analysis.model import Cost, Cpus, Loader, Throughput, Workers
 from feedline.analysis.step_model import StepSummary
@@ -63,6 +64,22 @@ class Certainty:
 
 
 @dataclass(frozen=True)
+class Updated:
+    """What the training's optimizer updates.
+
+    Attributes:
+        kind: its class.
+        tensors, elements: of its parameters, in all groups.
+        fused: every group is updated in one fused call.
+    """
+
+    kind: str
+    tensors: int
+    elements: int
+    fused: bool
+
+
+@dataclass(frozen=True)
 class Unseen:
     """Input that neither a loader nor a function of the program was seen to make.
 
@@ -105,6 +122,8 @@ class RuleInputs:
         glibc: version of its malloc, if the program has it as it is, without settings in the environment; () if not.
         main_queued_share: share (0 to 1) of the time in which the main thread wants a CPU that it has none, in forward and backward (None:
             not measured).
+        ledger: where the time of the step and of the run went (None: not computed).
+        updated: what its one optimizer updates (None: there are several, or none was described).
     """
 
     throughput: Throughput
@@ -132,6 +151,8 @@ class RuleInputs:
     staying_s: float = 0.0
     glibc: tuple[int, ...] = ()
     main_queued_share: float | None = None
+    ledger: Ledger | None = None
+    updated: Updated | None = None
 
     @property
     def costs(self) -> Mapping[str, Cost]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from feedline.analysis.comm.model import Communication, RankParts
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.finding import Finding, PredictedRate
+from feedline.analysis.ledger import Ledger
 from feedline.analysis.step_model import StepSummary
 
 REPORT_SCHEMA_VERSION = 1
@@ -339,6 +340,7 @@ class Report:
     convergence: ConvergenceSummary | None = None  # None: nothing was trained
     cpus: Cpus | None = None  # None: it is not known how many there are, or no step was made
     shown: int | None = None  # the rank that all figures are of; None: the lowest
+    ledger: Ledger | None = None  # None: no step was made, or the report is of traces
     together: PredictedRate | None = None  # with all fixes in the loader that are predicted; None: fewer than two are
     headline: str = ""  # what has to be known before the verdict: a crash, a kill, a full disk; empty where the run ended well
     schema_version: int = REPORT_SCHEMA_VERSION

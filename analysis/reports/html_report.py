@@ -49,7 +49,7 @@ def render(report: Report) -> str:
         blank=formatting.BLANK,
         colors=(made := Palette(report)).css_class,
         **page.assets(),
-        step=_step(report.step, made) if report.step else None,
+        step=_step(report, report.step, made) if report.step else None,
         workers=_workers(report.workers, made) if report.workers else None,
         roofline=_roofline(report.roofline) if report.roofline else None,
         comm=_comm(report) if report.comm else None,
@@ -91,7 +91,7 @@ def _fact(name: str, figure: object) -> str:
     return f"{name.replace('_', ' ')} {figure}"
 
 
-def _step(step: StepSummary, made: Palette) -> dict[str, object]:
+def _step(report: Report, step: StepSummary, made: Palette) -> dict[str, object]:
     total = sum(step.stages.values())
     waits = sum(step.waits.values())
     gpu_s = sum((step.gpu_stages or {}).values())
@@ -104,6 +104,7 @@ def _step(step: StepSummary, made: Palette) -> dict[str, object]:
         "own_code": [(own, Scale.column(own.s), title, mean_s) for own, title, mean_s in phrases.own_codes(step)],
         "waits": waits,
         "wait_scale": Scale.column(waits),
+        "run": phrases.run_parts(report.ledger),
         "series": step_series(step.series, made),
         "beyond": beyond(step.series) if step.series.steps else 0,
         "longest": max(step.series.wall_max_s, default=None),

@@ -8,6 +8,7 @@ from feedline.analysis.comm.model import Prediction, RankParts
 from feedline.analysis.finding import COMPETES, Finding, Severity, interval, rates
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.formatting import count, counted, duration, number, seconds, sentence, share, size
+from feedline.analysis.ledger import Ledger
 from feedline.analysis.model import Cost, Cpus, Hook, Report, Roofline, RunInfo, Throughput, Workers
 from feedline.analysis.predictions import findings_together
 from feedline.analysis.rules import BY_ID
@@ -285,6 +286,23 @@ def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
         (step.evaluation_code, "Own code of evaluation, rollouts or generation, in total", None),
     )
     return [(own, title, mean_s) for own, title, mean_s in both if own is not None]
+
+
+#: Where the time of a run goes, in words; of the steps, the table of the mean step says more.
+RUN_PARTS = {
+    "start": "before the first step",
+    "steps": "training steps",
+    "evaluation": "evaluation, rollouts or generation",
+    "profiled": "steps that torch.profiler recorded",
+    "between": "between steps",
+    "end": "after the last step",
+}
+
+
+def run_parts(ledger: Ledger | None) -> list[tuple[str, float, float]]:
+    """Where the time of the whole run went: what, seconds, share (0 to 1). In the order of a run; empty: unknown."""
+    table = ledger.run if ledger is not None else None
+    return [(words, table.total_s(where), table.share(where)) for where, words in RUN_PARTS.items() if table and table.under(where)]
 
 
 def own_code(own: OwnCode) -> str:

@@ -77,6 +77,15 @@ def step_table(step: StepSummary, width: int) -> RenderableType:
     return table
 
 
+def whole_run(parts: Sequence[tuple[str, float, float]]) -> RenderableType:
+    """Where the time of the run went: (what, seconds, share from 0 to 1) of each part."""
+    scale = Scale.column(max(took for _, took, _ in parts))
+    table = columns("", scale.unit, "share", gap=2)
+    for what, took, part in parts:
+        table.add_row(plain(what), scale(took), share(part))
+    return table
+
+
 def spread(step: StepSummary, usual: Sequence[str] = ()) -> Text:
     """How much steps differ, and where they are cut if that is not one of the ``usual`` ways."""
     if step.boundary == "none":

@@ -35,6 +35,7 @@ from feedline.analysis.reports.tables import (
     step_table,
     traces,
     waits,
+    whole_run,
 )
 from feedline.profiler.printable import printable_in
 
@@ -178,11 +179,9 @@ def _elsewhere(file: str) -> str:
 def _everything(report: Report, width: int) -> Iterable[Part]:
     """All parts, from the step to the notes; those that would say nothing are left out."""
     if report.step:
-        evaluated = [plain(f"evaluation, rollouts or generation outside the steps: {seconds(report.step.evaluation_s)} in total", "dim")]
-        yield Part(
-            phrases.step_title(report.step),
-            Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),
-        )
+        yield Part(phrases.step_title(report.step), Group(step_table(report.step, width), spread(report.step)))
+    if parts := phrases.run_parts(report.ledger):
+        yield Part("The whole run", whole_run(parts))
     for own, title, mean_s in phrases.own_codes(report.step) if report.step else ():
         yield Part(title, Group(*own_code(own, mean_s)))
     if report.step and sum(report.step.waits.values()) > 0:

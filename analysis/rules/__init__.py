@@ -47,7 +47,15 @@ from feedline.analysis.rules.input import (
     too_few_workers,
     too_short,
 )
-from feedline.analysis.rules.loop import evaluation_time, float32_products, gpu_waits, own_code
+from feedline.analysis.rules.loop import (
+    checkpoint_time,
+    evaluation_time,
+    float32_products,
+    gpu_waits,
+    optimizer_time,
+    own_code,
+    recompilation,
+)
 from feedline.analysis.rules.trace import device_bound, exposed_copy, host_bound, input_stall, synchronisation
 from feedline.analysis.traces.facts import TraceFacts
 
@@ -237,6 +245,9 @@ MACHINE: list[Rule[RuleInputs]] = [
 LOOP: list[Rule[RuleInputs]] = [
     Rule(gpu_waits.RULE_ID, gpu_waits.check, launches.change, bound="Host-bound", lifts=frozenset({"step"})),
     Rule(float32_products.RULE_ID, float32_products.check, float32_products.change, bound="GPU-bound", lifts=frozenset({"gpu", "step"})),
+    Rule(recompilation.RULE_ID, recompilation.check, recompilation.change, bound="Bound by compilation", lifts=frozenset({"step"})),
+    Rule(checkpoint_time.RULE_ID, checkpoint_time.check, checkpoint_time.change, bound="Bound by checkpoints", lifts=frozenset({"step"})),
+    Rule(optimizer_time.RULE_ID, optimizer_time.check, optimizer_time.change, bound="Bound by the optimizer", lifts=frozenset({"step"})),
     Rule(own_code.RULE_ID, own_code.check, own_code.change, bound="Bound by the training loop", lifts=frozenset({"step"})),
     Rule(evaluation_time.RULE_ID, evaluation_time.check, evaluation_time.change, bound="Mostly inference", lifts=frozenset()),
 ]

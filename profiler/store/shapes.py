@@ -85,6 +85,8 @@ class ParameterGroup(TypedDict, total=False):
     tensors: Count
     vectors: Count
     elements: Count
+    fused: bool
+    foreach: bool
 
 
 class RequiredOfScheduler(TypedDict):

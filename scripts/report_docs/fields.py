@@ -15,7 +15,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "findings": Field(
             "",
             "Causes with evidence and fix, most important first; at most three that are not of severity info. Those about the training "
-            "loop (gpu_waits, float32_products, own_code, evaluation_time) come in addition",
+            "loop (gpu_waits, float32_products, recompilation, checkpoint_time, optimizer_time, own_code, evaluation_time) come in "
+            "addition",
         ),
         "throughput": Field("", "How fast the training went"),
         "step": Field("", "The mean training step, split into stages", "no step was recorded"),
@@ -36,6 +37,9 @@ FIELDS: dict[str, dict[str, Field]] = {
             "",
             "Losses, metrics, learning rate, noise scale, and mistakes in the setup",
             "nothing was trained",
+        ),
+        "ledger": Field(
+            "", "Where the time of the step and of the run went, of the rank `shown`", "no step was recorded, or the report is of traces"
         ),
         "cpus": Field("", "Who used the CPUs while the steps ran", "the number of CPUs is unknown, or no step was recorded"),
         "shown": Field(

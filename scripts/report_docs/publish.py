@@ -10,7 +10,7 @@ import sys
 import typing
 from pathlib import Path
 
-from feedline.analysis import finding, model, step_model
+from feedline.analysis import finding, ledger, model, step_model
 from feedline.analysis.comm import model as communication
 from feedline.analysis.convergence import model as convergence
 from feedline.analysis.frames import FRAMES
@@ -19,7 +19,7 @@ from feedline.profiler.taps.operations import LIBRARIES
 from report_docs.fields import FIELDS
 from report_docs.schema import schema
 
-DESCRIBED = (model, step_model, communication, convergence, finding)
+DESCRIBED = (model, step_model, ledger, communication, convergence, finding)
 MARK = "<!-- from here on written by scripts/report_docs -->\n"
 FIRST, LAST = "<!-- written by scripts/report_docs -->\n", "<!-- end -->\n"
 

@@ -53,6 +53,26 @@ FIELDS: dict[str, dict[str, Field]] = {
             "torch.profiler recorded no steps of this training, or did not see the work of exactly one GPU",
         ),
     },
+    "Ledger": {
+        "step": Field("", "The mean step"),
+        "run": Field("", "The whole run, from the begin of the recording to its end", "one of these is unknown"),
+    },
+    "LedgerTable": {
+        "of": Field("", "step (the mean one) or run"),
+        "whole_s": Field("s", "What the rows sum to, within 0.1 %"),
+        "rows": Field("", "Disjoint parts of it, the largest first"),
+    },
+    "LedgerRow": {
+        "where": Field(
+            "",
+            "Path from the stage down to what it hides, such as wait/starved or other/user/validate. Of a run, the first part is start, "
+            "steps, evaluation, profiled (steps that torch.profiler recorded), between (steps) or end, and the stage follows",
+        ),
+        "s": Field("s", "What it takes of the table's whole"),
+        "steps": Field("1", "Share (0 to 1) of the recorded steps in which it occurs", "unknown, or the row is of a run"),
+        "trend": Field("1", "Its mean in the last third of the recorded steps over that in the first", "the steps are fewer than 15"),
+        "place": Field("", "File and line; empty: unknown"),
+    },
     "OwnCode": {
         "s": Field("s", "All of this code: per step, or of evaluations and rollouts in total"),
         "looks": Field(

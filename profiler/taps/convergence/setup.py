@@ -1,7 +1,7 @@
 """Describes the setup of the training for ``Manifest.training``:
 
 optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors", "vectors",
-             "elements"}], "samplers"}]
+             "elements", "fused", "foreach"}], "samplers"}]
              in the order of their first updates; groups as they were then; vectors: tensors of at most 1 dimension; samplers: as below,
              those that were iterated between an update of this optimizer and the update before
 schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192, "optimizer": 0}]
@@ -40,6 +40,7 @@ MOST = 64  # optimizers and kinds of samplers: more are those of a search
 #: kind, shuffles, samples, of, loader -> epochs, values of set_epoch
 Samplers = dict[tuple[str, bool, int, int, int | None], tuple[int, set[object]]]
 NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
+HOW = ("fused", "foreach")  # it updates; None, the default, is not described
 
 
 class Setup:
@@ -193,6 +194,7 @@ def group_facts(group: dict[str, Any]) -> dict[str, object]:
     facts: dict[str, object] = {name: float(group[name]) for name in NUMBERS if isinstance(group.get(name), (int, float))}
     if isinstance(group.get("betas"), tuple):
         facts["betas"] = [float(beta) for beta in group["betas"]]
+    facts |= {name: group[name] for name in HOW if isinstance(group.get(name), bool)}
     vectors = sum(tensor.dim() <= 1 for tensor in tensors)
     return {**facts, "tensors": len(tensors), "vectors": vectors, "elements": sum(tensor.numel() for tensor in tensors)}
 

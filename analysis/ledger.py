@@ -1,0 +1,91 @@
+"""The ledger: tables of seconds that close. A row is some seconds with an owner; a table is rows that sum to its whole."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+CLOSES = 0.001  # of the whole: how much of it rows may miss, or exceed
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """Seconds with an owner.
+
+    Attributes:
+        where: from the stage down to what it hides, as a path: ``wait/starved``, ``other/user/validate``.
+        s: seconds of what the table is of.
+        steps: share (0 to 1) of the steps in which they lie; None: unknown, or not of steps.
+        trend: their mean in the last third of the steps over that in the first; None: unknown.
+        place: file and line; empty: unknown.
+    """
+
+    where: str
+    s: float
+    steps: float | None = None
+    trend: float | None = None
+    place: str = ""
+
+    @property
+    def stage(self) -> str:
+        """The stage that it is part of."""
+        return self.where.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class LedgerTable:
+    """Rows that sum to a whole.
+
+    Attributes:
+        of: "step" (the mean one) or "run" (all of it).
+        whole_s: seconds of it.
+        rows: disjoint, the largest first.
+    """
+
+    of: str
+    whole_s: float
+    rows: list[LedgerRow] = field(default_factory=list)
+
+    @classmethod
+    def made_of(cls, of: str, whole_s: float, rows: Iterable[LedgerRow]) -> "LedgerTable":
+        """Return a table of the rows that are not empty."""
+        return cls(of, whole_s, sorted((row for row in rows if row.s > 0), key=lambda row: -row.s))
+
+    @property
+    def closes(self) -> bool:
+        """Whether its rows sum to the whole. Those of a damaged recording may not."""
+        return abs(self.whole_s - sum(row.s for row in self.rows)) <= CLOSES * self.whole_s
+
+    def row(self, where: str) -> LedgerRow | None:
+        """Return the row of exactly this path; None: there is none."""
+        return next((row for row in self.rows if row.where == where), None)
+
+    def under(self, where: str) -> list[LedgerRow]:
+        """Return the row of this path and those below it."""
+        return [row for row in self.rows if row.where == where or row.where.startswith(f"{where}/")]
+
+    def total_s(self, *where: str) -> float:
+        """Return the sum of the rows at or below these paths."""
+        return sum(row.s for path in where for row in self.under(path))
+
+    def share(self, *where: str) -> float:
+        """Return the same as a share (0 to 1) of the whole."""
+        return self.total_s(*where) / self.whole_s if self.whole_s else 0.0
+
+    def stages(self) -> dict[str, float]:
+        """Return the seconds of each stage, the longest first."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            found[row.stage] = found.get(row.stage, 0.0) + row.s
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where one rank's time went.
+
+    Attributes:
+        step: the mean step.
+        run: the whole run; None: its begin or end is unknown.
+    """
+
+    step: LedgerTable
+    run: LedgerTable | None

@@ -1,0 +1,42 @@
+"""Saving checkpoints takes part of the step."""
+
+from feedline.analysis.facts import RuleInputs
+from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.predict.change import Refused
+
+RULE_ID = "checkpoint_time"
+STAGE = "checkpoint"
+
+MIN_SHARE = 0.05  # of the mean step
+MIN_STEPS = 2  # with a checkpoint: one says nothing of how often they come
+
+
+def check(facts: RuleInputs) -> Finding | None:
+    """Say how long one takes, and in how many steps there is one."""
+    step, row = facts.step, facts.ledger.step.row(STAGE) if facts.ledger else None
+    if row is None or not row.steps or row.s < MIN_SHARE * step.mean_s:
+        return None
+    number = facts.throughput.steps * row.steps
+    if number < MIN_STEPS:
+        return None
+    once_s, every = row.s / row.steps, 1 / row.steps
+    how_often = "in each step" if round(every) == 1 else f"every {counted(round(every), 'step')}"
+    return Finding(
+        RULE_ID,
+        Severity.of(row.s / step.mean_s),
+        message=f"torch.save takes {seconds(once_s)} {how_often}: {share(row.s / step.mean_s)} of the {seconds(step.mean_s)} step",
+        evidence=[
+            Evidence("checkpoint_s", "saving, per step", row.s, "s"),
+            Evidence("checkpoint_share", "share of the step", row.s / step.mean_s, SHARE),
+            Evidence("checkpoint_once_s", "saving, per step with a checkpoint", once_s, "s"),
+        ],
+        fix="Save less often, or copy the state to memory and save the copy in a thread (torch.distributed.checkpoint.async_save).",
+        how_to_check="Train without saving. If samples/s do not rise, this finding is wrong.",
+        cost_s=row.s,
+    )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Nothing is predicted: how often checkpoints are needed, only the program's author knows."""
+    return Refused("checkpoints", "How often checkpoints are needed is unknown.")

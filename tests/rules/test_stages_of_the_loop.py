@@ -1,0 +1,85 @@
+"""Stages of the loop that take much of the step: compilation, checkpoints, the optimizer."""
+
+from dataclasses import replace
+
+import pytest
+from rules.made_up import made_up_facts
+
+from feedline.analysis.diagnose import diagnose, verdict
+from feedline.analysis.facts import RuleInputs, Updated
+from feedline.analysis.ledger import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.rules.loop import checkpoint_time, optimizer_time, recompilation
+
+SMALL = Updated("AdamW", 2000, 8000, fused=False)
+
+
+def given(stage: str, ms: float, steps: float, trend: float | None = 1.0, **more) -> RuleInputs:
+    """200 steps, of which this share has the stage: 100 ms and so many ms more in the mean step."""
+    found = made_up_facts(stages={stage: ms}, **more)
+    row = LedgerRow(stage, found.step.stages[stage], steps=steps, trend=trend)
+    return replace(found, ledger=Ledger(LedgerTable("step", found.step.mean_s, [row]), None))
+
+
+def test_compiling_in_many_steps_leads_the_verdict():
+    facts = given("compile", 520.0, 35 / 199)
+
+    finding = recompilation.check(facts)
+
+    assert finding.severity.value == "high" and finding.cost_s == pytest.approx(0.52)
+    assert finding.message == "torch.compile compiled again in 35 of 199 steps: 83.7 % of the 621 ms step"
+    assert verdict(diagnose(facts), facts).startswith("Bound by compilation: torch.compile compiled again in 35 of 199 steps: 83.7 %")
+
+
+def test_compiling_that_has_ended_is_said_to_have_ended():
+    assert "none of them in the last third" in recompilation.check(given("compile", 20.0, 8 / 199, trend=0.0)).message
+
+
+@pytest.mark.parametrize("facts", [given("compile", 520.0, 2 / 199), given("compile", 4.0, 0.5)], ids=["warming up", "little"])
+def test_nothing_is_said_of_warming_up_or_of_little(facts):
+    assert recompilation.check(facts) is None
+
+
+def test_checkpoints_say_how_long_one_takes_and_how_often_it_comes():
+    facts = given("checkpoint", 15.6, 0.2)
+
+    finding = checkpoint_time.check(facts)
+
+    assert finding.message == "torch.save takes 78.0 ms every 5 steps: 13.4 % of the 116 ms step"
+    assert finding.severity.value == "low" and finding.cost_s == pytest.approx(0.0156)
+    assert verdict(diagnose(facts), facts).startswith("Partly bound by checkpoints: torch.save takes 78.0 ms every 5 steps")
+
+
+@pytest.mark.parametrize("facts", [given("checkpoint", 15.6, 1 / 200), given("checkpoint", 4.0, 0.2)], ids=["one", "little"])
+def test_nothing_is_said_of_one_checkpoint_or_of_little(facts):
+    assert checkpoint_time.check(facts) is None
+
+
+def test_an_optimizer_that_goes_through_its_tensors_is_fused():
+    facts = given("optimizer", 150.0, 1.0, updated=SMALL)
+
+    finding = optimizer_time.check(facts)
+
+    assert finding.message.startswith("AdamW.step() takes 61.8 % of the 243 ms step: 2,000 tensors with 8,000 elements, one after")
+    assert "torch.optim.AdamW(..., fused=True)" in finding.fix and finding.cost_s == pytest.approx(0.15)
+    assert verdict(diagnose(facts), facts).startswith("Bound by the optimizer: AdamW.step() takes 61.8 %")
+
+
+def test_an_update_that_cannot_take_that_long_holds_other_code():
+    finding = optimizer_time.check(given("optimizer", 150.0, 1.0, updated=replace(SMALL, kind="SGD", tensors=4, elements=7000)))
+
+    assert "so other code runs inside it" in finding.message and "closure" in finding.fix and "fused" not in finding.fix
+
+
+@pytest.mark.parametrize(
+    "updated",
+    [replace(SMALL, fused=True), replace(SMALL, kind="Lion"), None],
+    ids=["fused already", "no fused form", "not described"],
+)
+def test_nothing_is_said_where_nothing_is_known_to_be_faster(updated):
+    assert optimizer_time.check(given("optimizer", 60.0, 1.0, updated=updated)) is None
+
+
+def test_on_a_gpu_the_host_only_launches_the_update():
+    facts = given("optimizer", 150.0, 1.0, updated=SMALL)
+
+    assert optimizer_time.check(replace(facts, step=replace(facts.step, gpu_stages={"optimizer": 0.001}))) is None
