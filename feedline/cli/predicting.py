@@ -62,9 +62,11 @@ def replayable(path: Path) -> "Replayable | Refused":
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: there is no run, it holds several trainings, or it cannot be read.
+        CeilingsDamaged: its ceilings.json cannot be read.
     """
     from feedline.analysis.build import training_input
     from feedline.analysis.build_traces import holds_traces
+    from feedline.analysis.pipeline import ceilings_of, place
     from feedline.analysis.predict.change import Refused
     from feedline.profiler.store.opening import open_run
     from feedline.profiler.store.parts import only
@@ -72,7 +74,7 @@ def replayable(path: Path) -> "Replayable | Refused":
     run = open_run(path)
     if holds_traces(run):
         return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {RECORD}")
-    found = training_input(only(run))
+    found = training_input(only(run), ceilings_of(place(path, None)[0]))
     if found.facts is None or found.predictions is None:
         return Refused("no_step", f"no training step was recorded: {RECORD}, for a few dozen steps")
     if found.facts.loader is None:
