@@ -40,6 +40,7 @@ from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.step_model import StepSummary
 from feedline.analysis.text.headline import headline
+from feedline.analysis.tried import Trial, rejected
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
@@ -101,7 +102,7 @@ def _report(
     if read.facts is None:
         return made
     checks = made.convergence.checks if made.convergence else []
-    return _judged(made, read.facts, checks, predictions_of(made, shown, read.facts, ceilings))
+    return _judged(made, read.facts, checks, predictions_of(made, shown, read.facts, ceilings, rejected_of(run)))
 
 
 def _described(
@@ -143,16 +144,23 @@ def _described(
     return report, read
 
 
-def predictions_of(report: Report, shown: RankMetrics, facts: RuleInputs, ceilings: Ceilings | None) -> Predictions:
+def rejected_of(run: Run) -> list[Trial]:
+    """Trials that rejected settings of this training; those of one of several trainings cannot be told apart."""
+    return rejected(run.path) if run.part is None else []
+
+
+def predictions_of(report: Report, shown: RankMetrics, facts: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]) -> Predictions:
     """Predictions for a run, held against its limits: those of its report, of ``whatif`` and of ``tune``.
 
     A rate is compared with limits of the input: how long steps wait for it must be known.
 
     Args:
         report: whose findings are not needed.
+        tried: trials that rejected settings, which are not predicted.
     """
     known = not facts.loader_elsewhere and untold(facts) is None
-    return of_recording(shown, facts, report.throughput.of_all_ranks, roofline(report, ceilings) if known else None)
+    limits = roofline(report, ceilings) if known else None
+    return of_recording(shown, facts, report.throughput.of_all_ranks, limits, tried)
 
 
 class _Read(NamedTuple):
@@ -200,14 +208,19 @@ class TrainingInput:
     predictions: Predictions | None
 
 
-def training_input(run: Run, ceilings: Ceilings | None = None) -> TrainingInput:
-    """Read what ``build`` reads, without its findings. Errors as there."""
+def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[Trial] = ()) -> TrainingInput:
+    """Read what ``build`` reads, without its findings. Errors as there.
+
+    Args:
+        tried: trials that rejected settings, which are then not predicted.
+    """
     notes: list[str] = []
     gathered = gather_ranks(run, notes)
     compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, NOTHING, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
     report, read = _described(run, shown, gathered, notes, compared)
-    return TrainingInput(shown, read.facts, read.gauges, predictions_of(report, shown, read.facts, ceilings) if read.facts else None)
+    predictions = predictions_of(report, shown, read.facts, ceilings, tried) if read.facts else None
+    return TrainingInput(shown, read.facts, read.gauges, predictions)
 
 
 def _judged(report: Report, facts: RuleInputs, checks: Sequence[Finding], predictions: Predictions) -> Report:

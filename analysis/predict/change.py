@@ -44,6 +44,10 @@ class Change:
     lifts: frozenset[str] = frozenset()
 
 
+#: Reason of ``Refused``: the change was tried and rejected, so it is not recommended again.
+REJECTED = "rejected"
+
+
 @dataclass(frozen=True)
 class Refused:
     """No prediction: what is missing, as an identifier and in a sentence that says how to get it."""

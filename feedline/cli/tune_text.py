@@ -74,6 +74,7 @@ def why_not_more(found: Tuning) -> Iterator[str]:
     search, limits = found.search, found.limits
     assert search is not None and limits is not None
     yield from filter(None, [_limit(search, limits)])
+    yield from (f"{message}." for message in search.rejected)
     if search.left_out is not None:
         yield f"{search.left_out} or more workers and their batches may not fit into {_memory(limits)}."
     if search.unpredicted is not None:

@@ -59,7 +59,7 @@ def read(path: Path) -> Replayable:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
         FixError: it holds no loader whose settings could change.
     """
-    found = replayable(path)
+    found = replayable(path, again=True)
     if isinstance(found, Refused):
         raise FixError(f"{path}: {found.message}")
     return found
