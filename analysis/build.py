@@ -36,6 +36,7 @@ from feedline.analysis.predict.starts import staying_cpu_s
 from feedline.analysis.predictions import Predictions, of_recording, untold
 from feedline.analysis.rank_gauges import read_rank_gauges
 from feedline.analysis.roofline import roofline
+from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.step_model import StepSummary
@@ -54,6 +55,7 @@ from feedline.profiler.store.segment_reader import Process
 SETTINGS_OF_MALLOC = frozenset(
     ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 )
+UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
 def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING) -> Report:

@@ -206,7 +206,8 @@ def joined(changes: Sequence[Change]) -> Change:
 def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
     if isinstance(made, Refused) and made.reason == REJECTED:
         tried = f"{sentence(made.message)}. Look for another change."
-        return replace(finding, predicted=None, refused=tried, fix=tried, settings={}, severity=Severity.INFO, cost_s=0.0)
+        told = replace(finding, predicted=None, refused=tried, fix=tried, how_to_check="", settings={})
+        return replace(told, severity=Severity.INFO, cost_s=0.0)
     if isinstance(made, Refused):
         return replace(finding, predicted=None, refused=f"{sentence(made.message).removesuffix('.')}.")
     return replace(finding, predicted=made, refused="")

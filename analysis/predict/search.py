@@ -157,6 +157,7 @@ class Searcher:
     known: dict[tuple[object, bool], PredictedRate | Refused] = field(default_factory=dict)
     too_large: int | None = None
     unpredicted: tuple[int, Refused] | None = None
+    rejected: list[int] = field(default_factory=list)
 
     def search(self) -> Search | Refused:
         """Number of workers first, then how far they work ahead, around the best number."""
@@ -171,7 +172,8 @@ class Searcher:
         around = [one.workers for one in curve if one.workers and most / 2 <= one.workers <= most]
         deeper = [self._allowed(number, other, interval=False) for number in around for other in DEPTHS if other != depth]
         tried = [*curve, *(one for one in deeper if one is not None)]
-        best = self._with_interval(smallest(tried))
+        slower = any(workers > now.workers for workers in self.rejected)  # then others are not recommended either
+        best = self._with_interval(smallest([one for one in tried if not slower or one.workers <= now.workers] or [now]))
         surely = best.predicted.low > now.predicted.after and best.predicted.after * NEAR >= now.predicted.after
         if best.workers >= now.workers and not surely and self._fits(now.settings):
             best = now
@@ -207,7 +209,9 @@ class Searcher:
         found = self._candidate(settings, interval)
         if isinstance(found, Candidate):
             return found
-        if found.reason != REJECTED and (self.unpredicted is None or workers < self.unpredicted[0]):
+        if found.reason == REJECTED:
+            self.rejected.append(workers)
+        elif self.unpredicted is None or workers < self.unpredicted[0]:
             self.unpredicted = workers, found
         return None
 

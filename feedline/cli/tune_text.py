@@ -95,7 +95,7 @@ def why_not_more(found: Tuning) -> Iterator[str]:
 
 def _limit(search: Search, limits: Limits) -> str:
     """Why not more workers."""
-    best = search.best
+    best, ended = search.best, search.best.workers == limits.workers
     if search.limit is None:
         return ""
     if not best.workers:
@@ -104,14 +104,18 @@ def _limit(search: Search, limits: Limits) -> str:
         return f"More than {_workers(best.workers)} would not help: the rest of the step is then the limit."
     if search.limit.id == CPUS:
         rate = number(search.limit.samples_per_s)
-        why = f"because all CPUs are busy. With more CPUs, throughput would be about {rate} samples/s"
-        return f"More than {_workers(best.workers)} would not help, {why}."
+        busy = f"all CPUs are busy. With more CPUs, throughput would be about {rate} samples/s."
+        return (
+            f"The search ended at {_workers(best.workers)}; {busy}"
+            if ended
+            else f"More than {_workers(best.workers)} would not help, because {busy}"
+        )
     if search.limit.id == PASSES:
         rate = number(search.limit.samples_per_s)
         why = f"training waits for the first batch of each epoch; if it did not, throughput would be about {rate} samples/s"
-        ends = "The search ended at {}" if best.workers == limits.workers else "More than {} would not help"
+        ends = "The search ended at {}" if ended else "More than {} would not help"
         return f"{ends.format(_workers(best.workers))}: {why}."
-    if search.limit.id == WORKERS and best.workers == limits.workers:
+    if search.limit.id == WORKERS and ended:
         return f"The search ended at {_workers(best.workers)}: more workers may be faster (raise --max-workers)."
     return whatif_text.limit(search.limit)
 
@@ -130,5 +134,7 @@ def conclusion(search: Search) -> str:
     """The advice with its prediction."""
     if not search.changes:
         ordered = " with batches in order" if search.unordered is not None else ""
-        return f"Keep {as_code(search.now.settings)}: no other settings within the limits would be more than 2 % faster{ordered}."
+        perhaps = any(one.predicted.after * NEAR >= search.now.predicted.after for one in search.few if one != search.now)
+        faster = "are sure to be faster" if perhaps else "would be more than 2 % faster"
+        return f"Keep {as_code(search.now.settings)}: no other settings within the limits {faster}{ordered}."
     return f"Set {as_code(search.changes)}: {whatif_text.arrow(search.best.predicted)}."
