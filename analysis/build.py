@@ -30,6 +30,7 @@ from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import RuleInputs, Traffic
 from feedline.analysis.finding import Finding
 from feedline.analysis.gather import RankMetrics
+from feedline.analysis.mean_step import half_width, interval_of_rate, means_of, relative
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, Throughput, Workers
 from feedline.analysis.next_limit import within
 from feedline.analysis.predict.starts import staying_cpu_s
@@ -122,6 +123,9 @@ def _described(
     trained = convergence(run, notes)
     if len(gathered) == 1 and shown.rank.manifest.ended and not len(shown.main.of(Stage.PROFILED)):  # whose steps do not count
         pace, trained = trained_on(pace, trained)
+    if pace.of_all_ranks and step is not None:
+        low, high = interval_of_rate(pace.of_all_ranks, half_width(*relative(means_of(shown))))
+        pace = dataclasses.replace(pace, low=low, high=high)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
     report = Report(
         run=about,
@@ -201,12 +205,14 @@ class TrainingInput:
     Attributes:
         shown: the rank that a report shows.
         facts: its training loader and its step; None: it made no step.
-        predictions: of its throughput; None: it made no step.
+        throughput: of all its ranks.
+        predictions: of that; None: it made no step.
     """
 
     shown: RankMetrics
     facts: RuleInputs | None
     gauges: list[Gauge]
+    throughput: Throughput
     predictions: Predictions | None
 
 
@@ -222,7 +228,7 @@ def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[T
     shown = gathered[between_ranks.shown(gathered, compared)]
     report, read = _described(run, shown, gathered, notes, compared)
     predictions = predictions_of(report, shown, read.facts, ceilings, tried) if read.facts else None
-    return TrainingInput(shown, read.facts, read.gauges, predictions)
+    return TrainingInput(shown, read.facts, read.gauges, report.throughput, predictions)
 
 
 def _judged(report: Report, facts: RuleInputs, checks: Sequence[Finding], predictions: Predictions) -> Report:

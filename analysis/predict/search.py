@@ -101,6 +101,7 @@ class Search:
         unpredicted: the smallest number of workers that could not be predicted, and why; None if all were.
         tried: predictions made.
         rejected: what was measured of settings that were rejected, which are left out.
+        no_more: more workers than now were among them, so none are recommended.
     """
 
     now: Candidate
@@ -113,6 +114,7 @@ class Search:
     unpredicted: tuple[int, Refused] | None
     tried: int
     rejected: list[str]
+    no_more: bool
 
     @property
     def changes(self) -> Settings:
@@ -129,6 +131,7 @@ class Tuning:
         refused: None: a setting was found.
         line: of the program, to change; empty where nothing is to change.
         took_s: seconds of the search.
+        varies: 95 % interval of the measured rate, where it is wide: how another run without any change may differ.
     """
 
     search: Search | None = None
@@ -137,6 +140,7 @@ class Tuning:
     line: str = ""
     took_s: float = 0.0
     refused: Refused | None = None
+    varies: tuple[float, float] | None = None
 
 
 @dataclass
@@ -172,17 +176,17 @@ class Searcher:
         around = [one.workers for one in curve if one.workers and most / 2 <= one.workers <= most]
         deeper = [self._allowed(number, other, interval=False) for number in around for other in DEPTHS if other != depth]
         tried = [*curve, *(one for one in deeper if one is not None)]
-        slower = any(workers > now.workers for workers in self.rejected)  # then others are not recommended either
-        best = self._with_interval(smallest([one for one in tried if not slower or one.workers <= now.workers] or [now]))
+        no_more = any(workers > now.workers for workers in self.rejected)  # then others are not recommended either
+        best = self._with_interval(smallest([one for one in tried if not no_more or one.workers <= now.workers] or [now]))
         surely = best.predicted.low > now.predicted.after and best.predicted.after * NEAR >= now.predicted.after
         if best.workers >= now.workers and not surely and self._fits(now.settings):
             best = now
         change = self._change(best.settings)
-        limit = next_limit(self._predicted, change, best.predicted, best.workers)
+        limit = None if no_more else next_limit(self._predicted, change, best.predicted, best.workers)
         unordered, few = self._unordered(best), list(map(self._with_interval, ranked(tried, best)))
         refused = [one for one in self.known.values() if isinstance(one, Refused) and one.reason == REJECTED]
         rejected, asked = sorted({one.message for one in refused}), len({asked for asked, _ in self.known})
-        return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, asked, rejected)
+        return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, asked, rejected, no_more)
 
     def more_workers_gain(self) -> bool | None:
         """Whether some larger number of workers is surely faster; None: not all of those tried can be predicted."""

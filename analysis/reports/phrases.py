@@ -168,13 +168,18 @@ def pace(report: Report) -> list[str]:
     """The throughput line, in parts: what could not be measured is left out."""
     throughput, parts = report.throughput, []
     if throughput.of_all_ranks is not None:
-        parts.append(f"{number(throughput.of_all_ranks)} samples/s{of_ranks(throughput)}")
+        parts.append(f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{of_ranks(throughput)}")
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
     if throughput.batch_size is not None:
         per_rank = " per rank" if throughput.ranks > 1 else ""
         parts.append(f"{count(throughput.batch_size)} samples per step{per_rank}{accumulated(report)}")
     return parts or ["throughput not measured: no step was timed"]
+
+
+def spread(throughput: Throughput) -> str:
+    """`` [65.4, 106]``: the interval of the measured rate, where it is more than a few percent."""
+    return f" [{number(throughput.varies[0])}, {number(throughput.varies[1])}]" if throughput.varies else ""
 
 
 def accumulated(report: Report) -> str:

@@ -23,11 +23,13 @@ class Replayable:
     Attributes:
         facts: of its loader and its step.
         predict: its throughput with a change.
+        varies: 95 % interval of its measured rate; None: narrow, or not known.
     """
 
     facts: "RuleInputs"
     gauges: "list[Gauge]"
     predict: "Predictor"
+    varies: tuple[float, float] | None = None
 
     @property
     def settings(self) -> dict[str, object]:
@@ -83,4 +85,4 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
         return Refused("no_step", f"no training step was recorded: {RECORD}, for a few dozen steps")
     if found.facts.loader is None:
         return Refused("no_loader", "no DataLoader feeds this training, so it has no settings to change")
-    return Replayable(found.facts, found.gauges, found.predictions.of)
+    return Replayable(found.facts, found.gauges, found.predictions.of, found.throughput.varies)

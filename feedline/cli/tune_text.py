@@ -86,6 +86,8 @@ def why_not_more(found: Tuning) -> Iterator[str]:
             f"in_order=False would give {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]. It changes the order of "
             "batches, and so the course of the training from run to run; it is not part of the advice."
         )
+    if found.varies is not None:
+        yield whatif_text.like_this(found.varies)
     cpus = "on the CPUs as recorded" if limits.cpus is None else f"on {limits.cpus:g} CPU{'s' * (limits.cpus != 1)}"
     yield (
         f"Replayed {count(search.tried)} settings in {seconds(found.took_s)}, up to {limits.workers} workers, {cpus}; 95 % intervals. Of "
@@ -134,6 +136,8 @@ def conclusion(search: Search) -> str:
     """The advice with its prediction."""
     if not search.changes:
         ordered = " with batches in order" if search.unordered is not None else ""
+        if search.no_more:
+            return f"Keep {as_code(search.now.settings)}: more workers were tried, and rejected."
         perhaps = any(one.predicted.after * NEAR >= search.now.predicted.after for one in search.few if one != search.now)
         faster = "are sure to be faster" if perhaps else "would be more than 2 % faster"
         return f"Keep {as_code(search.now.settings)}: no other settings within the limits {faster}{ordered}."
