@@ -9,7 +9,7 @@ from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
     from feedline.analysis.facts import RuleInputs
-    from feedline.analysis.model import Gauge
+    from feedline.analysis.model import Gauge, Throughput
     from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.limits import Predictor
 
@@ -23,13 +23,13 @@ class Replayable:
     Attributes:
         facts: of its loader and its step.
         predict: its throughput with a change.
-        varies: 95 % interval of its measured rate; None: narrow, or not known.
+        throughput: as measured.
     """
 
     facts: "RuleInputs"
     gauges: "list[Gauge]"
     predict: "Predictor"
-    varies: tuple[float, float] | None = None
+    throughput: "Throughput"
 
     @property
     def settings(self) -> dict[str, object]:
@@ -85,4 +85,4 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
         return Refused("no_step", f"no training step was recorded: {RECORD}, for a few dozen steps")
     if found.facts.loader is None:
         return Refused("no_loader", "no DataLoader feeds this training, so it has no settings to change")
-    return Replayable(found.facts, found.gauges, found.predictions.of, found.throughput.varies)
+    return Replayable(found.facts, found.gauges, found.predictions.of, found.throughput)

@@ -21,12 +21,10 @@ def show(found: Sequence["Trial"], console: "Console") -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for name in ("tried", "change", "predicted", "measured", "ratio", "verdict"):
-        table.add_column(name, justify="right" if name in ("predicted", "measured", "ratio") else "left")
+    for name in ("tried", "change", "predicted", "measured", "verdict"):
+        table.add_column(name, justify="right" if name in ("predicted", "measured") else "left")
     for one in found:
-        ratio = f"{one.residual:.3f}" if one.residual is not None else BLANK
-        cells = (one.at[:10], one.change, first(one.predicted), first(one.measured), ratio, one.verdict)
-        table.add_row(*cells)
+        table.add_row(one.at[:10], one.change, first(one.predicted), first(one.measured), one.verdict)
     console.print(table)
     known = [(one.residual, one.inside) for one in found if one.residual is not None]
     if known:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain
-from feedline.analysis.speed_trial import MARGIN, REJECT
+from feedline.analysis.speed_trial import CODES, MARGIN, REJECT
 from feedline.analysis.tried import LEDGER, SPEED, identity
 from feedline.cli import branch
 from feedline.cli.output import name_files
@@ -59,7 +59,7 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
     if kept:
         to_keep(patch, why, args.output / PATCH, console)
     name_files(console, [args.output / LEDGER])
-    return 0
+    return CODES[trial.verdict]
 
 
 def to_keep(patch: str, why: str, path: Path, console: Console) -> None:
