@@ -131,7 +131,7 @@ class Tuning:
         refused: None: a setting was found.
         line: of the program, to change; empty where nothing is to change.
         took_s: seconds of the search.
-        varies: 95 % interval of the measured rate, where it is wide: how another run without any change may differ.
+        measured_interval: 95 % interval of the measured rate, where it is wide: how another run without any change may differ.
     """
 
     search: Search | None = None
@@ -140,7 +140,7 @@ class Tuning:
     line: str = ""
     took_s: float = 0.0
     refused: Refused | None = None
-    varies: tuple[float, float] | None = None
+    measured_interval: tuple[float, float] | None = None
 
 
 @dataclass

@@ -92,7 +92,7 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     if isinstance(found, Refused):
         return Tuning(limits=limits, memory=memory, refused=found)
     line = handover.change(training.facts, dict(found.changes)) if found.changes else ""
-    return Tuning(found, limits, memory, line, time.monotonic() - began, varies=training.throughput.varies)
+    return Tuning(found, limits, memory, line, time.monotonic() - began, measured_interval=training.throughput.varies)
 
 
 def memory_of(training: "Replayable") -> "Memory":

@@ -86,8 +86,8 @@ def why_not_more(found: Tuning) -> Iterator[str]:
             f"in_order=False would give {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]. It changes the order of "
             "batches, and so the course of the training from run to run; it is not part of the advice."
         )
-    if found.varies is not None:
-        yield whatif_text.like_this(found.varies)
+    if found.measured_interval is not None:
+        yield whatif_text.like_this(found.measured_interval)
     cpus = "on the CPUs as recorded" if limits.cpus is None else f"on {limits.cpus:g} CPU{'s' * (limits.cpus != 1)}"
     yield (
         f"Replayed {count(search.tried)} settings in {seconds(found.took_s)}, up to {limits.workers} workers, {cpus}; 95 % intervals. Of "

@@ -38,8 +38,8 @@ def show(found: WhatIf, console: Console, run: Path) -> None:
         console.print(plain(f"No prediction: {found.refused.message.rstrip('.') if found.refused else 'unknown'}.", "bold"))
         return
     console.print(plain(f"With {what(found)}: {arrow(rate)}. {limit(found.limit)}".rstrip(), "bold"))
-    if found.varies:
-        console.print(plain(like_this(found.varies)))
+    if found.measured_interval:
+        console.print(plain(like_this(found.measured_interval)))
     for line in next_lines(found, run):
         console.print(plain(line), soft_wrap=True)
 
@@ -70,7 +70,7 @@ def arrow(rate: PredictedRate) -> str:
 def like_this(varies: tuple[float, float]) -> str:
     """What an interval of a prediction leaves out: how runs without any change differ."""
     low, high = map(number, varies)
-    return f"The interval is for a run like this one; without the change, another may reach {low} to {high} samples/s."
+    return f"Intervals are for a run like this one; without any change, another may reach {low} to {high} samples/s."
 
 
 def limit(found: NextLimit | None) -> str:
