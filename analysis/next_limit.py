@@ -98,16 +98,31 @@ def also_lifted(finding: Finding, report: Report) -> str:
 
 def beyond(finding: Finding, report: Report) -> str:
     """What to know of a prediction above the next limit; empty for one that keeps to it."""
-    limits, told = report.roofline, finding.predicted
-    following = next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
-    if limits is None or following is None or told is None:
-        return ""
-    if limits.samples_per_s * told.after / told.before <= following.samples_per_s * (1 + CLOCKS):
+    following = _exceeded(finding.predicted, report.roofline)
+    if following is None:
         return ""
     if finding.cost_is_predicted:
         return f"; above the next limit ({following.name}) of the rank that is shown, which the fix removes"
     raises = following.kind in lifted(finding.rule_id, cpus_are_full(one.rule_id for one in report.findings))
     return f"; above the next limit ({following.name}), which {'this fix also raises' if raises else 'is rough'}"
+
+
+def beyond_together(findings: Sequence[Finding], report: Report) -> str:
+    """The same of what these findings' fixes are predicted to give together."""
+    following = _exceeded(report.together, report.roofline)
+    if following is None:
+        return ""
+    full = cpus_are_full(one.rule_id for one in report.findings)
+    raise_it = any(following.kind in lifted(finding.rule_id, full) for finding in findings)
+    return f"; above the next limit ({following.name}), which {'these fixes also raise' if raise_it else 'is rough'}"
+
+
+def _exceeded(told: PredictedRate | None, limits: Roofline | None) -> ThroughputBound | None:
+    """The next limit, if a prediction is above it."""
+    following = next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
+    if limits is None or following is None or told is None:
+        return None
+    return following if limits.samples_per_s * told.after / told.before > following.samples_per_s * (1 + CLOCKS) else None
 
 
 def gained(mean_s: float, cost_s: float, rate: float) -> float:

@@ -152,10 +152,12 @@ def gains(finding: Finding, report: Report) -> str:
 
 def together(report: Report) -> tuple[str, str] | None:
     """A heading, and the throughput with several fixes at once; None where that is not predicted."""
-    named = [finding.rule_id for finding in findings_together(report.findings)]
-    if report.together is None or len(named) < 2:
+    findings = findings_together(report.findings)
+    if report.together is None or len(findings) < 2:
         return None
-    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {rates(report.together)}"
+    named = [finding.rule_id for finding in findings]
+    told = f"{rates(report.together)}{next_limit.beyond_together(findings, report)}"
+    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {told}"
 
 
 def opening(verdict: str) -> tuple[str, str]:

@@ -165,3 +165,14 @@ def test_without_limits_findings_stay_as_they_are():
     told = [finding("too_few_workers", 35)]
 
     assert within(told, None, RUN.step.mean_s) == told
+
+
+def test_fixes_together_above_the_next_limit_say_so_as_single_ones_do():
+    rate = PredictedRate(100.0, 150.0, 140.0, 160.0)
+    found = [replace(finding(rule_id, 30), predicted=rate) for rule_id in ("too_few_workers", "oversize_images")]
+    told = replace(RUN, findings=found, roofline=made(RUN), together=rate)
+
+    assert phrases.together(told)[1].endswith(
+        "100 -> 150 samples/s [140, 160]; above the next limit (all CPUs), which these fixes also raise"
+    )
+    assert phrases.together(replace(told, together=replace(rate, after=131.0)))[1].endswith("[140, 160]")
