@@ -4,12 +4,14 @@ build
     gather_ranks           records -> RankMetrics of each rank: steps, stages, waits, costs (gather.py)
     between_ranks          which rank to show, and what ranks cost each other
     _report                the parts of the report; facts_of -> diagnose: the findings (diagnose.py, rules/)
-        _judged            limits (roofline.py), what fixes give together (predictions.py), the verdict
+        limits_of          limits (roofline.py), which predictions keep to (predictions.py)
+        _judged            what fixes give together, the verdict
 """
 
 import dataclasses
 import datetime
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,11 +28,13 @@ from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.cpu_use import cpu_use, mean_of
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import RuleInputs, Traffic, Updated
+from feedline.analysis.finding import Finding
 from feedline.analysis.gather import RankMetrics
+from feedline.analysis.mean_step import half_width, interval_of_rate, means_of, relative
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, Throughput, Workers
 from feedline.analysis.next_limit import within
 from feedline.analysis.predict.starts import staying_cpu_s
-from feedline.analysis.predictions import Predictions, of_recording
+from feedline.analysis.predictions import Predictions, of_recording, untold
 from feedline.analysis.rank_gauges import read_rank_gauges
 from feedline.analysis.recorded_ledger import ledger_of
 from feedline.analysis.roofline import roofline
@@ -39,6 +43,7 @@ from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.step_model import StepSummary
 from feedline.analysis.text.headline import headline
+from feedline.analysis.tried import Trial, rejected
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
@@ -97,9 +102,21 @@ def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
 def _report(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
 ) -> Report:
-    step, workers, loaders, gauges, use, facts = _read(shown, gathered, notes, compared)
-    if facts is not None:
-        step = with_input(facts)
+    made, read = _described(run, shown, gathered, notes, compared)
+    if read.facts is None:
+        return made
+    checks = made.convergence.checks if made.convergence else []
+    return _judged(made, read.facts, checks, predictions_of(made, shown, read.facts, ceilings, rejected_of(run)))
+
+
+def _described(
+    run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None
+) -> "tuple[Report, _Read]":
+    """The report without what is concluded from it: limits, findings, verdict."""
+    read = _read(shown, gathered, notes, compared)
+    step, loaders = read.step, read.loaders
+    if read.facts is not None:
+        step = with_input(read.facts)
     ended = between_ranks.first_failed(gathered)
     about, pace = run_info(run, gathered[ended].rank), between_ranks.throughput(gathered, shown)
     if run.part is not None:
@@ -107,23 +124,24 @@ def _report(
     trained = convergence(run, notes)
     if len(gathered) == 1 and shown.rank.manifest.ended and not len(shown.main.of(Stage.PROFILED)):  # whose steps do not count
         pace, trained = trained_on(pace, trained)
+    if pace.of_all_ranks and step is not None:
+        low, high = interval_of_rate(pace.of_all_ranks, half_width(*relative(means_of(shown))))
+        pace = dataclasses.replace(pace, low=low, high=high)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
-    predictions = of_recording(shown, facts, pace.of_all_ranks) if facts else None
-    findings = diagnose(facts, trained.checks if trained else (), predictions) if facts else []
     report = Report(
         run=about,
         verdict="no training step was recorded, so what limits the training is unknown.",
-        findings=findings,
+        findings=[],
         throughput=pace,
         step=step,
-        workers=workers,
+        workers=read.workers,
         loaders=loaders,
         ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
-        gauges=gauges,
+        gauges=read.gauges,
         comm=compared.communication if compared else None,
         convergence=trained,
-        cpus=use,
-        ledger=facts.ledger if facts is not None else None,
+        cpus=read.use,
+        ledger=read.facts.ledger if read.facts is not None else None,
         shown=shown.rank.number,
         headline=headline(about, pace.steps, trained.updates if trained else 0, "The training" if len(gathered) == 1 else f"Rank {ended}"),
         hooks=[
@@ -131,7 +149,26 @@ def _report(
         ],
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )
-    return _judged(report, facts, predictions, ceilings) if facts and predictions else report
+    return report, read
+
+
+def rejected_of(run: Run) -> list[Trial]:
+    """Trials that rejected settings of this training; those of one of several trainings cannot be told apart."""
+    return rejected(run.path) if run.part is None else []
+
+
+def predictions_of(report: Report, shown: RankMetrics, facts: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]) -> Predictions:
+    """Predictions for a run, held against its limits: those of its report, of ``whatif`` and of ``tune``.
+
+    A rate is compared with limits of the input: how long steps wait for it must be known.
+
+    Args:
+        report: whose findings are not needed.
+        tried: trials that rejected settings, which are not predicted.
+    """
+    known = not facts.loader_elsewhere and untold(facts) is None
+    limits = roofline(report, ceilings) if known else None
+    return of_recording(shown, facts, report.throughput.of_all_ranks, limits, tried)
 
 
 class _Read(NamedTuple):
@@ -170,36 +207,37 @@ class TrainingInput:
     Attributes:
         shown: the rank that a report shows.
         facts: its training loader and its step; None: it made no step.
-        predictions: of its throughput; None: it made no step.
+        throughput: of all its ranks.
+        predictions: of that; None: it made no step.
     """
 
     shown: RankMetrics
     facts: RuleInputs | None
     gauges: list[Gauge]
+    throughput: Throughput
     predictions: Predictions | None
 
 
-def training_input(run: Run) -> TrainingInput:
-    """Read what ``build`` reads, without its findings. Errors as there."""
+def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[Trial] = ()) -> TrainingInput:
+    """Read what ``build`` reads, without its findings. Errors as there.
+
+    Args:
+        tried: trials that rejected settings, which are then not predicted.
+    """
     notes: list[str] = []
     gathered = gather_ranks(run, notes)
-    compared = between_ranks.compared(gathered, gathered[min(gathered)], None, NOTHING, notes)
+    compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, NOTHING, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
-    read = _read(shown, gathered, notes, compared)
-    rate = between_ranks.throughput(gathered, shown).of_all_ranks
-    return TrainingInput(shown, read.facts, read.gauges, of_recording(shown, read.facts, rate) if read.facts else None)
+    report, read = _described(run, shown, gathered, notes, compared)
+    predictions = predictions_of(report, shown, read.facts, ceilings, tried) if read.facts else None
+    return TrainingInput(shown, read.facts, read.gauges, report.throughput, predictions)
 
 
-def _judged(report: Report, facts: RuleInputs, predictions: Predictions, ceilings: Ceilings | None) -> Report:
-    """The same with its limits, what its fixes give together, and its verdict.
-
-    A rate is compared with limits of the input: how long steps wait for it must be known.
-    """
-    known = not facts.loader_elsewhere and all(finding.rule_id not in UNKNOWN for finding in report.findings)
-    limits = roofline(report, ceilings) if known else None
-    findings = within(report.findings, limits, facts.step.mean_s)
-    together = predictions.together(findings)
-    return dataclasses.replace(report, roofline=limits, findings=findings, together=together, verdict=verdict(findings, facts))
+def _judged(report: Report, facts: RuleInputs, checks: Sequence[Finding], predictions: Predictions) -> Report:
+    """The same with its limits, its findings, what their fixes give together, and its verdict."""
+    findings = within(diagnose(facts, checks, predictions), predictions.limits, facts.step.mean_s)
+    together, said = predictions.together(findings), verdict(findings, facts)
+    return dataclasses.replace(report, roofline=predictions.limits, findings=findings, together=together, verdict=said)
 
 
 def trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Throughput, ConvergenceSummary | None]:

@@ -7,7 +7,7 @@ from feedline.analysis.convergence.checks import DIVERGED, GRAVE
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Finding, Severity, rates, saving
 from feedline.analysis.formatting import seconds, sentence, share
-from feedline.analysis.predictions import Predictions, refused_of_traces
+from feedline.analysis.predictions import Predictions, refused_of_traces, untold
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, RULES, TRACE, Effort, F, Rule
 from feedline.analysis.rules.cross_rank import late_rank
 from feedline.analysis.rules.cross_rank.recorded import recorded
@@ -140,7 +140,7 @@ def _wrong(checks: Sequence[Finding]) -> list[Finding]:
 
 
 def _of_input(facts: RuleInputs, explained: bool) -> list[Finding]:
-    if unknown := nothing_trained.check(facts) or too_short.check(facts):
+    if unknown := untold(facts):
         return [unknown]
     if facts.loader is None or facts.loader_elsewhere:
         return [_without_a_loader(facts)]

@@ -19,6 +19,8 @@ FIRST_STEPS = "first_steps"  # the note on steps that are not in the means
 #: Why the main process waited for a batch.
 WAIT_KINDS = ("starved", "head_of_line", "handover", "transport", "epoch_start")
 
+WIDE = 0.1  # of a measured rate: a narrower interval is not told
+
 #: What a roof is.
 ROOF_KINDS = (
     "device",  # its peak over the run's FLOP per sample
@@ -61,11 +63,20 @@ class Throughput:
     batch_size: float | None  # mean samples per step
     ranks: int = 1  # whose samples are in all_ranks_samples_per_s
     all_ranks_samples_per_s: float | None = None  # None: one rank, or not measured on all
+    low: float | None = None  # 95 % interval of the samples/s of all ranks: how another run of the same training may differ
+    high: float | None = None
 
     @property
     def of_all_ranks(self) -> float | None:
         """Samples/s of the training as a whole, as far as it was measured."""
         return self.samples_per_s if self.all_ranks_samples_per_s is None else self.all_ranks_samples_per_s
+
+    @property
+    def varies(self) -> tuple[float, float] | None:
+        """The interval of its samples/s; None: not known, or so narrow that it need not be told."""
+        rate = self.of_all_ranks
+        known = rate is not None and self.low is not None and self.high is not None
+        return (self.low, self.high) if known and self.high - self.low > WIDE * rate else None  # type: ignore[operator,return-value]
 
 
 @dataclass(frozen=True)

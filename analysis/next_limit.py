@@ -1,34 +1,31 @@
-"""Holds the gain of a finding against the next limit of the roofline, unless its fix lifts that limit too."""
+"""Holds costs and predictions against the limits of the roofline that stay with a change."""
 
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.finding import Finding, PredictedRate, Severity
 from feedline.analysis.model import Report, Roofline, ThroughputBound
-from feedline.analysis.rules import BY_ID, CHEAPER
+from feedline.analysis.predict.change import Change, Refused
+from feedline.analysis.rules import AS_MUCH_CPU, BY_ID, CHEAPER
 from feedline.analysis.text.limits import is_rough
 
 GRAVEST = list(Severity)[::-1]
 SAME = 0.005  # numbers that are printed alike
 GPU = "gpu"  # id of the limit that holds even where it is the nearest: a batch that comes earlier does not make the GPU's work shorter
-ABOVE = "The replay of this fix is faster than the next limit allows, so it predicts nothing."
+ABOVE = Refused("above_limit", "The replay of this change is faster than a limit of this run allows, so it predicts nothing.")
 CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 
 
 def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
     """The findings, none of which costs more than the next limit lets its fix save.
 
-    Nor does what the loader's replay predicts exceed that limit, unless it is rough; it is taken back where not even the lower end of its
-    interval keeps to it. What the replay of ranks predicts stays: the CPU time of waiting for each other, which limits hold, ends with the
-    wait.
-
     Args:
         limits: of the same run; None: they are unknown.
         mean_s: of the step.
     """
     full = cpus_are_full(finding.rule_id for finding in findings)
-    kept = [_held(_at_most(finding, mean_s, limits, full), limits, full) if limits else finding for finding in findings]
+    kept = [_at_most(finding, mean_s, limits, full) if limits else finding for finding in findings]
     if full:
         more = [_relieves(finding, before.cost_s, limits) for finding, before in zip(kept, findings)]
         kept = [dataclasses.replace(finding, cost_may_be_more=one) for finding, one in zip(kept, more)]
@@ -51,6 +48,46 @@ def lifted(rule_id: str, full: bool) -> frozenset[str]:
     return kinds | {"step"} if full and CHEAPER <= kinds else kinds
 
 
+def lifted_by(change: Change, workers: object, full: bool) -> frozenset[str]:
+    """Kinds of limits that a change lifts.
+
+    Args:
+        workers: of the run, as recorded.
+        full: the CPUs are, as of ``lifted``.
+    """
+    settings, kinds = change.settings, set(change.lifts)
+    if settings:
+        kinds |= CHEAPER | {"step"} if settings.keys() == {"persistent_workers"} else AS_MUCH_CPU
+    if isinstance(workers, int) and settings.get("num_workers", workers) < workers:
+        kinds.add("step")  # which holds receiving, and the main thread's own waits for a CPU
+    if change.stages:
+        kinds |= CHEAPER if any(factor.cpu < 1 for factor in change.stages.values()) else AS_MUCH_CPU
+    if change.cpus is not None:
+        kinds |= {"cores", "step"}
+    if change.endless:
+        kinds |= CHEAPER | {"step"}
+    return frozenset(kinds | {"step"} if full and CHEAPER <= kinds else kinds)
+
+
+def held(told: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> PredictedRate | Refused:
+    """A prediction of the loader's replay, at most the lowest limit that its change does not lift, with what limits are off by in its
+    interval. One that is rough holds only the lower end of the interval; where even that is above, nothing is predicted.
+    """
+    ids = [roof.id for roof in limits.roofs]
+    above = limits.roofs[ids.index(limits.nearest_id) :] if limits.nearest_id in ids else []
+    stays = [roof for roof in above if roof.binds and roof.kind not in lifts]
+    limit = min(stays, key=lambda roof: roof.high or roof.samples_per_s, default=None)
+    if limit is None:
+        return told
+    most_per_s = told.before * max(_times(limit, limits), 1.0)
+    rough = is_rough(limit, limits.samples_per_s, limits.nearest_id if limit.id != limits.nearest_id else None)
+    if told.low > most_per_s * (1 + CLOCKS if rough else 1.0):
+        return ABOVE
+    if rough or told.high <= most_per_s * (1 + CLOCKS) and told.after <= most_per_s:
+        return told
+    return dataclasses.replace(told, after=min(told.after, most_per_s), high=min(told.high, most_per_s * (1 + CLOCKS)))
+
+
 def also_lifted(finding: Finding, report: Report) -> str:
     """Name of the next limit, where the finding's gain is higher because its fix lifts that too; empty otherwise."""
     limits, step = report.roofline, report.step
@@ -61,16 +98,31 @@ def also_lifted(finding: Finding, report: Report) -> str:
 
 def beyond(finding: Finding, report: Report) -> str:
     """What to know of a prediction above the next limit; empty for one that keeps to it."""
-    limits, told = report.roofline, finding.predicted
-    following = next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
-    if limits is None or following is None or told is None:
-        return ""
-    if limits.samples_per_s * told.after / told.before <= following.samples_per_s * (1 + CLOCKS):
+    following = _exceeded(finding.predicted, report.roofline)
+    if following is None:
         return ""
     if finding.cost_is_predicted:
         return f"; above the next limit ({following.name}) of the rank that is shown, which the fix removes"
     raises = following.kind in lifted(finding.rule_id, cpus_are_full(one.rule_id for one in report.findings))
     return f"; above the next limit ({following.name}), which {'this fix also raises' if raises else 'is rough'}"
+
+
+def beyond_together(findings: Sequence[Finding], report: Report) -> str:
+    """The same of what these findings' fixes are predicted to give together."""
+    following = _exceeded(report.together, report.roofline)
+    if following is None:
+        return ""
+    full = cpus_are_full(one.rule_id for one in report.findings)
+    raise_it = any(following.kind in lifted(finding.rule_id, full) for finding in findings)
+    return f"; above the next limit ({following.name}), which {'these fixes also raise' if raise_it else 'is rough'}"
+
+
+def _exceeded(told: PredictedRate | None, limits: Roofline | None) -> ThroughputBound | None:
+    """The next limit, if a prediction is above it."""
+    following = next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
+    if limits is None or following is None or told is None:
+        return None
+    return following if limits.samples_per_s * told.after / told.before > following.samples_per_s * (1 + CLOCKS) else None
 
 
 def gained(mean_s: float, cost_s: float, rate: float) -> float:
@@ -113,16 +165,3 @@ def _at_most(finding: Finding, mean_s: float, limits: Roofline, full: bool) -> F
         return finding
     weight = max(finding.severity, Severity.of(most_s / mean_s), key=GRAVEST.index)
     return dataclasses.replace(finding, cost_s=most_s, severity=weight, cost_is_estimate=False)
-
-
-def _held(finding: Finding, limits: Roofline, full: bool) -> Finding:
-    """Its prediction at most the next limit, or none where even the lower end of its interval is above that."""
-    told, limit = finding.predicted, _limit(finding, limits, full)
-    if told is None or finding.cost_is_predicted or limit is None:
-        return finding
-    most_per_s = told.before * max(_times(limit, limits), 1.0)
-    rough = is_rough(limit, limits.samples_per_s, limits.nearest_id)
-    if told.low <= most_per_s * (1 + CLOCKS if rough else 1.0):
-        after = told.after if rough else min(told.after, most_per_s)
-        return dataclasses.replace(finding, predicted=dataclasses.replace(told, after=after))
-    return dataclasses.replace(finding, predicted=None, refused=ABOVE)

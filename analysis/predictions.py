@@ -1,4 +1,7 @@
-"""What the fixes of findings would give: by replaying the loader with each change, or as the replay of the ranks predicted it."""
+"""What changes would give: the replay of the loader or of the ranks, held against the limits of the run.
+
+The findings of a report, their fixes together, ``feedline whatif``, ``tune`` and ``verify`` all ask ``Predictions.of``, so they agree.
+"""
 
 import functools
 import math
@@ -10,13 +13,18 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Finding, PredictedRate, Severity
 from feedline.analysis.formatting import sentence
 from feedline.analysis.gather import RankMetrics
-from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.model import Roofline
+from feedline.analysis.next_limit import held, lifted_by
+from feedline.analysis.predict.change import REJECTED, Change, Factor, Refused
 from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
+from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most
 from feedline.analysis.rules import BY_ID, CROSS_RANK
 from feedline.analysis.rules.cross_rank.recorded import recorded
+from feedline.analysis.rules.input import cpu_saturated, nothing_trained, too_short
 from feedline.analysis.rules.input.slow_for_its_bytes import at_own_locks
 from feedline.analysis.traces.facts import TraceFacts
+from feedline.analysis.tried import Trial
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 
 #: Findings about several ranks: their rules read other facts.
@@ -37,15 +45,33 @@ class Predictions:
         facts: from which its findings were made.
         rate: samples/s of all ranks.
         replay: predicts the throughput with a change of its loader.
+        limits: of the same run; None: they are unknown.
+        rejected: trials of this training whose settings are not recommended again.
     """
 
     facts: RuleInputs
     rate: float | None
     replay: Predictor
+    limits: Roofline | None = None
+    rejected: Sequence[Trial] = ()
 
     def attached(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings with what their fixes would give, or why that is not predicted."""
-        return [_with(finding, self._of(finding)) for finding in findings]
+        return [self._not_workers(_with(finding, self._of(finding))) for finding in findings]
+
+    def _not_workers(self, finding: Finding) -> Finding:
+        """The finding that the CPUs are full says that more workers do not help, if that is what is predicted for them."""
+        if finding.rule_id != cpu_saturated.RULE_ID or self.more_workers_gain() is not False:
+            return finding
+        return replace(finding, fix=f"{sentence(finding.fix).removesuffix('.')}. {cpu_saturated.NOT_WORKERS}")
+
+    def more_workers_gain(self) -> bool | None:
+        """Whether more workers are predicted to be faster, as ``feedline tune`` searches; None: not known."""
+        loader, workers = self.facts.loader, self.facts.setting("num_workers")
+        if loader is None or not isinstance(workers, int):
+            return None
+        limits = Limits(max(usual_most(self.facts.effective_cpus, workers), 2 * workers))
+        return Searcher(self.of, loader.settings, self.facts.epochs, limits, Memory(None, None)).more_workers_gain()
 
     def _of(self, finding: Finding) -> PredictedRate | Refused:
         change = change_of(finding.rule_id, self.facts)
@@ -64,8 +90,33 @@ class Predictions:
             return change
         if not self.rate:
             return NO_RATE
-        made = _of_step(change) if isinstance(change, Prediction) else self.replay(change, interval)
+        if isinstance(change, Change) and (tried := self._tried(change)) is not None:
+            return tried.refusal()
+        made = _of_step(change) if isinstance(change, Prediction) else self._replayed(change, interval)
         return made if isinstance(made, Refused) else _from(self.rate, made)
+
+    def _tried(self, change: Change) -> Trial | None:
+        """The trial that rejected exactly these settings."""
+        if change != Change(settings=change.settings) or self.facts.loader is None:
+            return None
+        now, asked = self.facts.loader.settings, dict(change.settings)
+        return next((one for one in self.rejected if effective(one.settings, now) == effective(asked, now)), None)
+
+    def _replayed(self, change: Change, interval: bool) -> PredictedRate | Refused:
+        """What the replay predicts, as far as the limits of the run allow it."""
+        if (unknown := untold(self.facts)) is not None:
+            refused = change_of(unknown.rule_id, self.facts)
+            assert isinstance(refused, Refused)
+            return refused
+        made = self.replay(change, interval)
+        if isinstance(made, Refused) or self.limits is None:
+            return made
+        lifts = lifted_by(change, self.facts.setting("num_workers"), full=cpu_saturated.check(self.facts) is not None)
+        kept = held(made, self.limits, lifts)
+        if interval or kept is made:
+            return kept
+        exact = self._replayed(change, True)  # whether the limits leave anything of it depends on its interval
+        return exact if isinstance(exact, Refused) else replace(exact, low=exact.after, high=exact.after)
 
     def together(self, findings: Sequence[Finding]) -> PredictedRate | None:
         """All that findings change in the loader, at once; None: fewer than two of them are predicted, or all at once is not."""
@@ -76,11 +127,15 @@ class Predictions:
         return None if isinstance(made, Refused) or made.after < best else made  # less than one of them: they contradict each other
 
 
-def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> Predictions:
+def of_recording(
+    shown: RankMetrics, facts: RuleInputs, rate: float | None, limits: Roofline | None, rejected: Sequence[Trial] = ()
+) -> Predictions:
     """Predictions from a recorded rank. Its loader is read only when a prediction needs it.
 
     Args:
         rate: samples/s of all ranks.
+        limits: of the run; None: they are unknown.
+        rejected: trials of it whose settings are not recommended again.
     """
     recording = functools.cache(lambda: recorded_input(shown, facts, at_own_locks(facts)))
 
@@ -93,7 +148,12 @@ def of_recording(shown: RankMetrics, facts: RuleInputs, rate: float | None) -> P
                 raise
             return Refused("failed", f"the loader could not be replayed: {error or type(error).__name__}")
 
-    return Predictions(facts, rate, replay)
+    return Predictions(facts, rate, replay, limits, rejected)
+
+
+def untold(facts: RuleInputs) -> Finding | None:
+    """The finding that nothing can be said of this run's input, let alone predicted; None: there is none."""
+    return nothing_trained.check(facts) or too_short.check(facts)
 
 
 def findings_together(findings: Sequence[Finding]) -> list[Finding]:
@@ -111,7 +171,10 @@ def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
     """What the fix of a finding changes. Mistakes in the setup have no rule here, and no speedup is predicted for them."""
     if rule_id not in BY_ID:
         return SET_UP
-    return BY_ID[rule_id].change(recorded(facts) if rule_id in BETWEEN_RANKS else facts)
+    made = BY_ID[rule_id].change(recorded(facts) if rule_id in BETWEEN_RANKS else facts)
+    if not isinstance(made, Change) or made == Change(settings=made.settings):
+        return made
+    return replace(made, lifts=BY_ID[rule_id].lifts)
 
 
 def refused_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> list[Finding]:
@@ -136,10 +199,15 @@ def joined(changes: Sequence[Change]) -> Change:
         cpus=next((change.cpus for change in changes if change.cpus is not None), None),
         others=all(change.others for change in changes),
         into_shared=any(change.into_shared for change in changes),
+        lifts=frozenset().union(*(change.lifts for change in changes)),
     )
 
 
 def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
+    if isinstance(made, Refused) and made.reason == REJECTED:
+        tried = f"{sentence(made.message)}. Look for another change."
+        told = replace(finding, predicted=None, refused=tried, fix=tried, how_to_check="", settings={})
+        return replace(told, severity=Severity.INFO, cost_s=0.0)
     if isinstance(made, Refused):
         return replace(finding, predicted=None, refused=f"{sentence(made.message).removesuffix('.')}.")
     return replace(finding, predicted=made, refused="")

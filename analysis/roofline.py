@@ -41,7 +41,10 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
         peak_source = f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have been busy when the peak was measured"
         mfu = None
     low, high = spread(report)
-    nearest, following = (None, None) if report.step.gpu_is_behind else bounds(found, low or rate)
+    pace, least = report.throughput, low or rate
+    if pace.low and pace.high and pace.of_all_ranks:  # what is told of the measured rate elsewhere
+        low, high = (rate * end / pace.of_all_ranks for end in (pace.low, pace.high))
+    nearest, following = (None, None) if report.step.gpu_is_behind else bounds(found, least)
     unit = RATE if report.throughput.ranks == 1 else f"{RATE} per rank"
     return Roofline(
         samples_per_s=rate,

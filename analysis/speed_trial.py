@@ -7,10 +7,13 @@ from statistics import fmean, stdev
 
 from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import PredictedRate
+from feedline.profiler.errors import NotJudged, OverBudget
 from feedline.profiler.noise_scale import student
 
 UNCHANGED, CHANGED = "unchanged", "changed"
 ACCEPT, REJECT, INCONCLUSIVE = "accept", "reject", "inconclusive"
+CODES = {ACCEPT: 0, REJECT: OverBudget.exit_code, INCONCLUSIVE: NotJudged.exit_code}  # exit codes (docs/exit-codes.md)
+CHANGED_BY = 1.25  # times: how much faster or slower the unchanged training runs at least, where its conditions have changed
 MARGIN = 0.02  # gain that a change must be sure to give: less is not worth a line of code, and within what machines drift
 
 
@@ -31,6 +34,20 @@ class TrialRun:
     rate: float | None
     steps: int
     failed: str = ""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The throughput of the run that a change is predicted from, and its 95 % interval, where that is known."""
+
+    rate: float
+    low: float | None
+    high: float | None
+
+    def differs(self, rate: float) -> bool:
+        """Whether the same training at this rate runs under other conditions."""
+        inside = self.low is not None and self.low <= rate and (self.high is None or rate <= self.high)
+        return not inside and not 1 / CHANGED_BY <= rate / self.rate <= CHANGED_BY
 
 
 @dataclass(frozen=True)
@@ -55,7 +72,9 @@ class SpeedTrial:
         runs: in the order in which they ran.
         predicted: None: refused, for this reason.
         measured: mean rate without the change, and the same times the gain; None: too few runs.
-        residual: measured over predicted, of the rate with the change over that without it. None: one of them is missing.
+        recorded: in ``unit``. None: not known.
+        residual: measured over predicted, of the rate with the change over that without it. None: one of them is missing, or conditions
+            have changed since the recording, which the prediction is for.
         inside: whether the intervals of the measured and the predicted gain overlap.
         verdict: "accept", "reject" or "inconclusive".
         why: in a sentence, with figures and the rule.
@@ -69,12 +88,18 @@ class SpeedTrial:
     runs: list[TrialRun]
     predicted: PredictedRate | None
     refused: str
+    recorded: Recorded | None
     measured: PredictedRate | None
     gain: Gain | None
     residual: float | None
     inside: bool | None
     verdict: str
     why: str
+
+    @property
+    def conditions_changed(self) -> bool:
+        """Whether the unchanged training runs at another rate than recorded."""
+        return self.recorded is not None and self.measured is not None and self.recorded.differs(self.measured.before)
 
 
 @dataclass(frozen=True)
@@ -88,6 +113,7 @@ class Tried:
     margin: float
     predicted: PredictedRate | None
     refused: str
+    recorded: Recorded | None = None
 
 
 def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
@@ -98,7 +124,8 @@ def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
     if gain is not None:
         before = fmean(run.rate for run in runs if run.arm == UNCHANGED and run.rate is not None)
         measured = PredictedRate(before, *(before * (1 + part) for part in (gain.mean, gain.low, gain.high)))
-    if gain is not None and tried.predicted is not None and tried.predicted.before > 0:
+    comparable = measured is not None and (tried.recorded is None or not tried.recorded.differs(measured.before))
+    if gain is not None and comparable and tried.predicted is not None and tried.predicted.before > 0:
         expected = tried.predicted
         residual = (1 + gain.mean) * expected.before / expected.after
         inside = (1 + gain.low) * expected.before <= expected.high and (1 + gain.high) * expected.before >= expected.low

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,8 @@ from typing import Any
 
 from programs_of_others.data import mnist, photos
 from twins import Estimate, in_turns, machine, table, write_json
+
+from feedline.analysis.speed_trial import CODES
 
 HERE = Path(__file__).resolve().parent
 FEEDLINE = [sys.executable, "-m", "feedline"]
@@ -145,7 +147,7 @@ def tried(result: Result, program: Program, work: Path, out: Path, rounds: int) 
     change = ["--fix", result.finding] if result.finding else ["--set", OTHERWISE]
     before = checksums(work)
     to = ["-o", str(out / "verify"), "--json", str(out / "trial.json"), *change, str(out / "recorded")]
-    call([*FEEDLINE, "verify", "-q", "-f", *to, "--", *shlex.split(program.words)], work)
+    call([*FEEDLINE, "verify", "-q", "-f", *to, "--", *shlex.split(program.words)], work, codes=CODES.values())
     result.changed_files = sorted(path for path, found in checksums(work).items() if before.get(path) != found)
     result.trial = json.loads((out / "trial.json").read_text())
     result.change = result.trial["change"]
@@ -178,9 +180,11 @@ def recorded(program: Program, work: Path, run: Path, variables: Mapping[str, st
     return found
 
 
-def call(words: list[str], work: Path, variables: Mapping[str, str] = MappingProxyType({})) -> None:
+def call(words: list[str], work: Path, variables: Mapping[str, str] = MappingProxyType({}), codes: Collection[int] = (0,)) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", **variables}
-    subprocess.run(words, cwd=work, env=environment, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(words, cwd=work, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode not in codes:
+        done.check_returncode()
 
 
 def checksums(folder: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from feedline.analysis.speed_trial import ACCEPT, CODES, INCONCLUSIVE, REJECT
 from feedline.cli.commands import JOBS, parser_of_all
 from feedline.profiler import errors
 
@@ -35,6 +36,19 @@ def test_the_tree_at_the_top_of_the_errors_has_every_error_at_its_code():
     tree = dict(re.findall(r"^[|+\- ]*(\w+) +(\d+)(?: |$)", errors.__doc__ or "", re.MULTILINE))
 
     assert {name: int(code) for name, code in tree.items()} == {kind.__name__: kind.exit_code for kind in kinds()}
+
+
+def test_the_page_has_every_verdict_of_verify_at_its_code():
+    page = dict(re.findall(r"^\| (\d+) \|([^|]*)\|", PAGE.read_text(), re.MULTILINE))
+    said = {
+        ACCEPT: "`verify`: the change was accepted",
+        REJECT: "`verify`: the change was rejected",
+        INCONCLUSIVE: "`verify`: the trial was inconclusive",
+    }
+
+    assert CODES.keys() == said.keys()
+    for verdict, code in CODES.items():
+        assert [at for at, text in page.items() if f"`verify`: {said[verdict]}" in text] == [str(code)]
 
 
 def test_the_help_names_the_page_and_codes_that_are_on_it():

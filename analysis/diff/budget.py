@@ -10,6 +10,7 @@ from feedline.analysis.diff.model import CHANGED, MACHINE, ONE_SIDE, UNKNOWN, Di
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import SHARE, Finding, Severity
 from feedline.analysis.formatting import NOT_MEASURED, share, value
+from feedline.analysis.mean_step import half_width, interval_of_rate
 from feedline.analysis.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 
 PASSED, EXCEEDED = "passed", "exceeded"
@@ -164,11 +165,10 @@ def figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
             yield name, _figure(run, id)
     if step is None or not step.mean_s > 0 or "step/mean" not in run.measures:
         return
-    low, high = interval_of(run.measures["step/mean"])
+    half = half_width(run.measures["step/mean"].error, run.measures["step/mean"].drift)
     for name, rate in (("samples_per_s", report.throughput.of_all_ranks), ("steps_per_s", report.throughput.steps_per_s)):
         if rate:
-            slowest, fastest = (rate * step.mean_s / end if end else None for end in (high, low))
-            yield name, Figure(rate, slowest, fastest, name.replace("_per_s", "/s"))
+            yield name, Figure(rate, *interval_of_rate(rate, half), name.replace("_per_s", "/s"))
     if step.input_share is not None:
         yield "input_share", Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input")
     if step.cpu_s is not None:

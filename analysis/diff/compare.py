@@ -9,8 +9,8 @@ from feedline.analysis.diff.conclusion import cause_of, conclude
 from feedline.analysis.diff.effects import LEVEL, MEASURED, Effect, Sides
 from feedline.analysis.diff.measure import NONE, THREAD
 from feedline.analysis.diff.model import CHANGED, MACHINE, ONE_SIDE, SAME, UNKNOWN, Diff, Machine, Quantity
-from feedline.analysis.diff.noise import holm
 from feedline.analysis.diff.side import Measured, of_equal_work, per_sample
+from feedline.analysis.noise import holm
 from feedline.analysis.stages import INPUT_STAGES
 
 MIN_CHANGE = 0.05

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diff.context import different_work
 from feedline.analysis.diff.model import CHANGED, MACHINE, Diff, Differing, Machine, Quantity, RunName
-from feedline.analysis.diff.noise import FEWEST_COMPARED
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.formatting import number, sentence, value
+from feedline.analysis.noise import FEWEST_COMPARED
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
 CAUSES = ("stage", "cpu", "sample", "blocked")

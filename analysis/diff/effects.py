@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.diff.measure import CPU, NONE, Measure
-from feedline.analysis.diff.noise import FloatArray, p_of, reach
 from feedline.analysis.diff.side import Measured, Speed, beside_others, same_processes
+from feedline.analysis.noise import FloatArray, p_of, reach
 
 WIDEST = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
 LEVEL = 0.05  # of p values

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feedline.analysis.costs import SampledDetails
-from feedline.analysis.diff.noise import FEWEST, FloatArray, drift, error_of, error_of_mean, reach
 from feedline.analysis.gather import RankMetrics
+from feedline.analysis.mean_step import counted_in, half_width, means_of, relative, walls_of
 from feedline.analysis.model import Report
-from feedline.analysis.rested import FEWEST as FEWEST_RESTS
+from feedline.analysis.noise import FEWEST, FloatArray, error_of
 from feedline.analysis.step_model import StepSummary
 from feedline.analysis.waits import classify, sent_times
 from feedline.profiler.events import Stage
@@ -61,10 +61,8 @@ def measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str =
     Args:
         series: float64 [n], in order of time, in any unit.
     """
-    error, mean = error_of_mean(series), float(series.mean()) if len(series) else 0.0
-    relative = (error / mean, drift(series) / mean) if mean > 0 else (math.nan, 0.0)
     group, _, name = id.partition("/")
-    return Measure(id, group, name, unit, clock, value, *relative, kind)
+    return Measure(id, group, name, unit, clock, value, *relative(series), kind)
 
 
 def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
@@ -73,8 +71,8 @@ def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     if steps is None or step is None:
         return
     chosen = counted_in(rank)
-    walls = _walls(rank, chosen)
-    yield measure("step/mean", "s", step.mean_s, _means(rank, walls))
+    walls = walls_of(rank)
+    yield measure("step/mean", "s", step.mean_s, means_of(rank))
     yield from _quantiles(step, walls)
     for name, mean_s in step.stages.items():
         if name in rank.stages:
@@ -92,26 +90,6 @@ def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
         middle = float(np.quantile(walls, at))
         known = middle > 0 and len(walls) * min(at, 1 - at) >= TAIL
         yield replace(measure(f"step/{name}", "s", value, walls), error=error / middle if known else math.nan)
-
-
-def counted_in(rank: RankMetrics) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """bool [steps]: those whose values say how the mean step varies."""
-    assert rank.steps is not None
-    return rank.estimate.alike if rank.estimate is not None else np.arange(len(rank.steps.wall)) >= rank.first
-
-
-def _walls(rank: RankMetrics, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> FloatArray:
-    assert rank.steps is not None
-    return rank.estimate.walls() if rank.estimate is not None else rank.steps.wall[chosen].astype(float)
-
-
-def _means(rank: RankMetrics, walls: FloatArray) -> FloatArray:
-    """Of a run whose steps were mostly counted: the mean step of each rest."""
-    rests = rank.counted
-    some = rests.steps > 0
-    if rank.estimate is None or some.sum() < max(FEWEST, FEWEST_RESTS):
-        return walls
-    return np.asarray((rests.end - rests.start)[some] / rests.steps[some])
 
 
 def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[Measure]:
@@ -239,5 +217,5 @@ def of_trace(report: Report) -> Iterator[Measure]:
 
 def interval_of(one: Measure) -> tuple[float | None, float | None]:
     """95 % interval of a quantity of one run: what its values scatter by, and what the machine did to it meanwhile. None: not known."""
-    half = reach(math.hypot(one.error, one.drift if math.isfinite(one.drift) else 0.0))
+    half = half_width(one.error, one.drift)
     return (max(0.0, one.value * (1 - half)), one.value * (1 + half)) if math.isfinite(half) else (None, None)

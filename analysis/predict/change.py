@@ -31,6 +31,7 @@ class Change:
         others: whether other programs still use CPUs.
         into_shared: whether arrays that were pickled are made in shared memory instead, which takes CPU time, as giving it back does.
         endless: whether the loader is gone through only once, and that pass does not end.
+        lifts: kinds of limits that what it changes besides settings raises, as the rule of a fix knows them; empty: see next_limit.py.
     """
 
     settings: Mapping[str, int | bool] = field(default_factory=dict)
@@ -40,6 +41,11 @@ class Change:
     others: bool = True
     into_shared: bool = False
     endless: bool = False
+    lifts: frozenset[str] = frozenset()
+
+
+#: Reason of ``Refused``: the change was tried and rejected, so it is not recommended again.
+REJECTED = "rejected"
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """The best settings of a DataLoader under limits of CPUs and memory, searched in the replay of one recording."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from feedline.analysis.predict.change import Change, PredictedRate, Refused
+from feedline.analysis.predict.change import REJECTED, Change, PredictedRate, Refused
 from feedline.analysis.predict.limits import NextLimit, Predictor, next_limit
 
 Settings = Mapping[str, int | bool]
@@ -14,6 +15,8 @@ DEPTHS = (2, 4, 8)  # prefetch_factor
 USUAL_DEPTH = 2  # torch's default
 ALL_WORKERS = 12  # up to it each number is tried, then those half as many again
 FEW = 5  # settings that are told
+PER_CPU = 2  # workers that are tried, at most: those that are often blocked share a CPU
+FEWEST = 4  # of them
 USUAL: Settings = {"num_workers": 0, "prefetch_factor": USUAL_DEPTH, "in_order": True, "persistent_workers": False}  # torch's defaults
 SEARCHED = tuple(USUAL)
 
@@ -97,6 +100,8 @@ class Search:
         left_out: number of workers from which on the limits of memory forbid more; None: they did not.
         unpredicted: the smallest number of workers that could not be predicted, and why; None if all were.
         tried: predictions made.
+        rejected: what was measured of settings that were rejected, which are left out.
+        no_more: more workers than now were among them, so none are recommended.
     """
 
     now: Candidate
@@ -108,6 +113,8 @@ class Search:
     left_out: int | None
     unpredicted: tuple[int, Refused] | None
     tried: int
+    rejected: list[str]
+    no_more: bool
 
     @property
     def changes(self) -> Settings:
@@ -124,6 +131,7 @@ class Tuning:
         refused: None: a setting was found.
         line: of the program, to change; empty where nothing is to change.
         took_s: seconds of the search.
+        measured_interval: 95 % interval of the measured rate, where it is wide: how another run without any change may differ.
     """
 
     search: Search | None = None
@@ -132,6 +140,7 @@ class Tuning:
     line: str = ""
     took_s: float = 0.0
     refused: Refused | None = None
+    measured_interval: tuple[float, float] | None = None
 
 
 @dataclass
@@ -152,6 +161,7 @@ class Searcher:
     known: dict[tuple[object, bool], PredictedRate | Refused] = field(default_factory=dict)
     too_large: int | None = None
     unpredicted: tuple[int, Refused] | None = None
+    rejected: list[int] = field(default_factory=list)
 
     def search(self) -> Search | Refused:
         """Number of workers first, then how far they work ahead, around the best number."""
@@ -166,13 +176,33 @@ class Searcher:
         around = [one.workers for one in curve if one.workers and most / 2 <= one.workers <= most]
         deeper = [self._allowed(number, other, interval=False) for number in around for other in DEPTHS if other != depth]
         tried = [*curve, *(one for one in deeper if one is not None)]
-        best = self._with_interval(smallest(tried))
-        if best.workers >= now.workers and best.predicted.after * NEAR < now.predicted.after and self._fits(now.settings):
+        no_more = any(workers > now.workers for workers in self.rejected)  # then others are not recommended either
+        best = self._with_interval(smallest([one for one in tried if not no_more or one.workers <= now.workers] or [now]))
+        surely = best.predicted.low > now.predicted.after and best.predicted.after * NEAR >= now.predicted.after
+        if best.workers >= now.workers and not surely and self._fits(now.settings):
             best = now
         change = self._change(best.settings)
-        limit = next_limit(self._predicted, change, best.predicted, best.workers)
+        limit = None if no_more else next_limit(self._predicted, change, best.predicted, best.workers)
         unordered, few = self._unordered(best), list(map(self._with_interval, ranked(tried, best)))
-        return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, len({asked for asked, _ in self.known}))
+        refused = [one for one in self.known.values() if isinstance(one, Refused) and one.reason == REJECTED]
+        rejected, asked = sorted({one.message for one in refused}), len({asked for asked, _ in self.known})
+        return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, asked, rejected, no_more)
+
+    def more_workers_gain(self) -> bool | None:
+        """Whether some larger number of workers is surely faster; None: not all of those tried can be predicted."""
+        now = self._candidate(recorded_settings(self.now))
+        if isinstance(now, Refused):
+            return None
+        for number in (number for number in numbers(self.limits.workers, now.workers) if number > now.workers):
+            settings = self._settings(number, now.depth or USUAL_DEPTH)
+            found = self._candidate(settings, interval=False)
+            if isinstance(found, Candidate) and found.predicted.after > now.predicted.after:
+                found = self._candidate(settings)
+            if isinstance(found, Refused) and found.reason != REJECTED:
+                return None
+            if isinstance(found, Candidate) and found.predicted.low > now.predicted.after:
+                return True
+        return False
 
     def _allowed(self, workers: int, depth: int, interval: bool = True) -> Candidate | None:
         """Settings that are within the limits and can be predicted."""
@@ -183,7 +213,9 @@ class Searcher:
         found = self._candidate(settings, interval)
         if isinstance(found, Candidate):
             return found
-        if self.unpredicted is None or workers < self.unpredicted[0]:
+        if found.reason == REJECTED:
+            self.rejected.append(workers)
+        elif self.unpredicted is None or workers < self.unpredicted[0]:
             self.unpredicted = workers, found
         return None
 
@@ -238,6 +270,17 @@ def recorded_settings(settings: Mapping[str, object]) -> Settings:
     """The settings of a loader that the search varies; without workers, only num_workers."""
     names = SEARCHED if settings.get("num_workers") else SEARCHED[:1]
     return {name: value for name in names if isinstance(value := settings.get(name), int)}
+
+
+def usual_most(cpus: float, now: int) -> int:
+    """The largest number of workers to try on so many CPUs."""
+    return max(FEWEST, math.ceil(PER_CPU * cpus), now)
+
+
+def effective(settings: Settings, now: Mapping[str, object]) -> dict[str, int | bool]:
+    """Settings with those that they leave as recorded."""
+    found = {**USUAL, **recorded_settings(now), **settings}
+    return found if found["num_workers"] else {"num_workers": 0}
 
 
 def numbers(most: int, now: int) -> list[int]:

@@ -15,6 +15,7 @@ class WhatIf:
         settings: what was asked for: arguments of the DataLoader, cores, ...; those of the fix too.
         fix: id of the finding whose fix was asked for; empty: of none.
         before, after, low, high: samples/s as recorded and with the settings, and the 95 % interval of that. None: refused.
+        measured_interval: 95 % interval of the measured rate, where it is wide: how another run without the change may differ.
         refused: None: there is a prediction.
         limit: what limits the training then. None: not known.
         stages: stage -> its factor, for parts of a sample that were measured again.
@@ -33,6 +34,7 @@ class WhatIf:
     stages: Mapping[str, Factor] = field(default_factory=dict)
     line: str = ""
     remarks: tuple[str, ...] = ()
+    measured_interval: tuple[float, float] | None = None
 
 
 def answer(asked: WhatIf, predict: Predictor, change: Change, workers: int, extremes: Iterable[Change] = ()) -> WhatIf:

@@ -152,10 +152,12 @@ def gains(finding: Finding, report: Report) -> str:
 
 def together(report: Report) -> tuple[str, str] | None:
     """A heading, and the throughput with several fixes at once; None where that is not predicted."""
-    named = [finding.rule_id for finding in findings_together(report.findings)]
-    if report.together is None or len(named) < 2:
+    findings = findings_together(report.findings)
+    if report.together is None or len(findings) < 2:
         return None
-    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {rates(report.together)}"
+    named = [finding.rule_id for finding in findings]
+    told = f"{rates(report.together)}{next_limit.beyond_together(findings, report)}"
+    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {told}"
 
 
 def opening(verdict: str) -> tuple[str, str]:
@@ -168,13 +170,18 @@ def pace(report: Report) -> list[str]:
     """The throughput line, in parts: what could not be measured is left out."""
     throughput, parts = report.throughput, []
     if throughput.of_all_ranks is not None:
-        parts.append(f"{number(throughput.of_all_ranks)} samples/s{of_ranks(throughput)}")
+        parts.append(f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{of_ranks(throughput)}")
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
     if throughput.batch_size is not None:
         per_rank = " per rank" if throughput.ranks > 1 else ""
         parts.append(f"{count(throughput.batch_size)} samples per step{per_rank}{accumulated(report)}")
     return parts or ["throughput not measured: no step was timed"]
+
+
+def spread(throughput: Throughput) -> str:
+    """`` [65.4, 106]``: the interval of the measured rate, where it is more than a few percent."""
+    return f" [{number(throughput.varies[0])}, {number(throughput.varies[1])}]" if throughput.varies else ""
 
 
 def accumulated(report: Report) -> str:

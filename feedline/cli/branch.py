@@ -6,11 +6,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from feedline.analysis.tried import LEDGER
 from feedline.cli.output import save
 from feedline.profiler.files import results
 from feedline.profiler.record.privacy import mask_argv
-
-LEDGER = "ledger.jsonl"
 
 
 def command(run: Path, options: list[str], program: list[str], ranks: int) -> list[str]:

@@ -9,7 +9,7 @@ from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
     from feedline.analysis.facts import RuleInputs
-    from feedline.analysis.model import Gauge
+    from feedline.analysis.model import Gauge, Throughput
     from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.limits import Predictor
 
@@ -23,11 +23,13 @@ class Replayable:
     Attributes:
         facts: of its loader and its step.
         predict: its throughput with a change.
+        throughput: as measured.
     """
 
     facts: "RuleInputs"
     gauges: "list[Gauge]"
     predict: "Predictor"
+    throughput: "Throughput"
 
     @property
     def settings(self) -> dict[str, object]:
@@ -54,17 +56,22 @@ class Replayable:
         return Refused("between_ranks", f"{rule_id} is about several ranks: feedline report says what its fix would give")
 
 
-def replayable(path: Path) -> "Replayable | Refused":
+def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
     """Read a run.
+
+    Args:
+        again: predict settings, too, that ``feedline verify`` rejected: they are tried again.
 
     Returns:
         Refused: it holds no recorded loader whose settings could change.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: there is no run, it holds several trainings, or it cannot be read.
+        CeilingsDamaged: its ceilings.json cannot be read.
     """
-    from feedline.analysis.build import training_input
+    from feedline.analysis.build import rejected_of, training_input
     from feedline.analysis.build_traces import holds_traces
+    from feedline.analysis.pipeline import ceilings_of, place
     from feedline.analysis.predict.change import Refused
     from feedline.profiler.store.opening import open_run
     from feedline.profiler.store.parts import only
@@ -72,9 +79,10 @@ def replayable(path: Path) -> "Replayable | Refused":
     run = open_run(path)
     if holds_traces(run):
         return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {RECORD}")
-    found = training_input(only(run))
+    training = only(run)
+    found = training_input(training, ceilings_of(place(path, None)[0]), () if again else rejected_of(training))
     if found.facts is None or found.predictions is None:
         return Refused("no_step", f"no training step was recorded: {RECORD}, for a few dozen steps")
     if found.facts.loader is None:
         return Refused("no_loader", "no DataLoader feeds this training, so it has no settings to change")
-    return Replayable(found.facts, found.gauges, found.predictions.of)
+    return Replayable(found.facts, found.gauges, found.predictions.of, found.throughput)

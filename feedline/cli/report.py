@@ -166,11 +166,10 @@ def told_of(
 
     Of several that the process made one after the other: a report for each, and an overview.
     """
-    from feedline.analysis import trace
+    from feedline.analysis import trace, tried
     from feedline.analysis.build_traces import holds_traces
     from feedline.analysis.pipeline import ceilings_of, of_process, report_of
     from feedline.analysis.traces.windows import windows as find_windows
-    from feedline.cli import tried
     from feedline.cli.report_parts import one_training, several_trainings
     from feedline.profiler.store.trainings import TRAINING
 
@@ -184,7 +183,7 @@ def told_of(
 
     def made_of(one: "Run") -> "ReportModel":
         report = report_of(one, known, net)
-        before, more = ([], []) if several or len(own) > 1 else (tried.notes(path), notes)
+        before, more = ([], []) if several or len(own) > 1 else ([trial.says() for trial in tried.of_run(path)], notes)
         return replace(report, notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more])
 
     if len(own) > 1:

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from feedline.cli.predicting import Replayable
 
 REFUSED = 1  # exit code: no prediction
-PER_CPU = 2  # workers, at most, unless --max-workers says otherwise: those that are often blocked share a CPU
-FEWEST = 4  # of them
 PAGES = (".html", ".htm")
 
 
@@ -45,7 +42,7 @@ class Tune:
             "--max-workers",
             type=at_least(0, MOST_WORKERS),
             metavar="N",
-            help=f"largest num_workers to try (default: {PER_CPU} per CPU, at least {FEWEST})",
+            help="largest num_workers to try (default: 2 per CPU, at least 4)",
         )
         limits.add_argument("--cores", type=positive, metavar="N", help="CPUs that the training may use (default: as recorded)")
         limits.add_argument(
@@ -95,7 +92,7 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     if isinstance(found, Refused):
         return Tuning(limits=limits, memory=memory, refused=found)
     line = handover.change(training.facts, dict(found.changes)) if found.changes else ""
-    return Tuning(found, limits, memory, line, time.monotonic() - began)
+    return Tuning(found, limits, memory, line, time.monotonic() - began, measured_interval=training.throughput.varies)
 
 
 def memory_of(training: "Replayable") -> "Memory":
@@ -115,11 +112,11 @@ def memory_of(training: "Replayable") -> "Memory":
 
 def limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespace) -> "Limits":
     """Those of the command line, or else of the machine as recorded."""
-    from feedline.analysis.predict.search import Limits, recorded_settings
+    from feedline.analysis.predict.search import Limits, recorded_settings, usual_most
 
     now = recorded_settings(training.settings)
     cpus = args.cores or training.facts.effective_cpus
-    usual = max(FEWEST, math.ceil(PER_CPU * cpus), now.get("num_workers", 0))
+    usual = usual_most(cpus, now.get("num_workers", 0))
     workers = usual if args.max_workers is None else args.max_workers
     available, free = gauge(training, "memory/available", min), gauge(training, "shm/free", min)
     room = None if available is None else available + (memory.of(now) or 0.0)

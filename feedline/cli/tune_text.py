@@ -74,6 +74,7 @@ def why_not_more(found: Tuning) -> Iterator[str]:
     search, limits = found.search, found.limits
     assert search is not None and limits is not None
     yield from filter(None, [_limit(search, limits)])
+    yield from (f"{message}." for message in search.rejected)
     if search.left_out is not None:
         yield f"{search.left_out} or more workers and their batches may not fit into {_memory(limits)}."
     if search.unpredicted is not None:
@@ -85,6 +86,8 @@ def why_not_more(found: Tuning) -> Iterator[str]:
             f"in_order=False would give {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]. It changes the order of "
             "batches, and so the course of the training from run to run; it is not part of the advice."
         )
+    if found.measured_interval is not None:
+        yield whatif_text.like_this(found.measured_interval)
     cpus = "on the CPUs as recorded" if limits.cpus is None else f"on {limits.cpus:g} CPU{'s' * (limits.cpus != 1)}"
     yield (
         f"Replayed {count(search.tried)} settings in {seconds(found.took_s)}, up to {limits.workers} workers, {cpus}; 95 % intervals. Of "
@@ -94,7 +97,7 @@ def why_not_more(found: Tuning) -> Iterator[str]:
 
 def _limit(search: Search, limits: Limits) -> str:
     """Why not more workers."""
-    best = search.best
+    best, ended = search.best, search.best.workers == limits.workers
     if search.limit is None:
         return ""
     if not best.workers:
@@ -103,14 +106,18 @@ def _limit(search: Search, limits: Limits) -> str:
         return f"More than {_workers(best.workers)} would not help: the rest of the step is then the limit."
     if search.limit.id == CPUS:
         rate = number(search.limit.samples_per_s)
-        why = f"because all CPUs are busy. With more CPUs, throughput would be about {rate} samples/s"
-        return f"More than {_workers(best.workers)} would not help, {why}."
+        busy = f"all CPUs are busy. With more CPUs, throughput would be about {rate} samples/s."
+        return (
+            f"The search ended at {_workers(best.workers)}; {busy}"
+            if ended
+            else f"More than {_workers(best.workers)} would not help, because {busy}"
+        )
     if search.limit.id == PASSES:
         rate = number(search.limit.samples_per_s)
         why = f"training waits for the first batch of each epoch; if it did not, throughput would be about {rate} samples/s"
-        ends = "The search ended at {}" if best.workers == limits.workers else "More than {} would not help"
+        ends = "The search ended at {}" if ended else "More than {} would not help"
         return f"{ends.format(_workers(best.workers))}: {why}."
-    if search.limit.id == WORKERS and best.workers == limits.workers:
+    if search.limit.id == WORKERS and ended:
         return f"The search ended at {_workers(best.workers)}: more workers may be faster (raise --max-workers)."
     return whatif_text.limit(search.limit)
 
@@ -129,5 +136,9 @@ def conclusion(search: Search) -> str:
     """The advice with its prediction."""
     if not search.changes:
         ordered = " with batches in order" if search.unordered is not None else ""
-        return f"Keep {as_code(search.now.settings)}: no other settings within the limits would be more than 2 % faster{ordered}."
+        if search.no_more:
+            return f"Keep {as_code(search.now.settings)}: more workers were tried, and rejected."
+        perhaps = any(one.predicted.after * NEAR >= search.now.predicted.after for one in search.few if one != search.now)
+        faster = "are sure to be faster" if perhaps else "would be more than 2 % faster"
+        return f"Keep {as_code(search.now.settings)}: no other settings within the limits {faster}{ordered}."
     return f"Set {as_code(search.changes)}: {whatif_text.arrow(search.best.predicted)}."

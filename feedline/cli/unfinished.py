@@ -37,6 +37,8 @@ class Unfinished:
         same = before.get("asked") == self._digest
         self._whole = [name for name in runs if same and name in before["whole"] and (folder / name).is_dir()]
         if not same:
+            for name in before.get("failed", ()):
+                self._drop(str(name))
             self._refuse_taken(force)
         if self._whole:
             say(f"{', '.join(self._whole)}: kept from the interrupted command; -f records all runs again")
@@ -53,7 +55,8 @@ class Unfinished:
 
     @contextmanager
     def resumable(self, new: bool, named: bool) -> Iterator[None]:
-        """Wraps the whole command, to its last file. After an error nothing is resumed, because the cause will be changed.
+        """Wraps the whole command, to its last file. After an error nothing is resumed, because the cause will be changed: the next attempt
+        replaces its runs and logs.
 
         Args:
             new: the folder was made for this, and goes if nothing in it is whole.
@@ -67,7 +70,8 @@ class Unfinished:
         except KeyboardInterrupt as error:
             raise self._interrupted(new, named) from error
         except Exception:
-            self._close()
+            with suppress(OSError, OutputError):
+                results.save(self._folder, FILE, json.dumps({"whole": [], "failed": list(self._runs)}))
             raise
         self._close()
 
@@ -87,7 +91,10 @@ class Unfinished:
         )
 
     def _drop(self, run: str) -> None:
-        """Remove what there is of a run that was interrupted, with its log. What a process still uses stays, and is replaced later."""
+        """Remove what there is of a run that was interrupted or failed, with its log. What a process still uses stays, and is replaced
+        later; what feedline did not make stays as well."""
+        if Path(run).name != run:
+            return
         with suppress(OSError, OutputError):
             removal.remove(self._folder / run, "run")
         with suppress(OSError):

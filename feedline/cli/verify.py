@@ -69,7 +69,7 @@ class Verify:
         add_deciding(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from feedline.cli import tried
+        from feedline.analysis import tried
 
         check_json(args)
         asked = (args.fix, args.settings, args.program, args.run_folder, args.steps, args.writable)
@@ -97,11 +97,12 @@ class Verify:
 def show_tried(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
     """List what was tried before."""
     from feedline.analysis.reports.console import Console
+    from feedline.analysis.tried import read
     from feedline.cli import tried
 
     if args.json is not None:
         save(args.json, json.dumps(found, indent=1) + "\n")
-    tried.show(tried.read(found), Console(quiet=args.quiet))
+    tried.show(read(found), Console(quiet=args.quiet))
     return 0
 
 

@@ -89,5 +89,5 @@ def answered(args: argparse.Namespace) -> "WhatIf":
     found = asked_change(asked.settings, fix, training.facts, args.data)
     if isinstance(found, Refused):
         return replace(asked, refused=found)
-    asked = replace(asked, line=found.line, remarks=found.remarks)
+    asked = replace(asked, line=found.line, remarks=found.remarks, measured_interval=training.throughput.varies)
     return answer(asked, training.predict, found.change, found.workers, found.extremes)

@@ -38,6 +38,8 @@ def show(found: WhatIf, console: Console, run: Path) -> None:
         console.print(plain(f"No prediction: {found.refused.message.rstrip('.') if found.refused else 'unknown'}.", "bold"))
         return
     console.print(plain(f"With {what(found)}: {arrow(rate)}. {limit(found.limit)}".rstrip(), "bold"))
+    if found.measured_interval:
+        console.print(plain(like_this(found.measured_interval)))
     for line in next_lines(found, run):
         console.print(plain(line), soft_wrap=True)
 
@@ -63,6 +65,12 @@ def next_lines(found: WhatIf, run: Path) -> Iterator[str]:
 def arrow(rate: PredictedRate) -> str:
     """``251 -> 410 samples/s [380, 430]``: as recorded, with the change, and the 95 % interval of that."""
     return f"{number(rate.before)} -> {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]"
+
+
+def like_this(varies: tuple[float, float]) -> str:
+    """What an interval of a prediction leaves out: how runs without any change differ."""
+    low, high = map(number, varies)
+    return f"Intervals are for a run like this one; without any change, another may reach {low} to {high} samples/s."
 
 
 def limit(found: NextLimit | None) -> str:

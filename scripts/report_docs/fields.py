@@ -5,6 +5,7 @@ from report_docs.field import Field
 
 _NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
 _NO_SIZE = "no step, or batches of unknown size"
+_NO_INTERVAL = "fewer than eight steps, or steps that vary so much that it has no end"
 _NO_DETAIL = "no sample was measured in detail"
 _NO_READING = "nothing was sampled while the steps ran: a run of less than a quarter of a second, or no /proc"
 
@@ -90,6 +91,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         "batch_size": Field("samples", "Mean samples per step and rank", _NO_SIZE),
         "ranks": Field("", "Number of ranks whose samples all_ranks_samples_per_s counts"),
         "all_ranks_samples_per_s": Field("samples/s", "Samples per second of all ranks together", "one rank, or not measured on all"),
+        "low": Field(
+            "samples/s",
+            "Lower end of the 95 % interval of the samples per second of all ranks, as `feedline check` judges them",
+            _NO_INTERVAL,
+        ),
+        "high": Field("samples/s", "Upper end of the same", _NO_INTERVAL),
     },
     **step_fields.FIELDS,
     "Workers": {
@@ -193,8 +200,8 @@ FIELDS: dict[str, dict[str, Field]] = {
     },
     "Roofline": {
         "samples_per_s": Field("samples/s", "Throughput of the run"),
-        "low": Field("samples/s", "samples_per_s if the mean step were two standard errors longer", "fewer than four steps"),
-        "high": Field("samples/s", "samples_per_s if the mean step were two standard errors shorter", "fewer than four steps"),
+        "low": Field("samples/s", "Lower end of the 95 % interval of samples_per_s", "too few steps"),
+        "high": Field("samples/s", "Upper end of the same", "too few steps"),
         "flop_per_sample": Field("FLOP", "Forward and backward", "not known: flop_source says why"),
         "flop_source": Field("", "How flop_per_sample is known, or why it is not"),
         "peak_flops": Field("FLOP/s", "Peak of the device", "no file of ceilings with one was given"),

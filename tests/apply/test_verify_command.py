@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.speed_trial import CODES
 from feedline.cli import main
 from feedline.cli.converge.branches import see_that_seeds_differ
 from feedline.profiler.errors import FixError
@@ -47,9 +48,10 @@ def training(tmp_path, monkeypatch):
 def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capfd, seeds):
     options = ["--fix", "lr_rule=linear:5", "--checkpoint", "start.pt", "--seeds", str(seeds), "--json", "trial.json"]
 
-    assert main(["verify", *options, "--", "train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt"]) == 0
+    code = main(["verify", *options, "--", "train.py", "{seed}", "{checkpoint}", "{arm}{seed}.pt"])
 
     trial = json.loads((training / "trial.json").read_text())
+    assert code == CODES[trial["verdict"]]
     assert trial["metric"] == "train loss" and trial["lower_is_better"]
     written = {f"{arm}{seed}.pt": arm for arm in ("baseline", "fix") for seed in range(seeds)}
     assert {name: (training / name).read_text() for name in written} == written

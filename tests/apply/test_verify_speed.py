@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from feedline.analysis.speed_trial import CODES
 from feedline.cli import main, write_guard
 
 pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")
@@ -79,8 +80,9 @@ def verified(tmp_path_factory):
     words = ["verify", *SET, "--pairs", "2", "--steps", "24", "--json", "runs/trial.json", "--", "train.py", "{out}"]
     (folder / "runs").mkdir()
     done = subprocess.run([sys.executable, "-m", "feedline", *words], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder, json.loads((folder / "runs" / "trial.json").read_text()), done.stdout, before
+    trial = json.loads((folder / "runs" / "trial.json").read_text())
+    assert done.returncode == CODES[trial["verdict"]], done.stderr
+    return folder, trial, done.stdout, before
 
 
 @measured
@@ -160,10 +162,10 @@ def test_ranks_stop_after_the_same_update(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     words = ["verify", "--set", "num_workers=1", "--ranks", "2", "--pairs", "2", "--steps", "40", "--json", "runs/trial.json"]
-    assert main([*words, "--", "train.py"]) == 0
+    code = main([*words, "--", "train.py"])
 
     trial = json.loads((tmp_path / "runs" / "trial.json").read_text())
-    assert [run["failed"] for run in trial["runs"]] == [""] * 4
+    assert code == CODES[trial["verdict"]] and [run["failed"] for run in trial["runs"]] == [""] * 4
     manifests = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "verify").rglob("manifest.json")]
     assert len(manifests) == 10 and all(manifest["ended"] for manifest in manifests)
     assert {run["steps"] for run in trial["runs"]} <= {38, 39, 40}
@@ -179,6 +181,27 @@ def test_a_training_that_would_overwrite_a_file_ends_and_the_file_stays(tmp_path
     said = capfd.readouterr().err
     assert "trial runs must not overwrite files" in said and "let the training write to {out}" in said
     assert sums(tmp_path) == before
+
+
+def test_a_failed_attempt_leaves_nothing_that_blocks_the_corrected_one_and_no_file_of_the_users_goes(tmp_path, monkeypatch, capfd):
+    """Of the first attempt a log remains, to be read; the next one, with other arguments, replaces it."""
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "verify"
+    assert main(["verify", *SET, "--steps", "8", "--", "train.py", "best"]) == 2
+    (folder / "notes.txt").write_text("mine")
+    before = (folder / "recorded.log").read_text()
+    capfd.readouterr()
+
+    assert main(["verify", *SET, "--steps", "8", "--", "train.py", "nowhere/to/be"]) == 2
+    said = capfd.readouterr().err
+    assert "already exists" not in said and "the unchanged training failed" in said
+    assert "nowhere" in (folder / "recorded.log").read_text() != before and (folder / "notes.txt").read_text() == "mine"
+
+    (folder / "changed-1").mkdir()  # what feedline did not make stops it, as ever
+    (folder / "changed-1" / "last.pt").write_text("weeks of work")
+    assert main(["verify", *SET, "--steps", "8", "--", "train.py", "best"]) == 73
+    assert (folder / "changed-1" / "last.pt").read_text() == "weeks of work"
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,20 @@ from dataclasses import replace
 
 import pytest
 from explain.test_roofline import MS, cost, made, on_a_gpu, run
+from rules.made_up import made_up_facts
 
 from feedline.analysis.finding import Finding, PredictedRate, Severity, saving
-from feedline.analysis.next_limit import within
+from feedline.analysis.next_limit import ABOVE, lifted_by, within
+from feedline.analysis.predict.change import Change, Factor
+from feedline.analysis.predictions import Predictions
 from feedline.analysis.reports import phrases
+from feedline.analysis.rules import BY_ID
 
 #: 100 samples/s: one worker needs 100 ms for a batch; two CPUs need 77 ms for everything (130 samples/s), and the step alone 60 (167).
 RUN = run({"wait": 40, "forward": 60}, {"total": cost(10, 8)}, processes=1, cpus=2, cpu_ms=154)
 
 
+MORE = Change(settings={"num_workers": 8})
 BOUND = "(upper bound, not a prediction)"
 
 
@@ -90,26 +95,52 @@ def test_where_the_next_limit_leaves_less_than_a_fifth_the_finding_is_no_grave_o
     assert found[1].cost_s == pytest.approx(10 * MS)
 
 
-def predicted(after, low):
-    told = finding("too_few_workers", 35, predicted=PredictedRate(100.0, after, low, 3 * after))
-    (one,) = within([told], made(RUN), RUN.step.mean_s)
-    return one.predicted
+def predicted(after, low, change=MORE, report=RUN, high=None):
+    told = PredictedRate(100.0, after, low, high or 3 * after)
+    return Predictions(made_up_facts(), 100.0, lambda change, interval: told, made(report)).of(change)
 
 
-def test_a_prediction_keeps_to_the_next_limit_or_is_taken_back():
-    assert predicted(120.0, 100.0) == PredictedRate(100.0, 120.0, 100.0, 360.0)
+def test_a_prediction_and_its_interval_keep_to_the_limit_that_stays_or_are_refused():
+    assert predicted(120.0, 100.0) == PredictedRate(100.0, 120.0, 100.0, pytest.approx(133.8, abs=0.1))  # the limit, and what it is off by
     assert predicted(140.0, 125.0).after == pytest.approx(130, rel=0.01)
-    assert predicted(160.0, 140.0) is None
+    assert predicted(160.0, 140.0) == ABOVE
+
+
+def test_without_its_interval_the_same_rate_is_predicted():
+    made_up, limits = made_up_facts(), made(RUN)
+    told = PredictedRate(100.0, 140.0, 125.0, 150.0)
+    ask = Predictions(made_up, 100.0, lambda change, interval: told if interval else PredictedRate(100.0, 140.0, 140.0, 140.0), limits).of
+
+    assert ask(MORE, interval=False).after == ask(MORE).after == pytest.approx(130, rel=0.01)
+
+
+def test_a_change_is_held_against_the_nearest_limit_where_it_stays():
+    """Full CPUs allow 100 / 0.92 samples/s, whatever other programs leave them to the training: both suppose the same."""
+    full = run({"wait": 40, "forward": 60}, {"total": cost(5, 8)}, processes=1, cpus=2, cpu_ms=184)
+    beside = Change(settings={"num_workers": 2}, others=False, lifts=BY_ID["busy_neighbors"].lifts)
+
+    assert made(full).nearest == "all CPUs"
+    assert predicted(125.0, 105.0, beside, full).after == pytest.approx(100 / 0.92, rel=0.01)
+    assert predicted(125.0, 105.0, MORE, full).after == pytest.approx(100 / 0.92, rel=0.01)
+    assert predicted(125.0, 105.0, Change(cpus=8.0), full).after == 125.0
+
+
+def test_what_a_change_lifts_is_that_of_the_rule_whose_fix_it_is():
+    for rule_id in ("too_few_workers", "straggler_in_order"):
+        assert lifted_by(MORE, 1, full=False) == BY_ID[rule_id].lifts
+    assert lifted_by(Change(settings={"num_workers": 0}), 1, full=False) == BY_ID["fewer_workers"].lifts
+    assert lifted_by(Change(settings={"persistent_workers": True}), 1, full=False) == BY_ID["epoch_restart"].lifts
+    assert lifted_by(Change(stages={"read": Factor(1.0, 0.0)}), 1, full=False) == BY_ID["blocked"].lifts
+    assert lifted_by(Change(stages={"decode": Factor(0.5, 1.0)}), 1, full=False) == BY_ID["decode_bound"].lifts
 
 
 def test_a_limit_that_is_far_above_the_run_is_rough_and_holds_no_prediction():
     """Samples and steps take less CPU time at a higher rate: three times the rate of such a limit was measured."""
     far = run({"wait": 90, "forward": 10}, {"total": cost(10, 1)}, processes=1, cpus=2, cpu_ms=20)
     told = finding("too_few_workers", 80, predicted=PredictedRate(100.0, 1200.0, 400.0, 2000.0))
-    (one,) = within([told], made(far), far.step.mean_s)
 
     assert "about 1,000 samples/s" in made(far).message
-    assert one.predicted == told.predicted
+    assert predicted(1200.0, 400.0, MORE, far, 2000.0) == told.predicted
     assert gain(told, far) == "100 -> 1,200 samples/s [400, 2,000]; above the next limit (all CPUs), which is rough"
 
 
@@ -134,3 +165,14 @@ def test_without_limits_findings_stay_as_they_are():
     told = [finding("too_few_workers", 35)]
 
     assert within(told, None, RUN.step.mean_s) == told
+
+
+def test_fixes_together_above_the_next_limit_say_so_as_single_ones_do():
+    rate = PredictedRate(100.0, 150.0, 140.0, 160.0)
+    found = [replace(finding(rule_id, 30), predicted=rate) for rule_id in ("too_few_workers", "oversize_images")]
+    told = replace(RUN, findings=found, roofline=made(RUN), together=rate)
+
+    assert phrases.together(told)[1].endswith(
+        "100 -> 150 samples/s [140, 160]; above the next limit (all CPUs), which these fixes also raise"
+    )
+    assert phrases.together(replace(told, together=replace(rate, after=131.0)))[1].endswith("[140, 160]")

@@ -30,7 +30,7 @@ def test_the_time_that_it_speaks_of_is_the_time_that_can_be_saved():
     kept = check(without_workers(effective_cpus=2.0, used_cpus=1.0, others=1.0, main_runqueue_share=0.1))
 
     assert f"{seconds(some.cost_s)} of each 160 ms step (9.4 %) is spent waiting for those CPUs" in some.message
-    assert "the other programs leave too few CPUs for more loader workers" in kept.message and " ms " not in kept.message
+    assert "they hold CPUs that more loader workers would use" in kept.message and " ms " not in kept.message
 
 
 def test_what_would_wait_without_them_too_is_not_their_cost():

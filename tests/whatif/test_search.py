@@ -3,9 +3,10 @@
 import pytest
 from whatif.closed_form import ClosedForm
 
-from feedline.analysis.predict.change import Refused
+from feedline.analysis.predict.change import PredictedRate, Refused
 from feedline.analysis.predict.limits import CPUS, STEP, WORKERS
-from feedline.analysis.predict.search import NEAR, Limits, Memory, Search, Searcher, numbers
+from feedline.analysis.predict.search import NEAR, Limits, Memory, Search, Searcher, Tuning, numbers
+from feedline.cli.tune_text import conclusion, why_not_more
 
 NOW = {"num_workers": 1, "prefetch_factor": 2, "in_order": True, "persistent_workers": False, "made_at": "train.py:3"}
 MB = 1e6
@@ -161,3 +162,46 @@ def test_numbers_of_workers_ascend_to_the_largest_allowed(most, now):
     assert tried == sorted(set(tried)) and tried[0] == 0 and tried[-1] == most
     assert now in tried or now > most
     assert len(tried) < 40
+
+
+def test_more_workers_that_may_be_no_gain_are_not_advised():
+    """Three samples/s more than now, give or take four."""
+
+    def unsure(change, interval=True):
+        rate = 30.0 + 1.5 * (change.settings["num_workers"] - 1)
+        return PredictedRate(30.0, rate, rate - 4 * interval, rate + 4 * interval)
+
+    found = search(unsure, workers=3)
+
+    assert found.best == found.now and not found.changes
+    assert conclusion(found).endswith("no other settings within the limits are sure to be faster.")
+    assert search(unsure, workers=8).best.workers == 8  # 10 more
+
+
+def test_what_was_tried_and_rejected_is_left_out_with_all_larger_numbers_of_workers():
+    tried = Refused("rejected", "num_workers=3 was tried by feedline verify on 2026-11-28 and rejected: measured -7.8 % [-9.0 %, -6.6 %]")
+    predict = ClosedForm()
+
+    def after(change, interval=True):
+        return tried if change.settings["num_workers"] == 3 else predict(change, interval)
+
+    found = search(after)
+
+    assert found.best == found.now and found.no_more and found.unpredicted is None and found.limit is None
+    assert found.rejected == [tried.message] and tried.message + "." in list(why_not_more(Tuning(found, Limits(8), USUAL)))
+    assert conclusion(found).endswith(": more workers were tried, and rejected.")
+
+
+@pytest.mark.parametrize(("per_worker", "gain"), [(30.0, True), (100.0, False), (99.5, False)])
+def test_more_workers_gain_only_if_one_number_of_them_surely_does(per_worker, gain):
+    """At 99.5, a second worker is half a percent faster, and known to one percent."""
+    now = ClosedForm(per_worker=per_worker)
+
+    assert Searcher(now, NOW, 1, Limits(4), USUAL).more_workers_gain() is gain
+
+
+def test_whether_more_workers_gain_is_unknown_where_they_cannot_be_predicted():
+    def to_one(change, interval=True):
+        return ClosedForm()(change, interval) if change.settings["num_workers"] == 1 else Refused("lock", "unknown")
+
+    assert Searcher(to_one, NOW, 1, Limits(4), USUAL).more_workers_gain() is None

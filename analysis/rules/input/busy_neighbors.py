@@ -15,7 +15,7 @@ from feedline.analysis.rules.input.too_few_workers import gained_s, needed
 from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "busy_neighbors"
-NO_ROOM = "the other programs leave too few CPUs for more loader workers"
+NO_ROOM = "they hold CPUs that more loader workers would use"
 
 #: CPUs that other programs hold at least where they keep workers from theirs: half of what one of them would use.
 OF_A_WORKER = 0.5

@@ -14,7 +14,7 @@ TWO = 2  # CPUs, of which one can be taken away
 #: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
 MIN_MAKING = 0.2
 LESS = "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU)"
-NOT_WORKERS = "More workers would only wait for the same CPUs."
+NOT_WORKERS = "More workers would only wait for the same CPUs."  # if that is what is predicted for them (predictions.py)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -64,8 +64,8 @@ def _making_share(facts: RuleInputs) -> float:
 
 def _fix(facts: RuleInputs) -> str:
     if cpus.throttled(facts):
-        return f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or {LESS}. {NOT_WORKERS}"
-    advice = f"{LESS} or get more CPUs. {NOT_WORKERS}"
+        return f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or {LESS}."
+    advice = f"{LESS} or get more CPUs."
     if facts.cpus and facts.cpus.others is not None:
         return sentence(advice)
     return f"Check with `top` on the host whether other programs use the CPUs. If none does, {advice}"

@@ -21,6 +21,8 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
     check(program, args.checkpoint)
 
     from feedline.analysis.reports.console import Console
+    from feedline.analysis.speed_trial import CODES
+    from feedline.analysis.tried import LEDGER
     from feedline.cli.converge.branches import Plan, begin, record
     from feedline.cli.converge.verify_text import show
 
@@ -33,8 +35,8 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
         show(trial, console)
         with deferred():
             branch.write(dataclasses.asdict(trial), args.output, args.json, program)
-    name_files(console, [args.output / branch.LEDGER])
-    return 0
+    name_files(console, [args.output / LEDGER])
+    return CODES[trial.verdict]
 
 
 def arms_of(fix: str, control: str | None) -> dict[str, str]:

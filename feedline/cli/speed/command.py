@@ -5,7 +5,8 @@ from pathlib import Path
 
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.json_report import plain
-from feedline.analysis.speed_trial import MARGIN, REJECT
+from feedline.analysis.speed_trial import CODES, MARGIN, REJECT
+from feedline.analysis.tried import LEDGER, SPEED, identity
 from feedline.cli import branch
 from feedline.cli.output import name_files
 from feedline.cli.predicting import Replayable
@@ -13,7 +14,6 @@ from feedline.cli.speed import guarded, pairs, text
 from feedline.cli.speed import plan as planning
 from feedline.cli.speed.loader_line import NoDiff, diff
 from feedline.cli.speed.plan import Plan
-from feedline.cli.tried import SPEED, identity
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.profiler import masks
 from feedline.profiler.deferred import deferred
@@ -58,8 +58,8 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
                 results.save(args.output, PATCH, patch)
     if kept:
         to_keep(patch, why, args.output / PATCH, console)
-    name_files(console, [args.output / branch.LEDGER])
-    return 0
+    name_files(console, [args.output / LEDGER])
+    return CODES[trial.verdict]
 
 
 def to_keep(patch: str, why: str, path: Path, console: Console) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from feedline.analysis.comm.model import Prediction
 from feedline.analysis.facts import RuleInputs
+from feedline.analysis.model import Throughput
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
+from feedline.analysis.predictions import change_of
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
-from feedline.analysis.speed_trial import Tried
+from feedline.analysis.speed_trial import Recorded, Tried
 from feedline.cli.predicting import Replayable, replayable
 from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
 from feedline.cli.whatif_change import asked_change
@@ -59,7 +62,7 @@ def read(path: Path) -> Replayable:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
         FixError: it holds no loader whose settings could change.
     """
-    found = replayable(path)
+    found = replayable(path, again=True)
     if isinstance(found, Refused):
         raise FixError(f"{path}: {found.message}")
     return found
@@ -107,8 +110,7 @@ def environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
 
 def tried_with(environment: Mapping[str, str], found: Replayable, rule_id: str, margin: float) -> Tried:
     """Variables, with the prediction of the finding's fix."""
-    predicted = found.predict(page_faults.change(found.facts))
-    return _tried(found, as_assignments(environment), predicted, rule_id, margin)
+    return _tried(found, as_assignments(environment), _of_fix(found, page_faults.RULE_ID), rule_id, margin)
 
 
 def as_assignments(environment: Mapping[str, str]) -> str:
@@ -137,13 +139,28 @@ def _tried(found: Replayable, change: str, predicted: PredictedRate | Refused, r
         margin=margin,
         predicted=predicted if isinstance(predicted, PredictedRate) else None,
         refused=predicted.message if isinstance(predicted, Refused) else "",
+        recorded=_recorded(found.throughput),
     )
+
+
+def _recorded(pace: Throughput) -> Recorded | None:
+    """The recorded rate, in the unit of the trial."""
+    if pace.of_all_ranks:
+        return Recorded(pace.of_all_ranks, pace.low, pace.high)
+    return Recorded(pace.steps_per_s, None, None) if pace.steps_per_s else None
+
+
+def _of_fix(found: Replayable, rule_id: str) -> PredictedRate | Refused:
+    """What the fix of a finding of one rank is predicted to give."""
+    change = change_of(rule_id, found.facts)
+    assert not isinstance(change, Prediction)
+    return found.predict(change) if isinstance(change, Change) else change
 
 
 def prediction(found: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
     """As ``feedline whatif`` predicts it."""
     if settings == {WORKER_THREADS: 1}:
-        return found.predict(thread_oversubscription.change(found.facts))
+        return _of_fix(found, thread_oversubscription.RULE_ID)
     if unknown := [name for name in settings if name not in LOADER]:
         return Refused("unknown_setting", f"the replay does not know what {', '.join(unknown)} changes")
     asked = asked_change(settings, Change(), found.facts, None)

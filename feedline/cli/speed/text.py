@@ -34,9 +34,15 @@ def lines(trial: SpeedTrial) -> list[str]:
     """Predicted, measured and the verdict."""
     found = [f"Predicted  {rates(trial.predicted, trial.unit)}" if trial.predicted else f"Predicted  nothing: {trial.refused}"]
     found += [f"Measured   {rates(trial.measured, trial.unit)}"] if trial.measured else []
-    if trial.residual is not None:
+    if trial.conditions_changed and trial.recorded and trial.measured:
+        now, then = number(trial.measured.before), number(trial.recorded.rate)
+        found.append(
+            f"Conditions have changed: the unchanged training runs at {now} {trial.unit}, recorded were {then}; the prediction is for those"
+        )
+    if trial.residual is not None and trial.predicted and trial.gain:
         within = "overlap" if trial.inside else "do not overlap"
-        found.append(f"Residual   measured is {number(trial.residual)} times predicted; the intervals {within}")
+        measured, expected = number(1 + trial.gain.mean), number(trial.predicted.after / trial.predicted.before)
+        found.append(f"Speedup    {measured} times measured, {expected} times predicted; the intervals {within}")
     return [*found, "", f"{trial.verdict.upper()}: {trial.why}"]
 
 
