@@ -32,7 +32,7 @@ def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
         return None
     parts = {name: values.astype(float) for name, values in rank.stages.items()}
     if starts_once:
-        parts |= {"epoch_start": np.zeros(len(steps.wall)), "wait": parts.get("wait", 0.0) - classify(steps, rank.ready)["epoch_start"]}
+        parts |= {"epoch_start": np.zeros(len(steps.wall)), "wait": parts.get("wait", 0.0) - classify(steps, rank.ready)["first_batch"]}
     low, high = _interval(rank, parts, steps.wall.astype(float))
     number = rank.estimate.stand_for if rank.estimate is not None else len(steps.wall) - rank.first
     if steps.making is not None:  # how long its functions wait for a CPU is not known

@@ -142,7 +142,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
     steps = rank.steps
     if steps is None or not len(steps.wall):
         return None
-    kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers))
+    kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers), rank.makers.alone)
     recorded_s = float(steps.wall[rank.first :].mean()) / 1e9
     mean = _recorded(rank, steps, kinds) if rank.estimate is None else _estimated(rank, rank.estimate, kinds)
     evaluation = steps.boundaries.evaluation

@@ -11,12 +11,12 @@ from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.finding import Finding, PredictedRate
 from feedline.analysis.step_model import StepSummary
 
-REPORT_SCHEMA_VERSION = 1
+REPORT_SCHEMA_VERSION = 2
 
 FIRST_STEPS = "first_steps"  # the note on steps that are not in the means
 
 #: Why the main process waited for a batch.
-WAIT_KINDS = ("starved", "head_of_line", "handover", "transport", "epoch_start")
+WAIT_KINDS = ("starved", "head_of_line", "handover", "in_transit", "first_batch", "overhead")
 
 #: What a roof is.
 ROOF_KINDS = (
@@ -209,7 +209,7 @@ class Roofline:
     roofs: list[ThroughputBound]  # lowest first
     nearest: str | None
     next: str | None
-    becomes: float | None  # samples/s at most when the nearest is gone
+    becomes: float | None  # samples/s when the nearest is gone, by that limit
     message: str = field(metadata={"key": "says"})
     sweep: Sweep | None
     nearest_id: str | None = None

@@ -100,7 +100,7 @@ def _input(report: Report) -> Iterable[Part]:
     waits = sum(step.waits.values())
     if waits >= WAITS * step.mean_s:
         kinds = sorted(step.waits.items(), key=lambda one: -one[1])
-        told = [f"{share(time / waits)} of the wait: {phrases.waits(report)[kind][1]}" for kind, time in kinds if time >= WAITS * waits]
+        told = [f"{share(time / waits)} of the wait: {phrases.waits(report)[kind]}" for kind, time in kinds if time >= WAITS * waits]
         yield _told("Waits", f"{'; '.join(told)}.", 8)
     if phrases.input_share(step) >= WAITS and made.per_sample:
         yield _told("One sample", _sample(made), 7)
@@ -142,13 +142,13 @@ def _findings(report: Report, width: int) -> Iterable[Part]:
 
 
 def _also(finding: Finding, mean_step_s: float | None) -> str:
-    """A finding in a paragraph: cause, what its fix gives or at most can give, what it says, its fix."""
+    """A finding in a paragraph: cause, what its fix gives or the cause costs, what it says, its fix."""
     said = f"{finding.rule_id}{_worth(finding, mean_step_s)}: {phrases.full_stop(finding.message)}"
     return f"{said} Fix: {finding.fix}" if finding.fix else said
 
 
 def _worth(finding: Finding, mean_step_s: float | None) -> str:
-    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, up to 140 ms per step (35.4 %) can be saved``."""
+    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, costs about 140 ms per step (35.4 %)``."""
     if finding.predicted is not None:
         return f", predicted {rates(finding.predicted)}"
     told = phrases.cost(finding, mean_step_s)
