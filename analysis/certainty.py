@@ -81,7 +81,7 @@ def _interval(rank: RankMetrics, parts: Mapping[str, FloatArray], wall: FloatArr
     known = replace(rank.estimate, alike=alike) if alike.sum() >= FEWEST else rank.estimate
     low, high = np.quantile(_waiting(known.drawn(parts)), (0.025, 0.975))
     share = _waiting(rank.estimate.means(parts)) / rank.estimate.mean_ns  # of all steps, of which those that were looked at are a choice
-    return min(float(low), share), max(float(high), share)
+    return min(float(low), share), min(max(float(high), share) + rank.estimate.unattributed_share, 1.0)
 
 
 def interval(part: FloatArray, whole: FloatArray, looked: npt.NDArray[np.bool_] | None = None) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from feedline.analysis.convergence.checks import DIVERGED, GRAVE
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, CostKind, Finding, Severity, rates, saving
+from feedline.analysis.finding import SHARE, CostKind, Evidence, Finding, Severity, rates, saving
 from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.predictions import Predictions, refused_of_traces
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, RULES, TRACE, Effort, F, Rule
@@ -92,6 +92,7 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Pre
     asked = any(finding.severity is not Severity.INFO for finding in (*of_loop, *between))
     pointless = NOT_HELD if loader_elsewhere else (compute_bound.RULE_ID,) if asked else ()  # what holds the run back is known
     own = [finding for finding in _of_input(facts, bool(around)) if finding.rule_id not in pointless]
+    own = [_with_idle_workers(finding, facts) for finding in own]
     between = [_of_its_loader(finding, own) for finding in between]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.rule_id in GRAVE]
@@ -99,6 +100,14 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Pre
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
     return _told(grave + rank(others, before(facts), facts.step.mean_s))
+
+
+def _with_idle_workers(finding: Finding, facts: RuleInputs) -> Finding:
+    """The finding, whose evidence begins with the workers that never made a batch: figures of workers are those of the others."""
+    if not facts.idle_workers or finding.severity is Severity.INFO:
+        return finding
+    never = Evidence("idle_workers", f"workers that never made a batch, of {num_workers(facts)}", facts.idle_workers, "workers")
+    return replace(finding, evidence=[never, *finding.evidence])
 
 
 def _of_its_loader(finding: Finding, own: Sequence[Finding]) -> Finding:

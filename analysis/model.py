@@ -95,7 +95,7 @@ class Workers:
     """What making batches costs, in the loader's workers or, without workers, in the training process itself."""
 
     processes: int
-    busy_share: float | None  # of the workers' time between their first and last batch
+    busy_share: float | None  # of the time between first and last batch of the workers that made some
     idle_share: float | None  # waiting for indices
     batches: int
     samples: int
@@ -111,6 +111,7 @@ class Workers:
     blocked_looks: int = 0  # that found one blocked
     process_cpu_s: float | None = None  # per sample, of whole processes, helper threads included
     batch_tensors: float | None = None  # per batch, as collate made it
+    without_batches: int = 0  # of processes: made none, though the loader had begun
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
 
 @pytest.fixture(autouse=True)
 def dynamo_forgets() -> Iterator[None]:
-    """What a test compiled is no compilation of the next one's training: FLOPs are not counted where torch.compile has compiled something."""
+    """What a test compiled is forgotten before the next one: FLOPs are not counted where torch.compile has compiled something."""
     yield
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is not None and dynamo.utils.counters:

@@ -203,7 +203,7 @@ def severity(finding: Finding) -> str:
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What it costs, or what can be saved, by what is known of that; empty if it costs no time, or if a rate is predicted, which says it."""
+    """What it costs, or what can be saved; empty if it costs no time, or if a rate is predicted, which says it."""
     if finding.cost_s <= 0 or finding.predicted is not None:
         return ""
     if finding.cost_kind is CostKind.PREDICTED:
@@ -323,12 +323,7 @@ def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
 
 def workers(made: Workers) -> list[str]:
     """Figures of the workers as a whole."""
-    if made.processes:
-        facts = [counted(made.processes, "worker")]
-    else:
-        facts = ["no workers: samples are made in the main process"]
-    if made.busy_share is not None:
-        facts.append(f"busy {share(made.busy_share)}")
+    facts = busy(made) if made.processes else ["no workers: samples are made in the main process"]
     if made.idle_share is not None:
         facts.append(f"idle {share(made.idle_share)}")
     if made.fetch_mean_s is not None:
@@ -338,6 +333,15 @@ def workers(made: Workers) -> list[str]:
     if total is not None and total.bytes is not None and not (read and read.bytes):  # else the table says it
         facts.append(f"{size(total.bytes)} per sample read with read()")
     facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples timed in detail")
+    return facts
+
+
+def busy(made: Workers) -> list[str]:
+    """How many workers there are, those first that never made a batch, and how busy those are that do."""
+    idle = made.without_batches
+    facts = [f"{idle} of {counted(made.processes, 'worker')} never made a batch" if idle else counted(made.processes, "worker")]
+    if made.busy_share is not None:
+        facts.append(f"{'the others ' * (idle > 0)}busy {share(made.busy_share)}")
     return facts
 
 

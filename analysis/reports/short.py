@@ -12,7 +12,7 @@ from rich.text import Text
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding, Severity, rates
-from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.model import FIRST_STEPS, Report, Workers
 from feedline.analysis.reports import of_convergence, phrases, tables
 from feedline.analysis.step_model import StepSummary
@@ -113,8 +113,8 @@ def _sample(made: Workers) -> str:
     total = made.per_sample.get("total")
     whole = [seconds(total.wall_s)] if total else []
     where = [] if made.processes else ["made in the main process (no workers)"]
-    if made.processes and made.busy_share is not None:
-        where = [f"{counted(made.processes, 'worker')}, busy {share(made.busy_share)}"]
+    if made.processes and (made.busy_share is not None or made.without_batches):
+        where = [", ".join(phrases.busy(made))]
     parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
     then = [f"then pickled in {seconds(sent.wall_s)}"] if sent else []
     return f"{'; '.join([parts, *then, *where, *_certainty(made)])}."

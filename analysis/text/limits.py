@@ -48,7 +48,8 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
     if following is None:
         return f"{here} No other limit is known."
     most = "at most" if holds(following) else "about"
-    return f"{here} The next limit is {_named(following)}: {most} {number(following.samples_per_s)} {unit}."
+    more = " or more" if is_rough(following, rate, nearest.id) else ""
+    return f"{here} The next limit is {_named(following)}: {most} {number(following.samples_per_s)} {unit}{more}."
 
 
 def behind(step: StepSummary) -> str:

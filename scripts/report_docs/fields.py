@@ -119,6 +119,7 @@ FIELDS: dict[str, dict[str, Field]] = {
             "s", "CPU time per sample of the whole processes that make samples, helper threads included", "/proc does not show it"
         ),
         "batch_tensors": Field("tensors", "Tensors in a batch as collate made it", "no batch was examined"),
+        "without_batches": Field("workers", "Of processes: made no batch, usually because the data has fewer parts than there are workers"),
     },
     "Cost": {
         "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s if all three are measured"),
@@ -302,7 +303,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "refused": Field("", "Why the fix is not predicted, and which measurement would settle it; empty if it is predicted"),
         "cost_kind": Field(
             "",
-            "What cost_s says of the gain. predicted: a replay saves it, within cost_low_s to cost_high_s. estimated: the time of the cause; "
+            "What cost_s says of the gain. predicted: a replay saves it, cost_low_s to cost_high_s. estimated: the time of the cause; "
             "the gain can be more or less (docs/rules.md). at_least: estimated, and probably more, because the CPUs are full and the fix "
             "also leaves CPU time to the step. bound: no fix of this cause saves more. unknown: no time is known",
         ),

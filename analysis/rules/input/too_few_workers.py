@@ -79,7 +79,9 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
 
 
 def advised(facts: RuleInputs) -> int | None:
-    """W*, where it is sure that the step would be shorter with it by more than the gate; else None."""
+    """W*, where it is sure that the step would be shorter with it by more than the gate, and every worker gets batches; else None."""
+    if facts.idle_workers:
+        return None
     gain = gained_s(facts)
     return needed(facts) if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s else None
 
@@ -100,7 +102,9 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
 
 
 def carried(facts: RuleInputs) -> int | None:
-    """``needed``, where the CPUs can run more workers than there are; else None."""
+    """``needed``, where the CPUs can run more workers than there are and those that are there all get batches; else None."""
+    if facts.idle_workers:
+        return None
     number, workers = needed(facts), num_workers(facts)
     return number if number is not None and workers is not None and _carried(facts, number) > workers else None
 
