@@ -32,7 +32,7 @@ def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
         return None
     parts = {name: values.astype(float) for name, values in rank.stages.items()}
     if starts_once:
-        parts |= {"epoch_start": np.zeros(len(steps.wall)), "wait": parts.get("wait", 0.0) - classify(steps, rank.ready)["epoch_start"]}
+        parts |= {"epoch_start": np.zeros(len(steps.wall)), "wait": parts.get("wait", 0.0) - classify(steps, rank.ready)["first_batch"]}
     low, high = _interval(rank, parts, steps.wall.astype(float))
     number = rank.estimate.stand_for if rank.estimate is not None else len(steps.wall) - rank.first
     if steps.making is not None:  # how long its functions wait for a CPU is not known
@@ -81,7 +81,7 @@ def _interval(rank: RankMetrics, parts: Mapping[str, FloatArray], wall: FloatArr
     known = replace(rank.estimate, alike=alike) if alike.sum() >= FEWEST else rank.estimate
     low, high = np.quantile(_waiting(known.drawn(parts)), (0.025, 0.975))
     share = _waiting(rank.estimate.means(parts)) / rank.estimate.mean_ns  # of all steps, of which those that were looked at are a choice
-    return min(float(low), share), max(float(high), share)
+    return min(float(low), share), min(max(float(high), share) + rank.estimate.unattributed_share, 1.0)
 
 
 def interval(part: FloatArray, whole: FloatArray, looked: npt.NDArray[np.bool_] | None = None) -> tuple[float, float]:

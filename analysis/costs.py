@@ -218,6 +218,11 @@ class BatchProducers:
     loaders: frozenset[int]
     since: int = 0  # ns: batches whose making began before do not count, where a process kept all its windows
 
+    @property
+    def alone(self) -> bool:
+        """Whether the training process makes them itself."""
+        return bool(self.processes) and not any(process.is_worker for process in self.processes)
+
     def sums(self, stage: Stage) -> Counter[str]:
         """Sums of a stage's columns, and ``records``, over everything these loaders did; what was not measured counts as 0.
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from feedline.analysis.convergence.checks import DIVERGED, GRAVE
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Finding, Severity, rates, saving
+from feedline.analysis.finding import SHARE, CostKind, Evidence, Finding, Severity, rates, saving
 from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.predictions import Predictions, refused_of_traces, untold
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, RULES, TRACE, Effort, F, Rule
@@ -92,15 +92,22 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Pre
     asked = any(finding.severity is not Severity.INFO for finding in (*of_loop, *between))
     pointless = NOT_HELD if loader_elsewhere else (compute_bound.RULE_ID,) if asked else ()  # what holds the run back is known
     own = [finding for finding in _of_input(facts, bool(around)) if finding.rule_id not in pointless]
-    bounds = (gpu_bound.RULE_ID, *((cpu_saturated.RULE_ID,) if cpus.throttled(facts) else ()))  # what a larger quota spares is known
-    own = [replace(finding, cost_is_estimate=finding.rule_id not in bounds) for finding in own]
+    own = [_with_idle_workers(finding, facts) for finding in own]
     between = [_of_its_loader(finding, own) for finding in between]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.rule_id in GRAVE]
-    others = [*around, *own, *of_loop, *between, *(finding for finding in wrong if finding not in grave)]
+    others = [*map(estimated, (*around, *own, *of_loop, *between)), *(finding for finding in wrong if finding not in grave)]
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
     return _told(grave + rank(others, before(facts), facts.step.mean_s))
+
+
+def _with_idle_workers(finding: Finding, facts: RuleInputs) -> Finding:
+    """The finding, whose evidence begins with the workers that never made a batch: figures of workers are those of the others."""
+    if not facts.idle_workers or finding.severity is Severity.INFO:
+        return finding
+    never = Evidence("idle_workers", f"workers that never made a batch, of {num_workers(facts)}", facts.idle_workers, "workers")
+    return replace(finding, evidence=[never, *finding.evidence])
 
 
 def _of_its_loader(finding: Finding, own: Sequence[Finding]) -> Finding:
@@ -115,15 +122,21 @@ def _of_its_loader(finding: Finding, own: Sequence[Finding]) -> Finding:
 
 def diagnose_traces(facts: TraceFacts) -> list[Finding]:
     """The same of traces."""
-    ranked = rank(refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts))
+    ranked = [estimated(one) for one in rank(refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts))]
     if not facts.shown.basis.steps:  # what a cause costs per step is unknown
-        ranked = [replace(finding, cost_s=0.0) for finding in ranked]
+        ranked = [replace(finding, cost_s=0.0, cost_kind=CostKind.UNKNOWN) for finding in ranked]
     return _told(ranked)
 
 
 def found(rules: Sequence[Rule[F]], facts: F) -> list[Finding]:
     """What the rules find, in their order."""
     return [finding for rule in rules if (finding := rule.check(facts)) is not None]
+
+
+def estimated(finding: Finding) -> Finding:
+    """The finding, whose cost is an estimate if its rule does not know better."""
+    unsaid = finding.cost_s > 0 and finding.cost_kind is CostKind.UNKNOWN
+    return replace(finding, cost_kind=CostKind.ESTIMATED) if unsaid else finding
 
 
 def _told(ranked: list[Finding]) -> list[Finding]:

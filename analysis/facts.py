@@ -159,6 +159,18 @@ class RuleInputs:
         """Stage -> mean cost of one sample, ``total`` among them; empty where no workers are known."""
         return self.workers.per_sample if self.workers else {}
 
+    @property
+    def unseen_at_most(self) -> float | None:
+        """Share (0 to 1) of the step that may be input without a loader; the upper end of its interval where most steps were only timed."""
+        if self.unseen is None:
+            return None
+        return self.unseen.share if self.step.sampled is None else self.unseen.high
+
+    @property
+    def idle_workers(self) -> int:
+        """Workers that never made a batch: more of them would not make any, either."""
+        return self.workers.without_batches if self.workers else 0
+
     def sample_share(self, stage: str) -> float:
         """Share (0 to 1) of a sample's wall time that this stage takes; 0 where it did not occur."""
         part, total = self.costs.get(stage), self.costs.get("total")

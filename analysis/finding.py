@@ -28,6 +28,16 @@ class Severity(str, enum.Enum):
         return cls.LOW if share >= 0.05 else cls.INFO
 
 
+class CostKind(str, enum.Enum):
+    """What the cost of a finding says of the time that its fix saves."""
+
+    PREDICTED = "predicted"  # a replay without the cause saves it, within an interval
+    ESTIMATED = "estimated"  # the time of the cause: what the fix saves can be more or less
+    AT_LEAST = "at_least"  # estimated, and probably more: on full CPUs, cheaper samples also leave CPU time to the step
+    BOUND = "bound"  # no fix of this cause saves more
+    UNKNOWN = "unknown"  # no time is known
+
+
 @dataclass(frozen=True)
 class Evidence:
     """One measured fact.
@@ -97,11 +107,10 @@ class Finding:
         evidence: what was measured.
         fix: what to change.
         how_to_check: what to do, and the outcome that would prove this finding wrong.
-        cost_s: seconds per step that the cause costs: an upper bound of the gain, an estimate or, with an interval, a prediction of it.
+        cost_s: seconds per step that the cause costs.
         cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is not a prediction.
-        cost_is_estimate: ``cost_s`` is a share of the time that the step waits for its input. Without the cause, what is left of the
-            making of batches may hide behind the step, so the gain can be larger (docs/measured/faults.md).
-        cost_may_be_more: the fix may save more than ``cost_s``: on full CPUs, cheaper samples also leave CPU time to the step.
+        cost_kind: what ``cost_s`` says of the gain. A rule sets it where it knows a bound; other costs are estimates (diagnose.py): without
+            the cause, what is left may hide behind the step or get its CPU time, so the gain can be larger (docs/measured/faults.md).
         blame: the rank and its phase, where ranks were compared and one of them is the cause.
         settings: arguments of the DataLoader that the fix names -> their new values.
         environment: variables that the fix names -> their values.
@@ -123,13 +132,7 @@ class Finding:
     environment: dict[str, str] = field(default_factory=dict)
     predicted: PredictedRate | None = None
     refused: str = ""
-    cost_may_be_more: bool = False
-    cost_is_estimate: bool = False
-
-    @property
-    def cost_is_predicted(self) -> bool:
-        """Whether its cost is a prediction rather than an upper bound or an estimate."""
-        return self.cost_low_s is not None and self.cost_high_s is not None
+    cost_kind: CostKind = CostKind.UNKNOWN
 
 
 #: Why a cost may be more.
@@ -148,13 +151,12 @@ def saving(finding: Finding, mean_step_s: float | None) -> str:
         return f" Predicted with the fix: {rates(finding.predicted)}."
     if finding.cost_s <= 0:
         return ""
-    if finding.cost_is_predicted:
+    if finding.cost_kind is CostKind.PREDICTED:
         return f" Replaying the steps without this delay predicts that {cost(finding, mean_step_s)} can be saved ({interval(finding)})."
-    if finding.cost_may_be_more:
-        return f" That costs about {cost(finding, mean_step_s)}, or more: {COMPETES}."
-    if finding.cost_is_estimate:
-        return f" That costs about {cost(finding, mean_step_s)}."
-    return f" Up to {cost(finding, mean_step_s)} can be saved."
+    if finding.cost_kind is CostKind.BOUND:
+        return f" Up to {cost(finding, mean_step_s)} can be saved."
+    more = f", or more: {COMPETES}" if finding.cost_kind is CostKind.AT_LEAST else ""
+    return f" That costs about {cost(finding, mean_step_s)}{more}."
 
 
 def rates(predicted: PredictedRate) -> str:

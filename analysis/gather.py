@@ -142,7 +142,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
     steps = rank.steps
     if steps is None or not len(steps.wall):
         return None
-    kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers))
+    kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers), rank.makers.alone)
     recorded_s = float(steps.wall[rank.first :].mean()) / 1e9
     mean = _recorded(rank, steps, kinds) if rank.estimate is None else _estimated(rank, rank.estimate, kinds)
     evaluation = steps.boundaries.evaluation
@@ -253,12 +253,13 @@ def workers(rank: RankMetrics) -> Workers | None:
     if not rank.samples:
         return None
     walls = batch_walls(rank) / 1e9
-    busy, idle = busy_shares([process for process in rank.makers.processes if process.is_worker], counted_since(rank))
+    processes = [process for process in rank.makers.processes if process.is_worker]
+    busy, idle = busy_shares(processes, counted_since(rank))
     details = rank.details
     seen = details.decoded > 0
     blocked = blocking.of(rank.main, rank.makers.processes, rank.makers.loaders)
     return Workers(
-        processes=len({(process.header["loader"], process.header["worker"]) for process in rank.makers.processes if process.is_worker}),
+        processes=len({_who(process) for process in processes}),
         busy_share=busy,
         idle_share=idle,
         batches=rank.makers.batches + rank.in_rests[0],
@@ -275,6 +276,7 @@ def workers(rank: RankMetrics) -> Workers | None:
         blocked_looks=blocked.looks,
         process_cpu_s=process_cpu_s(rank),
         batch_tensors=batch_tensors(rank),
+        without_batches=without_batches(processes),
     )
 
 
@@ -292,10 +294,31 @@ def counted_since(rank: RankMetrics) -> int:
     return int(steps.start[rank.first]) if steps is not None and rank.first < len(steps.start) else 0
 
 
+def _who(process: Process) -> tuple[object, object]:
+    """The worker of a loader, which may be several processes one after the other."""
+    return process.header["loader"], process.header["worker"]
+
+
+def without_batches(processes: list[Process]) -> int:
+    """Workers that made no batch, because their part of the data was empty or because they were never asked for one.
+
+    A worker that was still at its first one is none of them.
+    """
+    made, under_way = set(), set()
+    for process in processes:
+        fetches = process.of(Stage.FETCH)
+        if process.stride > 1 or (fetches["flags"] & Flag.END == 0).any():
+            made.add(_who(process))
+        elif not len(fetches) and len(process.of(Stage.IDLE)):
+            under_way.add(_who(process))
+    return len({_who(process) for process in processes} - made - under_way)
+
+
 def busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
     """Shares of the workers' time, between their first and last batch of each epoch, that they made batches and had nothing to do.
 
-    A worker that makes one or two in an epoch is left out: between them, it has hardly anything else to do.
+    One whose part of the data ends early has nothing to do until the last batch of the others. A worker that makes one or two in an epoch
+    is left out: between them, it has hardly anything else to do.
 
     Args:
         since: ns, from which on batches count, where any worker makes more than two of them.
@@ -306,6 +329,7 @@ def busy_shares(processes: list[Process], since: int) -> tuple[float | None, flo
 
 def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
     busy = idle = alive = 0
+    ends = _last_batches(processes)
     for process in processes:
         fetches, idles = process.of(Stage.FETCH), process.of(Stage.IDLE)
         fetches = fetches[fetches["start"] >= since]
@@ -314,11 +338,26 @@ def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, fl
             if len(made) < FEW_BATCHES:
                 continue
             begin, end = int(made["start"].min()), int((made["start"] + made["wall"]).max())
+            if (made["flags"] & Flag.END != 0).any():
+                last = max(end, ends[made["source"][0].item(), epoch])
+                idle += last - end
+                alive += last - end
             alive += end - begin
             busy += int(made["wall"].sum())
             waited = idles[(idles["start"] >= begin) & (idles["start"] < end)]
             idle += int(waited["wall"].sum())
     return (busy / alive, idle / alive) if alive else (None, None)
+
+
+def _last_batches(processes: list[Process]) -> dict[tuple[int, int], int]:
+    """(loader, epoch) -> ns at which the last of its batches was made."""
+    found: dict[tuple[int, int], int] = {}
+    for process in processes:
+        made = process.of(Stage.FETCH)
+        made = made[made["flags"] & Flag.END == 0]
+        for loader, epoch, at in zip(made["source"].tolist(), (made["number"] >> 32).tolist(), (made["start"] + made["wall"]).tolist()):
+            found[loader, epoch] = max(found.get((loader, epoch), 0), at)
+    return found
 
 
 def histogram(processes: list[Process]) -> list[tuple[float, int]]:

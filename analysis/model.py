@@ -12,12 +12,12 @@ from feedline.analysis.finding import Finding, PredictedRate
 from feedline.analysis.ledger import Ledger
 from feedline.analysis.step_model import StepSummary
 
-REPORT_SCHEMA_VERSION = 1
+REPORT_SCHEMA_VERSION = 2
 
 FIRST_STEPS = "first_steps"  # the note on steps that are not in the means
 
 #: Why the main process waited for a batch.
-WAIT_KINDS = ("starved", "head_of_line", "handover", "transport", "epoch_start")
+WAIT_KINDS = ("starved", "head_of_line", "handover", "in_transit", "first_batch", "overhead")
 
 WIDE = 0.1  # of a measured rate: a narrower interval is not told
 
@@ -107,7 +107,7 @@ class Workers:
     """What making batches costs, in the loader's workers or, without workers, in the training process itself."""
 
     processes: int
-    busy_share: float | None  # of the workers' time between their first and last batch
+    busy_share: float | None  # of the time between first and last batch of the workers that made some
     idle_share: float | None  # waiting for indices
     batches: int
     samples: int
@@ -123,6 +123,7 @@ class Workers:
     blocked_looks: int = 0  # that found one blocked
     process_cpu_s: float | None = None  # per sample, of whole processes, helper threads included
     batch_tensors: float | None = None  # per batch, as collate made it
+    without_batches: int = 0  # of processes: made none, though the loader had begun
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ class Roofline:
     roofs: list[ThroughputBound]  # lowest first
     nearest: str | None
     next: str | None
-    becomes: float | None  # samples/s at most when the nearest is gone
+    becomes: float | None  # samples/s when the nearest is gone, by that limit
     message: str = field(metadata={"key": "says"})
     sweep: Sweep | None
     nearest_id: str | None = None

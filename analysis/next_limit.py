@@ -4,14 +4,13 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from feedline.analysis.finding import Finding, PredictedRate, Severity
+from feedline.analysis.finding import CostKind, Finding, PredictedRate, Severity
 from feedline.analysis.model import Report, Roofline, ThroughputBound
 from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules import AS_MUCH_CPU, BY_ID, CHEAPER
-from feedline.analysis.text.limits import is_rough
+from feedline.analysis.text.limits import holds, is_rough
 
 GRAVEST = list(Severity)[::-1]
-SAME = 0.005  # numbers that are printed alike
 GPU = "gpu"  # id of the limit that holds even where it is the nearest: a batch that comes earlier does not make the GPU's work shorter
 ABOVE = Refused("above_limit", "The replay of this change is faster than a limit of this run allows, so it predicts nothing.")
 CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
@@ -28,7 +27,7 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
     kept = [_at_most(finding, mean_s, limits, full) if limits else finding for finding in findings]
     if full:
         more = [_relieves(finding, before.cost_s, limits) for finding, before in zip(kept, findings)]
-        kept = [dataclasses.replace(finding, cost_may_be_more=one) for finding, one in zip(kept, more)]
+        kept = [dataclasses.replace(finding, cost_kind=CostKind.AT_LEAST) if one else finding for finding, one in zip(kept, more)]
     return sorted(kept, key=lambda finding: GRAVEST.index(finding.severity))
 
 
@@ -88,20 +87,12 @@ def held(told: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> Predic
     return dataclasses.replace(told, after=min(told.after, most_per_s), high=min(told.high, most_per_s * (1 + CLOCKS)))
 
 
-def also_lifted(finding: Finding, report: Report) -> str:
-    """Name of the next limit, where the finding's gain is higher because its fix lifts that too; empty otherwise."""
-    limits, step = report.roofline, report.step
-    if limits is None or limits.next is None or limits.becomes is None or step is None:
-        return ""
-    return limits.next if gained(step.mean_s, finding.cost_s, limits.samples_per_s) > limits.becomes * (1 + SAME) else ""
-
-
 def beyond(finding: Finding, report: Report) -> str:
     """What to know of a prediction above the next limit; empty for one that keeps to it."""
     following = _exceeded(finding.predicted, report.roofline)
     if following is None:
         return ""
-    if finding.cost_is_predicted:
+    if finding.cost_kind is CostKind.PREDICTED:
         return f"; above the next limit ({following.name}) of the rank that is shown, which the fix removes"
     raises = following.kind in lifted(finding.rule_id, cpus_are_full(one.rule_id for one in report.findings))
     return f"; above the next limit ({following.name}), which {'this fix also raises' if raises else 'is rough'}"
@@ -152,16 +143,19 @@ def _relieves(finding: Finding, cost_s: float, limits: Roofline | None) -> bool:
         cost_s: before it was held against the next limit.
     """
     rule = BY_ID.get(finding.rule_id)
-    if rule is None or not CHEAPER <= rule.lifts or not finding.cost_is_estimate or finding.cost_s < cost_s:
+    if rule is None or not CHEAPER <= rule.lifts or finding.cost_kind is not CostKind.ESTIMATED or finding.cost_s < cost_s:
         return False
     in_turns = limits is not None and any(roof.id == "turns" for roof in limits.roofs)  # then no workers compete for the CPUs
     return finding.severity is not Severity.INFO and not in_turns
 
 
 def _at_most(finding: Finding, mean_s: float, limits: Roofline, full: bool) -> Finding:
-    times = _times(_limit(finding, limits, full), limits)
-    most_s = mean_s * (1 - 1 / max(times, 1.0))
-    if finding.cost_s <= most_s or finding.cost_is_predicted:
+    """Its cost at most what the next limit leaves. That is a bound if the limit is one: other limits are made of times that change with the
+    rate, and say as much as an estimate."""
+    limit = _limit(finding, limits, full)
+    most_s = mean_s * (1 - 1 / max(_times(limit, limits), 1.0))
+    if limit is None or finding.cost_s <= most_s or finding.cost_kind is CostKind.PREDICTED:
         return finding
     weight = max(finding.severity, Severity.of(most_s / mean_s), key=GRAVEST.index)
-    return dataclasses.replace(finding, cost_s=most_s, severity=weight, cost_is_estimate=False)
+    kind = CostKind.BOUND if holds(limit) else finding.cost_kind
+    return dataclasses.replace(finding, cost_s=most_s, severity=weight, cost_kind=kind)

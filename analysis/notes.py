@@ -1,6 +1,6 @@
 """What a reader has to know to judge the figures of one rank: what is missing, what is estimated, what is left out."""
 
-from feedline.analysis.formatting import counted, seconds
+from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.gather import RankMetrics, throughput
 from feedline.analysis.model import FIRST_STEPS
 from feedline.analysis.step_model import GPU_BEHIND
@@ -63,6 +63,11 @@ def sampled(rank: RankMetrics) -> list[str]:
     if estimate.cost_ns:
         note += f". Full recording adds {seconds(estimate.cost_ns / 1e9)} per step; the figures are corrected for it"
     found = estimate.sampled(rank.stages)
+    if estimate.longer:
+        note += (
+            ". The others took longer than those, by more than chance: which stage "
+            f"{share(estimate.unattributed_share)} of the mean step is in is unknown (unattributed)"
+        )
     largest = max(found.share_high, key=lambda stage: found.share_high[stage])
     between = f"{100 * found.share_low[largest]:.0f} to {100 * found.share_high[largest]:.0f} %"
     return [f"{note}. The largest stage, {largest}, is {between} of the mean step (95 % interval)"]

@@ -2,18 +2,20 @@
 
 Three kinds of steps make the mean step. Those that something happened in which is always told (an epoch began or ended, an evaluation, a
 checkpoint, a compilation) stand for themselves. The other recorded ones stand for themselves and for all that were counted; those before
-the first rest, in which caches warm up, only where there are few others. What recording a step in full costs, as the run itself has
-measured, is in no figure: it lies at both ends of every span, and is taken off what is around that.
+the first rest, in which caches warm up, only where there are few others. But where the counted ones took longer than chance and the cost of
+recording explain, as after rare long stalls, what they took longer is in a stage of its own: nothing tells in which one it was. What
+recording a step in full costs, as the run itself has measured, is in no figure: it lies at both ends of every span, and is taken off what
+is around that.
 """
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.stages import STAGE_OF_RECORD
+from feedline.analysis.stages import STAGE_OF_RECORD, UNATTRIBUTED
 from feedline.analysis.step_model import Sampled
 from feedline.analysis.steps import Steps, of_loss
 from feedline.analysis.timeline import IntArray, parents
@@ -24,6 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 FEWEST = 4  # recorded steps, or windows, that say something of others
 ENOUGH = 32  # recorded steps after the first rest, to do without those before it
 DRAWS = 400  # of the bootstrap
+UNSURE = 0.5  # of what recording a step in full costs: what that may be off by
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Estimate:
         alone: bool [n], those that stand for themselves.
         wall: float64 [n], ns.
         window: int64 [n], in which stretch between rests each lies.
+        longer: counted steps took longer than the alike ones, by more than chance and the cost of recording explain.
         cost_ns: what recording one of them in full took longer, 0 or more.
         lies: stage -> share of that which lies in it.
     """
@@ -89,6 +93,7 @@ class Estimate:
     lies: Mapping[str, float]
     wall: FloatArray
     window: IntArray
+    longer: bool = False
 
     @classmethod
     def of(cls, main: Process, steps: Steps, first: int) -> "Estimate | None":
@@ -108,7 +113,9 @@ class Estimate:
             alike &= window > 0
         longer = max(float(wall[alike].mean()) - counted.mean_ns, 0.0)
         cost = min(longer if counted.cost_ns is None else counted.cost_ns, float(wall[alike].mean()) / 2)
-        return cls(counted, alike, after & ~alike, cost, cost_lies(main), wall, window)
+        found = cls(counted, alike, after & ~alike, cost, cost_lies(main), wall, window)
+        most = float(np.quantile(found.drawn_walls(), 0.975)) - cost * (1 - UNSURE)
+        return replace(found, longer=counted.mean_ns > most)
 
     @property
     def stand_for(self) -> int:
@@ -125,11 +132,23 @@ class Estimate:
         """Mean of each stage over all steps, ns. They sum to ``mean_ns`` if the stages sum to the wall time."""
         own = self._without_cost({name: float(values[self.alike].mean()) for name, values in stages.items()})
         number = int(self.alone.sum()) + self.stand_for
-        return {name: (float(stages[name][self.alone].sum()) + self.stand_for * value) / number for name, value in own.items()}
+        alone = {name: float(values[self.alone].sum()) for name, values in stages.items()}
+        return {name: (alone.get(name, 0.0) + self.stand_for * value) / number for name, value in own.items()}
+
+    @property
+    def unattributed_share(self) -> float:
+        """Share (0 to 1) of the mean step that is in no stage."""
+        if not self.longer:
+            return 0.0
+        longer_ns = max(self.counted.mean_ns - float(self.walls().mean()), 0.0)
+        return longer_ns * self.stand_for / (int(self.alone.sum()) + self.stand_for) / self.mean_ns
 
     def _without_cost(self, means: dict[str, float]) -> dict[str, float]:
         own = {name: max(value - self.cost_ns * self.lies.get(name, 0.0), 0.0) for name, value in means.items()}
-        scale = self.counted.mean_ns / (sum(own.values()) or 1.0)
+        whole = sum(own.values())
+        if self.longer and whole < self.counted.mean_ns:
+            return own | {UNATTRIBUTED: self.counted.mean_ns - whole}
+        scale = self.counted.mean_ns / (whole or 1.0)
         return {name: value * scale for name, value in own.items()}
 
     def walls(self) -> FloatArray:
@@ -145,19 +164,29 @@ class Estimate:
     def drawn(self, stages: Mapping[str, IntArray | FloatArray]) -> dict[str, FloatArray]:
         """Each stage's share of a counted step, float64 [DRAWS]: what it could be if other windows had been recorded (bootstrap over
         windows)."""
+        of, draws = self._drawn()
+        sums = {name: np.bincount(of, values[self.alike].astype(float)) for name, values in stages.items()}
+        sizes = draws @ np.bincount(of)
+        found = {name: np.zeros(DRAWS) for name in (*stages, *([UNATTRIBUTED] if self.longer else []))}
+        for index, (row, size) in enumerate(zip(draws, sizes.tolist())):
+            own = self._without_cost({name: float(row @ values) / size for name, values in sums.items()})
+            for name, value in own.items():
+                found[name][index] = value / self.counted.mean_ns
+        return found
+
+    def drawn_walls(self) -> FloatArray:
+        """float64 [DRAWS], ns: what the mean of the alike steps could be, with what recording costs."""
+        of, draws = self._drawn()
+        return np.asarray(draws @ np.bincount(of, self.wall[self.alike]) / (draws @ np.bincount(of)))
+
+    def _drawn(self) -> tuple[IntArray, IntArray]:
+        """Which group each alike step is in, int64 [k], and how often each group is drawn, int64 [DRAWS, groups]: windows, where there are
+        some, else steps."""
         groups = np.unique(self.window[self.alike])
         by_window = len(groups) >= FEWEST
         of = np.searchsorted(groups, self.window[self.alike]) if by_window else np.arange(int(self.alike.sum()))
-        sums = {name: np.bincount(of, values[self.alike].astype(float)) for name, values in stages.items()}
-        each = np.bincount(of)
-        draws = np.random.default_rng(0).multinomial(len(each), np.full(len(each), 1 / len(each)), DRAWS)
-        sizes = draws @ each
-        found: dict[str, list[float]] = {name: [] for name in stages}
-        for row, size in zip(draws, sizes.tolist()):
-            own = self._without_cost({name: float(row @ values) / size for name, values in sums.items()})
-            for name, value in own.items():
-                found[name].append(value / self.counted.mean_ns)
-        return {name: np.array(values) for name, values in found.items()}
+        number = int(of.max()) + 1
+        return of, np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), DRAWS)
 
 
 def cost_lies(main: Process) -> dict[str, float]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from feedline.analysis.formatting import count, counted, number, seconds, size
 from feedline.analysis.model import Report, ThroughputBound, Workers
 from feedline.analysis.peak import spoken
-from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES
+from feedline.analysis.stages import MAKING_STAGES, SAMPLE_STAGES, UNATTRIBUTED
 from feedline.analysis.step_model import StepSummary
 from feedline.analysis.text import limits
 from feedline.profiler.ceilings import Ceiling, Ceilings
@@ -49,6 +49,7 @@ def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, floa
         "making batches": sum(step.stages.get(name, 0.0) for name in MAKING_STAGES) if turns else 0.0,
         "waiting for other ranks": for_ranks,
         "waiting for a CPU in forward and backward": step.runqueue_s or 0.0,
+        "in steps that were not recorded in detail": step.stages.get(UNATTRIBUTED, 0.0),
     }
 
 

@@ -78,6 +78,12 @@ STAGES = (
     StageSpec("optimizer", "the update of the parameters", "compute", ("#a99be0", "#b7abeb"), Stage.OPTIMIZER, "optimizer"),
     StageSpec("compile", "torch.compile compiling a graph", "rest", ("#55565c", "#73757c"), Stage.COMPILE, "compile"),
     StageSpec("checkpoint", "torch.save", "rest", ("#9a9ca3", "#a7a9b0"), Stage.CHECKPOINT, "checkpoint"),
+    StageSpec(
+        "unattributed",
+        "in steps that were only timed: what they took longer than those recorded in detail, in an unknown stage",
+        "rest",
+        ("#b9a58f", "#8f7d68"),
+    ),
     StageSpec("other", "what no stage accounts for", "rest", ("#d3d5da", "#8d9098")),
 )
 
@@ -89,6 +95,8 @@ SAMPLE_STAGES = tuple(spec.name for spec in STAGES if spec.of_sample)
 MAKING_STAGES = tuple(name for name in SAMPLE_STAGES if name != "transport")
 #: In these the step has no batch.
 INPUT_STAGES = tuple(spec.name for spec in STAGES if spec.is_input)
+#: Stage of time that no recorded step accounts for (rested.py).
+UNATTRIBUTED = "unattributed"
 #: Stage of a record -> stage of a step. What is not here (samples seen in detail) is part of its parent.
 STAGE_OF_RECORD = {spec.record: spec.name for spec in STAGES if spec.record is not None}
 #: Stage of a step -> phase that is blamed; a stage that is not here is blamed by its own name.

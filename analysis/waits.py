@@ -30,20 +30,25 @@ def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]
 
 
 def classify(
-    steps: Steps, ready: dict[tuple[int, int], int], sent: dict[tuple[int, int], tuple[int, int]] | None = None
+    steps: Steps, ready: dict[tuple[int, int], int], sent: dict[tuple[int, int], tuple[int, int]] | None = None, alone: bool = False
 ) -> dict[str, IntArray]:
     """Split each step's waiting by cause.
 
-    epoch_start    for the first batch of an epoch, and for last epoch's workers to end
+    first_batch    for the first batch of an epoch, and for last epoch's workers to end
     handover       the batch was made, but the worker's thread that sends it had no turn (Python's lock, a CPU, room in the pipe)
-    transport      the batch was made, and on its way
+    in_transit     the batch was made, and on its way
     head_of_line   the batch was not made, but a later one was: the loader returns them in order
     starved        no batch was made
+    overhead       the loader's own work in the main thread, which makes the batches itself
+
+    Args:
+        alone: the main process makes the batches.
 
     Returns:
         kind -> int64 [steps], ns; they sum to the step's "wait".
     """
     found = {kind: np.zeros(len(steps.wall), np.int64) for kind in WAIT_KINDS}
+    lacking = "overhead" if alone else "starved"
     later = later_ready(steps.asked, ready)
     asked = steps.asked
     edge = (asked["flags"] & (Flag.FIRST | Flag.END) != 0).tolist()
@@ -53,9 +58,9 @@ def classify(
     ):
         made = ready.get((loader[of], number[of]))
         if of >= 0 and edge[of]:
-            found["epoch_start"][step] += end - begin
+            found["first_batch"][step] += end - begin
         elif of < 0 or made is None:
-            found["starved"][step] += end - begin
+            found[lacking][step] += end - begin
         else:
             made = min(max(made, begin), end)
             other = min(max(later[of], begin), made)
@@ -64,7 +69,7 @@ def classify(
             done, cpu = (sent or {}).get((loader[of], number[of]), (made, 0))
             late = max(0, min(done, end) - made - cpu)
             found["handover"][step] += late
-            found["transport"][step] += end - made - late
+            found["in_transit"][step] += end - made - late
     found["handover"] += steps.handing
     return found
 

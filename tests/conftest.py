@@ -116,6 +116,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
 
 
 @pytest.fixture(autouse=True)
+def dynamo_forgets() -> Iterator[None]:
+    """What a test compiled is forgotten before the next one: FLOPs are not counted where torch.compile has compiled something."""
+    yield
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None and dynamo.utils.counters:
+        dynamo.reset()
+        dynamo.utils.counters.clear()
+
+
+@pytest.fixture(autouse=True)
 def no_tap_is_left_behind() -> Iterator[None]:
     """A test that attaches taps detaches them, or the next test measures them too."""
     before = tap_state()

@@ -77,7 +77,7 @@ def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     for name, mean_s in step.stages.items():
         if name in rank.stages:
             yield from _stage(rank, name, mean_s, chosen)
-    kinds = classify(steps, rank.ready, sent_times(rank.workers))
+    kinds = classify(steps, rank.ready, sent_times(rank.workers), rank.makers.alone)
     for name, mean_s in step.waits.items():
         if mean_s > 0:
             yield measure(f"wait/{name}", "s", mean_s, kinds[name][chosen].astype(float))

@@ -5,7 +5,7 @@ import shlex
 
 from feedline.analysis import cpu_use, next_limit
 from feedline.analysis.comm.model import Prediction, RankParts
-from feedline.analysis.finding import COMPETES, Finding, Severity, interval, rates
+from feedline.analysis.finding import COMPETES, CostKind, Finding, Severity, interval, rates
 from feedline.analysis.finding import cost as cost_of
 from feedline.analysis.formatting import count, counted, duration, number, seconds, sentence, share, size
 from feedline.analysis.ledger import Ledger
@@ -20,27 +20,19 @@ from feedline.profiler import reasons
 from feedline.profiler.masks import MASK
 
 STATES = {"live": "still running"}
-#: Kind of waiting -> its name, which is none of a stage's, and what it means.
+#: Kind of waiting -> what it means.
 WAITS = {
-    "starved": ("starved", "no worker had finished a batch"),
-    "head_of_line": ("head_of_line", "a later batch was ready, but the next in order was not"),
-    "handover": (
-        "handover",
-        "the batch was ready, but not sent: its worker held the GIL to make the next one, had no CPU, or the pipe was full",
-    ),
-    "transport": ("in_transit", "the batch was ready, but still on its way from the worker"),
-    "epoch_start": ("first_batch", "workers were starting or making their first batch"),
+    "starved": "no worker had finished a batch",
+    "head_of_line": "a later batch was ready, but the next in order was not",
+    "handover": "the batch was ready, but not sent: its worker held the GIL to make the next one, had no CPU, or the pipe was full",
+    "in_transit": "the batch was ready, but still on its way from the worker",
+    "first_batch": "workers were starting or making their first batch",
+    "overhead": "the DataLoader's own work in the main process (no workers), without making the samples",
 }
-#: Replaces entries of WAITS in runs without workers.
-WAITS_ALONE = {
-    "starved": ("overhead", "the DataLoader's own work in the main process (no workers), without making the samples"),
-    "epoch_start": ("first_batch", "starting the loader, or making its first batch"),
-}
+#: Replaces an entry of WAITS in runs without workers.
+WAITS_ALONE = {"first_batch": "starting the loader, or making its first batch"}
 #: The same of loaders whose batches were not seen being made.
-WAITS_UNSEEN = {
-    "starved": ("starved", "the loader had no batch ready"),
-    "epoch_start": ("first_batch", "the loader was starting or making its first batch"),
-}
+WAITS_UNSEEN = {"starved": "the loader had no batch ready", "first_batch": "the loader was starting or making its first batch"}
 SEVERITIES = {
     Severity.HIGH: "costs at least 20 % of the step, or causes at least half of an input wait that does",
     Severity.LOW: "costs 5 to 20 % of the step, or causes at least half of an input wait that does",
@@ -116,7 +108,7 @@ def input_share(step: StepSummary) -> float:
 
 
 def gain(finding: Finding, report: Report) -> str:
-    """Throughput with the fix: the prediction, or else an estimate or an upper bound; empty if the finding costs no time."""
+    """Throughput with the fix: the prediction, or else an estimate or a bound; empty if the finding costs no time."""
     if finding.predicted is not None:
         return f"{rates(finding.predicted)}{next_limit.beyond(finding, report)}"
     step, pace = report.step, report.throughput
@@ -126,14 +118,12 @@ def gain(finding: Finding, report: Report) -> str:
     if not rate:
         return ""
     without = f"{number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}"
-    if finding.cost_is_predicted:
+    if finding.cost_kind is CostKind.PREDICTED:
         return f"{number(rate)} -> about {without}"
-    if finding.cost_is_estimate:
-        more = f"; or more, because {COMPETES}" if finding.cost_may_be_more else ""
-        return f"{number(rate)} -> about {without} {_supposing(finding)} (an estimate from its share of the time{more})"
-    limit = next_limit.also_lifted(finding, report)
-    exceeds = f"; it may exceed the next limit ({limit}), which this fix also raises" if limit else ""
-    return f"{number(rate)} -> at most {without} (upper bound, not a prediction{exceeds})"
+    if finding.cost_kind is CostKind.BOUND:
+        return f"{number(rate)} -> at most {without} (upper bound, not a prediction)"
+    more = f"; or more, because {COMPETES}" if finding.cost_kind is CostKind.AT_LEAST else ""
+    return f"{number(rate)} -> about {without} {_supposing(finding)} (an estimate from its share of the time{more})"
 
 
 def _supposing(finding: Finding) -> str:
@@ -143,7 +133,7 @@ def _supposing(finding: Finding) -> str:
 def gains(finding: Finding, report: Report) -> str:
     """Throughput with the fix and, where it is not predicted, why; empty if the finding costs no time or asks for no change."""
     told = gain(finding, report)
-    asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and not finding.cost_is_predicted
+    asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and finding.cost_kind is not CostKind.PREDICTED
     why = finding.refused if asks and finding.predicted is None else ""
     if told:
         return f"{full_stop(told)} {why}".rstrip()
@@ -220,14 +210,14 @@ def severity(finding: Finding) -> str:
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
-    """What it costs, or what can be saved: predicted, or at most; empty if it costs no time, or if a rate is predicted, which says it."""
+    """What it costs, or what can be saved; empty if it costs no time, or if a rate is predicted, which says it."""
     if finding.cost_s <= 0 or finding.predicted is not None:
         return ""
-    if finding.cost_is_predicted:
+    if finding.cost_kind is CostKind.PREDICTED:
         return f"about {cost_of(finding, mean_step_s)} can be saved, {interval(finding)}"
-    if finding.cost_is_estimate:
-        return f"costs about {cost_of(finding, mean_step_s)}{', or more' if finding.cost_may_be_more else ''}"
-    return f"up to {cost_of(finding, mean_step_s)} can be saved"
+    if finding.cost_kind is CostKind.BOUND:
+        return f"up to {cost_of(finding, mean_step_s)} can be saved"
+    return f"costs about {cost_of(finding, mean_step_s)}{', or more' if finding.cost_kind is CostKind.AT_LEAST else ''}"
 
 
 def ranks(report: Report) -> str:
@@ -261,8 +251,8 @@ def waits_title(report: Report) -> str:
     return f"{'What the DataLoader itself did' if alone else 'Why the main process waited for a batch'} (parts of the stage wait)"
 
 
-def waits(report: Report) -> dict[str, tuple[str, str]]:
-    """Kind of waiting -> its name and what it means in this run."""
+def waits(report: Report) -> dict[str, str]:
+    """Kind of waiting -> what it means in this run."""
     if report.workers is None:
         return WAITS | WAITS_UNSEEN
     return WAITS if report.workers.processes else WAITS | WAITS_ALONE
@@ -357,12 +347,7 @@ def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
 
 def workers(made: Workers) -> list[str]:
     """Figures of the workers as a whole."""
-    if made.processes:
-        facts = [counted(made.processes, "worker")]
-    else:
-        facts = ["no workers: samples are made in the main process"]
-    if made.busy_share is not None:
-        facts.append(f"busy {share(made.busy_share)}")
+    facts = busy(made) if made.processes else ["no workers: samples are made in the main process"]
     if made.idle_share is not None:
         facts.append(f"idle {share(made.idle_share)}")
     if made.fetch_mean_s is not None:
@@ -372,6 +357,15 @@ def workers(made: Workers) -> list[str]:
     if total is not None and total.bytes is not None and not (read and read.bytes):  # else the table says it
         facts.append(f"{size(total.bytes)} per sample read with read()")
     facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples timed in detail")
+    return facts
+
+
+def busy(made: Workers) -> list[str]:
+    """How many workers there are, those first that never made a batch, and how busy those are that do."""
+    idle = made.without_batches
+    facts = [f"{idle} of {counted(made.processes, 'worker')} never made a batch" if idle else counted(made.processes, "worker")]
+    if made.busy_share is not None:
+        facts.append(f"{'the others ' * (idle > 0)}busy {share(made.busy_share)}")
     return facts
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diagnose import leading
 from feedline.analysis.finding import Finding, Severity, rates
-from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.formatting import seconds, share
 from feedline.analysis.model import FIRST_STEPS, Report, Workers
 from feedline.analysis.reports import of_convergence, phrases, tables
 from feedline.analysis.step_model import StepSummary
@@ -100,7 +100,7 @@ def _input(report: Report) -> Iterable[Part]:
     waits = sum(step.waits.values())
     if waits >= WAITS * step.mean_s:
         kinds = sorted(step.waits.items(), key=lambda one: -one[1])
-        told = [f"{share(time / waits)} of the wait: {phrases.waits(report)[kind][1]}" for kind, time in kinds if time >= WAITS * waits]
+        told = [f"{share(time / waits)} of the wait: {phrases.waits(report)[kind]}" for kind, time in kinds if time >= WAITS * waits]
         yield _told("Waits", f"{'; '.join(told)}.", 8)
     if phrases.input_share(step) >= WAITS and made.per_sample:
         yield _told("One sample", _sample(made), 7)
@@ -113,8 +113,8 @@ def _sample(made: Workers) -> str:
     total = made.per_sample.get("total")
     whole = [seconds(total.wall_s)] if total else []
     where = [] if made.processes else ["made in the main process (no workers)"]
-    if made.processes and made.busy_share is not None:
-        where = [f"{counted(made.processes, 'worker')}, busy {share(made.busy_share)}"]
+    if made.processes and (made.busy_share is not None or made.without_batches):
+        where = [", ".join(phrases.busy(made))]
     parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
     then = [f"then pickled in {seconds(sent.wall_s)}"] if sent else []
     return f"{'; '.join([parts, *then, *where, *_certainty(made)])}."
@@ -142,13 +142,13 @@ def _findings(report: Report, width: int) -> Iterable[Part]:
 
 
 def _also(finding: Finding, mean_step_s: float | None) -> str:
-    """A finding in a paragraph: cause, what its fix gives or at most can give, what it says, its fix."""
+    """A finding in a paragraph: cause, what its fix gives or the cause costs, what it says, its fix."""
     said = f"{finding.rule_id}{_worth(finding, mean_step_s)}: {phrases.full_stop(finding.message)}"
     return f"{said} Fix: {finding.fix}" if finding.fix else said
 
 
 def _worth(finding: Finding, mean_step_s: float | None) -> str:
-    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, up to 140 ms per step (35.4 %) can be saved``."""
+    """``, predicted 81.0 -> 198 samples/s [178, 219]``, or ``, costs about 140 ms per step (35.4 %)``."""
     if finding.predicted is not None:
         return f", predicted {rates(finding.predicted)}"
     told = phrases.cost(finding, mean_step_s)

@@ -114,11 +114,11 @@ def own_code(own: OwnCode, mean_s: float | None) -> Iterable[RenderableType]:
     yield plain(phrases.own_code(own), "dim")
 
 
-def waits(step: StepSummary, width: int, meaning: Mapping[str, tuple[str, str]]) -> RenderableType:
+def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> RenderableType:
     """Why the main process waited for a batch.
 
     Args:
-        meaning: kind -> its name and what it means.
+        meaning: of each kind.
     """
     total = sum(step.waits.values())
     scale = Scale.column(total)
@@ -129,8 +129,8 @@ def waits(step: StepSummary, width: int, meaning: Mapping[str, tuple[str, str]])
     table.add_column(overflow="fold")
     for kind, time in step.waits.items():
         if time > 0:
-            name, why = meaning.get(kind, (kind, ""))
-            table.add_row(_name(name), scale.full(time), share(time / total), plain(why if width >= NARROW else "", "dim"))
+            why = meaning.get(kind, "")
+            table.add_row(_name(kind), scale.full(time), share(time / total), plain(why if width >= NARROW else "", "dim"))
     return table
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from feedline.analysis.between_ranks import NOTHING, compared
 from feedline.analysis.comm.model import Communication
-from feedline.analysis.finding import Finding, Severity, interval
+from feedline.analysis.finding import CostKind, Finding, Severity, interval
 from feedline.analysis.formatting import seconds
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
@@ -48,5 +48,5 @@ def sentence(comm: Communication, point: Point) -> str:
     return (
         f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps "
         f"({slower(late)}), which is not communication: "
-        + (f"the replay predicts that {saved} ({interval(finding)})" if finding.cost_is_predicted else f"up to {saved}")
+        + (f"the replay predicts that {saved} ({interval(finding)})" if finding.cost_kind is CostKind.PREDICTED else f"about {saved}")
     )

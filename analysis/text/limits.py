@@ -11,6 +11,7 @@ RATE = "samples/s"
 ALL_CPUS = "all_cpus"  # id of the limit
 #: Times the rate, and kinds: at a higher rate, samples and steps take less time, so such limits far above it are rough
 #: (docs/measured/faults.md).
+HOLD = frozenset({"gpu", "device"})
 FAR, OF_THE_HOST = 2.0, frozenset({"workers", "turns", "cores", "step"})
 
 
@@ -21,6 +22,12 @@ def is_rough(limit: ThroughputBound, rate: float, nearest: str | None) -> bool:
         nearest: id of the binding limit. Full CPUs make everything else take longer, by more than the time that threads wait for a CPU.
     """
     return limit.kind in OF_THE_HOST and (limit.samples_per_s > FAR * rate or nearest == ALL_CPUS)
+
+
+def holds(limit: ThroughputBound) -> bool:
+    """Whether nothing but other work or another device raises it. Limits of the host are made of times at the present rate, which full
+    CPUs and rare stalls lengthen; more than twice the rate of one was measured (docs/measured/faults.md)."""
+    return limit.kind in HOLD
 
 
 def sentence(rate: float, nearest: ThroughputBound | None, following: ThroughputBound | None, unit: str = RATE) -> str:
@@ -40,8 +47,9 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
         return f"{here} Only a faster GPU, or less GPU work per sample, raises that limit."
     if following is None:
         return f"{here} No other limit is known."
-    most = "about" if is_rough(following, rate, nearest.id) else "at most"
-    return f"{here} The next limit is {_named(following)}: {most} {number(following.samples_per_s)} {unit}."
+    most = "at most" if holds(following) else "about"
+    more = " or more" if is_rough(following, rate, nearest.id) else ""
+    return f"{here} The next limit is {_named(following)}: {most} {number(following.samples_per_s)} {unit}{more}."
 
 
 def behind(step: StepSummary) -> str:

@@ -40,14 +40,14 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
     rate = cores / total
     loads = "load" if cores != 1 else "loads"
     yield (
-        f"{counted(cores, 'core')} {loads} at most {number(rate)} samples/s: with ImageFolder and DataLoader, a sample costs "
+        f"{counted(cores, 'core')} {loads} about {number(rate)} samples/s: with ImageFolder and DataLoader, a sample costs "
         f"{seconds(total)} of CPU time{left_out}, {seconds(stages[most])} of it to {most}"
     )
     yield from _model(known.get("compute/model"), cores, total, rate)
     yield from _instead(known, most, stages[most])
     cold = max((one.value or 0.0 for one in known.values() if one.part == "read" and COLD.items() <= one.settings.items()), default=0.0)
     if 0 < cold < rate:
-        yield f"While the files are not in the page cache, reading gives at most {number(cold)} samples/s"
+        yield f"While the files are not in the page cache, reading gives about {number(cold)} samples/s"
 
 
 def _model(model: Ceiling | None, cores: float, total: float, rate: float) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _model(model: Ceiling | None, cores: float, total: float, rate: float) -> It
         larger = "the model" if model.cpu_s > total else "the input"
         both = number(cores / (total + model.cpu_s))
         need = f"The model needs {seconds(model.cpu_s)} of CPU time per sample on the same cores"
-        yield f"{need}: together at most {both} samples/s, and {larger} takes the larger share"
+        yield f"{need}: together about {both} samples/s, and {larger} takes the larger share"
     else:
         limit = "input" if rate < model.value else "model"
         yield f"The model alone reaches {number(model.value)} samples/s, so the {limit} limits this training"

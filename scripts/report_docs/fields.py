@@ -130,6 +130,7 @@ FIELDS: dict[str, dict[str, Field]] = {
             "s", "CPU time per sample of the whole processes that make samples, helper threads included", "/proc does not show it"
         ),
         "batch_tensors": Field("tensors", "Tensors in a batch as collate made it", "no batch was examined"),
+        "without_batches": Field("workers", "Of processes: made no batch, usually because the data has fewer parts than there are workers"),
     },
     "Cost": {
         "wall_s": Field("s", "Wall time per sample; cpu_s + runqueue_s + blocked_s if all three are measured"),
@@ -214,7 +215,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "roofs": Field("", "Limits of the throughput, lowest first"),
         "nearest": Field("", "The binding limit: the lowest one at or above the rate of the run", "none is known"),
         "next": Field("", "The one after it", "none is known"),
-        "becomes": Field("samples/s", "Highest throughput possible without the binding limit", "no next one is known"),
+        "becomes": Field("samples/s", "Throughput without the binding limit, by the next one", "no next one is known"),
         "says": Field("", "The binding and the next limit in a sentence"),
         "sweep": Field("", "Throughput of the model alone by batch size", "no file of ceilings with a sweep was given"),
         "nearest_id": Field("", "The id of nearest", "none is known"),
@@ -302,8 +303,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "disproof": Field("", "How to check the finding: an experiment, and the outcome that would prove it wrong"),
         "cost_s": Field(
             "s",
-            "What the cause costs per step: an upper bound of the fix's gain, an estimate of it (cost_is_estimate), or, with cost_low_s, a "
-            "prediction",
+            "What the cause costs per step; cost_kind says what that means for the fix's gain",
         ),
         "blame": Field("", "The late rank and its phase", "the finding is not about late ranks"),
         "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is not a prediction"),
@@ -312,11 +312,11 @@ FIELDS: dict[str, dict[str, Field]] = {
         "environment": Field("", "Environment variables that the fix names -> their values, with which to start the program"),
         "predicted": Field("", "Throughput predicted with the fix, by a replay of the loader or of the ranks", "refused says why not"),
         "refused": Field("", "Why the fix is not predicted, and which measurement would settle it; empty if it is predicted"),
-        "cost_may_be_more": Field(
-            "", "true: the fix may save more than cost_s, because the CPUs are full and it also leaves CPU time to the step"
-        ),
-        "cost_is_estimate": Field(
-            "", "true: cost_s is a share of the time that the step waits for its input; the gain can be larger (docs/rules.md)"
+        "cost_kind": Field(
+            "",
+            "What cost_s says of the gain. predicted: a replay saves it, cost_low_s to cost_high_s. estimated: the time of the cause; "
+            "the gain can be more or less (docs/rules.md). at_least: estimated, and probably more, because the CPUs are full and the fix "
+            "also leaves CPU time to the step. bound: no fix of this cause saves more. unknown: no time is known",
         ),
     },
     "PredictedRate": {

@@ -10,6 +10,7 @@ from feedline.analysis.cluster.passes import WARM_UP
 from feedline.analysis.cluster.rank_pool import here
 from feedline.analysis.cluster.reduce import reduce_ranks
 from feedline.analysis.comm.summary import compare
+from feedline.analysis.finding import CostKind
 from feedline.analysis.formatting import seconds
 from feedline.analysis.reports import terminal
 from feedline.analysis.scaling.late import late_of
@@ -46,7 +47,7 @@ def test_a_late_rank_of_two_costs_one_number_and_the_throughput_is_of_both(tmp_p
     found = next(finding for finding in report.findings if finding.rule_id == "late_rank")
     assert (found.blame.rank, found.blame.phase, report.shown) == (1, phase, 1)
     late = report.comm.late[0]
-    assert found.cost_is_predicted and late.cost_s == pytest.approx(found.cost_s)
+    assert found.cost_kind is CostKind.PREDICTED and late.cost_s == pytest.approx(found.cost_s)
     assert 0.03 < found.cost_s < 0.06, "it sleeps 40 ms longer than the other"
     answers = {(one.id, one.value): one for one in report.comm.what_if}
     assert ("no_late_rank", None) not in answers and answers["rank_on_time", 1].gain_s == found.cost_s

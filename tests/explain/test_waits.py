@@ -41,15 +41,15 @@ def test_a_later_batch_is_made_while_this_one_is_awaited():
 
 
 def test_the_batch_was_made_and_is_on_its_way():
-    assert waits({0: 10, 1: 500}, [(20, 90)]) == {"transport": 70}
+    assert waits({0: 10, 1: 500}, [(20, 90)]) == {"in_transit": 70}
 
 
 def test_the_rest_of_the_way_after_it_was_made():
-    assert waits({0: 60, 1: 500}, [(20, 90)]) == {"starved": 40, "transport": 30}
+    assert waits({0: 60, 1: 500}, [(20, 90)]) == {"starved": 40, "in_transit": 30}
 
 
 def test_the_first_batch_of_an_epoch_waits_for_its_start():
-    assert waits({0: 60, 1: 100}, [(20, 90), (95, 105)], {0: Flag.FIRST}) == {"epoch_start": 70, "starved": 5, "transport": 5}
+    assert waits({0: 60, 1: 100}, [(20, 90), (95, 105)], {0: Flag.FIRST}) == {"first_batch": 70, "starved": 5, "in_transit": 5}
 
 
 def test_a_batch_of_an_unseen_worker_counts_as_starved():
@@ -71,7 +71,7 @@ def test_a_batch_that_its_worker_had_no_turn_to_send_is_handed_over_late():
     worker.fetched(9, 10, 0).span(Stage.PICKLE, 60, 70, number=batch_key(0, 0), cpu=5)
     found = classify(partition(main.process()), ready_times([worker.process()]), sent_times([worker.process()]))
 
-    assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {"handover": 45, "transport": 25}
+    assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {"handover": 45, "in_transit": 25}
 
 
 def test_a_main_thread_that_waits_for_the_worker_while_it_receives_is_not_busy_with_transport():

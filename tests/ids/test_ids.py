@@ -28,7 +28,7 @@ from feedline.analysis.comm.summary import compare
 from feedline.analysis.convergence.advise import advise
 from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.diagnose import diagnose
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.model import FIRST_STEPS, Hook, Report
 from feedline.analysis.next_limit import within
 from feedline.analysis.reports import of_convergence, phrases, terminal
@@ -104,7 +104,7 @@ def test_replays_answer_the_same_questions_whatever_their_words(plan):
     (comm, findings), _ = same(found)
 
     assert comm.what_if and findings[0].rule_id in ("late_rank", "late_ranks", "exposed_communication", "slow_network")
-    assert findings[0].cost_is_predicted or findings[0].blame is None
+    assert findings[0].cost_kind is CostKind.PREDICTED or findings[0].blame is None
 
 
 def of_trace_folder(path: Path) -> Report:

@@ -41,7 +41,7 @@ STAGES = {
     "other": 1.44 * MS,
 }
 RATE = 32 / sum(STAGES.values())
-WAITS = {"starved": 80.02 * MS, "head_of_line": 9.75 * MS, "transport": 2.6 * MS, "epoch_start": 1.1 * MS}
+WAITS = {"starved": 80.02 * MS, "head_of_line": 9.75 * MS, "in_transit": 2.6 * MS, "first_batch": 1.1 * MS}
 NASTY = """<script>alert("x")</script> & 'a very long stage name' </style>"""
 
 
@@ -238,7 +238,7 @@ def judged() -> Report:
 def refused() -> Report:
     """Nothing is predicted."""
     made, why = report(), "How fast images of the training size are read is unknown. Store 50 of them so, and record again."
-    verdict = f"{made.verdict} Up to 73.9 ms per step (40.7 %) can be saved."
+    verdict = f"{made.verdict} That costs about 73.9 ms per step (40.7 %)."
     found = [replace(finding, predicted=None, refused=why) for finding in made.findings]
     return replace(made, verdict=verdict, findings=found, together=None)
 

@@ -40,7 +40,7 @@ def made_up_facts(
         used_cpus, others: CPUs that the training and other programs use.
         settings, loader, maker, facts: fields of the loader's settings, Loader, Workers and RuleInputs.
     """
-    kinds = {"starved": 0.5, "head_of_line": 0.0, "transport": 0.0, "epoch_start": 0.0} | (waits or {})
+    kinds = {"starved": 0.5, "head_of_line": 0.0, "in_transit": 0.0, "first_batch": 0.0} | (waits or {})
     parts = {"transport": 0.4, "copy": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 8.0, "other": 1.0} | (stages or {})
     parts = {name: ms * MS for name, ms in {**parts, "wait": sum(kinds.values())}.items()}
     mean_s = sum(parts.values())

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from rules.any_facts import any_facts
 
 from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.finding import SHARE, Severity
+from feedline.analysis.finding import SHARE, CostKind, Severity, saving
 
 
 @settings(deadline=None, max_examples=60)
@@ -32,6 +32,16 @@ def test_every_finding_can_be_shown(facts):
         assert len({(evidence.id, evidence.of) for evidence in finding.evidence}) == len(finding.evidence)
         assert all(re.fullmatch(r"[a-z0-9_]+", evidence.id) for evidence in finding.evidence)
     assert verdict(findings, facts).endswith(".")
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_facts())
+def test_no_more_is_said_to_be_possible_only_where_the_gpu_allows_no_more(facts):
+    """Times of the host change with the rate, and rare stalls may lie between the recorded steps: what follows from them is an estimate."""
+    for finding in diagnose(facts):
+        if re.search(r"at most|upper bound|can be saved", f"{finding.message} {finding.fix} {saving(finding, facts.step.mean_s)}"):
+            assert finding.cost_kind is CostKind.BOUND or finding.rule_id == "input_not_seen"
+        assert (finding.cost_kind is CostKind.UNKNOWN) == (finding.cost_s == 0)
 
 
 @settings(deadline=None, max_examples=60)

@@ -6,6 +6,7 @@ from rules.made_up import made_up_facts, without_workers
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Certainty
 from feedline.analysis.finding import Severity
+from feedline.analysis.formatting import share
 from feedline.analysis.rules.input.borderline_input import check
 from feedline.analysis.rules.input.handover import receiving_s
 from feedline.analysis.rules.input.input_wait import steady_share
@@ -25,7 +26,7 @@ def test_below_and_above_the_gate_the_first_finding_and_its_words_are_the_same_b
 
     assert (finding.rule_id, finding.severity) == ("borderline_input", Severity.INFO)
     assert "is on the borderline" in finding.message and "(95 % interval: 3.0 to 8.0 %)" in finding.message
-    assert "takes at most 8.0 %" in finding.fix
+    assert finding.fix == f"Look at the rest of the step first: the input takes {share(finding.evidence[0].value)} of it."
     assert verdict([finding], facts).startswith("The input is on the borderline: it takes")
 
 

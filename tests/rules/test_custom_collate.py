@@ -20,7 +20,7 @@ def test_a_batch_outside_shared_memory_is_copied_once_more():
 def test_on_full_cpus_a_batch_that_waits_to_be_copied_says_why_they_are_full():
     full = waiting(
         0.3,
-        waits={"handover": 25.0, "transport": 14.0},
+        waits={"handover": 25.0, "in_transit": 14.0},
         loader=ORDINARY,
         sample={"collate": (1.0, 2.0, 0.0), "transport": (4.0, 0.0, 0.0)},
         settings={"num_workers": 2},

@@ -7,7 +7,7 @@ from feedline.analysis.rules.input.epoch_restart import check
 #: Ten epochs of 20 steps, each of which takes 1 s to its first batch: 50 ms a step.
 RESTARTING = {
     "stages": {"epoch_start": 40.0},
-    "waits": {"starved": 0.5, "epoch_start": 10.0},
+    "waits": {"starved": 0.5, "first_batch": 10.0},
     "epochs": 10,
     "loader": {"first_batch_s": 1.0},
 }

@@ -13,7 +13,7 @@ TRAINER = {"sample": CHEAP, "stages": STEP, "loader": {"flags": [], "batch_bytes
 
 def tiny(**changes):
     """A step of 0.8 ms and batches that take 0.48 ms to make, 1.2 ms to receive and another 0.6 to wait for."""
-    return made_up_facts(**{**TRAINER, "waits": {"starved": 0.1, "transport": 0.5}, **changes})
+    return made_up_facts(**{**TRAINER, "waits": {"starved": 0.1, "in_transit": 0.5}, **changes})
 
 
 def test_a_batch_that_takes_longer_to_receive_than_to_make_is_better_made_where_it_is_used():
@@ -59,7 +59,7 @@ def test_large_batches_that_are_pickled_keep_their_workers_and_become_tensors():
 
 
 def test_workers_that_only_restart_too_often_are_kept():
-    facts = made_up_facts(epochs=5, waits={"epoch_start": 300.0}, loader={"first_batch_s": 6.0})
+    facts = made_up_facts(epochs=5, waits={"first_batch": 300.0}, loader={"first_batch_s": 6.0})
 
     assert check(facts) is None
 

@@ -20,7 +20,7 @@ def facts(busy, products=0.0, computed_in="float32", ranks=1, **more):
     return replace(found, step=replace(found.step, gpu_work=work, flop=Flop(1e12, 2e12, 32.0, computed_in)))
 
 
-WAITS = {"waits": {"transport": 7.0}}  # 6 % of the step, which no rule explains
+WAITS = {"waits": {"in_transit": 7.0}}  # 6 % of the step, which no rule explains
 
 
 def test_a_wait_that_no_rule_explains_is_not_the_limit_where_the_gpu_works_all_the_time():

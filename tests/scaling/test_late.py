@@ -33,7 +33,7 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
     assert said.startswith(f"with {RANKS} ranks, rank {LATE} is {seconds(build(run).comm.late[0].late_s)} late in ")
 
 
-def test_what_it_costs_is_what_the_report_says_and_a_bound_only_where_the_replay_refuses():
+def test_what_it_costs_is_what_the_report_says_and_an_estimate_only_where_the_replay_refuses():
     comm = compare(train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks).communication
     point = Point(12, 1000.0, batch=20.0)
     (told,) = [one for one in comm.what_if if (one.id, one.value) == ("rank_on_time", LATE)]
@@ -42,5 +42,5 @@ def test_what_it_costs_is_what_the_report_says_and_a_bound_only_where_the_replay
     refused = replace(comm, what_if=[], late=[replace(worst, cost_s=None)])
 
     assert f"the replay predicts that {seconds(told.gain_s)} of each 240 ms step can be saved (" in late.sentence(comm, point)
-    assert "up to" not in late.sentence(comm, point)
-    assert f": up to {seconds(worst.waited_s)} of each 240 ms step can be saved" in late.sentence(refused, point)
+    assert "about" not in late.sentence(comm, point)
+    assert f": about {seconds(worst.waited_s)} of each 240 ms step can be saved" in late.sentence(refused, point)

@@ -64,7 +64,7 @@ class Bar:
 
     @property
     def starts(self) -> float:
-        return self.stage("epoch_start") + self.wait("epoch_start")
+        return self.stage("epoch_start") + self.wait("first_batch")
 
     @property
     def once(self) -> float:
@@ -82,7 +82,7 @@ class Bar:
 
     @property
     def transport(self) -> float:
-        return self.stage("transport") + self.wait("transport")
+        return self.stage("transport") + self.wait("in_transit")
 
     @property
     def sending(self) -> float:
@@ -107,7 +107,7 @@ class Bar:
     @property
     def starved(self) -> float:
         """What it waits for while no batch is ready."""
-        waited = self.stage("wait") - sum(self.wait(kind) for kind in ("epoch_start", "handover", "transport"))
+        waited = self.stage("wait") - sum(self.wait(kind) for kind in ("first_batch", "handover", "in_transit"))
         return waited if waited > 1e-9 else 0.0  # times are whole nanoseconds
 
     @property

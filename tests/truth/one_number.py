@@ -233,21 +233,6 @@ def sentences(told: Any, text: str) -> Iterator[str]:
     yield from limits(told, text)
     yield from once(text)
     yield from told_rates(told, text)
-    yield from beyond(told, text)
-
-
-def beyond(told: Any, text: str) -> Iterator[str]:
-    """A gain above the next limit, without a word of that."""
-    limits, mean = told["roofline"], told["step"]["mean_s"]
-    for finding in told["findings"][:1]:
-        if limits is None or limits["becomes"] is None or finding["severity"] == "info" or not 0 < finding["cost_s"] < mean:
-            continue
-        if finding["cost_is_estimate"]:
-            continue
-        gained = limits["samples_per_s"] * mean / (mean - finding["cost_s"])
-        said = not re.search(rf"Gain:? {RATE} -> at most", text) or "may exceed the next limit" in text or finding["predicted"]
-        if gained > limits["becomes"] * (1 + PRINTED) and not said:
-            yield f"{finding['cause']} gives up to {gained} samples/s, the next limit is {limits['becomes']}"
 
 
 def told_rates(told: Any, text: str) -> Iterator[str]:

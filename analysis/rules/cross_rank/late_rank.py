@@ -5,7 +5,7 @@ from typing import TypedDict
 from feedline.analysis.comm.model import Communication, LateRank, Prediction
 from feedline.analysis.comm.question import QuestionId
 from feedline.analysis.facts import RankFacts, Waiting
-from feedline.analysis.finding import BEFORE_TRACE, SHARE, Blame, Evidence, Finding, Severity
+from feedline.analysis.finding import BEFORE_TRACE, SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
 
@@ -178,19 +178,20 @@ def answer(comm: Communication | None, asked: QuestionId, rank: int | None = Non
     return next((one for one in what_if if one.id == asked and one.value == rank and one.step_s is not None), None)
 
 
-class Interval(TypedDict, total=False):
-    """95 % interval of a finding's cost, s."""
+class Predicted(TypedDict, total=False):
+    """What a finding says of a cost that is a prediction: its 95 % interval, s."""
 
+    cost_kind: CostKind
     cost_low_s: float
     cost_high_s: float
 
 
-def predicted(found: Prediction | None) -> Interval:
+def predicted(found: Prediction | None) -> Predicted:
     """The interval of what a cause costs: the measured step less the interval of the step without it."""
     if found is None or found.step_s is None or found.low is None or found.high is None:
         return {}
     measured = found.step_s + found.gain_s
-    return {"cost_low_s": max(measured - found.high, 0.0), "cost_high_s": measured - found.low}
+    return {"cost_kind": CostKind.PREDICTED, "cost_low_s": max(measured - found.high, 0.0), "cost_high_s": measured - found.low}
 
 
 def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Evidence]:

@@ -31,7 +31,7 @@ def check(facts: RuleInputs) -> Finding | None:
             *(Evidence("input_share_end", f"input, share of the step, {end} end of its 95 % interval", at, SHARE, end) for end, at in ends),
             Evidence("gate", "share at which the input counts as a bottleneck", MIN_WAIT_SHARE, SHARE),
         ],
-        fix=f"Look at the rest of the step first: the input takes at most {share(sure.high)} of the step.",
+        fix=f"Look at the rest of the step first: the input takes {share(waiting)} of it.",
         how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=waiting * mean_s,
     )

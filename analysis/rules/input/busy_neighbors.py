@@ -82,9 +82,10 @@ def waiting_s(facts: RuleInputs) -> float:
 
 
 def kept_from_workers_s(facts: RuleInputs) -> float:
-    """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without."""
+    """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without; 0.0 where some never
+    get a batch."""
     total = facts.costs.get("total")
-    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER or total is None:
+    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER or total is None or facts.idle_workers:
         return 0.0
     computes_s = max(total.cpu_s or 0.0, facts.process_cpu_s or 0.0)
     if total.blocked_s is not None and computes_s < COMPUTES * (computes_s + total.blocked_s):

@@ -38,8 +38,8 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def without_a_loader(facts: RuleInputs) -> Finding | None:
     """Say so where neither a loader nor a function was seen, but models need no new data, or next to nothing of the step can be input."""
-    unseen, step = facts.unseen, seconds(facts.step.mean_s)
-    if unseen is None or (unseen.high >= MIN_WAIT_SHARE and not unseen.resident):
+    unseen, step, most = facts.unseen, seconds(facts.step.mean_s), facts.unseen_at_most
+    if unseen is None or most is None or (unseen.high >= MIN_WAIT_SHARE and not unseen.resident):
         return None
     if unseen.resident:
         message = "no batch has to be loaded: the model gets the same tensors, or slices of them, in every step"
@@ -49,7 +49,7 @@ def without_a_loader(facts: RuleInputs) -> Finding | None:
         )
         evidence = []
     else:
-        message = f"the input is not the bottleneck: only {share(unseen.share)} of the {step} step can be input"
+        message = f"the input is not the bottleneck: only {share(most)} of the {step} step can be input"
         how_to_check = (
             "Check whether the model's forward() loads or makes data. If it does, that was counted as forward, and this finding is wrong."
         )

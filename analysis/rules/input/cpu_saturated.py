@@ -1,6 +1,5 @@
 """The CPUs are full, so samples queue for them and more workers cannot help."""
 
-from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import number, sentence, share
@@ -13,6 +12,8 @@ WEIGHTS = list(Severity)
 TWO = 2  # CPUs, of which one can be taken away
 #: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
 MIN_MAKING = 0.2
+#: Of the CPUs: with less free on average they are called saturated. With more, samples queue in bursts, and more workers may help.
+FULL = 0.1
 LESS = "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU)"
 NOT_WORKERS = "More workers would only wait for the same CPUs."  # if that is what is predicted for them (predictions.py)
 
@@ -62,6 +63,11 @@ def _making_share(facts: RuleInputs) -> float:
     return min(1.0, making / own) if making is not None and own else 1.0
 
 
+def _some_free(facts: RuleInputs) -> bool:
+    """Whether CPUs are free on average, more than a trace of them."""
+    return facts.cpus is not None and facts.cpus.free is not None and facts.cpus.free >= FULL * facts.cpus.allowed
+
+
 def _fix(facts: RuleInputs) -> str:
     if cpus.throttled(facts):
         return f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or {LESS}."
@@ -83,10 +89,9 @@ def _how_to_check(facts: RuleInputs) -> str:
 
 def _says(facts: RuleInputs) -> str:
     queued, used = facts.runqueue_share, cpus.own_cpus(facts)
-    free = facts.cpus.free if facts.cpus is not None else None
     if queued is not None and queued > cpus.MAX_RUNQUEUE_SHARE:
-        if free is not None and free >= MIN_OTHERS:
-            return f"{share(queued)} of the time per sample is spent waiting for a CPU, although some are free at times; {cpus.use(facts)}"
+        if _some_free(facts):
+            return f"{share(queued)} of the time per sample is spent waiting for a CPU; {cpus.use(facts)}"
         return f"the CPUs are saturated: {share(queued)} of the time per sample is spent waiting for one; {cpus.use(facts)}"
     return f"the CPUs are nearly all in use: this training uses {number(used)} of {cpus.may_use(facts)} on average"
 

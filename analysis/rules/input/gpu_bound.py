@@ -1,7 +1,7 @@
 """The step waits for its input, but the GPU has so much to do that no faster input helps."""
 
 from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, steady_share
 
@@ -29,4 +29,5 @@ def check(facts: RuleInputs) -> Finding | None:
         fix="No change to the input is needed. Give the GPU less to do per sample: a lower precision, torch.compile, smaller images.",
         how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=idle * step.mean_s,
+        cost_kind=CostKind.BOUND,
     )

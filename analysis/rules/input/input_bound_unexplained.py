@@ -2,10 +2,10 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.input_wait import input_wait, making_share, steady_share
+from feedline.analysis.rules.input.input_wait import input_wait, making_share, num_workers, steady_share
 from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "input_bound_unexplained"
@@ -26,6 +26,10 @@ OTHER_CODE = (
     "helper processes. Making samples takes little of them."
 )
 INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
+IDLE = (
+    "Give each worker a part of the data: split it into as many parts as there are workers, or more (get_worker_info), for example by "
+    "samples instead of files."
+)
 UNSEEN = "Wrap parts of the code that makes batches in feedline.stage(...): the report then shows how long each takes."
 
 
@@ -37,6 +41,9 @@ def check(facts: RuleInputs) -> Finding:
     stage = max(MAKING_STAGES, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
     inside = f"; the largest stage of a sample is {stage} ({share(of_sample)} of its time)" if of_sample and part == "making_s" else ""
+    known = "what makes the input slow is unknown; its largest part is"
+    if idle := _without_data(facts):
+        known = f"{idle} of {counted(num_workers(facts) or idle, 'worker')} never made a batch; the largest part of the wait is"
     queues, crowded = _queues(facts), cpus.queueing(facts) and facts.cpus is not None and facts.cpus.others is not None
     if crowded:
         queued = facts.runqueue_share or 0.0
@@ -52,16 +59,21 @@ def check(facts: RuleInputs) -> Finding:
     return Finding(
         RULE_ID,
         Severity.of(waiting),
-        message=f"what makes the input slow is unknown; its largest part is {name} ({seconds(part_s)} per step){inside}",
+        message=f"{known} {name} ({seconds(part_s)} per step){inside}",
         evidence=[
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             Evidence(part, f"{name} per step", part_s, "s"),
             *measured(shares),
         ],
-        fix=BY_WHOM if queues else OTHER_CODE if crowded else INSIDE if of_sample else UNSEEN,
+        fix=IDLE if idle else BY_WHOM if queues else OTHER_CODE if crowded else INSIDE if of_sample else UNSEEN,
         how_to_check="Train on the same batch in every step. If the step is no faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
+
+
+def _without_data(facts: RuleInputs) -> int:
+    """Workers that never made a batch of a stream, whose parts are too few."""
+    return 0 if facts.setting("map_style", True) else facts.idle_workers
 
 
 def _queues(facts: RuleInputs) -> str:

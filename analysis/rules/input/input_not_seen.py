@@ -25,8 +25,8 @@ def check(facts: RuleInputs) -> Finding:
         how_to_check = "Iterate it in the training loop itself: the report then shows how long the step waits for it."
     else:
         message = f"no loader was seen, so the input's share of the {step} step is unknown"
-        if facts.unseen is not None:
-            message += f" (at most {share(facts.unseen.share)}, unless a model's forward() loads data)"
+        if facts.unseen is not None and facts.unseen_at_most is not None:
+            message += f" (at most {share(facts.unseen_at_most)}, unless a model's forward() loads data)"
             found.append(Evidence("unseen_share", "share of the step that may be input", facts.unseen.share, SHARE))
     if own_code.check(facts) is not None:
         message += f"; the code named in the finding {own_code.RULE_ID} may be part of the input"

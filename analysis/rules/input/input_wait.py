@@ -43,14 +43,14 @@ def input_wait(facts: RuleInputs) -> InputWait:
     Runs of four steps and more do not count their first step, and with it the loader's first start: what several epochs start is a restart.
     """
     stages, waits = facts.step.stages, facts.step.waits
-    starting = stages.get("epoch_start", 0.0) + waits.get("epoch_start", 0.0)
+    starting = stages.get("epoch_start", 0.0) + waits.get("first_batch", 0.0)
     once, again = (starting, 0.0) if facts.epochs <= 1 else (0.0, starting)
     if num_workers(facts) == 0:
         making = sum(stages.get(stage, 0.0) for stage in MAKING_STAGES)
     else:
-        making = stages.get("wait", 0.0) - sum(waits.get(kind, 0.0) for kind in ("epoch_start", "handover", "transport"))
+        making = stages.get("wait", 0.0) - sum(waits.get(kind, 0.0) for kind in ("first_batch", "handover", "in_transit"))
         making = making if making > ROUNDING_S else 0.0
-    transport, handover = stages.get("transport", 0.0) + waits.get("transport", 0.0), waits.get("handover", 0.0)
+    transport, handover = stages.get("transport", 0.0) + waits.get("in_transit", 0.0), waits.get("handover", 0.0)
     hidden_s = min(handover, max(0.0, lacking_s(facts) - making))
     return InputWait(once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0))
 

@@ -62,7 +62,7 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
         ends, what = (("lower", facts.certainty.low), ("upper", facts.certainty.high)), "share of the step, {} end of its 95 % interval"
         found += [Evidence("input_share_end", what.format(end), value, SHARE, end) for end, value in ends]
     if not _waits(facts) and not _full(facts, took):
-        found += [Evidence("receiving_s", "receiving batches from a worker per step, at most", _receiving_s(facts), "s")]
+        found += [Evidence("receiving_s", "receiving batches from a worker per step, upper estimate", _receiving_s(facts), "s")]
     if facts.making is not None:
         found += [Evidence("timed_steps", "steps in which the function was timed", float(facts.making.looked.sum()), "steps")]
         found += [Evidence("calls", "calls per step", facts.making.calls, "1")]
@@ -80,7 +80,7 @@ def _fix(facts: RuleInputs, took: float) -> str:
     if _full(facts, took):
         return f"{fewer}.{device} A thread would not help, because the CPUs are busy: {cpus.use(facts)}."
     receiving = _receiving_s(facts)
-    worker = f", or in a DataLoader with num_workers=1 (receiving its batches takes up to {seconds(receiving)} per step)"
+    worker = f", or in a DataLoader with num_workers=1 (receiving its batches takes about {seconds(receiving)} per step)"
     helps = took - receiving >= MIN_WAIT_SHARE * facts.step.mean_s
     thread = "make the next one while the model computes: in a ThreadPoolExecutor(max_workers=1) with a random generator of its own"
     return f"{fewer}, or {thread}{worker if helps else ''}.{device}"

@@ -58,12 +58,12 @@ def _evidence(making: float, size: float, receiving: Between, saved: Between) ->
     found = [
         Evidence("making_s", "making the batches of one step", making, "s"),
         Evidence("sample_s", "making one sample", making / size, "s"),
-        Evidence("receiving_s", "receiving those batches from workers, at least (estimated)", receiving.low, "s", "lower"),
-        Evidence("receiving_s", "receiving those batches from workers, at most (estimated)", receiving.high, "s", "upper"),
+        Evidence("receiving_s", "receiving those batches from workers, lower estimate", receiving.low, "s", "lower"),
+        Evidence("receiving_s", "receiving those batches from workers, upper estimate", receiving.high, "s", "upper"),
     ]
     if saved.low > 0:
-        found.append(Evidence("saved_s", "saved by workers, at least", saved.low, "s", "lower"))
-        found.append(Evidence("saved_s", "saved by workers, at most", saved.high, "s", "upper"))
+        found.append(Evidence("saved_s", "saved by workers, lower estimate", saved.low, "s", "lower"))
+        found.append(Evidence("saved_s", "saved by workers, upper estimate", saved.high, "s", "upper"))
     return found
 
 

@@ -79,7 +79,9 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
 
 
 def advised(facts: RuleInputs) -> int | None:
-    """W*, where it is sure that the step would be shorter with it by more than the gate; else None."""
+    """W*, where it is sure that the step would be shorter with it by more than the gate, and every worker gets batches; else None."""
+    if facts.idle_workers:
+        return None
     gain = gained_s(facts)
     return needed(facts) if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s else None
 
@@ -100,7 +102,9 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
 
 
 def carried(facts: RuleInputs) -> int | None:
-    """``needed``, where the CPUs can run more workers than there are; else None."""
+    """``needed``, where the CPUs can run more workers than there are and those that are there all get batches; else None."""
+    if facts.idle_workers:
+        return None
     number, workers = needed(facts), num_workers(facts)
     return number if number is not None and workers is not None and _carried(facts, number) > workers else None
 
@@ -135,7 +139,7 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
     times = [("making_s", "making the batches of one step", making, "s")] if alone else [each, batch]
     times.append(("compute_s", "rest of the step", compute_s(facts), "s"))
     times.append(("gpu_s", "work of the GPU, per step", facts.step.gpu_s or None, "s"))
-    ends = (("at least", receiving.low, "lower"), ("at most", receiving.high, "upper")) if alone else ()
+    ends = (("lower", receiving.low), ("upper", receiving.high)) if alone else ()
     late = facts.step.waits.get("handover", 0.0) > input_wait(facts).making_s / 2  # made, and kept by a worker that never idles
     shares = [
         ("idle_share", "workers idle, share of their time", maker.idle_share if maker else None, SHARE),
@@ -144,6 +148,6 @@ def _evidence(facts: RuleInputs) -> list[Evidence]:
         ("cpus_of_others", "CPUs used by other programs", facts.cpus.others if facts.cpus else None, "CPUs"),
         ("cpus_allowed", "CPUs available to this training", facts.effective_cpus, "CPUs"),
     ]
-    what = "receiving those batches from workers, {} (estimated)"
-    received = [Evidence("receiving_s", what.format(bound), value, "s", end) for bound, value, end in ends]
+    what = "receiving those batches from workers, {} estimate"
+    received = [Evidence("receiving_s", what.format(end), value, "s", end) for end, value in ends]
     return [*measured(times), *received, *measured(shares)]

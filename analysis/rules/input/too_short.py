@@ -4,14 +4,17 @@ import math
 
 from feedline.analysis.facts import Certainty, RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import count, counted, share_range
+from feedline.analysis.formatting import count, counted, seconds, share_range
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
+from feedline.analysis.stages import UNATTRIBUTED
 
 RULE_ID = "too_short"
 
 #: Steps that a verdict needs at least (docs/rules.md: measured on pieces of longer runs).
 FEWEST = 8
+
+RECORD_ALL = "Record again with the environment variable FEEDLINE_RESTS=0: every step is then recorded in detail."
 
 #: From here on a step is called highly input-bound (Severity.of).
 HIGH_SHARE = 0.20
@@ -31,12 +34,24 @@ def check(facts: RuleInputs) -> Finding | None:
         Severity.INFO,
         message=f"{_why(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
-        fix=f"Train for {count(needed(sure))} steps or more.",
-        how_to_check="Record that many steps. If they are still too few, the number in this finding was wrong.",
+        fix=RECORD_ALL if _only_timed(facts, sure) else f"Train for {count(needed(sure))} steps or more.",
+        how_to_check=(
+            "Compare the mean step with that of the run that recorded every step. If it is much shorter there, this finding is wrong."
+            if _only_timed(facts, sure)
+            else "Record that many steps. If they are still too few, the number in this finding was wrong."
+        ),
     )
 
 
+def _only_timed(facts: RuleInputs, sure: Certainty) -> bool:
+    """Whether the share of the input is unknown because of time that no recorded step shows, however many there are."""
+    return sure.steps >= FEWEST and facts.step.stages.get(UNATTRIBUTED, 0.0) >= MIN_WAIT_SHARE * facts.step.mean_s
+
+
 def _why(facts: RuleInputs, sure: Certainty) -> str:
+    if _only_timed(facts, sure):
+        longer_s, mean_s = facts.step.stages[UNATTRIBUTED], facts.step.mean_s
+        return f"{seconds(longer_s)} of the {seconds(mean_s)} step is in steps that were only timed, so it is unknown what took that long"
     if sure.steps < FEWEST:
         return f"too short to judge: only {_counted(facts, sure)}"
     return f"too short to judge: {_counted(facts, sure)} are too few, because their times vary so much"

@@ -14,7 +14,7 @@ def check(facts: TraceFacts) -> Finding | None:
     weight = Severity.of(part)
     if found.loader_ns is None or weight is Severity.INFO:
         return None
-    faster = f"; with batches always ready, the training would run at most {number(1 / (1 - part))} times as fast" if part < 1 else ""
+    faster = f"; with batches always ready, the training would run about {number(1 / (1 - part))} times as fast" if part < 1 else ""
     message = f"the device is idle for {share(part)} of {facts.whole} while the main thread waits for its loader"
     if found.stall_ns is None:
         message = f"{share(part)} of {facts.whole} is spent waiting for the loader"

@@ -1,0 +1,94 @@
+"""A stream that has fewer parts than there are workers: what is said of workers is of those that get some."""
+
+import time
+
+import pytest
+import torch
+from explain.made_up_records import MadeUp
+from rules.made_up import made_up_facts, waiting
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+import feedline
+from feedline.analysis.build import build
+from feedline.analysis.diagnose import diagnose
+from feedline.analysis.finding import Severity
+from feedline.analysis.gather import busy_shares, without_batches
+from feedline.analysis.reports import phrases, terminal
+from feedline.analysis.rules import INPUT, OTHERWISE
+from feedline.analysis.rules.input import input_bound_unexplained, too_few_workers
+from feedline.profiler.events import Flag, Stage, batch_key
+from feedline.profiler.store.opening import open_run
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")  # on fewer CPUs
+
+
+class Shards(IterableDataset):
+    """Two shards, of which each worker takes its own."""
+
+    def __iter__(self):
+        about = get_worker_info()
+        for _ in range(about.id, 2, about.num_workers):
+            for number in range(160):
+                time.sleep(0.004)
+                yield torch.ones(10), number % 3
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shards") / "run"
+    net = torch.nn.Linear(10, 3)
+    optimizer = torch.optim.SGD(net.parameters())
+    with feedline.record(folder, strict=True):
+        for images, labels in DataLoader(Shards(), batch_size=8, num_workers=4):
+            torch.nn.functional.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+    return build(open_run(folder))
+
+
+def test_workers_that_never_made_a_batch_are_named_before_the_others_are_called_busy(report):
+    assert (report.workers.processes, report.workers.without_batches) == (4, 2)
+    assert phrases.workers(report.workers)[:2] == [
+        "2 of 4 workers never made a batch",
+        f"the others busy {100 * report.workers.busy_share:.1f} %",
+    ]
+    assert "2 of 4 workers never made a batch" in terminal.render(report)
+
+
+def test_no_finding_advises_more_of_them_and_each_has_it_as_evidence(report):
+    of_input = {rule.rule_id for rule in (*INPUT, *OTHERWISE)}
+    asking = [finding for finding in report.findings if finding.rule_id in of_input and finding.severity is not Severity.INFO]
+
+    assert asking and {finding.evidence[0].id for finding in asking} == {"idle_workers"}
+    assert not any("num_workers" in finding.settings for finding in report.findings)
+
+
+def test_more_workers_are_advised_only_where_those_that_are_there_get_batches():
+    facts = {"sample": {"dataset": (0.5, 0.0, 20.0)}, "settings": {"num_workers": 2}}
+
+    assert "num_workers" in too_few_workers.check(waiting(**facts)).settings
+    assert too_few_workers.check(waiting(**facts, maker={"without_batches": 1})) is None
+
+
+def test_where_nothing_else_explains_the_wait_that_is_what_is_known_of_it():
+    stream = waiting(maker={"without_batches": 2}, settings={"map_style": False})
+    finding = input_bound_unexplained.check(stream)
+
+    assert finding.message.startswith("2 of 4 workers never made a batch; the largest part of the wait is making batches")
+    assert finding.fix.startswith("Give each worker a part of the data")
+    assert "never" not in input_bound_unexplained.check(waiting(maker={"without_batches": 2})).message  # of a dataset with few batches
+    assert diagnose(made_up_facts(maker={"without_batches": 2}))[0].rule_id == "compute_bound"
+
+
+def test_one_whose_part_ends_early_has_nothing_to_do_until_the_others_are_done():
+    """Both make batches all the time, but one of them for a third of it."""
+    short, long, never, first = (MadeUp(role="worker", loader=0, worker=worker) for worker in range(4))
+    for worker, end in ((short, 30), (long, 90)):
+        for start in range(0, end, 10):
+            worker.fetched(start, start + 10, start // 10)
+    short.span(Stage.FETCH, 30, 30, number=batch_key(0, 3), flags=Flag.END)
+    never.span(Stage.FETCH, 0, 1, number=batch_key(0, 2), flags=Flag.END)
+    first.span(Stage.IDLE, 0, 1, number=batch_key(0, 3))  # it is still at its first batch
+    workers = [one.process() for one in (short, long, never, first)]
+
+    assert busy_shares(workers, 0) == (pytest.approx(120 / 180), pytest.approx(60 / 180))
+    assert without_batches(workers) == 1
