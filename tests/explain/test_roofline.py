@@ -136,7 +136,7 @@ def test_the_lowest_roof_is_the_nearest_and_the_one_above_it_the_next() -> None:
     assert (found.nearest, found.next, found.becomes) == ("workers", "step", pytest.approx(250))
     assert found.message == (
         "100 samples/s is 100.0 % of the binding limit, workers (2 workers, 20.0 ms per sample). The next limit is the step "
-        "itself (40.0 ms per step of 10 samples, excluding 60.0 ms waiting for batches): about 250 samples/s."
+        "itself (40.0 ms per step of 10 samples, excluding 60.0 ms waiting for batches): about 250 samples/s or more."
     )
 
 

@@ -28,6 +28,8 @@ def check(facts: RuleInputs) -> Finding:
         if facts.unseen is not None and facts.unseen_at_most is not None:
             message += f" (at most {share(facts.unseen_at_most)}, unless a model's forward() loads data)"
             found.append(Evidence("unseen_share", "share of the step that may be input", facts.unseen.share, SHARE))
+            what = "share of the step that may be input, upper end of its 95 % interval"
+            found.append(Evidence("unseen_share_end", what, facts.unseen.high, SHARE))
     if own_code.check(facts) is not None:
         message += f"; the code named in the finding {own_code.RULE_ID} may be part of the input"
     return Finding(
