@@ -59,6 +59,8 @@ class Many:
     Attributes:
         clock_bound_s: shorter waiting counts as transfer; None: all of it does, as the ranks' clocks were not compared or are wrong.
         incomplete: collectives that not all ranks of their group began.
+        samples_per_s: of all ranks together; None: not measured on each.
+        together: whether any rank exchanges gradients with others; None: unknown.
     """
 
     ranks: list[RankCost]
@@ -68,6 +70,8 @@ class Many:
     collectives: int
     incomplete: int
     notes: list[str]
+    samples_per_s: float | None = None
+    together: bool | None = None
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -86,7 +90,23 @@ def put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str]
     kinds, incomplete, count = _kinds(everybody.envelope, spent)
     size = max([seen.world_size for seen in everybody.seen.values()], default=0)
     said = [*notes, *_said(everybody, size)]
-    return Many(ranks, size, bound / 1e9 if np.isfinite(bound) else None, kinds, count, incomplete, said)
+    rates = [seen.samples_per_s for seen in everybody.seen.values()]
+    return Many(
+        ranks,
+        size,
+        bound / 1e9 if np.isfinite(bound) else None,
+        kinds,
+        count,
+        incomplete,
+        said,
+        sum(rate for rate in rates if rate is not None) if rates and None not in rates else None,
+        together([seen.exchanges for seen in everybody.seen.values()]),
+    )
+
+
+def together(exchanges: Sequence[bool | None]) -> bool | None:
+    """Whether any rank exchanges gradients; None: unknown."""
+    return True if True in exchanges else None if None in exchanges else False
 
 
 def _cost(everybody: Survey, spent: Spent, caused_ns: int) -> RankCost:

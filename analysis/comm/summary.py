@@ -117,7 +117,7 @@ def _across(
     together: CrossRank, costs: dict[int, dict[str, float]], first: int, ceilings: Ceilings | None, cpus: dict[int, RankCpu]
 ) -> tuple[list[LateRank], list[Prediction]]:
     """Late ranks, and answers of the replay."""
-    found = blame.summary(blame.blame(together), together.ranks, first)
+    found = blame.summary(blame.blame(together, first), together.ranks, first)
     lates = [replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late for late in found]
     try:
         made = thinned(timeline(together, first))
