@@ -35,6 +35,7 @@ class RankScan:
         launch: the same for these ranks.
         exchanges: whether its steps exchange gradients with other ranks; None: unknown (comm/exchange.py).
         samples_per_s: as a report has it; None: samples were not seen.
+        left_after: as of Collectives.
     """
 
     rank: int
@@ -50,6 +51,7 @@ class RankScan:
     unseen: tuple[str, ...] = ()
     exchanges: bool | None = None
     samples_per_s: float | None = None
+    left_after: int | None = None
 
 
 @dataclass
@@ -133,6 +135,7 @@ def _seen(rank: Rank, one: Collectives) -> RankScan:
         launch=rank.manifest.launch,
         unseen=tuple(one.unseen),
         exchanges=exchanges(one, rank.manifest),
+        left_after=one.left_after,
         samples_per_s=throughput_of(rank.main, steps_of(rank.main)).samples_per_s,
     )
 

@@ -9,6 +9,7 @@ from feedline.analysis.cluster.envelope import KINDS, Envelope
 from feedline.analysis.cluster.passes import Label, Spent, Survey
 from feedline.analysis.comm.bandwidth import bandwidth
 from feedline.analysis.comm.match import kept
+from feedline.analysis.formatting import counted
 from feedline.profiler.store.restarts import named
 
 SCHEMA_VERSION = 1
@@ -136,8 +137,12 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     for steps in sorted(set(made.values()) - {longest}):
         yield f"{named(sorted(rank for rank in made if made[rank] == steps))} completed {steps} of {longest} steps"
     ended = ("ended", "ended by its own program: everything up to then is shown")
-    for state, message in (("cut", "killed: everything up to then is shown"), ended, ("live", "still running")):
-        these = sorted(rank for rank, one in seen.items() if one.state == state)
+    cut = ("cut", "killed: everything up to then is shown")
+    left = {rank for rank, one in seen.items() if one.state == "cut" and one.left_after is not None}
+    for rank in sorted(left):
+        yield f"rank {rank} left its loop after {counted(seen[rank].left_after or 0, 'batch', 'batches')} of its last epoch, and was killed later"
+    for state, message in (cut, ended, ("live", "still running")):
+        these = sorted(rank for rank, one in seen.items() if one.state == state and rank not in left)
         if these:
             yield f"{named(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
     for why in sorted({why for one in seen.values() for why in one.unseen}):

@@ -36,5 +36,5 @@ def exchanges(one: Collectives, manifest: Manifest) -> bool | None:
 def trained_elements(manifest: Manifest) -> int:
     """Elements of the parameters that the rank's optimizers update; 0: unknown."""
     optimizers = manifest.training.get("optimizers")
-    groups = [group for one in optimizers if isinstance(one, dict) for group in one.get("groups", [])] if isinstance(optimizers, list) else []
-    return sum(int(group.get("elements", 0)) for group in groups)
+    known = [one for one in optimizers if isinstance(one, dict)] if isinstance(optimizers, list) else []
+    return sum(int(group.get("elements", 0)) for one in known for group in one.get("groups", []))

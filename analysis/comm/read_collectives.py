@@ -4,7 +4,7 @@ import numpy as np
 
 from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, Group, RankClock
 from feedline.analysis.stages import STAGE_OF_RECORD
-from feedline.analysis.steps import Steps, partition
+from feedline.analysis.steps import Steps, left_after, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
@@ -70,6 +70,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
         unseen=unseen_of(rank),
         evaluation=np.zeros((0, 2), np.int64) if steps is None else steps.boundaries.evaluation,
         stride=main.stride,
+        left_after=left_after(steps),
     )
 
 

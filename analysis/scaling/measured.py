@@ -11,7 +11,7 @@ from feedline.analysis.gather import first_step, throughput_of
 from feedline.analysis.rested import Estimate
 from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
-from feedline.analysis.steps import partition
+from feedline.analysis.steps import left_after, partition
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.few import few
@@ -31,6 +31,7 @@ class Pace:
         error_s: two standard errors of it.
         batch: samples in a step; 0: they were not seen.
         runqueue_s: of a step, that the main thread stood without a CPU in forward and backward; None: not measured.
+        loop_ended: whether its loader had come to its end after the last step.
     """
 
     step_s: float
@@ -38,6 +39,7 @@ class Pace:
     batch: float
     steps: int
     runqueue_s: float | None = None
+    loop_ended: bool = False
 
 
 def error_s(wall: IntArray) -> float:
@@ -65,7 +67,8 @@ def pace_of(rank: Rank) -> Pace | None:
     estimate = Estimate.of(main, steps, first)
     wall = steps.wall[first:] if estimate is None else estimate.walls().astype(np.int64)
     step_s = 1 / rate.steps_per_s if rate.steps_per_s else 0.0
-    return Pace(step_s, error_s(wall), rate.batch_size or 0.0, len(wall), runqueue_s(main, steps, first))
+    queued_s, ended = runqueue_s(main, steps, first), left_after(steps) is not None
+    return Pace(step_s, error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
 
 
 def point_of(runs: Sequence[Run]) -> Point:
@@ -86,7 +89,8 @@ def point_of(runs: Sequence[Run]) -> Point:
                 continue
             if one is not None:
                 found[number] = one
-                notes += [f"rank {number} was killed or crashed"] if rank.manifest.state == "cut" else []
+                after = " after its training loop" if one.loop_ended else ""
+                notes += [f"rank {number} was killed or crashed{after}"] if rank.manifest.state == "cut" else []
             elif rank.manifest.state == "finished":
                 idle.append(number)
             else:

@@ -11,10 +11,10 @@ from feedline.analysis.formatting import BLANK, Scale, count, counted, number, s
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.figures.rank_parts import PARTS
 from feedline.analysis.reports.tables import columns, plain
+from feedline.analysis.text.ranks import SHARES
 from feedline.profiler.printable import printable_in
 
 WORST = 8  # ranks shown
-SHARES = 3  # ranks in a verdict where none is to blame alone
 LEAST = 0.01  # of the step, from which on a rank is named
 
 
