@@ -33,9 +33,13 @@ def count(x: float | None) -> str:
     return f"{x:,.0f}" if float(x).is_integer() else number(x)
 
 
-def counted(x: float, what: str) -> str:
-    """How many of what: ``1 step``, ``1,200 steps``."""
-    return f"{count(x)} {what}{'s' * (x != 1)}"
+def counted(x: float, what: str, several: str = "") -> str:
+    """How many of what: ``1 step``, ``1,200 steps``.
+
+    Args:
+        several: the plural, if it is not the word with an s.
+    """
+    return f"{count(x)} {what if x == 1 else several or f'{what}s'}"
 
 
 def seconds(x: float | None) -> str:

@@ -217,19 +217,24 @@ def series(start: IntArray, wall_ns: IntArray, stages: dict[str, FloatArray]) ->
 
 def throughput(rank: RankMetrics) -> Throughput:
     """Samples and steps a second over the steps that count."""
-    steps = rank.steps
+    return throughput_of(rank.main, rank.steps)
+
+
+def throughput_of(main: Process, steps: Steps | None) -> Throughput:
+    """The same from the training process alone: the one definition of a run's samples/s, whatever shows it."""
     if steps is None or not len(steps.wall):
         return Throughput(None, None, 0, 0, 0, None)
-    counted = rank.counted
-    wall, number = float(steps.wall[rank.first :].sum()), len(steps.wall) - rank.first
-    if rank.estimate is not None:
-        wall, number = rank.estimate.mean_ns, 1
+    first, counted = first_step(main, steps), Counted.of(main)
+    estimate = Estimate.of(main, steps, first)
+    wall, number = float(steps.wall[first:].sum()), len(steps.wall) - first
+    if estimate is not None:
+        wall, number = estimate.mean_ns, 1
     steps_per_s = number / (wall / 1e9) if wall > 0 else None
     taken = counted.samples(steps.boundaries.training_loaders)
     batch_size = float(_trained_on(steps.samples).sum() + taken) / (len(steps.samples) + counted.number)
     updates = {"optimizer": Stage.OPTIMIZER, "backward": Stage.BACKWARD, "loader": Stage.NEXT}[steps.boundaries.by]
-    kept = len(rank.main.of(updates))
-    factor = rank.main.total(updates)["records"] / kept if rank.main.stride > 1 and kept else 1.0
+    kept = len(main.of(updates))
+    factor = main.total(updates)["records"] / kept if main.stride > 1 and kept else 1.0
     return Throughput(
         samples_per_s=batch_size * steps_per_s or None if steps_per_s else None,
         steps_per_s=steps_per_s,

@@ -4,6 +4,7 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.gather import RankMetrics, throughput
 from feedline.analysis.model import FIRST_STEPS
 from feedline.analysis.step_model import GPU_BEHIND
+from feedline.analysis.steps import left_after
 from feedline.analysis.text.headline import how
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
@@ -83,4 +84,6 @@ def missing_workers(rank: RankMetrics) -> int:
 def ending(rank: RankMetrics) -> list[str]:
     """How a rank ended whose process was killed, or ended by its own program."""
     ended = how(rank.rank.manifest.state, None, rank.rank.manifest.ended_by)
+    if ended and left_after(rank.steps) is not None:
+        return [f"rank {rank.rank.number} {ended} after its training loop"]
     return [f"rank {rank.rank.number} {ended}; figures cover the run until then"] if ended else []

@@ -31,6 +31,7 @@ ASIDE = (
     Stage.CALLED,
 )  # what did not happen in the main thread, though it wrote it down
 FEWEST = 4  # steps that are worth a mean
+BATCH_IN_EPOCH = (1 << 32) - 1  # of a batch key (profiler/events.py)
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,16 @@ def partition(main: Process) -> Steps | None:
     unclaimed = np.maximum(found.unclaimed - sum(moved.values()), 0)
     computing_loss = np.maximum(found.computing_loss - moved.get("loss", 0), 0)
     return replace(found, stages=stages, making=making, unclaimed=unclaimed, computing_loss=computing_loss)
+
+
+def left_after(steps: Steps | None) -> int | None:
+    """Return the batches of the last pass over the training loader, if that came to its end and no step followed; else None."""
+    if steps is None or not len(steps.asked) or not len(steps.start):
+        return None
+    last = steps.asked[-1]
+    if not last["flags"] & Flag.END or steps.start[-1] > last["start"]:
+        return None
+    return int(last["number"] & BATCH_IN_EPOCH)
 
 
 def _without_looking(found: Steps, looks: Records) -> Steps:

@@ -12,7 +12,10 @@ import numpy.typing as npt
 from feedline.analysis.cluster.envelope import KINDS, Envelope
 from feedline.analysis.cluster.sources import Source
 from feedline.analysis.comm.collectives import UNKNOWN_HOST, Collectives
+from feedline.analysis.comm.exchange import exchanges
 from feedline.analysis.comm.partition import PARTS, partition
+from feedline.analysis.gather import throughput_of
+from feedline.analysis.steps import partition as steps_of
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank
 from feedline.profiler.store.restarts import named
@@ -30,6 +33,9 @@ class RankScan:
         until: ns, its own clock: where its last step ends.
         started_by: what all ranks have in common that one launcher started on one host; None: unknown.
         launch: the same for these ranks.
+        exchanges: whether its steps exchange gradients with other ranks; None: unknown (comm/exchange.py).
+        samples_per_s: as a report has it; None: samples were not seen.
+        left_after: as of Collectives.
     """
 
     rank: int
@@ -43,6 +49,9 @@ class RankScan:
     started_by: tuple[str, str] | None
     launch: str
     unseen: tuple[str, ...] = ()
+    exchanges: bool | None = None
+    samples_per_s: float | None = None
+    left_after: int | None = None
 
 
 @dataclass
@@ -103,7 +112,7 @@ def _survey(source: Source, load: Load) -> Survey:
         with source.opened() as rank:
             one = load(rank)
             if one is None:
-                return Survey(unread={source.rank: "it recorded no collectives"})
+                return Survey(unread={source.rank: "it made no step and called no collective"})
             return Survey(Envelope.of(one), {source.rank: _seen(rank, one)})
     except (FeedlineError, OSError) as error:
         return Survey(unread={source.rank: str(error)})
@@ -125,6 +134,9 @@ def _seen(rank: Rank, one: Collectives) -> RankScan:
         started_by=None if apart else (one.host, str(node)),
         launch=rank.manifest.launch,
         unseen=tuple(one.unseen),
+        exchanges=exchanges(one, rank.manifest),
+        left_after=one.left_after,
+        samples_per_s=throughput_of(rank.main, steps_of(rank.main)).samples_per_s,
     )
 
 

@@ -19,14 +19,15 @@ CHUNK = 8
 
 
 def of_rank(rank: Rank) -> Collectives | None:
-    """A rank's collectives as feedline recorded them; None: there are none.
+    """A rank's steps and collectives as feedline recorded them; None: there are neither.
 
     Raises:
         RunDamaged: its records cannot be read.
     """
-    from feedline.analysis.comm.read_collectives import collectives_of
+    from feedline.analysis.comm.read_collectives import steps_and_collectives
 
-    return collectives_of(rank)
+    found = steps_and_collectives(rank)
+    return found if len(found.steps) or len(found.table) else None
 
 
 def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell: Tell = silent) -> Many:
@@ -75,6 +76,8 @@ def bound_ns(everybody: Survey) -> tuple[float, list[str]]:
     bounds = sorted(seen.clock_bound_ns for seen in everybody.seen.values())
     bound = sum(bounds[-2:]) if len(bounds) > 1 else 0.0
     if not isfinite(bound):
+        if not everybody.envelope.groups:
+            return bound, []
         return bound, ["the ranks' clocks were not compared: waiting counts as transfer"]
     early = everybody.envelope.contradicting(bound)
     if early > OUTLIERS:

@@ -9,6 +9,7 @@ from feedline.analysis.cluster.envelope import KINDS, Envelope
 from feedline.analysis.cluster.passes import Label, Spent, Survey
 from feedline.analysis.comm.bandwidth import bandwidth
 from feedline.analysis.comm.match import kept
+from feedline.analysis.formatting import counted
 from feedline.profiler.store.restarts import named
 
 SCHEMA_VERSION = 1
@@ -59,6 +60,8 @@ class Many:
     Attributes:
         clock_bound_s: shorter waiting counts as transfer; None: all of it does, as the ranks' clocks were not compared or are wrong.
         incomplete: collectives that not all ranks of their group began.
+        samples_per_s: of all ranks together; None: not measured on each.
+        together: whether any rank exchanges gradients with others; None: unknown.
     """
 
     ranks: list[RankCost]
@@ -68,6 +71,8 @@ class Many:
     collectives: int
     incomplete: int
     notes: list[str]
+    samples_per_s: float | None = None
+    together: bool | None = None
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -86,7 +91,23 @@ def put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str]
     kinds, incomplete, count = _kinds(everybody.envelope, spent)
     size = max([seen.world_size for seen in everybody.seen.values()], default=0)
     said = [*notes, *_said(everybody, size)]
-    return Many(ranks, size, bound / 1e9 if np.isfinite(bound) else None, kinds, count, incomplete, said)
+    rates = [seen.samples_per_s for seen in everybody.seen.values()]
+    return Many(
+        ranks,
+        size,
+        bound / 1e9 if np.isfinite(bound) else None,
+        kinds,
+        count,
+        incomplete,
+        said,
+        sum(rate for rate in rates if rate is not None) if rates and None not in rates else None,
+        together([seen.exchanges for seen in everybody.seen.values()]),
+    )
+
+
+def together(exchanges: Sequence[bool | None]) -> bool | None:
+    """Whether any rank exchanges gradients; None: unknown."""
+    return True if True in exchanges else None if None in exchanges else False
 
 
 def _cost(everybody: Survey, spent: Spent, caused_ns: int) -> RankCost:
@@ -116,8 +137,12 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     for steps in sorted(set(made.values()) - {longest}):
         yield f"{named(sorted(rank for rank in made if made[rank] == steps))} completed {steps} of {longest} steps"
     ended = ("ended", "ended by its own program: everything up to then is shown")
-    for state, message in (("cut", "killed: everything up to then is shown"), ended, ("live", "still running")):
-        these = sorted(rank for rank, one in seen.items() if one.state == state)
+    cut = ("cut", "killed: everything up to then is shown")
+    left = {rank for rank, one in seen.items() if one.state == "cut" and one.left_after is not None}
+    for rank in sorted(left):
+        yield f"rank {rank} left its loop after {counted(seen[rank].left_after or 0, 'batch', 'batches')} of its last epoch, and was killed later"
+    for state, message in (cut, ended, ("live", "still running")):
+        these = sorted(rank for rank, one in seen.items() if one.state == state and rank not in left)
         if these:
             yield f"{named(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
     for why in sorted({why for one in seen.values() for why in one.unseen}):

@@ -90,6 +90,29 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
     return _cut(together, usual, numbers, gradients)
 
 
+def backward_passes(first: Collectives, made: Timeline) -> int:
+    """Return how often backward runs in a step of the timeline, on the first rank."""
+    spans = np.sort(first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)[:, 0])
+    step = first.step_at(spans)
+    each = np.bincount(step[step >= 0], minlength=len(first.steps))[made.numbers]
+    return int(np.median(each)) if len(each) else 0
+
+
+def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) -> tuple[IntArray, np.ndarray]:
+    """Return the same if no rank waits for some of the buckets: what follows them is ready that much after what came before.
+
+    Args:
+        ready, synchronous: as in Timeline.
+        dropped: bool [buckets].
+    """
+    changed, before = ready.copy(), np.zeros((len(ready), ready.shape[2]), np.int64)
+    for bucket in range(ready.shape[1]):
+        changed[:, bucket] += before
+        if synchronous[bucket]:
+            before = changed[:, bucket].copy() if dropped[bucket] else np.zeros_like(before)
+    return changed, synchronous & ~dropped
+
+
 def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
     """Rows that all ranks took part in, in the first rank's order, its constructor's left out."""
     phase = np.full(len(matched.group), INIT)

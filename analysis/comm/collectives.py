@@ -79,6 +79,8 @@ class Collectives:
         stages: stage of a step ("wait", "copy", "forward", "backward", "optimizer", ...) -> int64 [k, 2], its intervals in own time.
         unseen: why collectives of some backend or library are missing, in words.
         evaluation: int64 [k, 2], own time, disjoint and in order: no step's time, also where it lies in one.
+        left_after: batches of the last pass over its training loader, if that came to its end and no step followed; None: it did not, or
+            there is no loader.
         stride: every Nth window of batches was kept (profiler/store/segment.py), among them all that a rank with a larger stride kept.
     """
 
@@ -94,6 +96,7 @@ class Collectives:
     unseen: list[str] = field(default_factory=list)
     evaluation: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     stride: int = 1
+    left_after: int | None = None
 
     @cached_property
     def walls(self) -> npt.NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Which collective of one rank is which of another: by group and number within it, never by time. A send and its recv are one."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from feedline.analysis.comm.collectives import Collectives, Group
 from feedline.analysis.comm.operations import BETWEEN_TWO, MESSAGE, TOGETHER, operation
 from feedline.analysis.formatting import counted
 from feedline.analysis.timeline import IntArray
+from feedline.profiler.store.restarts import named
 
 BoolArray = npt.NDArray[np.bool_]
 MISSING = np.iinfo(np.int64).min
@@ -232,19 +233,19 @@ def _absent(joined: CollectiveTable) -> list[str]:
 
 
 def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]:
-    """Ranks that were killed during a collective: others began a later one, or no rank recorded its end."""
+    """Ranks that left the others, or were killed, during a collective: others began a later one, or no rank recorded its end."""
     notes = []
-    strides = {one.rank: one.stride for one in ranks}
-    stride = np.array([strides[rank] for rank in joined.ranks])
+    by_rank = {one.rank: one for one in ranks}
+    stride = np.array([by_rank[rank].stride for rank in joined.ranks])
     for column, rank in enumerate(joined.ranks):
         own = joined.start[:, column] != MISSING
         others = (joined.start[:, stride >= stride[column]] != MISSING).any(1)  # that forgot no less: what they kept, this rank kept too
         count = int((joined.member[:, column] & others & ~own).sum())
         if count and own.any():
-            notes.append(
+            notes.append(_left(joined, column, by_rank) or (
                 f"{counted(count, 'collective')} that other ranks began {'were' if count > 1 else 'was'} not begun by rank {rank}, "
                 "which had ended or been killed"
-            )
+            ))  # fmt: skip
         if stride[column] > stride.min():
             notes.append(
                 f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {kept(int(stride.min()))}: in windows that "
@@ -261,6 +262,24 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
         notes.append(f"{name} of group {joined.groups[group].name}, begun by rank{'s' * (len(begun) > 1)} "
                      f"{', '.join(map(str, begun[:8]))}, never ended")  # fmt: skip
     return notes
+
+
+def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collectives]) -> str:
+    """That a rank had come to the end of its data, and which others wait for it in which collective; empty if it had not."""
+    one = by_rank[joined.ranks[column]]
+    there = joined.start != MISSING
+    missed = joined.member[:, column] & there.any(1) & ~there[:, column]
+    missed &= np.arange(len(missed)) > np.flatnonzero(there[:, column]).max()
+    if one.left_after is None or not missed.any():
+        return ""
+    row = int(np.argmax(missed))
+    waiting = [joined.ranks[other] for other in np.flatnonzero(there[row]).tolist()]
+    first = by_rank[waiting[0]]
+    number = int(first.table["sequence"][joined.rows[joined.ranks.index(waiting[0])] == row][0])
+    return (
+        f"rank {one.rank} left its loop after {counted(one.left_after, 'batch', 'batches')} of its last epoch; {named(waiting)} "
+        f"wait{'s' * (len(waiting) == 1)} for it in {operation(joined.names[int(joined.name[row])])} {number}"
+    )
 
 
 def kept(stride: int) -> str:

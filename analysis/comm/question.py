@@ -5,7 +5,7 @@ from typing import Literal
 
 from feedline.analysis.formatting import number, size
 
-QuestionId = Literal["as_it_was", "no_late_rank", "rank_on_time", "faster_link", "half_gradients", "bucket_size", "accumulation"]
+QuestionId = Literal["as_it_was", "no_late_rank", "rank_on_time", "faster_link", "half_gradients", "bucket_size", "accumulation", "no_sync"]
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,8 @@ class Question:
 
     Attributes:
         id: which change.
-        value: the rank (``rank_on_time``), how many times as fast (``faster_link``), MiB (``bucket_size``), batches (``accumulation``).
+        value: the rank (``rank_on_time``), how many times as fast (``faster_link``), MiB (``bucket_size``), batches (``accumulation``),
+            backward passes per update (``no_sync``).
         limit: bytes/s that the ranks reach themselves, which a faster link does not change; None: they are not what limits it.
     """
 
@@ -36,4 +37,5 @@ def text(asked: Question) -> str:
         "half_gradients": "an fp16 or bf16 compression hook",
         "bucket_size": f"buckets of {number(value, 2)} MiB",
         "accumulation": f"gradients accumulated over {value:.0f} batches",
+        "no_sync": f"no_sync in all but the last of {value:.0f} backward passes per update",
     }[asked.id]

@@ -4,7 +4,7 @@ import numpy as np
 
 from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, Group, RankClock
 from feedline.analysis.stages import STAGE_OF_RECORD
-from feedline.analysis.steps import Steps, partition
+from feedline.analysis.steps import Steps, left_after, partition
 from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
@@ -33,11 +33,18 @@ def collectives_of(rank: Rank) -> Collectives | None:
     Raises:
         RunDamaged: the training process's records are missing.
     """
+    found = steps_and_collectives(rank)
+    return found if len(found.table) else None
+
+
+def steps_and_collectives(rank: Rank) -> Collectives:
+    """The same, also of a rank that recorded no collective.
+
+    Raises:
+        RunDamaged: the training process's records are missing.
+    """
     main = rank.main
-    records = in_order(main)
-    if not len(records):
-        return None
-    steps = partition(main)
+    records, steps = in_order(main), partition(main)
     groups, group_index = _groups(main, records)
     names, name_index = _indices(main, records["source"])
     dtypes, dtype_index = _indices(main, records["dtype"])
@@ -48,7 +55,7 @@ def collectives_of(rank: Rank) -> Collectives | None:
     table["group"], table["name"], table["dtype"] = group_index, name_index, dtype_index
     table["phase"] = phases(main, records["start"], steps)
     table["bucket"] = records["flags"] & Flag.BUCKET != 0
-    last = int(max(records["start"].max(), (main.records["start"] + np.maximum(main.records["wall"], 0)).max()))
+    last = int((main.records["start"] + np.maximum(main.records["wall"], 0)).max(initial=0))
     clock, host = clock_of(main, last)
     return Collectives(
         rank=rank.number,
@@ -63,6 +70,7 @@ def collectives_of(rank: Rank) -> Collectives | None:
         unseen=unseen_of(rank),
         evaluation=np.zeros((0, 2), np.int64) if steps is None else steps.boundaries.evaluation,
         stride=main.stride,
+        left_after=left_after(steps),
     )
 
 

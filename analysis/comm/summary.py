@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feedline.analysis.comm import bandwidth, blame, nccl_debug, what_if
-from feedline.analysis.comm.buckets import NoTimeline, timeline
+from feedline.analysis.comm.buckets import NoTimeline, backward_passes, timeline
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.cross_rank import CrossRank, combine
 from feedline.analysis.comm.model import Communication, ExposedKind, LateRank, Prediction, RankParts
@@ -117,7 +117,7 @@ def _across(
     together: CrossRank, costs: dict[int, dict[str, float]], first: int, ceilings: Ceilings | None, cpus: dict[int, RankCpu]
 ) -> tuple[list[LateRank], list[Prediction]]:
     """Late ranks, and answers of the replay."""
-    found = blame.summary(blame.blame(together), together.ranks, first)
+    found = blame.summary(blame.blame(together, first), together.ranks, first)
     lates = [replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late for late in found]
     try:
         made = thinned(timeline(together, first))
@@ -132,7 +132,7 @@ def _across(
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
     if always is not None and late.step_s is not None:  # the CPUs that ranks share may give less than the replay alone says
         lates[0] = replace(lates[0], cost_s=late.gain_s)
-    return lates, questions(asked, late, what_if.micro_batches(together.ranks, first))
+    return lates, questions(asked, late, what_if.micro_batches(together.ranks, first), backward_passes(together.ranks[0], made))
 
 
 def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:
@@ -144,11 +144,12 @@ def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[
     return {column: (cpus[rank], max(0.0, s - cpus[rank].busy_s)) for column, (rank, s) in enumerate(zip(ranks, own_s))}
 
 
-def questions(asked: what_if.WhatIf, late: Prediction, micro_s: what_if.FloatArray) -> list[Prediction]:
+def questions(asked: what_if.WhatIf, late: Prediction, micro_s: what_if.FloatArray, passes: int = 1) -> list[Prediction]:
     """What a report answers, the run itself first.
 
     Args:
         late: the answer without the rank that is always late, or without any late one.
+        passes: backward passes per step; with more than one the program accumulates gradients.
     """
     return [
         asked.as_it_was(),
@@ -156,7 +157,7 @@ def questions(asked: what_if.WhatIf, late: Prediction, micro_s: what_if.FloatArr
         *(asked.faster_link(times) for times in LINKS),
         asked.half_gradients(),
         *(asked.bucket_size(mib) for mib in BUCKETS_MIB),
-        asked.accumulate(ACCUMULATE, micro_s),
+        *([asked.no_sync(passes)] if passes > 1 else [asked.accumulate(ACCUMULATE, micro_s)]),
     ]
 
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from feedline.analysis.comm.buckets import Timeline
+from feedline.analysis.comm.buckets import Timeline, without_sync
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.model import Prediction
 from feedline.analysis.comm.partition import computing, without
+from feedline.analysis.comm.operations import SLOTS, bus_factor
 from feedline.analysis.comm.question import Question
 from feedline.analysis.comm.replay import FloatArray, Link, answer, apart_s, held, level, refused, simulate, without_rank
 from feedline.analysis.comm.shared_cpus import NOTHING, Least, RankCpu, batches_s, needed_s
@@ -20,6 +21,9 @@ WIDE = ("float32", "float", "f32")
 FASTER_MOST = 20.0  # no link so much faster was ever measured
 LARGE = MIB  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
 ONLY_SMALL = "all collectives are small and of about the same size, so how much of their time is latency is unknown"
+#: What gloo's fp16 hook adds to half the transfer, per byte of float32: casts, and sums of float16, which CPUs compute in software (0.8 to
+#: 2.2 ns for 1 to 25 MB on a core of a Xeon).
+HALVING_S_PER_BYTE = 1.2e-9
 LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
 
@@ -77,14 +81,17 @@ class WhatIf:
         return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate), self._least())
 
     def half_gradients(self) -> Prediction:
-        """The fp16 or bf16 compression hook: half the bytes. What the two casts cost is not in it."""
+        """The fp16 or bf16 compression hook: half the bytes. On gloo, CPUs cast and add them, which takes as long as a fast link."""
         asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
             return refused(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
         if self._only_small():
             return refused(asked, ONLY_SMALL)
-        smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes // 2, self.made.nbytes))
-        return self._asked(asked, self.made.ready, smaller, self.link, self._least())
+        each_s = HALVING_S_PER_BYTE if self.made.slots == SLOTS["gloo"] else 0.0
+        instead = each_s * self.link.bytes_per_s / bus_factor("all_reduce", self.made.group_ranks) if each_s else 0.0  # as if sent
+        smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes * (0.5 + instead), self.made.nbytes))
+        unsure_s = each_s * float(self.made.nbytes[self.made.gradients].sum())
+        return self._asked(asked, self.made.ready, smaller, self.link, self._least(), unsure_s)
 
     def bucket_size(self, mib: float) -> Prediction:
         """``bucket_cap_mb``; gradients become ready evenly between two of the measured buckets."""
@@ -114,8 +121,28 @@ class WhatIf:
         asked = Question("accumulation", times)
         if not len(micro_s) or not micro_s.max() > 0:
             return refused(asked, "the stages of the step are unknown")
-        changed = (self.base + (times - 1) * float(micro_s.max())) / times
+        others = ~self.made.gradients  # they run in every batch all the same
+        kept = simulate(*self._without(self.made.gradients)) - simulate(*self._without(others | self.made.gradients)) if others.any() else 0.0
+        changed = (self.base + (times - 1) * (float(micro_s.max()) + kept)) / times
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
+
+    def no_sync(self, passes: int) -> Prediction:
+        """Gradients are sent in the last of ``passes`` backward passes of an update only."""
+        asked = Question("no_sync", passes)
+        at = np.flatnonzero(self.made.gradients & self.made.synchronous)
+        if len(at) < passes:
+            return refused(asked, "gradients are not sent in every backward pass already")
+        parts = np.split(np.where(self.made.gradients, self.made.nbytes, 0), at[:-1] + 1)
+        if len(at) > passes or any(part[part > 0].tolist() != parts[-1][parts[-1] > 0].tolist() for part in parts):
+            return refused(asked, "the backward passes of an update send different gradients")
+        dropped = self.made.gradients & (np.arange(len(self.made.nbytes)) <= at[-2])
+        return self._asked(asked, *self._without(dropped), self._least())
+
+    def _without(self, dropped: np.ndarray) -> tuple[np.ndarray, Timeline, Link]:
+        """The timeline, and a link that carries nothing of some buckets."""
+        ready, synchronous = without_sync(self.made.ready, self.made.synchronous, dropped)
+        slowness = self.link.slowness if len(self.link.slowness) else np.ones(ready.shape[:2])
+        return ready, replace(self.made, synchronous=synchronous), replace(self.link, slowness=np.where(dropped, 0.0, slowness))
 
     def _only_small(self) -> bool:
         """Whether all of a collective's time would count as bytes although most of it may be latency."""

@@ -71,17 +71,22 @@ class Row:
     """A point beside the others. None: not defined for it.
 
     Attributes:
-        efficiency: X(N) N0 / (N X(N0)), N0 the smallest number of ranks measured.
+        efficiency: X(N) N0 / (N X(N0)), N0 the smallest number of ranks measured; None where the ranks share no work (together.py).
         marginal: of the ranks that were added to the point before.
         karp_flatt: the experimentally determined serial fraction.
         flagged: the efficiency is above 100 %: the baseline is bad.
     """
 
     point: Point
-    efficiency: float
+    efficiency: float | None
     marginal: float | None
     karp_flatt: float | None
     flagged: bool
+
+
+def alone(points: Sequence[Point]) -> list[Row]:
+    """Every point for itself."""
+    return [Row(point, None, None, None, False) for point in points]
 
 
 def rows(points: Sequence[Point]) -> list[Row]:

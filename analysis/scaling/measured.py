@@ -7,11 +7,11 @@ import numpy as np
 
 from feedline.analysis.computing import runqueue_s
 from feedline.analysis.formatting import share
-from feedline.analysis.gather import first_step
+from feedline.analysis.gather import first_step, throughput_of
 from feedline.analysis.rested import Estimate
 from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
-from feedline.analysis.steps import partition
+from feedline.analysis.steps import left_after, partition
 from feedline.analysis.timeline import IntArray
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.few import few
@@ -27,10 +27,11 @@ class Pace:
     """Mean step of one rank.
 
     Attributes:
-        step_s: median over blocks of the mean step: what repeats is in it, what happened once is not.
+        step_s: as a report has it.
         error_s: two standard errors of it.
         batch: samples in a step; 0: they were not seen.
         runqueue_s: of a step, that the main thread stood without a CPU in forward and backward; None: not measured.
+        loop_ended: whether its loader had come to its end after the last step.
     """
 
     step_s: float
@@ -38,20 +39,18 @@ class Pace:
     batch: float
     steps: int
     runqueue_s: float | None = None
+    loop_ended: bool = False
 
 
-def pace(wall: IntArray, batch: float) -> Pace:
-    """Median of means over blocks of steps (Lugosi and Mendelson, Mean Estimation and Regression under Heavy-Tailed Distributions, 2019).
+def error_s(wall: IntArray) -> float:
+    """Two standard errors of the mean step, seconds, from the means of blocks of steps: neighbours share what disturbed them.
 
     Args:
         wall: int64 [steps], ns, one or more.
-        batch: samples in a step.
     """
     blocks = np.array_split(wall / 1e9, max(1, min(BLOCKS, len(wall) // LEAST)))
-    means = np.array([block.mean() for block in blocks])
-    middle = float(np.median(means))
-    spread = 1.4826 * float(np.median(np.abs(means - middle)))  # of a normal distribution: sigma
-    return Pace(middle, 2 * 1.2533 * spread / len(means) ** 0.5, batch, len(wall))  # 1.2533: of a median, over that of a mean
+    means = np.array([block.mean() for block in blocks]) if len(blocks) > 1 else wall / 1e9
+    return 2 * float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else float(means[0])
 
 
 def pace_of(rank: Rank) -> Pace | None:
@@ -64,10 +63,12 @@ def pace_of(rank: Rank) -> Pace | None:
     steps = partition(main)
     if steps is None or not len(steps.wall):
         return None
-    first = first_step(main, steps)
+    first, rate = first_step(main, steps), throughput_of(main, steps)
     estimate = Estimate.of(main, steps, first)
     wall = steps.wall[first:] if estimate is None else estimate.walls().astype(np.int64)
-    return replace(pace(wall, float(steps.samples.mean())), runqueue_s=runqueue_s(main, steps, first))
+    step_s = 1 / rate.steps_per_s if rate.steps_per_s else 0.0
+    queued_s, ended = runqueue_s(main, steps, first), left_after(steps) is not None
+    return Pace(step_s, error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
 
 
 def point_of(runs: Sequence[Run]) -> Point:
@@ -76,7 +77,8 @@ def point_of(runs: Sequence[Run]) -> Point:
     Raises:
         RunDamaged: no rank made a step that can be read.
     """
-    notes, found = [], {}
+    notes, idle = [], []
+    found: dict[int, Pace] = {}
     for run in runs:
         notes += run.notes
         for number, rank in run.ranks.items():
@@ -85,20 +87,24 @@ def point_of(runs: Sequence[Run]) -> Point:
             except FeedlineError as error:
                 notes.append(f"rank {number}: {error}")
                 continue
-            if one is None:
-                notes.append(f"rank {number}: no step was recorded")
-            else:
+            if one is not None:
                 found[number] = one
-                notes += [f"rank {number} was killed or crashed"] if rank.manifest.state == "cut" else []
+                after = " after its training loop" if one.loop_ended else ""
+                notes += [f"rank {number} was killed or crashed{after}"] if rank.manifest.state == "cut" else []
+            elif rank.manifest.state == "finished":
+                idle.append(number)
+            else:
+                notes.append(f"rank {number}: no step was recorded")
     size = world_size(runs)
     notes += _crowded(runs)
     where = ", ".join(str(run.path) for run in runs)
     if not found:
         raise RunDamaged(f"{where}: no rank recorded a step: record more steps, or give another run")
-    if len(found) < size:
-        missing = sorted(set(range(size)) - set(found))
+    if idle:
+        notes.append(f"{len(idle)} of {size} ranks ({few(idle, NAMED)}) made no step and count as 0")
+    if missing := sorted(set(range(size)) - set(found) - set(idle)):
         notes.append(f"{len(missing)} of {size} ranks are missing ({few(missing, NAMED)}): assumed to be as fast as the others")
-    return _point(size, list(found.values()), notes)
+    return _point(size, size - len(idle), list(found.values()), notes)
 
 
 def points_of(groups: Sequence[Sequence[Run]]) -> list[Point]:
@@ -138,13 +144,17 @@ def _crowded(runs: Sequence[Run]) -> list[str]:
     return [f"{counted(here)} shared {cpus:g} CPUs: the result holds for this machine, not for one with more CPUs"]
 
 
-def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
+def _point(size: int, training: int, paces: list[Pace], notes: list[str]) -> Point:
+    """The ranks' own throughputs, added up as in a report.
+
+    Args:
+        training: how many ranks made steps, those that are missing among them.
+    """
     paces = [one for one in paces if one.step_s > 0]
     if not paces:
         raise RunDamaged(f"the steps of a run of {counted(size)} take no time at all: its records were changed")
-    step = float(np.median([one.step_s for one in paces]))  # in a synchronous training all ranks have the same
-    error = float(np.median([one.error_s for one in paces])) / step
-    batch = float(np.mean([one.batch for one in paces]))
+    error = float(np.median([one.error_s / one.step_s for one in paces]))
+    batch = float(np.mean([one.batch for one in paces])) if all(one.batch for one in paces) else 0.0
     fewest, most = min(one.steps for one in paces), max(one.steps for one in paces)
     stood = max((one.runqueue_s / one.step_s for one in paces if one.runqueue_s is not None), default=0.0)
     if stood > DISTURBED:
@@ -156,7 +166,7 @@ def _point(size: int, paces: list[Pace], notes: list[str]) -> Point:
     if fewest < most:
         notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")
     unit, batch = (SAMPLES, batch) if batch else (STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
-    rate = size * batch / step
+    rate = sum((one.batch if unit == SAMPLES else 1.0) / one.step_s for one in paces) * training / len(paces)
     return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes), unit, stood)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from feedline.analysis.scaling.conclusion import conclude, counted, disagreement, flags
-from feedline.analysis.scaling.efficiency import STEPS, Point, Row, rows, scaling_kind, sound
+from feedline.analysis.scaling.efficiency import STEPS, Point, Row, alone, rows, scaling_kind, sound
 from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
 from feedline.analysis.scaling.shape import Shape, shape_of
 from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
@@ -49,6 +49,7 @@ class Study:
         conclusion: what it comes to, in a few sentences.
         contradictions: where one law rises and another one falls.
         late: the rank that holds the others up; empty: none does, or it is unknown.
+        refused: why there is neither efficiency nor prediction, of together.py; empty: there are.
         unit: of every ``samples_per_s``: samples/s, or steps/s where samples were not seen.
     """
 
@@ -65,13 +66,19 @@ class Study:
     contradictions: list[str]
     late: str
     unit: str
+    refused: str = ""
     schema_version: int = SCHEMA_VERSION
 
 
 def study(
-    points: Sequence[Point], targets: Sequence[int] = (), basis: Basis | None = None, noise: Noise | None = None, late: str = ""
+    points: Sequence[Point],
+    targets: Sequence[int] = (),
+    basis: Basis | None = None,
+    noise: Noise | None = None,
+    late: str = "",
+    refused: str = "",
 ) -> Study:
-    """Compare, name the shape, predict.
+    """Compare, name the shape, predict; where that is refused, only list what was measured.
 
     Args:
         points: of one number of ranks each.
@@ -79,8 +86,11 @@ def study(
         basis: what recorded runs tell of a step; its points and kind are filled in here.
         noise: for time to accuracy, which also needs the batch of a rank.
         late: see ``late.late_of``.
+        refused: see ``together.refusal``.
     """
     ordered = sorted(points, key=lambda point: point.ranks)
+    if refused:
+        return _refused(ordered, targets, refused)
     compared, kind = rows(ordered), scaling_kind(ordered)
     usable = sound(compared)
     known = replace(basis or Basis((), kind), points=usable, kind=kind)
@@ -114,6 +124,12 @@ def study(
         late,
         unit,
     )
+
+
+def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study:
+    none = [Prediction(ranks, None, None, None, "", why) for ranks in targets]
+    notes = [f"{counted(point.ranks)}: {note}" for point in points for note in point.notes]
+    return Study(scaling_kind(points), alone(points), [], None, none, [], [], [], notes, why, [], "", points[0].unit, why)
 
 
 def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[Time]:

@@ -1,8 +1,12 @@
 """Ranks that others wait for, in words, and how far ranks can be compared."""
 
+from collections.abc import Sequence
+
 from feedline.analysis.comm.model import Communication, LateRank
 from feedline.analysis.finding import BEFORE_TRACE
-from feedline.analysis.formatting import count, seconds
+from feedline.analysis.formatting import count, seconds, share
+
+SHARES = 3  # ranks that are named where another one is late in each step
 
 
 def slower(one: LateRank) -> str:
@@ -26,8 +30,14 @@ def changing(comm: Communication) -> str:
     if most.steps == most.late_steps:
         steps = "one step" if most.steps == 1 else f"{most.steps} steps"
         return f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: not enough to tell whether it is always this rank."
-    of = f"{count(most.steps)} of {count(most.late_steps)} steps with a late rank"
-    return f"The slow rank is not always the same: most often it is rank {most.rank}, in {of}."
+    return f"The slow rank changes: {in_turns(comm.late)}."
+
+
+def in_turns(lates: Sequence[LateRank]) -> str:
+    """``rank 0 in 58.0 %, rank 1 in 42.0 % of the 96 steps with a late rank``."""
+    most = sorted(lates, key=lambda late: -late.steps)[:SHARES]
+    shares = ", ".join(f"rank {late.rank} in {share(late.steps / late.late_steps)}" for late in most)
+    return f"{shares} of the {count(most[0].late_steps)} steps with a late rank"
 
 
 def clocks(how: str, bound_s: float) -> str:

@@ -6,10 +6,12 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.cluster.result import Many, RankCost
+from feedline.analysis.comm.blame import PERSISTENT_SHARE
 from feedline.analysis.formatting import BLANK, Scale, count, counted, number, seconds, share, size
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.figures.rank_parts import PARTS
 from feedline.analysis.reports.tables import columns, plain
+from feedline.analysis.text.ranks import SHARES
 from feedline.profiler.printable import printable_in
 
 WORST = 8  # ranks shown
@@ -35,10 +37,16 @@ def show(many: Many, console: Console) -> None:
 
 def verdict(many: Many) -> str:
     """The verdict: which rank the others wait for, and the cost. It is the last line on the screen."""
+    if many.together is False and len(many.ranks) > 1:
+        return "The ranks did not train together: no collective averaged gradients in their steps, so each trained a model of its own."
     first = next((one for one in many.late if one.step_s), None)
     each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
     if first is None or each < LEAST * first.step_s:
         return f"No rank delays the others by more than {share(LEAST)} of the step."
+    whole = sum(one.caused_s for one in many.late)
+    if first.caused_s < PERSISTENT_SHARE * whole:
+        most = ", ".join(f"rank {one.rank} {share(one.caused_s / whole)}" for one in many.late[:SHARES])
+        return f"The slow rank changes. Of the time that ranks wait for others, each causes its share: {most}."
     others = "the other rank waits" if len(many.ranks) == 2 else "each other rank waits"
     return f"Rank {first.rank} ({first.host}) is the straggler: {others} {seconds(each)} per step ({share(each / first.step_s)})."
 
@@ -48,27 +56,28 @@ def about(many: Many) -> str:
     hosts = len({one.host for one in many.ranks})
     missing = f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
     steps = max(one.steps for one in many.ranks)
-    return (
-        f"{count(len(many.ranks))} of {count(many.world_size)} ranks on {counted(hosts, 'host')}, {count(steps)} steps, "
-        f"{count(many.collectives)} collectives{missing}. Clocks agree within {seconds(many.clock_bound_s)}."
-    )
+    rate = "" if many.samples_per_s is None else f", {number(many.samples_per_s)} samples/s"
+    about = f"{count(len(many.ranks))} of {count(many.world_size)} ranks on {counted(hosts, 'host')}, {count(steps)} steps{rate}"
+    if not many.collectives:
+        return f"{about}, no collectives."
+    return f"{about}, {count(many.collectives)} collectives{missing}. Clocks agree within {seconds(many.clock_bound_s)}."
 
 
 def tables(many: Many) -> Iterator[tuple[str, Table]]:
     """(title, table) of each part that has content."""
     if many.kinds:
         yield "Collectives", collectives(many)
-    yield "Mean step", step(many.ranks)
+    yield "Mean step", step(many.ranks, [name for name in PARTS if many.collectives or name == "compute_s"])
     if many.late:
         yield "Stragglers", late(many)
 
 
-def step(ranks: Sequence[RankCost]) -> Table:
+def step(ranks: Sequence[RankCost], parts: Sequence[str]) -> Table:
     """Each part of the step: mean, smallest and largest over the ranks."""
     scale = Scale.column(max(one.step_s for one in ranks))
     made = columns("", f"mean {scale.unit}", "of step", "least", "most", "on rank", gap=2)
     whole = sum(one.step_s for one in ranks)
-    for name, words in [*((name, part.short) for name, part in PARTS.items()), ("step_s", "step")]:
+    for name, words in [*((name, PARTS[name].short) for name in parts), ("step_s", "step")]:
         values = [getattr(one, name) for one in ranks]
         worst = ranks[values.index(max(values))] if max(values) > 0 else None
         mean = sum(values) / len(values)

@@ -3,13 +3,13 @@
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from feedline.cli.arguments import positive, rank_counts, refuse_twice
 from feedline.cli.options import add_output
 from feedline.cli.output import check_json, make_folder, name_files, save
 from feedline.profiler.deferred import deferred
-from feedline.profiler.errors import ScriptError
+from feedline.profiler.errors import NotJudged, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.ranks import MOST_RANKS
 
@@ -83,12 +83,11 @@ class Scale:
         if args.program:
             assert folder is not None
             return record(args, folder, new)
-        show(*(from_runs(args.runs) if args.runs else from_table(args)), args, folder)
-        return 0
+        return show(from_runs(args.runs) if args.runs else from_table(args), args, folder)
 
 
 def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
-    """Run the training with each number of ranks, and show the result. Returns the exit code of a training that failed.
+    """Run the training with each number of ranks, and show the result. Returns the exit code of a training that failed, else of ``show``.
 
     Raises:
         Interrupted: Ctrl-C; the same command continues from there.
@@ -100,8 +99,8 @@ def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
     unfinished = Unfinished(folder, fingerprint(args.program), [scale_runs.name_of(number) for number in ranks], args.force)
     with unfinished.resumable(new, named=args.output is not None):
         runs, ended = scale_runs.record(folder, ranks, args.program, unfinished, args.quiet)
-        show(*from_runs(runs), args, folder)
-    return ended
+        shown = show(from_runs(runs), args, folder)
+    return ended or shown
 
 
 def run_folder(text: str) -> Path:
@@ -170,30 +169,41 @@ def folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
     return make_folder(args, "scale", FILES)
 
 
-def from_table(args: argparse.Namespace) -> "tuple[list[Point], Basis | None, str]":
+class Measured(NamedTuple):
+    """What a study is made from: see its arguments."""
+
+    points: "list[Point]"
+    basis: "Basis | None" = None
+    late: str = ""
+    refused: str = ""
+
+
+def from_table(args: argparse.Namespace) -> Measured:
     """Throughputs given by the user, without further data."""
     from feedline.analysis.scaling.efficiency import Point
 
-    return [Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()], None, ""
+    return Measured([Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()])
 
 
-def from_runs(paths: list[Path]) -> "tuple[list[Point], Basis, str]":
-    """Throughputs and step times of recorded runs, and the late rank of the largest.
+def from_runs(paths: list[Path]) -> Measured:
+    """Throughputs and step times of recorded runs, the late rank of the largest, and whether their ranks trained together.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
-    from feedline.analysis.scaling import basis, late, measured
+    from feedline.analysis.scaling import basis, late, measured, together
     from feedline.profiler.store.opening import open_run
     from feedline.profiler.store.parts import only
 
     launches = measured.launches([only(open_run(path)) for path in paths])
     points = measured.points_of(launches)
-    return points, basis.basis_of(launches), late.late_of(launches[-1], points[-1])
+    if refused := together.refusal(launches, points):
+        return Measured(points, refused=refused)
+    return Measured(points, basis.basis_of(launches), late.late_of(launches[-1], points[-1]))
 
 
-def show(points: "list[Point]", basis: "Basis | None", late: str, args: argparse.Namespace, folder: Path | None) -> None:
-    """Print the result, and write it where requested.
+def show(given: Measured, args: argparse.Namespace, folder: Path | None) -> int:
+    """Print the result, and write it where requested. Returns the exit code: that of NotJudged where there is no efficiency.
 
     Raises:
         OutputError: a file cannot be written.
@@ -203,7 +213,7 @@ def show(points: "list[Point]", basis: "Basis | None", late: str, args: argparse
     from feedline.analysis.scaling.study import study
     from feedline.cli import scale_page, scale_text
 
-    found = study(points, args.predict, basis, args.noise, late)
+    found = study(given.points, args.predict, given.basis, args.noise, given.late, given.refused)
     console = Console(quiet=args.quiet)
     scale_text.show(found, console)
     as_json = json.dumps(plain(found), indent=1)
@@ -214,3 +224,4 @@ def show(points: "list[Point]", basis: "Basis | None", late: str, args: argparse
             save(args.json, as_json)
             written.append(args.json)
     name_files(console, written)
+    return NotJudged.exit_code if found.refused else 0

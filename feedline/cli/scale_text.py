@@ -41,6 +41,8 @@ def show(study: Study, console: Console) -> None:
 
 def kind(study: Study) -> str:
     """Weak or strong, in words."""
+    if study.refused:
+        return "Throughput by number of ranks."
     if study.unit == STEPS:
         return "No samples were recorded: steps of all ranks together are compared, assuming weak scaling (constant batch per rank)."
     first = study.rows[0].point
@@ -76,7 +78,7 @@ def worth(row: Row) -> list[str]:
     """Efficiency with a mark if it is flagged, marginal efficiency, Karp-Flatt."""
     marginal = BLANK if row.marginal is None else share(row.marginal)
     return [
-        f"{share(row.efficiency)} {'!' if row.flagged else ' '}",
+        f"{BLANK if row.efficiency is None else share(row.efficiency)} {'!' if row.flagged else ' '}",
         marginal,
         BLANK if row.karp_flatt is None else f"{row.karp_flatt:.3f}",
     ]
@@ -97,7 +99,9 @@ def to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
 
 
 def meaning(study: Study) -> Iterator[str]:
-    """The shape, the laws, and what cannot be predicted."""
+    """The shape, the laws, and what cannot be predicted. Nothing of launches whose conclusion says that they show no scaling."""
+    if study.refused:
+        return
     if study.shape is not None:
         yield f"{study.shape.message}; this includes the time lost to the straggler" if study.late else study.shape.message
     for one in study.predictions:

@@ -119,7 +119,8 @@ def test_recorded_runs_are_compared_and_more_ranks_predicted(recorded, tmp_path,
 
     found = json.loads(out.read_text())
     assert found["kind"] == "weak"
-    assert [round(row["point"]["samples_per_s"]) for row in found["rows"]] == [320, 640, 1280]
+    per_rank = 32 * 19 / 1.89  # of 20 steps the first warms up, and the last ends 10 ms earlier, with its update
+    assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx([per_rank, 2 * per_rank, 4 * per_rank])
     eight, far = found["predictions"]
     assert eight["low"] < 2560 * 1.001 and eight["high"] > 2560 * 0.9
     assert far["samples_per_s"] is None and "more than 4 times the 4" in far["why"]
@@ -142,12 +143,12 @@ def test_where_samples_of_one_run_were_not_seen_steps_of_all_are_compared(record
 
     said, page = " ".join(capsys.readouterr().out.split()), (out / "scale.html").read_text()
     found = json.loads((out / "scale.json").read_text())
-    assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx([10, 20, 40])
-    assert [row["efficiency"] for row in found["rows"]] == pytest.approx([1, 1, 1])
+    assert [row["point"]["samples_per_s"] for row in found["rows"]] == pytest.approx([10, 20, 40], rel=0.01)
+    assert [row["efficiency"] for row in found["rows"]] == pytest.approx([1, 1, 1], rel=0.01)
     assert found["unit"] == "steps/s" and found["notes"][0].startswith("samples were not recorded: steps/s are compared")
     assert "time to accuracy is unknown: samples were not recorded" in found["notes"] and found["times"] == []
     assert "ranks steps/s interval" in said and "No samples were recorded" in said and "time per step" in said
-    assert "<h2>Steps per second</h2>" in page and "1 rank: 10.0 steps/s" in page
+    assert "<h2>Steps per second</h2>" in page and "1 rank: 10.1 steps/s" in page
     assert "samples/s" not in said + page and "samples per second" not in page.lower()
 
 
@@ -171,7 +172,7 @@ def test_folders_of_two_nodes_are_one_launch(recorded, tmp_path, capsys):
     assert main(["scale", str(recorded[1]), str(tmp_path / "node0"), str(tmp_path / "node1")]) == 0
 
     said = capsys.readouterr().out
-    assert "1,280" in said and "missing" not in said
+    assert "1,287" in said and "missing" not in said
 
 
 def test_a_missing_rank_is_named(recorded, tmp_path, capsys):

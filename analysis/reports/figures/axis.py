@@ -169,6 +169,16 @@ def interval(x: float, low: float, high: float) -> Markup:
     return tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=low, y2=high)
 
 
+def evenly(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+    """Places (0 to 1) on a linear axis from the first to the last value; a single one stands in the middle.
+
+    Args:
+        edge: room left and right of them, as a share of the width.
+    """
+    low, high = values[0], values[-1]
+    return lambda value: edge + (1 - 2 * edge) * ((value - low) / (high - low) if high > low else 0.5)
+
+
 def doublings(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
     """Places (0 to 1) on an axis of doublings from the first to the last value; a single one stands in the middle.
 

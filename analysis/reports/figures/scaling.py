@@ -5,7 +5,7 @@ from collections.abc import Callable
 from markupsafe import Markup
 
 from feedline.analysis.formatting import number, share
-from feedline.analysis.reports.figures.axis import count_columns, count_rows, doublings, interval, round_up
+from feedline.analysis.reports.figures.axis import count_columns, count_rows, evenly, interval, round_up
 from feedline.analysis.reports.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
 from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import Row
@@ -14,26 +14,27 @@ from feedline.analysis.scaling.study import Study
 
 Scale = Callable[[float], float]
 HEIGHT, AXIS = 220, 36
-PIECES = 40  # of a line that bends
 EDGE = 0.04  # room left and right of the points, as a share of the width
-MOST = 1000  # labels: all
+MOST = 24  # labels
 
 
 def scaling(study: Study) -> Markup:
-    """Points on an axis of doublings; bars are intervals; dots are measured, rings predicted."""
+    """Points on two even axes, on which linear scaling is a straight line; bars are intervals; dots are measured, rings predicted."""
     drawn = [one for one in study.predictions if one.samples_per_s is not None]
     ranks = sorted({*(row.point.ranks for row in study.rows), *(one.ranks for one in drawn)})
     first = study.rows[0].point
     peaks = [first.samples_per_s / first.ranks * ranks[-1], *(row.point.high or row.point.samples_per_s for row in study.rows)]
     top = round_up(max([*peaks, *(one.high or 0.0 for one in drawn)]))
-    x = doublings(ranks, EDGE)
+    x = evenly(ranks, EDGE)
 
     def y(rate: float) -> float:
         return HEIGHT * (1 - rate / top)
 
-    ideal = [(x(n), y(first.samples_per_s / first.ranks * n)) for n in _between(ranks[0], ranks[-1])]
-    path = tag("path", class_="line", d=line_path(ideal))
-    parts = [*count_rows(top, HEIGHT), tag("g", stretched(WIDTH, HEIGHT, path), class_="roof part")]
+    parts = count_rows(top, HEIGHT)
+    if not study.refused:
+        ideal = [(x(n), y(first.samples_per_s / first.ranks * n)) for n in (ranks[0], ranks[-1])]
+        path = tag("path", class_="line", d=line_path(ideal))
+        parts.append(tag("g", stretched(WIDTH, HEIGHT, path), class_="roof part"))
     line = [(x(row.point.ranks), y(row.point.samples_per_s)) for row in study.rows]
     parts.append(stretched(WIDTH, HEIGHT, tag("path", class_="line", d=line_path(line))))
     parts += [_measured(row, x(row.point.ranks), y, study.unit) for row in study.rows]
@@ -44,16 +45,12 @@ def scaling(study: Study) -> Markup:
     return figure(parts, HEIGHT + AXIS, label)
 
 
-def _between(low: int, high: int) -> list[float]:
-    """A straight line bends on an axis of doublings."""
-    return [low * (high / low) ** (index / PIECES) for index in range(PIECES + 1)]
-
-
 def _measured(row: Row, x: float, y: Scale, unit: str) -> Markup:
     point = row.point
     spread = f" ({number(point.low)} to {number(point.high)})" if point.low is not None else ""
     flag = ", flagged: more than 100 %" if row.flagged else ""
-    tip = f"{counted(point.ranks)}: {number(point.samples_per_s)} {unit}{spread}, efficiency {share(row.efficiency)}{flag}"
+    worth = "" if row.efficiency is None else f", efficiency {share(row.efficiency)}"
+    tip = f"{counted(point.ranks)}: {number(point.samples_per_s)} {unit}{spread}{worth}{flag}"
     dot = tag("circle", class_="dot", cx=percent(x), cy=y(point.samples_per_s), r=4)
     return _point(x, y(point.samples_per_s), _bar(x, y, point.low, point.high), tip, dot)
 

@@ -20,6 +20,7 @@ SLOW_SHARE = 0.50
 
 #: Share of the exposed transfer that is gradients, from which on the rest is not mentioned.
 ALL_OF_IT = 0.99
+MOST_OF_IT = 0.5  # and from which on a change of how gradients are sent is the fix
 SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
@@ -29,22 +30,33 @@ ADVICE: dict[QuestionId, str] = {
     "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync(). One update "
     "then takes {value:g} times the samples; whether that costs epochs is in the report's section Convergence.",
     "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
+    "no_sync": "Run all but the last of the {value:g} backward passes of an update, with their forward, under model.no_sync(): each of them "
+    "sends all gradients now.",
 }
-GRADIENTS = (
-    "Use larger batches per rank, gradients in half precision (a compression hook), gradient accumulation (no_sync), another bucket size "
-    "(bucket_cap_mb), or a faster link."
-)
+#: What to try where no single change is predicted to gain, and the prediction that rules it out if it says otherwise.
+WAYS: dict[str, QuestionId | None] = {
+    "larger batches per rank": None,
+    "gradients in half precision (a compression hook)": "half_gradients",
+    "gradient accumulation (no_sync)": "accumulation",
+    "another bucket size (bucket_cap_mb)": "bucket_size",
+    "a faster link": "faster_link",
+}
 #: Of messages so small that each takes its latency, whatever the link and their bytes.
 SMALL_BYTES = 64 * 1024
-SELDOM = "Send less often: use larger batches per rank, or gradient accumulation (no_sync). The time of messages this small is latency."
+SELDOM = "Send less often: use larger batches per rank{accumulation}. The time of messages this small is latency."
+METRICS = (
+    "These all-reduces lie outside backward: they are the program's own, such as metrics. Reduce them less often, or several values as one "
+    "tensor (torch.stack)."
+)
 SHARDED = (
     "Use larger batches per rank, gradients in bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)), gradient accumulation "
     "(set_requires_gradient_sync(False)), or a faster link."
 )
 PARAMETERS = "Use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
+OF_GRADIENTS = (("all_reduce", "backward"), ("all_reduce", ""))
 #: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers parameters and scatters gradients.
 FIXES = {
-    **dict.fromkeys([("all_reduce", "backward"), ("all_reduce", "")], GRADIENTS),
+    **dict.fromkeys([("all_reduce", "other"), ("all_reduce", "optimizer"), ("all_reduce", "loader")], METRICS),
     **dict.fromkeys([("reduce_scatter", "backward"), ("reduce_scatter", "")], SHARDED),
     **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], PARAMETERS),
     ("all_gather", "backward"): "Keep the parameters between forward and backward if memory allows (fully_shard(..., "
@@ -73,7 +85,7 @@ def check(facts: RankFacts) -> Finding | None:
     exposed = facts.exposed
     if exposed is None or exposed.share < MIN_SHARE or _slow(facts):
         return None
-    best = best_of(facts.comm)
+    best = _best(exposed, facts.comm)
     return Finding(
         RULE_ID,
         Severity.of(exposed.share),
@@ -108,7 +120,8 @@ def change(facts: RankFacts) -> Prediction | Refused:
     """What the replay of the buckets predicts for the change that the fix names."""
     if facts.exposed is not None and facts.exposed.separate:
         return NOT_SEPARATED
-    return best_of(facts.comm) or UNKNOWN_GAIN
+    best = None if facts.exposed is None else _best(facts.exposed, facts.comm)
+    return best or UNKNOWN_GAIN
 
 
 def faster(facts: RankFacts) -> Refused:
@@ -172,6 +185,11 @@ def _when(kind: ExposedKind) -> str:
     return f"in {kind.phase} {'(gradients) ' if _gradients(kind) else ''}" if kind.phase not in ("", "other") else ""
 
 
+def _best(exposed: Exposed, comm: Communication | None) -> Prediction | None:
+    """The best change of how gradients are sent, if they are most of what is exposed."""
+    return best_of(comm) if not exposed.kinds or _of_gradients(exposed.kinds) >= MOST_OF_IT else None
+
+
 def best_of(comm: Communication | None) -> Prediction | None:
     """The change with the largest predicted gain, of those a program can make by itself and that gain at both ends of their interval."""
     told = comm.what_if if comm else []
@@ -190,7 +208,18 @@ def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communicat
         if halves is None or halves.step_s is None or best.id != "accumulation":
             return told
         return f"{told} Or keep the batch ({seconds(halves.step_s)} per step): {ADVICE['half_gradients'].format(dtype=dtype)}"
+    if kinds and (kinds[0].name, kinds[0].phase) not in OF_GRADIENTS:
+        return FIXES.get((kinds[0].name, kinds[0].phase), ANY)
     largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
     if 0 < largest < SMALL_BYTES and kinds and _of_ddp(kinds[0]):
-        return SELDOM
-    return FIXES.get((kinds[0].name, kinds[0].phase), ANY) if kinds else GRADIENTS
+        return SELDOM.format(accumulation=", or gradient accumulation (no_sync)" if _open(comm, "accumulation") else "")
+    *ways, last = [way for way, question in WAYS.items() if question is None or _open(comm, question)]
+    return f"Use {', '.join(ways)}{',' * (len(ways) > 1)}{' or ' if ways else ''}{last}."
+
+
+def _open(comm: Communication | None, question: QuestionId) -> bool:
+    """Whether a change may gain: its prediction says so, or could not be made. A program that accumulates already is not asked about that."""
+    if comm is None or not comm.what_if or comm.what_if[0].step_s is None:
+        return True
+    told = [one for one in comm.what_if if one.id == question]
+    return any(_wins(one) or (one.step_s is None and question in ("bucket_size", "faster_link")) for one in told)

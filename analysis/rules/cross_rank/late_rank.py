@@ -8,6 +8,7 @@ from feedline.analysis.facts import RankFacts, Waiting
 from feedline.analysis.finding import BEFORE_TRACE, SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
+from feedline.analysis.text.ranks import in_turns
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"
@@ -72,7 +73,6 @@ def changing(facts: RankFacts) -> Finding | None:
     """Find ranks that are late in turns."""
     if not facts.late or _straggler(facts) is not None:
         return None
-    most = max(facts.late, key=lambda late: late.steps)
     told = answer(facts.comm, "no_late_rank")
     phases: dict[str, float] = {}
     for late in facts.late:
@@ -84,12 +84,11 @@ def changing(facts: RankFacts) -> Finding | None:
         SPREAD,
         None if told is None else told.gain_s,
         told,
-        message=f"the slow rank is not always the same: most often it is rank {most.rank}, in {most.steps} of the {most.late_steps} steps "
-        f"with a late rank; {varies} varies most",
+        message=f"the slow rank changes: {in_turns(facts.late)}; {varies} varies most",
         fix=ALIKE.get(phase, NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this finding is wrong.",
         blame=Blame(None, phase),
-        late=most,
+        late=max(facts.late, key=lambda late: late.steps),
     )
 
 

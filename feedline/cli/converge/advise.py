@@ -126,8 +126,8 @@ def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "li
     from feedline.analysis.scaling.study import study
     from feedline.cli.scale import from_runs
 
-    points, basis, _ = from_runs(paths)
-    found = study(points, workers, basis)
+    given = from_runs(paths)
+    found = study(given.points, workers, given.basis, refused=given.refused)
     made = []
     for one in found.predictions:
         if not one.samples_per_s or not one.low or not one.high:
