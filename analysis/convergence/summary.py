@@ -18,8 +18,7 @@ def summarise(recorded: Recorded) -> ConvergenceSummary:
     names += sorted(set(recorded.curves) - set(names))
     findings = checks.run_checks(recorded)
     scale = noise.over_training(recorded)
-    if rule_id := next((finding.rule_id for finding in findings if finding.rule_id in checks.OF_GRADIENTS), None):
-        why = f"the gradients are not a mean over distinct samples ({rule_id})"
+    if why := next((checks.WITHOUT_NOISE_SCALE[one.rule_id] for one in findings if one.rule_id in checks.WITHOUT_NOISE_SCALE), ""):
         scale = replace(scale, value=None, low=None, high=None, windows=[], why=why)
     priced = batch_cost.price(scale, recorded.batch) if recorded.batch else None
     notes = list(recorded.notes)
