@@ -45,6 +45,7 @@ OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
 WITHOUT_NOISE_SCALE = {
     **{rule_id: f"the gradients are not a mean over distinct samples ({rule_id})" for rule_id in sorted(OF_GRADIENTS)},
     "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the gradients (few_samples_in_batch_norm)",
+    "loss_exploded": "the training diverged (loss_exploded)",
 }
 #: The training has diverged: going on cannot repair it.
 DIVERGED = ("not_finite", "loss_exploded")
