@@ -28,6 +28,7 @@ GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance t
 NOISE = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
 GROWTH_EPOCHS = 4  # fewer have no room for three stages
 WRITTEN = ("recalibrate_bn", "longer", "batch_growth", "local_sgd")  # fixes that cannot be applied from outside
+OWN_CONTROL = ("lars", "larc")  # fixes with a control of their own, which warms up for five epochs
 AS_IT_IS = "the unchanged training, with the same number of samples"
 RECALIBRATED_ON = 50  # batches (Wu and Johnson, arXiv:2105.07576: a few thousand samples are enough)
 WORTH_SAVING = 0.05  # of the samples: a smaller batch that saves less is not advised
@@ -216,7 +217,7 @@ def _for_instability(case: Case) -> Iterator[Advice]:
         "larc=0.5",
         _told(case),
         "unknown; try 3 to 5 learning rates, each three times the one before",
-        control_fix=_rule(case)[0],
+        control_fix=_rate_fix(case)[0],
     )
 
 
@@ -305,13 +306,18 @@ def _warms_up(run: Recorded) -> bool:
 
 def _rate(case: Case) -> Iterator[Advice]:
     """The rule for the learning rate and a warm-up, as far as the training does not have them."""
+    fix, said = _rate_fix(case)
+    if fix:
+        yield _make(case, "rate_rule", said, fix, _told(case))
+
+
+def _rate_fix(case: Case) -> tuple[str, str]:
+    """Rule and warm-up as fix and in words; both empty: the training has both."""
     rule, said = _rule(case)
     warmup = _warmup(case.run)
-    if warmup is not None:
-        rule = f"{rule},{warmup.setting}" if rule else warmup.setting
-        said = f"{said or 'the same learning rate'}, with a warm-up over {warmup.words}"
-    if rule:
-        yield _make(case, "rate_rule", said, rule, _told(case))
+    if warmup is None:
+        return rule, said
+    return ",".join(filter(None, (rule, warmup.setting))), f"{said or 'the same learning rate'}, with a warm-up over {warmup.words}"
 
 
 def _rule(case: Case) -> tuple[str, str]:
@@ -354,7 +360,7 @@ def _rates(run: Recorded) -> FloatArray:
 def _optimizer(case: Case) -> Iterator[Advice]:
     """A layer-wise optimizer, on trial only: with batch norm and a good rate none beat its control."""
     adaptive = _adaptive(case.run)
-    name, control = ("lamb=0.01", "adamw=0.01") if adaptive or not _has_norm(case.run) else ("lars=1", _rule(case)[0])
+    name, control = ("lamb=0.01", "adamw=0.01") if adaptive or not _has_norm(case.run) else ("lars=1", _rate_fix(case)[0])
     if name.partition("=")[0] in _kinds(case.run):
         return
     yield _make(
@@ -467,7 +473,8 @@ def verify_line(fix: str, control: str) -> str:
     """The command that trains with and without it, with seeds and equal samples; "": no fix can be run."""
     if not fix or written(fix):
         return ""
-    against = f" --control {shlex.quote(control)}" if control else ""
+    own = fix.partition("=")[0] in OWN_CONTROL  # which would be tried without being named
+    against = f" --control {shlex.quote(control or 'none')}" if control or own else ""
     return f"feedline verify --fix {shlex.quote(fix)}{against} -- SCRIPT ... --seed {{seed}} --output-dir out/{{arm}}-{{seed}}"
 
 

@@ -298,6 +298,18 @@ def test_an_unstable_training_is_only_told_to_lower_its_learning_rate(rate, time
     assert rules == ([] if times is None else [f"lr_rule=linear:{times},warmup=2.4ep"])
 
 
+def test_a_control_that_is_not_advised_is_not_tried_either():
+    """LARC's own would warm up for five epochs."""
+    (larc,) = [advice for advice in advise([with_curve(run(epochs=2), "train loss", [np.nan] * 32)]).advice if advice.id == "larc"]
+    (warm,) = [advice for advice in advise([SMALL, with_curve(large(), "train loss", [np.nan] * 192)]).advice if advice.id == "larc"]
+
+    assert larc.control_fix == "warmup=0.4ep" and "--control warmup=0.4ep" in larc.verify
+    assert "warmup=2.4ep" in warm.control_fix
+    already = replace(run(), fixes="warmup=1ep")
+    (bare,) = [advice for advice in advise([with_curve(already, "train loss", [np.nan] * 192)]).advice if advice.id == "larc"]
+    assert "--control none" in bare.verify
+
+
 def test_what_another_benchmark_gained_is_not_promised():
     cases = ([SMALL, large(train=0.9, setup={"norms": {}})], [SMALL, large(held=0.6)], [run("large", batch=2048, epochs=96)])
 
