@@ -153,4 +153,6 @@ def _fewest(chosen: Row, alike: Sequence[Row]) -> str:
     dear = median_interval(chosen.cpu_each)
     cheapest = all(apart(median_interval(row.cpu_each), dear) for row in others)
     names = ", ".join(row.name for row in others)
-    return f"; these rounds show no difference in speed to {names}" + (f", which need{'s' * (len(others) == 1)} more CPU time" if cheapest else "")
+    return f"; these rounds show no difference in speed to {names}" + (
+        f", which need{'s' * (len(others) == 1)} more CPU time" if cheapest else ""
+    )
