@@ -30,21 +30,23 @@ def few_samples(recorded: Recorded) -> Finding | None:
             Evidence("samples_of_forward", "samples per rank and forward", samples, "samples"),
             Evidence("batchnorm_layers", "batch norm layers", layers, "layers"),
         ],
-        fix=_fix(samples, recorded.ranks, bool(model.get("gpu"))),
+        fix=_fix(samples, recorded, bool(model.get("gpu"))),
         how_to_check=f"Train once with {4 * FEWEST} samples per forward for the same number of samples. If the evaluation is not better, "
         "this finding is wrong.",
     )
 
 
-def _fix(samples: int, ranks: int, gpu: bool) -> str:
+def _fix(samples: int, recorded: Recorded, gpu: bool) -> str:
     """SyncBatchNorm only where it works, which is on GPUs, and helps: with samples enough on all ranks together."""
+    ranks, per_rank = recorded.ranks, " and rank" * (recorded.ranks > 1)
     group = "torch.nn.GroupNorm(32, channels) in place of batch norm"
-    larger = f"{4 * FEWEST} samples per forward{' and rank' * (ranks > 1)}, with less accumulation if there is any"
     if gpu and ranks * samples >= FEWEST:
         sync = "model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) before DistributedDataParallel"
         return f"{sync}: statistics then come from {count(ranks * samples)} samples. Or {group}."
+    accumulates = recorded.batch is not None and recorded.batch >= 2 * ranks * samples
+    one_by_one = " Accumulated micro-batches are normalized one by one." if accumulates else ""
     sync = " SyncBatchNorm needs GPUs." if ranks > 1 and not gpu else ""
-    return f"Use {group}, or {larger}. Neither accumulation nor more ranks give batch norm more samples.{sync}"
+    return f"Use {group}, or {4 * FEWEST} samples per forward{per_rank}.{one_by_one}{sync}"
 
 
 def sync_batch_norm(recorded: Recorded) -> Finding | None:
