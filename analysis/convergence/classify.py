@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.curves import RECALIBRATED, Level
+from feedline.analysis.convergence.curves import RECALIBRATED, TRAIN, Level
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.formatting import count, counted, number, share
 
-TRAIN, EVAL = "train loss", "eval loss"
+EVAL = "eval loss"
 DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"
 #: Differences within this many standard errors are noise.
 ERRORS = 3.0
@@ -138,8 +138,19 @@ def classify(runs: Sequence[Recorded]) -> list[Verdict]:
     if not others:
         return [_alone(reference)]
     shaky = _unstable(reference)
-    first = [Verdict(reference.name, "", INSTABILITY, False, f"the smallest batch is unstable: {shaky[0]}", shaky[1])] if shaky else []
-    return first + [verdict for other in others for verdict in _against(reference, other)]
+    if not shaky:
+        return [verdict for other in others for verdict in _against(reference, other)]
+    first = Verdict(reference.name, "", INSTABILITY, False, f"the smallest batch is unstable: {shaky[0]}", shaky[1])
+    return [first, *(_without_reference(reference, other) for other in others)]
+
+
+def _without_reference(reference: Group, other: Group) -> Verdict:
+    """What can be said of a run whose reference is unstable."""
+    ratio = other.batch / reference.batch if other.batch and reference.batch else None
+    if broken := _unstable(other):
+        return Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)
+    said = f"{reference.name} is unstable, so there is nothing to compare with"
+    return Verdict(other.name, reference.name, UNKNOWN, False, said, [], ["a stable run with a smaller batch"], None, ratio)
 
 
 def _alone(group: Group) -> Verdict:
@@ -286,11 +297,13 @@ def _unstable(group: Group) -> tuple[str, list[Evidence]] | None:
             said = f"the loss of {run.name} was NaN or infinite {counted(len(bad), 'time')}, first after {count(at)} updates"
             return said, [
                 Evidence("updates_before", "updates before", at, "updates"),
+                Evidence("updates_before_climb", "updates before it began", at, "updates"),
                 Evidence("not_finite", "values not finite", len(bad), "values"),
             ]
         out = curves.outbreak(curve)
         if out is not None:
             said = f"the loss of {run.name} climbed from {number(out.low)} to {number(out.high)} by update {count(out.update)}"
             facts = [Evidence("loss_before", "loss before", out.low, "1"), Evidence("highest_loss", "loss at its height", out.high, "1")]
-            return said, [*facts, Evidence("updates_before", "updates before", out.update, "updates")]
+            began = Evidence("updates_before_climb", "updates before it began", out.begin, "updates")
+            return said, [*facts, Evidence("updates_before", "updates before", out.update, "updates"), began]
     return None

@@ -20,6 +20,7 @@ CLIMB = 0.5
 RISING = ("acc", "accuracy", "top1", "top5", "f1", "auc", "map", "bleu", "miou", "precision", "recall")
 HELD_OUT = ("eval", "val", "valid", "validation", "test")
 RECALIBRATED = " recalibrated"
+TRAIN = "train loss"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,18 @@ def level(curve: Curve, samples: float, tail: float = TAIL) -> Level | None:
         return None
     last = before[-5:]
     return Level(float(before[-1]), _scatter(last), 1)
+
+
+def final(name: str, curve: Curve) -> float | None:
+    """What a curve ended at: of the training's loss the mean over the last tenth of its samples, of any other the last value.
+
+    Values that are not finite do not count; None: there is no other.
+    """
+    if name == TRAIN and len(curve.samples):
+        end = level(curve, float(curve.samples[-1]))
+        return end.mean if end is not None else None
+    finite = curve.values[np.isfinite(curve.values)]
+    return float(finite[-1]) if len(finite) else None
 
 
 def _scatter(values: FloatArray) -> float:
@@ -91,8 +104,9 @@ def smooth(values: FloatArray, width: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class LossSpike:
-    """Where a loss left its way: before this many updates it was at ``low``, and then it climbed to ``high``."""
+    """Where a loss left its way: it was at ``low`` when ``begin`` updates were made, and had climbed to ``high`` by ``update``."""
 
+    begin: int
     update: int
     low: float
     high: float
@@ -116,7 +130,8 @@ def outbreak(curve: Curve) -> LossSpike | None:
     scatter = float(np.median(np.abs(np.diff(values)))) * math.sqrt(2 / width)
     if climbed <= max(CLIMB * gained, 8 * scatter, 1e-12):
         return None
-    return LossSpike(int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
+    begin = int(np.argmin(smoothed[: at + 1]))
+    return LossSpike(int(updates[begin + width - 1]), int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
 
 
 def thin(name: str, curve: Curve) -> CurvePoints:
@@ -130,4 +145,5 @@ def thin(name: str, curve: Curve) -> CurvePoints:
         [float(curve.at_s[piece[-1]]) for piece in pieces],
         [float(curve.values[piece].mean()) for piece in pieces],
         len(curve.values) - len(fine),
+        final(name, curve),
     )

@@ -18,6 +18,7 @@ class CurvePoints:
     at_s: list[float]  # seconds since the first update
     values: list[float]
     not_finite: int  # values left out because they were NaN or infinite
+    final: float | None = None  # what it ended at: train loss, the mean over the last tenth of the samples; others, the last value
 
 
 @dataclass(frozen=True)

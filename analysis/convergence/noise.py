@@ -1,11 +1,15 @@
 """The noise scale of a recorded training: window by window, and one value with the range that it went through."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from feedline.analysis.convergence import checks
 from feedline.analysis.convergence.model import NoiseOverTraining, NoiseWindow
 from feedline.analysis.convergence.recorded import FloatArray, GradientNorms, Recorded
+from feedline.analysis.finding import Finding
 from feedline.profiler.message import Message, id_of
 from feedline.profiler.noise_scale import WINDOWS, Window, windows
 from feedline.profiler.reasons import ONE_GRADIENT
@@ -46,6 +50,13 @@ def over_training(recorded: Recorded) -> NoiseOverTraining:
     batch = recorded.batch or (float(np.median(sizes)) if len(sizes) else math.nan)
     value, low, high, why = _whole(listed, batch)
     return NoiseOverTraining(value, low, high, why, norms.how, listed, dropped)
+
+
+def unless_spoiled(recorded: Recorded, findings: Sequence[Finding]) -> NoiseOverTraining:
+    """The noise scale; without a value where a mistake in the set-up, or a loss that exploded, is all that it would show."""
+    scale = over_training(recorded)
+    why = next((checks.WITHOUT_NOISE_SCALE[one.rule_id] for one in findings if one.rule_id in checks.WITHOUT_NOISE_SCALE), "")
+    return replace(scale, value=None, low=None, high=None, windows=[], why=why, reason="") if why else scale
 
 
 def _windows(norms: GradientNorms, data_set: float | None) -> list[Window]:

@@ -1,7 +1,5 @@
 """A run's convergence, as its report tells it."""
 
-from dataclasses import replace
-
 from feedline.analysis.convergence import batch_cost, checks, noise
 from feedline.analysis.convergence.batch_says import DOUBT
 from feedline.analysis.convergence.curves import thin
@@ -17,10 +15,7 @@ def summarise(recorded: Recorded) -> ConvergenceSummary:
     names = [name for name in ORDER if name in recorded.curves]
     names += sorted(set(recorded.curves) - set(names))
     findings = checks.run_checks(recorded)
-    scale = noise.over_training(recorded)
-    if rule_id := next((finding.rule_id for finding in findings if finding.rule_id in checks.OF_GRADIENTS), None):
-        why = f"the gradients are not a mean over distinct samples ({rule_id})"
-        scale = replace(scale, value=None, low=None, high=None, windows=[], why=why)
+    scale = noise.unless_spoiled(recorded, findings)
     priced = batch_cost.price(scale, recorded.batch) if recorded.batch else None
     notes = list(recorded.notes)
     if priced is None:

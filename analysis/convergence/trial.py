@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.profiler.noise_scale import student
 
-TAIL = 0.1  # the end of a loss curve that its last value is the mean of
 SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
 LOWER_WORDS = ("loss", "error", "perplexity")
 LOWER_NAMES = frozenset("bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split())  # or parts of names
@@ -87,16 +87,13 @@ def usual_metric(runs: Sequence[Recorded]) -> str:
 
 
 def final_value(run: Recorded, metric: str) -> float:
-    """A metric at the end of a run: its last value, of the training's loss the mean of the last tenth of the samples. NaN: it has none.
-
-    A loss that is infinite or NaN at the end is NaN.
-    """
+    """A metric at the end of a run (curves.final). NaN: it has none, or was infinite or NaN at the end."""
     curve = run.curves.get(metric)
     if curve is None or not len(curve.values):
         return math.nan
-    if metric != "train loss":
-        return float(curve.values[-1])
-    return float(curve.values[curve.samples >= (1 - TAIL) * curve.samples[-1]].mean())
+    ends = curve.values[curve.samples >= (1 - curves.TAIL) * curve.samples[-1]] if metric == curves.TRAIN else curve.values[-1:]
+    found = curves.final(metric, curve)
+    return found if found is not None and np.isfinite(ends).all() else math.nan
 
 
 def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: float = 0.0) -> Trial:

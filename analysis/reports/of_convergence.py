@@ -21,7 +21,7 @@ def progress(curve: CurvePoints) -> str:
     """``train loss 2.26 to 1.06``; for one value, that."""
     if not curve.values:
         return f"{curve.name} has no finite value"
-    first, last = number(curve.values[0]), number(curve.values[-1])
+    first, last = number(curve.values[0]), number(curve.final)
     then = f" (without {counted(curve.not_finite, 'value')}: NaN or infinite)" if curve.not_finite else ""
     return f"{curve.name} {last}{then}" if len(curve.values) == 1 else f"{curve.name} {first} to {last}{then}"
 

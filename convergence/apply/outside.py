@@ -25,7 +25,8 @@ from feedline.convergence.fix import Progress
 from feedline.convergence.rates import Changed, multiply, put_back
 from feedline.profiler import ranks
 from feedline.profiler.session.hooks import Tell
-from feedline.profiler.taps.convergence.watch import is_model, samples_of
+from feedline.profiler.taps.convergence.batch_norm import rows
+from feedline.profiler.taps.convergence.watch import is_model
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
 
@@ -139,7 +140,7 @@ class FixInjector:
             for name, act in self._models:
                 with self._guarded(name):
                     act(module)
-        self._samples += samples_of(args, kwargs)
+        self._samples += rows(args, kwargs)
         self._depth.inside += 1
         try:
             output = original(module, *args, **kwargs)

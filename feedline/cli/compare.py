@@ -51,6 +51,9 @@ class Compare:
         measuring.add_argument(
             "--max-images", type=at_least(1), metavar="IMAGES", help="use at most this many images of the folder (default: all)"
         )
+        measuring.add_argument(
+            "--rounds", type=at_least(1), metavar="N", help="alternating rounds; more of them narrow the intervals (default: 9)"
+        )
         measuring.add_argument("--cold", action="store_true", help="drop the images from the page cache before each measurement")
         add_output(
             parser,
@@ -84,7 +87,7 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
     console = Console(quiet=args.quiet)
     with working(args.quiet, "comparing") as tell:
         steps = count(1)
-        plan = dataclasses.replace(FULL, cold=args.cold)
+        plan = dataclasses.replace(FULL, rounds=args.rounds or FULL.rounds, cold=args.cold)
         comparison = compare(ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)), compute_of(args.model, task))
     comparison.machine.update(machine())
     if comparison.takes:

@@ -10,7 +10,7 @@ from feedline.analysis.reports import page
 from feedline.analysis.reports.figures.svg import percent, tag
 from feedline.cli import compare_text
 from feedline.pipelines.compare.choice import SYNTHETIC
-from feedline.pipelines.compare.ranking import places
+from feedline.pipelines.compare.ranking import median_interval, places
 from feedline.pipelines.compare.result import Comparison, Row
 from feedline.profiler.printable import printable_in
 
@@ -35,22 +35,23 @@ def render(comparison: Comparison) -> str:
         costs=costs(rows),
         colors=COLORS,
         blank=formatting.BLANK,
+        interval=median_interval,
     )
 
 
 def rates(rows: list[Row], comparison: Comparison) -> Markup | None:
-    """Samples/s: a bar for the median, a line from the slowest to the fastest round; the model's own speed as a line across all."""
+    """Samples/s: a bar for the median, a line for its 95 % interval; the model's own speed as a line across all."""
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
         return None
     model = 1 / comparison.compute.step_s if comparison.compute else None
-    longest = max(max(row.rates) for row in shown)
+    longest = max(median_interval(row.rates)[1] for row in shown)
     drawn = model if model is not None and model <= 3 * longest else None
     longest = max(longest, drawn or 0.0)
     parts: list[Markup] = []
     for index, row in enumerate(shown):
         y = index * ROW
-        low, high = min(row.rates), max(row.rates)
+        low, high = median_interval(row.rates)
         said = f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), {1000 * row.cpu_s:.2f} ms of CPU per sample"
         bar = tag("rect", class_="part cpu", x=0, y=y + 20, width=percent(row.samples_per_s / longest), height=BAR)
         middle = y + 20 + BAR / 2

@@ -9,7 +9,7 @@ from feedline.analysis.formatting import BLANK, Scale, number, seconds
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import columns, plain
 from feedline.pipelines.compare.choice import SYNTHETIC
-from feedline.pipelines.compare.ranking import places
+from feedline.pipelines.compare.ranking import median_interval, places
 from feedline.pipelines.compare.result import Comparison, Row
 from feedline.pipelines.translate.difference import Difference
 from feedline.profiler.few import few
@@ -57,16 +57,17 @@ def tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
         if any(row.stages for row in measured):
             yield "CPU per sample of each step, called alone", steps(measured)
         yield "Labels, and gray-level difference (of 255) from pillow-v1", equality(measured)
-    if comparison.operations:
+    if _backends(comparison.operations):
         yield "Gray-level difference from torchvision on PIL, per operation: mean (largest)", operations(comparison.operations)
 
 
 def rates(comparison: Comparison) -> Table:
     """Samples/s and their cost; the fastest first, with its place."""
     fed = comparison.compute is not None
-    table = columns("loader", "", "samples/s", "(rounds)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
+    table = columns("loader", "", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
     for place, row in places(comparison.measured):
-        spread = f"({number(min(row.rates))}{BLANK}{number(max(row.rates))})" if row.name != SYNTHETIC else "(upper bound)"
+        low, high = median_interval(row.rates)
+        spread = f"({number(low)}{BLANK}{number(high)})" if row.name != SYNTHETIC else "(upper bound)"
         figures = [str(place), number(row.samples_per_s), spread, f"{1000 * row.cpu_s:.2f}", f"{row.cores:.1f}", seconds(row.first_batch_s)]
         if fed:
             figures.append(f"{number(row.feeds.samples_per_s)} {row.feeds.limit}" if row.feeds else BLANK)
@@ -103,12 +104,17 @@ def equality(rows: Sequence[Row]) -> Table:
 
 def operations(found: Sequence[Difference]) -> Table:
     """A row per operation, a column per installed library."""
-    backends = [name for name in dict.fromkeys(one.backend for one in found) if len([one for one in found if one.backend == name]) > 1]
+    backends = _backends(found)
     table = columns("operation", *backends)
     for name in dict.fromkeys(one.operation for one in found if one.backend in backends):
         cells = {one.backend: BLANK if one.mean is None else f"{one.mean:.2f} ({one.max:.0f})" for one in found if one.operation == name}
         table.add_row(plain(name), *(cells.get(backend, "") for backend in backends))
     return table
+
+
+def _backends(found: Sequence[Difference]) -> list[str]:
+    """Libraries that are installed."""
+    return [name for name in dict.fromkeys(one.backend for one in found) if len([one for one in found if one.backend == name]) > 1]
 
 
 def operation_remarks(found: Sequence[Difference]) -> Iterable[str]:

@@ -1,6 +1,8 @@
 """``feedline pack``."""
 
 import argparse
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,19 +10,23 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output
 from feedline.profiler.errors import Interrupted
+from feedline.profiler.few import few
 
 if TYPE_CHECKING:
     from feedline.pipelines.stores import Packed, Progress
 
 KINDS = ("lmdb", "recordio", "tar", "tfrecord")
+NAMED_CLASSES = 3
 NAMED = 10  # files left out that are printed; all are in the store's manifest.json
 
 
 class Pack:
     """Pack an image folder into one store that is faster to read.
 
-    Files keep their bytes; files that are not images or cannot be read are named and left out. A pack that was interrupted continues
-    where it stopped when the same command is given again; until it is complete, the store cannot be opened.
+    Files keep their bytes; files that are not images or cannot be read are named and left out. The label of an image is its class
+    folder: a folder whose labels are in a table or in a file per image is refused, unless --unlabeled allows a store without them.
+    A pack that was interrupted continues where it stopped when the same command is given again; until it is complete, the store
+    cannot be opened.
 
     Examples:
         feedline pack photos -o photos.lmdb --kind lmdb
@@ -32,6 +38,7 @@ class Pack:
         packing = parser.add_argument_group("packing")
         packing.add_argument("--kind", choices=KINDS, required=True, help="LMDB, MXNet RecordIO, WebDataset (tar) or TFRecord")
         packing.add_argument("--verify", action="store_true", help="read the whole store back and compare checksums")
+        packing.add_argument("--unlabeled", action="store_true", help="pack images whose labels are not their class folders, without those")
         packing.add_argument("--strict", action="store_true", help="stop at the first file that cannot be packed")
         add_output(
             parser,
@@ -47,7 +54,9 @@ class Pack:
         unreadable = "refuse" if args.strict else "skip"
         try:
             with progress_bar(args.quiet) as show:
-                done = pack(args.data, args.output, args.kind, unreadable=unreadable, force=args.force, progress=show)
+                done = pack(
+                    args.data, args.output, args.kind, unreadable=unreadable, unlabeled=args.unlabeled, force=args.force, progress=show
+                )
                 verified = verify(args.output, show) if args.verify else None
         except KeyboardInterrupt as error:
             raise Interrupted(f"interrupted: run the same command again to continue ({args.output})") from error
@@ -71,11 +80,34 @@ def summary(done: "Packed") -> list[str]:
         lines.append("  already complete: nothing to do")
     elif done.resumed_at:
         lines.append(f"  continued after the {done.resumed_at:,} samples that were already packed")
+    lines += [f"  {line}" for line in of_labels(done)]
     if done.left_out:
-        lines.append(f"  left out: {len(done.left_out):,}")
+        kinds = Counter(re.split(r"[,(:]| after ", entry.message)[0].strip() for entry in done.left_out)
+        lines.append(f"  left out: {len(done.left_out):,} ({', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common())})")
         lines += [f"    {entry.path}: {entry.message}" for entry in done.left_out[:NAMED]]
         if len(done.left_out) > NAMED:
             lines.append(f"    and {len(done.left_out) - NAMED:,} more, in {done.path / 'manifest.json'}")
+    return lines
+
+
+def of_labels(done: "Packed") -> list[str]:
+    """Lines on the labels that the store has, and on those that it does not have."""
+    from feedline.analysis.formatting import counted
+
+    lines = [
+        f"labels: {len(done.classes):,} classes"
+        if len(done.classes) > 1
+        else f"labels: none, all images are of one class ({done.classes[0]})"
+    ]
+    lines += [f"labels not packed: {one.message}" for one in done.lost]
+    if done.empty:
+        lines.append(f"classes without an image: {len(done.empty):,} ({few(done.empty, NAMED_CLASSES)}); they keep their labels")
+    if done.below:
+        below, take = ("a folder", "takes") if done.below == 1 else ("folders", "take")
+        lines.append(f"{counted(done.below, 'file')} in {below} below a class folder {take} its label")
+    if done.linked:
+        are, they = ("are symbolic links", "they lead") if done.linked != 1 else ("is a symbolic link", "it leads")
+        lines.append(f"{counted(done.linked, 'file')} {are}; what {they} to is packed")
     return lines
 
 

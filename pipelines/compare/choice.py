@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from feedline.pipelines.compare.ranking import faster
+from feedline.pipelines.compare.ranking import FEWEST, apart, faster, median_interval
 from feedline.pipelines.compare.result import Compute, Feeds, Row
 
 ALIKE = 0.05  # rates that differ by less are alike: choosing between them is luck
@@ -19,13 +19,15 @@ def feeds(row: Row, compute: Compute, cores: float, device: str) -> Feeds:
     cores: the CPU seconds of loading and computing a sample, shared out over the cores.
     """
     stolen = (row.gpu_s or 0.0) if device != "cpu" else 0.0
-    limits = {
-        "loader": row.samples_per_s,
-        "compute": 1 / (compute.step_s + row.main_s + stolen),
-        "cores": cores / (row.cpu_s + compute.cpu_s),
-    }
+
+    def limited(rate: float, cpu_s: float, main_s: float) -> dict[str, float]:
+        return {"loader": rate, "compute": 1 / (compute.step_s + main_s + stolen), "cores": cores / (cpu_s + compute.cpu_s)}
+
+    limits = limited(row.samples_per_s, row.cpu_s, row.main_s)
     limit = min(limits, key=lambda name: limits[name])
-    return Feeds(limits[limit], limit, limits)
+    (slow, fast), (cheap, dear), (brief, long) = (median_interval(each) for each in (row.rates, row.cpu_each, row.main_each))
+    ends = min(limited(slow, dear, long).values()), min(limited(fast, cheap, brief).values())
+    return Feeds(limits[limit], limit, limits, *ends)
 
 
 @dataclass(frozen=True)
@@ -42,43 +44,60 @@ class Choice:
 
 
 def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> Choice:
-    """Recommend a loader, with reasons. Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better."""
-    rates = {row.name: row.feeds.samples_per_s if row.feeds else row.samples_per_s for row in rows if row.measured}
-    candidates = [row for row in rows if row.faultless and row.name != SYNTHETIC]
+    """Recommend a loader, with reasons. Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better.
+
+    That one is faster than another is said only where their intervals lie apart.
+    """
+    measured = [row for row in rows if row.measured]
+    candidates = [row for row in measured if row.faultless and row.name != SYNTHETIC]
     if not candidates:
         return Choice("No loader was measured without a fault, so none is recommended.")
-    best = max(candidates, key=lambda row: rates[row.name])
-    alike = _alike(candidates, best, rates)
+    clearly = slower(measured)
     now = next((row for row in candidates if row.name == REFERENCE), None)
-    less = _if_less_will_do(rows, rates, rates[best.name])
-    if now is not None and now in alike:
-        return Choice(f"Keep {now.name}: {_keep(now, rows, candidates, rates)}.{less}")
-    if now is None and len(rates) == 1:
-        return Choice(f"Only {best.name} was measured ({rates[best.name]:,.0f} samples/s), so there is nothing to compare it with.")
+    better = [row for row in candidates if now is None or row.name in clearly[now.name]]
+    best = max(better or candidates, key=rate)
+    less = _if_less_will_do(rows, clearly, best if better else now or best)
+    if now is not None and not better:
+        return Choice(f"Keep {now.name}: {_keep(now, rows, candidates)}.{less}")
+    if now is None and len(measured) == 1:
+        return Choice(f"Only {best.name} was measured ({rate(best):,.0f} samples/s), so there is nothing to compare it with.")
+    alike = [row for row in better if best.name not in clearly[row.name]]
     chosen = min(alike, key=lambda row: row.cpu_s)
-    return Choice(f"Use {chosen.name}: {_gains(chosen, now, rates, compute)}{_fewest(chosen, alike)}.{less}", chosen.name)
+    return Choice(f"Use {chosen.name}: {_gains(chosen, now, compute)}{_fewest(chosen, alike)}.{less}", chosen.name)
 
 
-def _alike(candidates: Sequence[Row], best: Row, rates: dict[str, float]) -> list[Row]:
-    """Those that give about as much as the best: within ALIKE, or where the loader is all that counts, with the same place in the table."""
-    slower = {name for name, clearly in faster(candidates).items() if best.name in clearly}
-    near = [row for row in candidates if rates[row.name] >= (1 - ALIKE) * rates[best.name]]
-    return [row for row in candidates if row in near or (row.feeds is None and row.name not in slower)]
+def rate(row: Row) -> float:
+    """Samples/s that count: those that the model gets, or the loader's own."""
+    return row.feeds.samples_per_s if row.feeds else row.samples_per_s
 
 
-def _if_less_will_do(rows: Sequence[Row], rates: dict[str, float], best: float) -> str:
+def interval(row: Row) -> tuple[float, float]:
+    """The 95 % interval of ``rate``."""
+    return (row.feeds.low, row.feeds.high) if row.feeds else median_interval(row.rates)
+
+
+def slower(rows: Sequence[Row]) -> dict[str, set[str]]:
+    """Name -> names of those that are clearly better: of loaders alone as in the table (``faster``); of trainings with them, with an
+    interval above its own, and by more than ALIKE."""
+    if not all(row.feeds for row in rows):
+        return faster(rows)
+    return {
+        row.name: {one.name for one in rows if apart(interval(one), interval(row)) and rate(one) > (1 + ALIKE) * rate(row)} for row in rows
+    }
+
+
+def _if_less_will_do(rows: Sequence[Row], clearly: dict[str, set[str]], best: Row) -> str:
     """The best of those that would be candidates if they did all of the transform."""
     would_be = [row for row in rows if row.missing and row.name != SYNTHETIC and replace(row, missing=()).faultless]
-    more = [row for row in would_be if rates[row.name] > best]
+    more = [row for row in would_be if row.name in clearly[best.name]]
     if not more:
         return ""
-    chosen = max(more, key=lambda row: rates[row.name])
-    gain = rates[chosen.name] / best
+    chosen = max(more, key=rate)
     missing = ", ".join(one.partition(":")[0] for one in chosen.missing)
-    return f" {chosen.name} would be {gain:.2f} times as fast, but does not support {missing}."
+    return f" {chosen.name} would be {rate(chosen) / rate(best):.2f} times as fast, but does not support {missing}."
 
 
-def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row], rates: dict[str, float]) -> str:
+def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row]) -> str:
     others = [row for row in rows if row.measured and row.name not in (now.name, SYNTHETIC)]
     rivals = [row for row in candidates if row is not now]
     if not others:
@@ -87,23 +106,35 @@ def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row], rates: dict[
         names = ", ".join(row.name for row in others)
         same = f"no other measured loader supports the full transform without a fault ({names})"
     else:
-        ratio = {row.name: rates[row.name] / rates[now.name] for row in rivals}
-        fastest = max(ratio, key=lambda name: ratio[name])
-        gain = f"more than {100 * ALIKE:.0f} %" if now.feeds else "clearly"
-        same = f"no other loader that supports the full transform is {gain} faster ({fastest}: {ratio[fastest]:.2f} times as fast)"
+        same = _no_gain(now, max(rivals, key=rate))
     if now.feeds is None or now.feeds.limit == "loader":
         return f"{now.samples_per_s:,.0f} samples/s; {same}"
     model = now.feeds.limits["compute"]
     return f"the model takes {model:,.0f} samples/s and gets {now.feeds.samples_per_s:,.0f} with it; {same}"
 
 
-def _gains(chosen: Row, now: Row | None, rates: dict[str, float], compute: Compute | None) -> str:
-    rate = rates[chosen.name]
-    what = f"the model would get {rate:,.0f} samples/s" if compute is not None else f"{rate:,.0f} samples/s"
-    if now is None or now is chosen:
-        said = what
-    else:
-        said = f"{what}, {rate / rates[now.name]:.2f} times as fast as {now.name}"
+def _no_gain(now: Row, fastest: Row) -> str:
+    """Why the fastest of the others is not taken: too small a gain, or none that these rounds show."""
+    if apart(interval(fastest), interval(now)):
+        gain = f"more than {100 * ALIKE:.0f} %" if now.feeds else "clearly"
+        times = rate(fastest) / rate(now)
+        return f"no other loader that supports the full transform is {gain} faster ({fastest.name}: {times:.2f} times as fast)"
+    if rate(fastest) <= rate(now):
+        return f"no other loader that supports the full transform gave more ({fastest.name}: {rate(fastest):,.0f})"
+    told = f"{rate(fastest):,.0f} samples/s ({spread(fastest)}) against {rate(now):,.0f} ({spread(now)})"
+    more = f", and more rounds (--rounds {2 * len(now.parts)}) may" if len(now.parts) >= FEWEST else ""
+    return f"{fastest.name} shows no difference beyond the spread of the rounds, {told}{more}"
+
+
+def spread(row: Row) -> str:
+    """Its interval in words."""
+    low, high = interval(row)
+    return f"{low:,.0f} to {high:,.0f}"
+
+
+def _gains(chosen: Row, now: Row | None, compute: Compute | None) -> str:
+    what = f"the model would get {rate(chosen):,.0f} samples/s" if compute is not None else f"{rate(chosen):,.0f} samples/s"
+    said = what if now is None or now is chosen else f"{what}, {rate(chosen) / rate(now):.2f} times as fast as {now.name}"
     if compute is None or chosen.feeds is None:
         return said
     why = {
@@ -115,5 +146,13 @@ def _gains(chosen: Row, now: Row | None, rates: dict[str, float], compute: Compu
 
 
 def _fewest(chosen: Row, alike: Sequence[Row]) -> str:
-    others = [row.name for row in alike if row is not chosen]
-    return f"; of the loaders that are about as fast ({', '.join(others)}) it needs the least CPU time" if others else ""
+    """Why it is taken rather than one that is not clearly slower."""
+    others = [row for row in alike if row is not chosen]
+    if not others:
+        return ""
+    dear = median_interval(chosen.cpu_each)
+    cheapest = all(apart(median_interval(row.cpu_each), dear) for row in others)
+    names = ", ".join(row.name for row in others)
+    return f"; these rounds show no difference in speed to {names}" + (
+        f", which need{'s' * (len(others) == 1)} more CPU time" if cheapest else ""
+    )

@@ -93,11 +93,14 @@ class Feeds:
         samples_per_s: the smallest of the limits.
         limit: ``loader``, ``compute`` or ``cores``.
         limits: each limit in samples/s, by name.
+        low, high: of samples_per_s, from the intervals of the loader's medians.
     """
 
     samples_per_s: float
     limit: str
     limits: dict[str, float]
+    low: float
+    high: float
 
 
 @dataclass
@@ -133,18 +136,28 @@ class Row:
         return [part.samples / part.wall_s for part in self.parts]
 
     @property
+    def cpu_each(self) -> list[float]:
+        """CPU seconds per sample of each round."""
+        return [part.cpu_s / part.samples for part in self.parts]
+
+    @property
+    def main_each(self) -> list[float]:
+        """The same of the main thread."""
+        return [part.main_s / part.samples for part in self.parts]
+
+    @property
     def samples_per_s(self) -> float:
         return statistics.median(self.rates)
 
     @property
     def cpu_s(self) -> float:
         """CPU seconds per sample."""
-        return statistics.median(part.cpu_s / part.samples for part in self.parts)
+        return statistics.median(self.cpu_each)
 
     @property
     def main_s(self) -> float:
         """CPU seconds per sample of the main thread."""
-        return statistics.median(part.main_s / part.samples for part in self.parts)
+        return statistics.median(self.main_each)
 
     @property
     def gpu_s(self) -> float | None:

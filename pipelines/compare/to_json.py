@@ -6,7 +6,7 @@ import statistics
 from dataclasses import asdict
 from typing import Any
 
-from feedline.pipelines.compare.ranking import places
+from feedline.pipelines.compare.ranking import median_interval, places
 from feedline.pipelines.compare.result import SCHEMA_VERSION, Comparison, Row
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
@@ -24,12 +24,13 @@ def plain(comparison: Comparison) -> dict[str, Any]:
     loaders         a list:
         place       1: the fastest; loaders whose order is luck share one; null: not measured
         name, about, why (not measured; else empty), missing (operations it leaves out)
+        low, high   of samples_per_s: 95 % interval of the median (of fewer than 6 rounds: the slowest and the fastest)
         samples_per_s, cpu_s, main_s, gpu_s, cores, first_batch_s: medians over the rounds, the seconds per sample but for first_batch_s
         parts       one per round: samples, wall_s, cpu_s, main_s, gpu_s, first_batch_s of that part
         stages      CPU seconds per sample: read, decode, augment, transport; or null, and stages_why
         epoch       samples, wall_s, wrong (empty: every sample came exactly once)
         pixels      images, mean, largest_mean, max in gray levels, outside (empty: equal within the bounds); or null, and pixels_why
-        feeds       null, or samples_per_s, limit (loader, compute, cores) and limits
+        feeds       null, or samples_per_s, limit (loader, compute, cores), limits, low and high
     """
     data = {name: value for name, value in asdict(comparison).items() if name != "rows"}
     data["operations"] = [_finite(one) for one in data["operations"]]
@@ -47,7 +48,14 @@ def _finite(difference: dict[str, Any]) -> dict[str, Any]:
 
 def _row(row: Row, place: int | None) -> dict[str, Any]:
     names = ("samples_per_s", "cpu_s", "main_s", "gpu_s", "cores", "first_batch_s")
-    return {"place": place, **asdict(row), **{name: getattr(row, name) if row.measured else None for name in names}}
+    low, high = median_interval(row.rates) if row.measured else (None, None)
+    return {
+        "place": place,
+        **asdict(row),
+        "low": low,
+        "high": high,
+        **{name: getattr(row, name) if row.measured else None for name in names},
+    }
 
 
 def benchmark(comparison: Comparison) -> dict[str, Any]:

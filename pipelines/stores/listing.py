@@ -10,6 +10,8 @@ from feedline.pipelines.photos import Photos, walk
 from feedline.pipelines.stores.protocol import LeftOut
 from feedline.profiler.errors import DataError
 
+NOT_IN_CLASS, NO_FILES = "not in a class folder", "a class without files"
+
 
 @dataclass(frozen=True)
 class Source:
@@ -32,6 +34,8 @@ class Listing:
     Attributes:
         left_out: unusable files, known without opening them: broken links, pipes, files beside the class folders, classes without a file.
         checked: whether every file was already checked to be an image.
+        linked: files that are symbolic links.
+        below: files that lie in a folder below a class folder, whose label they take.
     """
 
     root: Path
@@ -39,6 +43,11 @@ class Listing:
     sources: list[Source]
     left_out: list[LeftOut]
     checked: bool = False
+    linked: int = 0
+
+    @property
+    def below(self) -> int:
+        return sum(source.path.count(os.sep) > 1 for source in self.sources)
 
     @property
     def bytes(self) -> int:
@@ -63,8 +72,9 @@ def list_folder(root: Path) -> Listing:
     except OSError as error:
         raise DataError(f"{root} cannot be listed ({error.strerror}): give an image folder with one subfolder per class") from error
     classes = [entry.name for entry in entries if os.path.isdir(entry.path)]
-    left_out = [LeftOut(entry.name, "not in a class folder") for entry in entries if not os.path.isdir(entry.path)]
+    left_out = [LeftOut(entry.name, NOT_IN_CLASS) for entry in entries if not os.path.isdir(entry.path)]
     sources: list[Source] = []
+    linked = 0
 
     def cannot(error: OSError) -> None:
         left_out.append(LeftOut(os.path.relpath(str(error.filename), root), f"cannot be listed ({error.strerror})"))
@@ -80,13 +90,14 @@ def list_folder(root: Path) -> Listing:
                 continue
             if stat.S_ISREG(found.st_mode):
                 sources.append(Source(relative, label, found.st_size, found.st_mtime_ns))
+                linked += os.path.islink(path)
             else:
                 left_out.append(LeftOut(relative, "not a regular file"))
         if len(sources) == before:
-            left_out.append(LeftOut(name, "a class without files"))
+            left_out.append(LeftOut(name, NO_FILES))
     if not sources:
         raise DataError(f"{root} has no class folder with a file in it: put the images into one subfolder per class")
-    return Listing(Path(root), classes, sources, left_out)
+    return Listing(Path(root), classes, sources, left_out, linked=linked)
 
 
 def of_photos(photos: Photos) -> Listing:

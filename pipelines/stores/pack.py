@@ -1,26 +1,29 @@
 """Packs a folder of images into a store. A kill at any moment costs at most the last seconds of work."""
 
 import zlib
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from feedline.pipelines.photos import Photos
 from feedline.pipelines.stores import space
 from feedline.pipelines.stores.destination import as_output_errors, empty, prepared, whole_already
+from feedline.pipelines.stores.files import is_image
 from feedline.pipelines.stores.index import INDEX, PATHS, Index, Journal
 from feedline.pipelines.stores.kinds import KINDS
-from feedline.pipelines.stores.listing import Listing, list_folder, of_photos
+from feedline.pipelines.stores.labels import Elsewhere, elsewhere
+from feedline.pipelines.stores.listing import NO_FILES, NOT_IN_CLASS, Listing, Source, list_folder, of_photos
 from feedline.pipelines.stores.lmdb import file_crc32
-from feedline.pipelines.stores.manifest import PLAN, FileSum, Manifest, Plan, sync_folder
+from feedline.pipelines.stores.manifest import MANIFEST, PLAN, FileSum, Manifest, Plan, sync_folder
 from feedline.pipelines.stores.protocol import LeftOut, Progress, Report, Sample, Writer, no_report
 from feedline.pipelines.stores.reading import Image, read, read_ahead
-from feedline.profiler.errors import DataError
+from feedline.profiler.errors import DataError, SchemaTooNew, StoreDamaged
 from feedline.profiler.files import owned
 
 SHARD_BYTES = 1 << 30
 MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
 CHECKPOINT_BYTES = 32 << 20
+LEAVE_OUT = "remove it, or leave such files out (without --strict; unreadable='skip' in code)"
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,10 @@ class Packed:
         bytes: of the original files.
         stored_bytes: of the store.
         resumed_at: samples that an earlier, killed pack had left whole; ``samples`` where nothing was left to do.
+        classes: names of those that have a sample.
+        empty: of those that have none; they keep their labels.
+        lost: labels that the store does not have.
+        below, linked: as of the listing.
     """
 
     path: Path
@@ -40,6 +47,11 @@ class Packed:
     stored_bytes: int
     left_out: list[LeftOut]
     resumed_at: int
+    classes: list[str]
+    empty: list[str]
+    lost: list[Elsewhere]
+    below: int
+    linked: int
 
 
 def pack(
@@ -48,6 +60,7 @@ def pack(
     kind: str,
     *,
     unreadable: str | None = None,
+    unlabeled: bool = False,
     force: bool = False,
     shard_bytes: int | None = None,
     progress: Report = no_report,
@@ -58,12 +71,13 @@ def pack(
         kind: a key of ``KINDS``.
         unreadable: ``skip`` leaves out and names files that are unreadable or not images; ``refuse`` ends at the first. Default: skip for
             a folder, refuse for ``Photos``, whose positions are the numbers of the samples.
+        unlabeled: pack a folder whose labels are not its class folders; the store then does not have them.
         force: start over if there is a store of other data, or a damaged one.
         shard_bytes: size at which a new shard is started (default 1 GiB, more if that would make over 128 shards;
             LMDB and RecordIO are one file).
 
     Raises:
-        DataError: the folder contains no image, or, with ``refuse``, a file that cannot be used.
+        DataError: the folder contains no image; its labels would be lost; or, with ``refuse``, a file cannot be used.
         OutputError: the destination contains something else, is not writable or too small, or another pack writes to it.
         StoreDamaged: the destination contains a damaged store.
         MissingDependency: the library for this format is not installed.
@@ -76,10 +90,15 @@ def pack(
     shard_bytes = shard_bytes or max(SHARD_BYTES, listing.bytes // MAX_SHARDS)
     plan = Plan(kind, str(listing.root), listing.fingerprint(), len(listing.sources), listing.bytes, shard_bytes, refuse)
     folder = Path(destination)
+    lost = [] if listing.checked else elsewhere(listing)
+    if not unlabeled and not begun(folder, plan):
+        see_that_labels_are_kept(listing, lost)
     with as_output_errors(folder, plan), ExitStack() as stack:
         done = whole_already(folder, plan, force)
         if done is not None:
-            return packed(folder, done, done.samples)
+            return packed(folder, done, done.samples, listing, lost)
+        if refuse:
+            see_that_nothing_is_left_out(listing)
         total = space.needed(listing, chosen)
         space.check(folder, total)
         stack.enter_context(prepared(folder, listing, plan, force))
@@ -87,7 +106,34 @@ def pack(
         stack.callback(packing.close)
         resumed_at = packing.resume()
         packing.run()
-        return packed(folder, packing.finish(), resumed_at)
+        return packed(folder, packing.finish(), resumed_at, listing, lost)
+
+
+def begun(folder: Path, plan: Plan) -> bool:
+    """Whether the same data was packed into this folder before, as a whole or in part: what it lacks was accepted then."""
+    before = Plan.read(folder)
+    if before is None and (folder / MANIFEST).exists():
+        with suppress(StoreDamaged, SchemaTooNew):
+            before = Manifest.read(folder).plan
+    return before is not None and before.same_data(plan)
+
+
+def see_that_labels_are_kept(listing: Listing, found: list[Elsewhere]) -> None:
+    """Raises DataError if the labels are not the class folders."""
+    lost = [one for one in found if one.lost]
+    if lost:
+        raise DataError(
+            f"{listing.root}: the store would not have its labels: {'; '.join(one.message for one in lost)}. The label of a sample is the "
+            f"folder that lies directly in {listing.root}: {lost[0].fix}, or pack without the labels (--unlabeled; unlabeled=True in code)"
+        )
+
+
+def see_that_nothing_is_left_out(listing: Listing) -> None:
+    """Raises DataError for an image beside the class folders, or a file that is known to be unusable. Other files are no images."""
+    for entry in listing.left_out:
+        loose = entry.message == NOT_IN_CLASS and not is_image(listing.root, Source(entry.path, 0, 0, 0))
+        if not loose and entry.message != NO_FILES:
+            raise DataError(f"{listing.root}/{entry.path} cannot be packed ({entry.message}): {LEAVE_OUT}")
 
 
 class Packing:
@@ -166,10 +212,7 @@ class Packing:
 
     def _leave_out(self, found: LeftOut) -> None:
         if self._plan.refuse:
-            raise DataError(
-                f"{self._listing.root}/{found.path} cannot be packed ({found.message}): remove it, or leave such files out (without "
-                "--strict; unreadable='skip' in code)"
-            )
+            raise DataError(f"{self._listing.root}/{found.path} cannot be packed ({found.message}): {LEAVE_OUT}")
         self._left_out.append(found)
 
 
@@ -179,10 +222,25 @@ def named(left_out: list[LeftOut], most: int = 5) -> str:
     return first + (f"; and {len(left_out) - most:,} more" if len(left_out) > most else "")
 
 
-def packed(folder: Path, manifest: Manifest, resumed_at: int) -> Packed:
+def packed(folder: Path, manifest: Manifest, resumed_at: int, listing: Listing, lost: list[Elsewhere]) -> Packed:
     """The result of packing according to a manifest."""
     stored = sum(entry.bytes for entry in manifest.files.values())
-    return Packed(folder, manifest.plan.kind, manifest.samples, manifest.bytes, stored, manifest.left_out, resumed_at)
+    used = set(Index.load(folder).records["label"].tolist())
+    classes, empty = ([name for label, name in enumerate(manifest.classes) if (label in used) is has] for has in (True, False))
+    return Packed(
+        folder,
+        manifest.plan.kind,
+        manifest.samples,
+        manifest.bytes,
+        stored,
+        manifest.left_out,
+        resumed_at,
+        classes,
+        empty,
+        lost,
+        listing.below,
+        listing.linked,
+    )
 
 
 def summed(path: Path) -> FileSum:

@@ -127,10 +127,18 @@ class Scaler(TypedDict):
     skipped: Count
 
 
+class BatchNorm(TypedDict):
+    layers: Count
+    synced: Count
+    samples: Count
+    gpu: bool
+
+
 class Training(TypedDict, total=False):
     optimizers: list[Optimizer]
     schedulers: list[Scheduler]
     norms: dict[str, Count]
+    batch_norms: list[BatchNorm]
     samplers: list[Sampler]
     scaler: Scaler
     updates: Count

@@ -28,6 +28,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         "at_s": Field("s", "Per point: since the first update"),
         "values": Field("", "Per point: mean over the values that it stands for"),
         "not_finite": Field("", "Values left out because they were NaN or infinite"),
+        "final": Field(
+            "", "Value at its end: of train loss the mean over the last tenth of the samples, of others the last", "none is finite"
+        ),
     },
     "NoiseOverTraining": {
         "value": Field("samples", "Noise scale of the whole training: the windows weighted by the progress made in them", "why says why"),

@@ -100,3 +100,34 @@ def test_json_holds_everything_and_no_nan(tmp_path):
 
     again = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
     assert again["verdicts"][0]["kind"] == "instability" and again["advice"] and again["target"] is None
+
+
+def test_no_heading_stands_above_nothing():
+    for runs in ([SMALL], [run(norms=False)], [run("a", batch=64, scale=60.0)], [SMALL, run("twin", train=0.1, held=0.3, scale=256.0)]):
+        lines = shown(runs).splitlines()
+        headings = ["Set-up", "Diagnosis", "Batch size", "To try, cheapest first", "To get a better answer, record"]
+
+        assert all(lines[lines.index(heading) + 1].strip() for heading in headings if heading in lines)
+    assert "To try" not in shown([run(norms=False)])
+
+
+def test_a_gain_that_is_unknown_is_not_mentioned():
+    text = shown([run("small", batch=32, train=0.1, held=0.3, norms=False), run("large", train=0.1, held=0.6, seed=1, norms=False)])
+
+    assert "gradient noise" in text.lower()
+    assert text.count("expected gain") == text.count("gain: a loss closer")
+
+
+def test_the_train_loss_is_the_one_that_report_and_verify_give():
+    from feedline.analysis.convergence.summary import summarise
+    from feedline.analysis.convergence.trial import final_value
+    from feedline.analysis.reports.of_convergence import progress
+
+    noisy = run("noisy", batch=16, train=0.6, epochs=2)
+    noisy = with_curve(noisy, "train loss", noisy.curves["train loss"].values + 0.4 * np.sin(np.arange(noisy.updates)))
+
+    (told,) = [curve for curve in summarise(noisy).curves if curve.name == "train loss"]
+
+    assert told.final == final_value(noisy, "train loss")
+    assert abs(told.values[-1] - told.final) > 0.01  # the last point that is drawn is another number
+    assert progress(told).split()[-1] in shown([noisy]).splitlines()[1].split()

@@ -174,7 +174,7 @@ def test_every_advice_has_a_control_and_every_fix_a_line_that_verifies_it():
     for found in (advise([SMALL, large(train=0.9)]), advise([SMALL, large(held=0.6)]), advise([run(batch=2048)])):
         assert found.advice
         for advice in found.advice:
-            assert advice.control and advice.why and advice.gain
+            assert advice.control and advice.why
             assert bool(advice.verify) == bool(advice.fix and not written(advice.fix))
             assert not advice.verify or (advice.fix in advice.verify and "{seed}" in advice.verify and "{arm}" in advice.verify)
 
@@ -186,14 +186,14 @@ def test_fixes_without_a_command_are_those_that_cannot_be_applied_from_outside()
 def test_adam_is_given_the_square_root():
     adam = {"optimizers": [{"kind": "AdamW", "module": "torch.optim.adamw", "groups": []}]}
 
-    assert advise([SMALL, large(train=0.9, setup=adam)]).advice[0].fix == "lr_rule=sqrt:8,warmup=5ep"
+    assert advise([SMALL, large(train=0.9, setup=adam)]).advice[0].fix == "lr_rule=sqrt:8,warmup=2.4ep"
 
 
 def test_sgd_is_given_the_noise_scale_rule_where_the_noise_is_known_and_the_linear_one_where_it_is_not():
     known, unknown = (advise([SMALL, large(train=0.9, norms=norms)]).advice[0].fix for norms in (True, False))
 
     assert known.startswith("lr_rule=noise:batch_factor=8:critical_batch=") and ":base_batch=32" in known
-    assert unknown == "lr_rule=linear:8,warmup=5ep"
+    assert unknown == "lr_rule=linear:8,warmup=2.4ep"
 
 
 def test_a_model_without_normalisation_is_advised_to_get_some_and_no_ghost():
@@ -239,3 +239,121 @@ def test_a_loss_of_twelve_points_in_a_noisy_accuracy_is_not_called_healthy():
     behind = with_curve(large(), "test accuracy", [0.372, 0.293, 0.332, 0.461, 0.646, 0.606, 0.739, 0.743, 0.806])
 
     assert kinds(advise([reference, behind])) == ["unknown"]
+
+
+def lengths(found):
+    """Epochs of every warm-up that is advised."""
+    return [float(length) for advice in found.advice for length in re.findall(r"warmup=([\d.]+)ep", f"{advice.fix} {advice.control_fix}")]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 5, 12, 25, 90])
+def test_no_warm_up_takes_more_than_a_fifth_of_the_training(epochs):
+    small = run("small", batch=32, train=0.10, held=0.30, ranks=1, norms=False, epochs=epochs)
+    behind = large(train=0.9, epochs=epochs)
+    adrift = with_curve(large(epochs=epochs), "train loss", [np.nan] * behind.updates)
+
+    found = [*lengths(advise([small, behind])), *lengths(advise([small, adrift]))]
+
+    assert len(found) >= 2 and max(found) <= min(5, epochs / 5 * 1.001)
+
+
+def test_a_warm_up_of_unknown_epochs_is_given_in_samples_and_one_of_unknown_length_not_at_all():
+    behind = large(train=0.9)
+
+    in_samples = advise([SMALL, replace(behind, samples_per_epoch=None)]).advice[0]
+    unknown = advise([SMALL, replace(behind, samples_per_epoch=None, samples_known=False)]).advice[0]
+
+    assert in_samples.fix.endswith(",warmup=9800") and "a warm-up over 9,800 samples" in in_samples.what
+    assert "warmup" not in unknown.fix
+
+
+def test_a_training_that_warms_up_already_is_not_told_to():
+    rates = np.concatenate([np.linspace(0.001, 0.08, 20), np.linspace(0.08, 0.0, 172)])
+
+    found = advise([SMALL, with_curve(large(train=0.9), "lr", rates)])
+
+    assert fixes(found)[0] == "lr_rule" and not lengths(found)
+    assert not lengths(advise([SMALL, replace(large(train=0.9), fixes="warmup=1ep")]))
+
+
+@pytest.mark.parametrize(("rate", "rest"), [(0.08, "lr_rule=linear:8,warmup=2.4ep"), (0.16, "lr_rule=linear:4,warmup=2.4ep")])
+def test_the_rule_gives_what_the_learning_rate_lacks(rate, rest):
+    behind = with_curve(large(train=0.9, norms=False), "lr", np.linspace(rate, 0, 192))
+
+    assert advise([SMALL, behind]).advice[0].fix == rest
+
+
+def test_a_learning_rate_that_is_scaled_already_is_not_scaled_again():
+    behind = with_curve(large(train=0.9, norms=False), "lr", np.linspace(0.64, 0, 192))
+
+    assert not [advice for advice in advise([SMALL, behind]).advice if "lr_rule" in advice.fix or "lr_rule" in advice.control_fix]
+
+
+@pytest.mark.parametrize(("rate", "times"), [(0.08, None), (0.64, "0.354")])
+def test_an_unstable_training_is_only_told_to_lower_its_learning_rate(rate, times):
+    unstable = with_curve(with_curve(large(), "train loss", [np.nan] * 192), "lr", np.linspace(rate, 0, 192))
+
+    rules = [advice.fix for advice in advise([SMALL, unstable]).advice if advice.id == "sqrt_rule"]
+
+    assert rules == ([] if times is None else [f"lr_rule=linear:{times},warmup=2.4ep"])
+
+
+def test_a_control_that_is_not_advised_is_not_tried_either():
+    """LARC's own would warm up for five epochs."""
+    (larc,) = [advice for advice in advise([with_curve(run(epochs=2), "train loss", [np.nan] * 32)]).advice if advice.id == "larc"]
+    (warm,) = [advice for advice in advise([SMALL, with_curve(large(), "train loss", [np.nan] * 192)]).advice if advice.id == "larc"]
+
+    assert larc.control_fix == "warmup=0.4ep" and "--control warmup=0.4ep" in larc.verify
+    assert "warmup=2.4ep" in warm.control_fix
+    already = replace(run(), fixes="warmup=1ep")
+    (bare,) = [advice for advice in advise([with_curve(already, "train loss", [np.nan] * 192)]).advice if advice.id == "larc"]
+    assert "--control none" in bare.verify
+
+
+def test_what_another_benchmark_gained_is_not_promised():
+    cases = ([SMALL, large(train=0.9, setup={"norms": {}})], [SMALL, large(held=0.6)], [run("large", batch=2048, epochs=96)])
+
+    for case in cases:
+        assert not [advice.gain for advice in advise(list(case)).advice if re.search("benchmark|MNIST|accuracy", advice.gain)]
+
+
+def test_no_batch_is_advised_that_leaves_a_handful_of_updates():
+    brief = run("brief", batch=64, scale=20_000.0, epochs=5)
+    long = run("long", batch=64, scale=20_000.0, epochs=40)
+
+    (larger,) = [advice for advice in advise([brief]).advice if advice.id == "larger_batch"]
+    assert "up to 205:" in larger.what  # a hundredth of 20,480 samples
+    assert "up to 1,638:" in advise([long]).advice[0].what
+    assert "larger_batch" not in [advice.id for advice in advise([run("few", batch=256, scale=20_000.0, epochs=5)]).advice]
+
+
+def test_no_batch_grows_in_a_training_that_is_too_short_for_it_or_has_none_to_divide():
+    assert "batch_growth" not in fixes(advise([run("large", batch=2048, epochs=2)]))
+    assert "batch_growth" not in [advice.id for advice in advise([run("tiny", batch=4, scale=0.5, ranks=2)]).advice]
+
+
+def test_ghosts_are_not_advised_where_batch_norm_sees_no_more():
+    seen = {"batch_norms": [{"layers": 3, "synced": 0, "samples": 32, "gpu": False}]}
+
+    assert "ghost_bn" not in fixes(advise([SMALL, large(held=0.6, setup=seen)]))
+    assert "ghost_bn" in fixes(advise([SMALL, large(held=0.6, setup={"batch_norms": [{**seen["batch_norms"][0], "samples": 128}]})]))
+
+
+def test_a_training_that_diverged_is_told_nothing_of_its_batch_size():
+    values = large().curves["train loss"].values.copy()
+    values[60:] = np.geomspace(1, 1e33, 132)
+
+    found = advise([with_curve(large(), "train loss", values)])
+
+    assert kinds(found) == ["instability"]
+    assert found.price.where == "unknown" and "diverged" in found.noise.why
+    assert not {"smaller_batch", "larger_batch", "batch_growth"} & {advice.id for advice in found.advice}
+
+
+def test_nothing_is_compared_with_a_reference_that_diverged():
+    values = SMALL.curves["train loss"].values.copy()
+    values[500:] = np.geomspace(1, 1e33, len(values) - 500)
+
+    found = advise([with_curve(SMALL, "train loss", values), large()])
+
+    assert kinds(found, "small") == ["instability"] and kinds(found) == ["unknown"]

@@ -7,6 +7,7 @@ import pytest
 from advisor.made_up import SETUP, curve, run, with_curve, with_norms
 
 from feedline.analysis.convergence import checks
+from feedline.analysis.convergence.advise import advise
 from feedline.analysis.finding import Severity
 
 
@@ -56,6 +57,10 @@ def exploded():
     return with_curve(run(), "train loss", values)
 
 
+def few(**changed):
+    return {"layers": 3, "synced": 0, "samples": 2, "gpu": True, **changed}
+
+
 PLANTED = {
     "same_data": same_on_every_rank,
     "sum_not_mean": summed,
@@ -63,6 +68,7 @@ PLANTED = {
     "missing_set_epoch": lambda: setup(**sampler(distinct=1)),
     "whole_data_on_every_rank": lambda: setup(samplers=[RANDOM]),
     "layerwise_without_decay": lambda: setup(optimizers=[lars(module="their.lars")]),
+    "few_samples_in_batch_norm": lambda: setup(batch_norms=[few()]),
     "not_finite": lost,
     "loss_exploded": exploded,
     "skipped_steps": lambda: setup(scaler={"kind": "GradScaler", "skipped": 40}),
@@ -116,6 +122,10 @@ def test_a_healthy_run_has_none(batch, scale):
         replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("StepLR", None, steps=2)}),
         replace(with_curve(run(), "lr", np.full(192, 0.08)), setup={**SETUP, **scheduler("WarmUpLR", None)}),  # the program's own
         replace(run(), setup={}, curves={}, norms=None),
+        setup(batch_norms=[few(samples=8)]),
+        setup(batch_norms=[few(samples=0)]),  # unknown
+        setup(batch_norms=[few(layers=0, synced=3)]),
+        setup(norms={"SyncBatchNorm": 20}, batch_norms=[few(layers=0, synced=20, samples=4)]),  # many micro-batches make an update
         with_curve(run(), "train loss", np.linspace(0.01, 900.0, 192)),  # a critic's score
         with_curve(run(), "train loss", np.linspace(0.7, -1e9, 192)),  # what is minimized has no bound
         with_curve(run(), "train loss", np.where(np.arange(192) == 180, 1e9, 0.7)),  # one batch
@@ -165,3 +175,21 @@ def test_the_most_severe_comes_first():
 
 def test_a_curve_of_one_value_is_read_without_complaint():
     assert causes(replace(run(), curves={"train loss": curve([2.3], 256), "lr": curve([0.1], 256)})) == []
+
+
+def test_batch_norm_is_synchronized_only_where_gpus_have_samples_enough_together():
+    def fix(ranks, **changed):
+        (found,) = checks.run_checks(replace(setup(batch_norms=[few(**changed)]), ranks=ranks))
+        return found.fix
+
+    assert "convert_sync_batchnorm(model) before DistributedDataParallel: statistics then come from 16 samples" in fix(8)
+    assert "convert_sync_batchnorm" not in fix(8, gpu=False) and "SyncBatchNorm needs GPUs" in fix(8, gpu=False)
+    assert "SyncBatchNorm" not in fix(2) and "GroupNorm" in fix(2)
+    assert "SyncBatchNorm" not in fix(1) and "GroupNorm" in fix(1)
+
+
+def test_under_batch_norm_over_two_samples_no_larger_batch_is_advised():
+    small = run("small", batch=64, scale=2000.0, epochs=40)
+
+    assert [one.id for one in advise([small]).advice] == ["larger_batch"]
+    assert advise([replace(small, setup={**small.setup, "batch_norms": [few()]})]).advice == []

@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 
 import feedline
+from feedline.analysis.convergence import checks
 from feedline.analysis.convergence.read import read
+from feedline.convergence.fixes.ghost_bn import convert_ghost_batchnorm
 
 SAMPLES = 4
 
@@ -243,9 +245,98 @@ def test_the_set_up_is_described(run):
         {"kind": "CosineAnnealingLR", "horizon": 50, "steps": 11, "optimizer": 0}
     ]  # by the last update: it is gone by the end
     assert recorded.setup["norms"] == {"BatchNorm1d": 1}
+    assert recorded.setup["batch_norms"] == [{"layers": 1, "synced": 0, "samples": 4, "gpu": False}]
     (sampler,) = recorded.setup["samplers"]
     assert sampler == {"kind": "DistributedSampler", "shuffles": True, "epochs": 3, "distinct": 1, "samples": 16, "of": 32, "loader": 0}
     assert recorded.samples_per_epoch == 16.0
+
+
+def normed(samples, change=lambda net: None, accumulate=1):
+    """A training of a network with batch norm, and this many samples per forward."""
+
+    def train():
+        net = model(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+        net = change(net) or net
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        data = torch.utils.data.TensorDataset(torch.randn(12 * samples, 5), torch.randint(3, (12 * samples,)))
+        for number, (images, labels) in enumerate(torch.utils.data.DataLoader(data, batch_size=samples)):
+            F.cross_entropy(net(images), labels).backward()
+            if number % accumulate == accumulate - 1:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    return train
+
+
+def frozen(net):
+    net[1].eval()
+
+
+def ghosts(net):
+    convert_ghost_batchnorm(net, 2)
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_batch_norm_over_two_samples_is_a_mistake_however_many_an_update_has(run, accumulate):
+    recorded, _ = run(normed(2, accumulate=accumulate))
+
+    (finding,) = checks.run_checks(recorded)
+    assert finding.rule_id == "few_samples_in_batch_norm"
+    assert "1 batch norm layer normalizes with the statistics of 2 samples:" in finding.message
+    assert "SyncBatchNorm" not in finding.fix
+    assert ("normalized one by one" in finding.fix) is (accumulate > 1)
+
+
+@pytest.mark.parametrize(
+    ("samples", "change"),
+    [
+        (8, lambda net: None),
+        (2, frozen),
+        (2, lambda net: torch.nn.Sequential(net[0], torch.nn.LayerNorm(8), net[2])),
+        (16, ghosts),  # asked for
+    ],
+)
+def test_batch_norm_that_is_frozen_or_has_samples_enough_is_no_mistake(run, samples, change):
+    recorded, _ = run(normed(samples, change))
+
+    assert checks.run_checks(recorded) == []
+
+
+def test_two_rows_that_are_no_samples_are_not_taken_for_them(run):
+    """A recommender is given users and items as the two rows of one tensor."""
+
+    class Pairs(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.known, self.norm = torch.nn.Embedding(9, 4), torch.nn.BatchNorm1d(4)
+
+        def forward(self, pairs):
+            return self.norm(self.known(pairs[0]) * self.known(pairs[1])).sum(1)
+
+    def train():
+        net = Pairs()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for (pairs,) in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randint(9, (160, 2))), batch_size=16):
+            net(pairs.T).square().mean().backward()
+            optimizer.step()
+
+    recorded, _ = run(train)
+
+    assert recorded.setup["batch_norms"][0]["samples"] == 16
+    assert checks.run_checks(recorded) == []
+
+
+def test_a_ragged_last_batch_is_not_what_batch_norm_gets(run):
+    def train():
+        net = model(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for count in (2, 16, 16, 2):
+            F.cross_entropy(net(torch.randn(count, 5)), torch.randint(3, (count,))).backward()
+            optimizer.step()
+
+    recorded, _ = run(train)
+
+    assert recorded.setup["batch_norms"][0]["samples"] == 16
 
 
 def test_what_goes_wrong_inside_is_told_and_the_training_goes_on(run, monkeypatch):

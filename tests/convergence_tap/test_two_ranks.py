@@ -5,7 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from feedline.analysis.convergence import checks
+from feedline.analysis.convergence.advise import advise
 from feedline.analysis.convergence.read import read
+from feedline.analysis.convergence.summary import summarise
 
 
 def truth(folder, way):
@@ -61,3 +64,22 @@ def test_losses_rates_and_samples_are_those_of_the_training(two_ranks):
     assert recorded.curves["train loss"].samples.tolist() == [8.0 * (update + 1) for update in range(8)]
     assert recorded.curves["lr"].values.tolist() == [0.1]
     assert (recorded.batch, recorded.ranks, recorded.updates, recorded.ended) == (8.0, 2, 8, True)
+
+
+def test_batch_norm_over_two_samples_per_rank_is_a_mistake_in_the_set_up(two_ranks):
+    recorded = read(two_ranks / "batch_norm_of_2")
+
+    (finding,) = checks.run_checks(recorded)
+    found = advise([recorded])
+
+    assert recorded.setup["batch_norms"] == [{"layers": 1, "synced": 0, "samples": 2, "gpu": False}]
+    assert finding.rule_id == "few_samples_in_batch_norm"
+    assert "statistics of 2 samples on each rank" in finding.message
+    assert "GroupNorm" in finding.fix and "SyncBatchNorm needs GPUs" in finding.fix and "convert_sync_batchnorm" not in finding.fix
+    assert found.stopped and not found.advice
+    assert "batch norm over a few samples" in summarise(recorded).noise.why
+
+
+@pytest.mark.parametrize("way", ["batch_norm_of_64", "group_norm_of_2"])
+def test_samples_enough_and_another_norm_are_no_mistake(two_ranks, way):
+    assert checks.run_checks(read(two_ranks / way)) == []

@@ -1,8 +1,11 @@
 """In which order loaders are shown, and which share a place."""
 
+import math
+import random
+
 import pytest
 
-from feedline.pipelines.compare.ranking import places
+from feedline.pipelines.compare.ranking import median_interval, places
 from feedline.pipelines.compare.result import Part, Row
 
 
@@ -40,10 +43,36 @@ def test_one_disturbed_round_of_nine_does_not_make_two_loaders_alike():
 
 
 def test_a_round_in_which_the_machine_was_slow_counts_for_all():
-    drifting = [1.0, 0.5, 0.8, 0.3, 0.9, 0.6, 1.0, 0.4, 0.7]
+    drifting = [1.0, 0.95, 0.9, 0.97, 1.0, 0.93, 0.96, 0.94, 0.99]
     fast, slow = row("fast", *(120 * one for one in drifting)), row("slow", *(100 * one for one in drifting))
 
     assert order(slow, fast) == [(1, "fast"), (2, "slow")]
+
+
+def test_loaders_whose_intervals_overlap_share_a_place_whatever_the_ratio_of_their_medians():
+    """As on a machine that others used: medians of 694 and 331, rounds from 494 to 1,194 and from 278 to 1,701."""
+    fast = row("fast", 494, 580, 620, 660, 694, 800, 900, 1000, 1194)
+    slow = row("slow", 278, 290, 300, 310, 331, 500, 700, 900, 1701)
+
+    assert order(slow, fast) == [(1, "fast"), (1, "slow")]
+
+
+def test_the_interval_of_a_median_leaves_out_as_many_rounds_as_chance_allows():
+    assert median_interval([9, 1, 2, 3, 4, 5, 6, 7, 8]) == (2, 8)  # 2 (1 + 9) / 2^9 = 3.9 %
+    assert median_interval(range(1, 7)) == (1, 6)  # 2 / 2^6 = 3.1 %
+    assert median_interval(range(1, 19)) == (5, 14)  # 2 (1 + 18 + 153 + 816 + 3060) / 2^18 = 3.1 %
+    assert median_interval([3, 1]) == (1, 3)
+    assert median_interval([3]) == (3, 3)
+
+
+def test_what_is_called_an_interval_of_95_percent_is_one():
+    dice = random.Random(0)
+    inside = 0
+    for _ in range(2000):
+        low, high = median_interval([dice.expovariate(1.0) for _ in range(9)])
+        inside += low <= math.log(2) <= high
+
+    assert 0.95 <= inside / 2000 <= 0.975
 
 
 def test_after_two_that_share_a_place_the_next_place_is_free():

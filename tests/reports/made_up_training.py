@@ -15,7 +15,7 @@ def curve(name: str, values: list[float], not_finite: int = 0) -> CurvePoints:
     """Evenly over the training, with a pause of its clock in the middle."""
     at = [round(UPDATES * (index + 1) / len(values)) - 1 for index in range(len(values))]
     clock = [update * 0.181 + (300 if update > UPDATES / 2 else 0) for update in at]
-    return CurvePoints(name, at, [float((update + 1) * BATCH) for update in at], clock, values, not_finite)
+    return CurvePoints(name, at, [float((update + 1) * BATCH) for update in at], clock, values, not_finite, values[-1] if values else None)
 
 
 def curves() -> list[CurvePoints]:

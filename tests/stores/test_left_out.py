@@ -88,7 +88,29 @@ def test_the_folder_as_a_store_leaves_out_the_same(bad, tmp_path):
     assert [itself.name(number) for number in range(len(itself))] == [store.name(number) for number in range(len(store))]
 
 
+@pytest.mark.parametrize("path", ["cat/gone.jpg", "dog/pipe.jpg", "loose.jpg"])
+def test_refusing_includes_what_is_known_to_be_bad_before_it_is_opened(path, folder, tmp_path):
+    """These were left out in spite of --strict."""
+    shutil.copytree(folder, tmp_path / "data")
+    (tmp_path / "data" / "readme.txt").write_text("about")
+    bad = tmp_path / "data" / path
+    if path.startswith("cat"):
+        bad.symlink_to("nowhere")
+    elif path.startswith("dog"):
+        os.mkfifo(bad)
+    else:
+        shutil.copy(next(folder.rglob("*.jpg")), bad)
+
+    with pytest.raises(DataError, match=f"{path} cannot be packed"):
+        pack(tmp_path / "data", tmp_path / "store", "tar", unreadable="refuse")
+    assert not (tmp_path / "store").exists()
+    bad.unlink()
+    assert pack(tmp_path / "data", tmp_path / "store", "tar", unreadable="refuse").samples == 39
+
+
 def test_refusing_ends_at_the_first_bad_file_and_names_it(bad, tmp_path):
+    for known in ("cat/gone.jpg", "cat/error.jpg", "dog/pipe.jpg"):
+        (bad / known).unlink()
     with pytest.raises(DataError, match="cat/empty.jpg cannot be packed .zero bytes"):
         pack(bad, tmp_path / "store", "tar", unreadable="refuse")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from feedline.analysis.convergence.checks import data, gradients, loss, optimizers, schedule
+from feedline.analysis.convergence.checks import batch_norm, data, gradients, loss, optimizers, schedule
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Finding, Severity
 
@@ -16,22 +16,37 @@ CHECKS: list[Check] = [
     schedule.schedule_in_steps,
     data.missing_set_epoch,
     optimizers.layerwise_without_decay,
+    batch_norm.few_samples,
     loss.not_finite,
     loss.exploded,
     loss.skipped_steps,
     optimizers.rate_outside_momentum,
-    optimizers.sync_batch_norm,
+    batch_norm.sync_batch_norm,
     schedule.rate_at_top,
 ]
 
 #: Causes that make every other figure say something about the mistake instead of the training.
 STOPS = frozenset(
-    ["same_data", "sum_not_mean", "schedule_in_steps", "missing_set_epoch", "whole_data_on_every_rank", "layerwise_without_decay"]
+    [
+        "same_data",
+        "sum_not_mean",
+        "schedule_in_steps",
+        "missing_set_epoch",
+        "whole_data_on_every_rank",
+        "layerwise_without_decay",
+        "few_samples_in_batch_norm",
+    ]
 )
 
 
 #: After which the noise scale says nothing: it is made of the same gradients.
 OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
+#: Why it then says nothing; batch norm over a few samples adds to the noise.
+WITHOUT_NOISE_SCALE = {
+    **{rule_id: f"the gradients are not a mean over distinct samples ({rule_id})" for rule_id in sorted(OF_GRADIENTS)},
+    "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the gradients (few_samples_in_batch_norm)",
+    "loss_exploded": "the training diverged (loss_exploded)",
+}
 #: The training has diverged: going on cannot repair it.
 DIVERGED = ("not_finite", "loss_exploded")
 #: The training is another than it was meant to be: that is to be heard before anything about how fast it is.

@@ -1,15 +1,12 @@
-"""Settings that make an optimizer another than its name says, and layers at odds with it."""
+"""Settings that make an optimizer another than its name says."""
 
-from feedline.analysis.convergence.checks.setup import groups_of, listed, norm_layers
+from feedline.analysis.convergence.checks.setup import groups_of, listed
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.formatting import number
 
 LAYERWISE = ("lars", "larc", "lamb", "lambc")
 #: Libraries whose LARS has its rate outside the momentum (docs/measured/optimizer-differences.md).
 OUTSIDE = ("pytorch_optimizer", "torch_optimizer", "timm")
-#: Parts of at least this many samples have batch statistics of their own: Hoffer and others (arXiv:1705.08741) used ghosts of 32 to 512.
-GHOST = 32
 
 
 def layerwise_without_decay(recorded: Recorded) -> Finding | None:
@@ -51,26 +48,3 @@ def rate_outside_momentum(recorded: Recorded) -> Finding | None:
             how_to_check="If the learning rate is constant, both forms are equivalent and this finding does not matter.",
         )
     return None
-
-
-def sync_batch_norm(recorded: Recorded) -> Finding | None:
-    """Statistics over all ranks where each rank has samples enough, or where ghost statistics are asked for."""
-    synced = norm_layers(recorded).get("SyncBatchNorm", 0)
-    part = recorded.batch / recorded.ranks if recorded.batch else 0.0
-    wanted = "ghost_bn" in recorded.fixes
-    if not synced or recorded.ranks < 2 or not (wanted or part >= GHOST):
-        return None
-    why = "but ghost_bn needs statistics of small groups" if wanted else f"although each rank has {number(part)} samples per update"
-    return Finding(
-        "sync_batch_norm",
-        Severity.LOW if wanted else Severity.INFO,
-        message=f"{synced} SyncBatchNorm layers compute their statistics over all {recorded.ranks} ranks, {why}: this removes the "
-        "regularizing noise of small groups, makes each layer wait for all ranks, and makes the ranks' gradients depend on each other",
-        evidence=[
-            Evidence("sync_batchnorm_layers", "SyncBatchNorm layers", synced, "layers"),
-            Evidence("samples_of_rank", "samples per rank and update", part, "samples"),
-        ],
-        fix=f"If each forward has {GHOST} samples or more, remove convert_sync_batchnorm (in Lightning, sync_batchnorm=True): BatchNorm "
-        "over a rank's own samples already is ghost batch norm.",
-        how_to_check="Train without it for the same number of samples. If the validation loss is worse, this finding is wrong.",
-    )

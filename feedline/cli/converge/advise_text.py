@@ -1,6 +1,6 @@
 """The advice in the terminal: 80 columns, the evidence under each sentence, and at the end what to do first."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import RenderableType
@@ -11,10 +11,11 @@ from rich.text import Text
 from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.advise import Advice, Advised, written
 from feedline.analysis.convergence.batch_says import DOUBT
-from feedline.analysis.convergence.classify import HEALTHY, TRAIN, WORDS, Verdict
+from feedline.analysis.convergence.classify import HEALTHY, WORDS, Verdict
+from feedline.analysis.convergence.curves import TRAIN
 from feedline.analysis.convergence.model import TimeToTarget
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import Finding
+from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
@@ -49,8 +50,7 @@ def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Ite
         yield from _section("To try, cheapest first", [part for n, one in enumerate(found.advice, 1) for part in _advice(n, one)])
         if to is not None:
             yield from _section(f"Time to {to.name} = {number(to.value)}, from {to.run}", list(_target(to)))
-        if found.needs:
-            yield from _section("To get a better answer, record", [_item(need) for need in found.needs])
+        yield from _section("To get a better answer, record", [_item(need) for need in found.needs])
     yield Text()
     yield from (plain(line, "bold") for line in conclusion(found))
 
@@ -60,13 +60,19 @@ def conclusion(found: Advised) -> list[str]:
     if found.stopped:
         return ["Fix this first; until then all other numbers reflect the misconfiguration, and nothing else is advised."]
     if not found.advice:
+        if any(finding.severity is not Severity.INFO for _, finding in found.findings):
+            return ["Fix what is wrong with the set-up first."]
         healthy = all(one.kind == HEALTHY for one in found.verdicts)
         return ["No change needed: the batch size is not too large." if healthy else "No advice possible from what was recorded."]
     first = found.advice[0]
-    return [f"Try first: {first.what}. Expected gain: {first.gain}.", *([first.verify] if first.verify else [])]
+    gain = f" Expected gain: {first.gain}." if first.gain else ""
+    return [f"Try first: {first.what}.{gain}", *([first.verify] if first.verify else [])]
 
 
-def _section(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+def _section(title: str, parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
+    """A heading and what stands under it; nothing where nothing does."""
+    if not parts:
+        return
     yield Text()
     yield Text(title, style="bold underline")
     yield from parts
@@ -79,10 +85,10 @@ def _item(text: str) -> Padding:
 def _runs(runs: Sequence[Recorded]) -> Table:
     made = columns("run", "batch", "ranks", "samples", "updates", TRAIN, gap=2)
     for run in sorted(runs, key=lambda one: one.batch or 0.0):
-        last = curves.level(run.curves[TRAIN], run.samples) if TRAIN in run.curves else None
+        last = curves.final(TRAIN, run.curves[TRAIN]) if TRAIN in run.curves else None
         samples = count(round(run.samples)) if run.samples_known else BLANK
         cells = [count(run.batch) if run.batch else BLANK, str(run.ranks), samples, count(run.updates)]
-        made.add_row(plain(run.name), *cells, number(last.mean) if last else BLANK)
+        made.add_row(plain(run.name), *cells, number(last) if last is not None else BLANK)
     return made
 
 
@@ -122,7 +128,8 @@ def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
         )
         yield _under("fix", how)
     yield _under("why", advice.why)
-    yield _under("expected gain", advice.gain)
+    if advice.gain:
+        yield _under("expected gain", advice.gain)
     yield _under("control", advice.control)
     if advice.verify:
         yield _under("verify", advice.verify)

@@ -15,10 +15,11 @@ class Samples:
 
     Attributes:
         steps: updates, those of optimizers that take turns as one.
+        last: samples of the last batch that a loader returned; 0: unknown.
     """
 
     def __init__(self) -> None:
-        self.steps = self._updates = 0
+        self.steps = self._updates = self.last = 0
         self._trained = self._rows = self._batches = 0
         self._coming = self._batches_coming = self._opaque = 0  # samples, batches, and batches of unknown size
         self._inferred = self._unknown = False
@@ -41,7 +42,7 @@ class Samples:
         """A loader has returned a batch. 0: its size is unknown."""
         if self._inferred:
             self._coming = self._batches_coming = self._opaque = 0
-        self._asked, self._inferred = True, False
+        self._asked, self._inferred, self.last = True, False, samples
         self._coming += samples
         self._batches_coming += 1
         self._opaque += not samples

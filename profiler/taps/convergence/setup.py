@@ -8,6 +8,9 @@ schedulers   [{"kind": "CosineAnnealingLR", "horizon": 1536 | None, "steps": 192
              horizon: steps until it is through, as it was told; steps: made by the last update, or by the end where the scheduler was still
              there; optimizer: number of the one that it moves, absent before its first update
 norms        {"BatchNorm2d": 20, "SyncBatchNorm": 0, ...}                                in models that were trained
+batch_norms  [{"layers": 20, "synced": 0, "samples": 2, "gpu": true}]
+             models with batch norm, in the order of their first forwards; layers: those that normalize with the statistics of this rank's
+             batch; synced: those that take them over all ranks; samples: most in one of the first forwards, 0: unknown
 samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "distinct": 1, "samples": 512, "of": 4096, "loader": 0}]
              epochs: times it was iterated; distinct: values that set_epoch had given it by then; samples: that it draws on this rank in an
              epoch; of: samples in the dataset; loader: number of the one that it draws for, absent where that is not recorded
@@ -31,6 +34,7 @@ from feedline.profiler.message import id_of
 from feedline.profiler.record.beginnings import Numbers
 from feedline.profiler.record.below_dispatch import unasked
 from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.convergence.batch_norm import BatchNorms
 from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches
 
@@ -47,11 +51,13 @@ class Setup:
     """Collects the setup while the training runs.
 
     Attributes:
+        batch_norms: what batch norm layers are given.
         scaler: the GradScaler in use, if any.
         skipped: updates that it has skipped.
     """
 
     def __init__(self) -> None:
+        self.batch_norms = BatchNorms()
         self.scaler: Any = None
         self.skipped = 0
         self._optimizers: list[dict[str, Any]] = []
@@ -118,6 +124,7 @@ class Setup:
         if module not in self._models:
             self._models.add(module)
             self._norms.update(type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__)
+            self.batch_norms.begin(module, MOST)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
         """The setup so far."""
@@ -126,6 +133,7 @@ class Setup:
             "optimizers": [{**facts, "samplers": sampler_facts(facts["samplers"])} for facts in self._optimizers],
             "schedulers": [*self._past, *(facts for _, facts in self._schedulers if facts)],
             "norms": dict(self._norms),
+            "batch_norms": self.batch_norms.found(),
             "samplers": sampler_facts(self._samplers),
             "noise_scale": why_no_norms,
             "noise_scale_reason": id_of(why_no_norms),

@@ -137,6 +137,8 @@ class Watch:
                     return
                 self._model = weakref.ref(module)
                 self.setup.model(module)
+            if self.setup.batch_norms.active:
+                self.setup.batch_norms.forwarded(module, args, kwargs, self._seen.last)
             self._seen.forwarded(0 if given is None else int(given.shape[0]))
         except Exception as error:
             self._failed(error)
@@ -298,12 +300,6 @@ def first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
         if isinstance(value, torch.Tensor) and value.dim():
             return value
     return None
-
-
-def samples_of(args: Any, kwargs: Any) -> int:
-    """Rows of a model's input; 0 if nothing has rows."""
-    given = first_tensor(args, kwargs)
-    return 0 if given is None else int(given.shape[0])
 
 
 def is_model(module: torch.nn.Module) -> bool:

@@ -27,6 +27,28 @@ def make() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
 
 
+NORMED = {"batch_norm_of_2": ("batch", 2), "batch_norm_of_64": ("batch", 64), "group_norm_of_2": ("group", 2)}
+
+
+def train_normed(kind: str, batch: int, rank: int) -> None:
+    """A convolutional network with layers that normalize, and this many samples per rank and forward."""
+    torch.manual_seed(rank)
+    layer = torch.nn.BatchNorm2d(8) if kind == "batch" else torch.nn.GroupNorm(4, 8)
+    head = torch.nn.Linear(8, 3)
+    inner = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), layer, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), head)
+    model = DistributedDataParallel(inner)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for images, labels in loader(batch):
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def loader(batch: int) -> torch.utils.data.DataLoader:
+    images, labels = torch.randn(6 * batch, 3, 8, 8), torch.randint(3, (6 * batch,))
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(images, labels), batch)
+
+
 def norm(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
     model.zero_grad()
     F.cross_entropy(model(images), labels).backward()
@@ -95,6 +117,10 @@ def main() -> None:
         with feedline.record(folder / way):
             truth = train(way, rank)
         (folder / f"{way}.{rank}.json").write_text(json.dumps(truth))
+        dist.barrier()
+    for way, (kind, batch) in NORMED.items():
+        with feedline.record(folder / way):
+            train_normed(kind, batch, rank)
         dist.barrier()
     dist.destroy_process_group()
 
