@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from feedline.analysis.diff import context, unseen
+from feedline.analysis.diff.conclusion import LEAST, WORTH
 from feedline.analysis.diff.measure import interval_of
-from feedline.analysis.diff.model import CHANGED, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
+from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import SHARE, Finding, Severity
 from feedline.analysis.formatting import NOT_MEASURED, share, value
@@ -237,8 +238,11 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
     if grown:
         most = max(grown, key=lambda one: (one.after or 0.0) - (one.before or 0.0))
         ratio = None if most.ratio is None else most.ratio - 1
-        said = ", ".join(f"{one.name} {one.ratio:.2f}x" if one.ratio is not None else f"{one.name} is new" for one in grown)
+        said = ", ".join(map(_growth, grown))
         return Checked(id, EXCEEDED, f"{said}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
+    if shared := [one for one in quantities if one.outcome == EITHER and one.grew]:
+        why = "how much of that other programs or slower CPUs explain is unknown, because the program changed, too"
+        return Checked(id, UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
     of = "sample" if about == "input" else "step"
     whole = diff.of("sample/total" if about == "input" else "step/mean")
     if whole is None or whole.outcome == ONE_SIDE:
@@ -250,10 +254,19 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
     if seen > RESOLUTION:
         way = "record more steps, or on a less busy machine"
         return Checked(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
-    if explained := [one for one in quantities if one.outcome == MACHINE and one.measured is not None and one.measured > 1]:
-        said = ", ".join(f"{one.name} {one.measured:.2f}x" for one in explained)
+    if explained := [one for one in quantities if one.outcome == MACHINE and one.grew]:
+        said = ", ".join(map(_growth, explained))
         return Checked(id, PASSED, f"{said}, which other programs or slower CPUs explain", None, limit, about)
     return Checked(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
+
+
+def _growth(quantity: Quantity) -> str:
+    """``forward 1.32x``, as measured; and what is left of it where the machine explains a part."""
+    if quantity.ratio is None or quantity.measured is None:
+        return f"{quantity.name} is new"
+    apart = quantity.outcome == CHANGED and abs(quantity.measured / max(quantity.ratio, LEAST) - 1) >= WORTH
+    left = f" ({quantity.ratio:.2f}x without what the machine explains)" if apart else ""
+    return f"{quantity.name} {quantity.measured:.2f}x{left}"
 
 
 def _resolution(quantity: Quantity, whole: Quantity) -> float:

@@ -16,6 +16,8 @@ CAME, WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
 #: Those that decide how long a step takes.
 SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
+#: What every stage depends on.
+SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
 #: Classes around a model that say nothing of what it computes.
 WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
 #: Settings of a loader that do not decide how fast it is.
@@ -104,6 +106,11 @@ def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> lis
         for what, of in WORK.items()
         if (first := _each(before, of)) and (last := _each(after, of)) and first != last
     ]
+
+
+def shared(differing: Sequence[Differing]) -> list[Differing]:
+    """What differs that all stages depend on: it makes CPU time longer or shorter as a slower or faster CPU does."""
+    return [one for one in differing if (one.kind, one.name) in SHARED]
 
 
 def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from feedline.analysis import pipeline
 from feedline.analysis.build import gather_ranks
-from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diff import measure
 from feedline.analysis.diff.measure import CPU, TIMED, Measure
 from feedline.analysis.diff.model import RunName
@@ -21,6 +20,7 @@ from feedline.profiler.store.read import Run, rank_folders
 
 #: Groups of quantities that are per step.
 OF_STEP = ("step", "stage", "cpu", "wait", "collective")
+PIXELS, SAME_PIXELS = "work/output_pixels", 1.01
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,14 @@ def measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 
 
 def same_work(runs: Sequence[Measured]) -> bool:
-    """Whether a step of all runs is the same work for the CPUs: the same model, batch and number of ranks."""
+    """Whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
     described = {(run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs}
-    return len(described) == 1
+    pixels = [run.measures[PIXELS].value for run in runs if PIXELS in run.measures]
+    return len(described) == 1 and (not pixels or (len(pixels) == len(runs) and max(pixels) < SAME_PIXELS * min(pixels)))
 
 
 def same_processes(runs: Sequence[Measured]) -> bool:
-    """Whether all runs start the same number of processes and threads, so that a wait for a CPU is not of their own making."""
+    """Whether all runs start the same number of processes and threads: else, how long they wait for a CPU may be of their own making."""
     described = {
         (
             tuple(str(loader.settings.get("num_workers")) for loader in run.report.loaders if loader.role == "training"),
@@ -113,10 +114,12 @@ def same_processes(runs: Sequence[Measured]) -> bool:
     return len(described) == 1
 
 
-def beside_others(runs: Sequence[Measured]) -> bool:
-    """Whether other programs used the CPUs in any run, or it is not known."""
-    used = [run.report.cpus.others if run.report.cpus is not None else None for run in runs]
-    return any(one is None or one >= MIN_OTHERS for one in used)
+def room(run: Measured) -> float | None:
+    """CPUs that a run could have used: those that it is allowed, less what other programs took of them. None: not sampled."""
+    cpus = run.report.cpus
+    if cpus is None or cpus.others is None or cpus.affinity is None:
+        return None
+    return min(cpus.allowed, cpus.affinity - cpus.others)
 
 
 def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
@@ -146,6 +149,7 @@ class Speed:
     shifts: list[dict[str, float]]
     weight: dict[str, float]
 
+    PARTS = ("cpu/", "sample/")  # groups of stages that one change may move together: those of the model, and those of a sample
     FEWEST = 3  # stages that tell a machine's speed from a stage's own change
     FLOOR = 0.015  # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
     OF_MODEL = 0.05  # the same of forward and backward on a CPU, whose speed depends on where a run's tensors lie in memory
@@ -165,11 +169,18 @@ class Speed:
         return found if max(spread) - min(spread) < math.log(cls.MOST) else cls(shifts, {})
 
     def of_run(self, at: int, without: str) -> float:
-        """Log of the CPU time for the same work of one run, from all stages but one; 0 where there are too few."""
+        """Log of the CPU time for the same work of one run, from all stages but one; 0 where there are too few.
+
+        A machine slows the model and the samples alike, but a change of one of them only its own stages: where both are known, the part that
+        they have in common.
+        """
         ids = [id for id in self.weight if id != without]
-        if len(ids) < self.FEWEST:
-            return 0.0
-        return weighted_median([self.shifts[at][id] for id in ids], [self.weight[id] for id in ids])
+        return self._common(self.shifts[at], ids) if len(ids) >= self.FEWEST else 0.0
+
+    def _common(self, shift: Mapping[str, float], ids: Sequence[str]) -> float:
+        parts = [[id for id in ids if id.startswith(part)] for part in self.PARTS]
+        found = [weighted_median([shift[id] for id in part], [self.weight[id] for id in part]) for part in parts if part]
+        return min(found, key=abs) if min(found) * max(found) > 0 else 0.0
 
     def known(self, without: str = "") -> bool:
         """Whether there are enough stages."""
@@ -186,9 +197,9 @@ class Speed:
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
             return max(self.floor(without), 2 * self.FLOOR)
-        moved, weights = [self.shifts[-1][id] - self.shifts[0][id] for id in ids], [self.weight[id] for id in ids]
-        common = weighted_median(moved, weights)
-        apart = sorted((abs(one - common), weight) for one, weight in zip(moved, weights))[:-1]
+        moved = {id: self.shifts[-1][id] - self.shifts[0][id] for id in ids}
+        common = self._common(moved, ids)
+        apart = sorted((abs(moved[id] - common), self.weight[id]) for id in ids)[:-1]
         return max(self.floor(without), math.sqrt(sum(weight * one**2 for one, weight in apart) / sum(weight for _, weight in apart)))
 
 

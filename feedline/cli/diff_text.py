@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.diff.conclusion import differing, reasons
+from feedline.analysis.diff.conclusion import WORTH, differing, reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
-from feedline.analysis.diff.model import CHANGED, MACHINE, Diff, FindingChange, Quantity, RunName
+from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, FindingChange, Quantity, RunName
 from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.reports.console import Console
@@ -25,9 +25,9 @@ GROUPS = {
     "work": "Work",
     "gauge": "Gauges",
 }
-OUTCOMES = {CHANGED: "changed", MACHINE: "machine", "same": "", "unknown": "not tested", "one side": "one side only"}
+OUTCOMES = {CHANGED: "changed", MACHINE: "machine", EITHER: "either", "same": "", "unknown": "not tested", "one side": "one side only"}
 SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
-STYLES = {CHANGED: "bold yellow", MACHINE: "cyan"}
+STYLES = {CHANGED: "bold yellow", MACHINE: "cyan", EITHER: "cyan"}
 MOST = 8  # settings in the terminal
 LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
 
@@ -95,19 +95,28 @@ def title(group: str, diff: Diff) -> str:
 def cells(quantity: Quantity) -> list[str]:
     """A row: name, A, B, ratio, interval, outcome."""
     amounts = [BLANK if one is None else value(one, quantity.unit) for one in (quantity.before, quantity.after)]
-    return [f"  {quantity.name.replace('_', ' ')}", *amounts, ratio(quantity), interval(quantity), OUTCOMES[quantity.outcome]]
+    return [f"  {quantity.name.replace('_', ' ')}", *amounts, ratio(quantity), interval(quantity), outcome(quantity)]
 
 
 def ratio(quantity: Quantity) -> str:
-    """B / A without the machine's part."""
-    return BLANK if quantity.ratio is None else f"{quantity.ratio:.2f}"
+    """B / A, as measured."""
+    return BLANK if quantity.ratio is None or quantity.measured is None else f"{quantity.measured:.2f}"
 
 
 def interval(quantity: Quantity) -> str:
-    """``0.97 - 1.08``."""
-    if quantity.low is None or quantity.high is None:
+    """``0.97 - 1.08``, of the ratio."""
+    low, high = quantity.measured_interval
+    if low is None or high is None:
         return BLANK
-    return f"{quantity.low:.2f}{BLANK}{quantity.high:.2f}" if quantity.high < 100 else "too wide"
+    return f"{low:.2f}{BLANK}{high:.2f}" if high < 100 else "too wide"
+
+
+def outcome(quantity: Quantity) -> str:
+    """What it comes to, and what the machine explains of the ratio: ``machine 1.30x``."""
+    said = OUTCOMES[quantity.outcome]
+    if quantity.outcome not in STYLES or abs(quantity.machine - 1) < WORTH:
+        return said
+    return f"{'' if quantity.outcome == MACHINE else f'{said}, '}machine {quantity.machine:.2f}x"
 
 
 def findings(changes: Sequence[FindingChange]) -> list[str]:
