@@ -96,9 +96,22 @@ def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mappin
         base: the runs that the budget names.
         diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run whose smallest change is that limit.
     """
-    why = unjudged(budget, run)
-    found = [*_limits(budget, run), *_findings(budget, run), *_against_base(budget, run, base, diffs)]
-    return [Checked(one.id, UNKNOWN, why, None, one.limit, one.about) for one in found] if why else found
+    limits, findings, than_base = _limits(budget, run), _findings(budget, run), _against_base(budget, run, base, diffs)
+    if why := unjudged(budget, run):
+        return [_unknown(one, why) for one in (*limits, *findings, *than_base)]
+    if lost := _lost(run):
+        return [*(_unknown(one, lost) for one in limits), *findings, *(_unknown(one, lost) for one in than_base)]
+    return [*limits, *findings, *than_base]
+
+
+def _unknown(one: Checked, why: str) -> Checked:
+    return Checked(one.id, UNKNOWN, why, None, one.limit, one.about)
+
+
+def _lost(run: Measured) -> str:
+    """Why the times of a training say nothing of one that works; "": they do."""
+    lost = context.diverged(run)
+    return f"the training diverged: {lost}" if lost else ""
 
 
 def unjudged(budget: Budget, run: Measured) -> str:
@@ -226,7 +239,7 @@ def _against_base(budget: Budget, run: Measured, base: Sequence[Measured], diffs
 
 def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name: str) -> str:
     """Why a run cannot be compared with its base; "": it can. CPU time of a sample is known of other models and machines, too."""
-    if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := unjudged(budget, one))]:
+    if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := unjudged(budget, one) or _lost(one))]:
         return "; ".join(damaged)
     differs = [] if name == "sample_cpu" else [*context.different_work(base, [run]), *context.different_machine(base, [run])]
     return f"not comparable with its base ({'; '.join(differs)}): record a base like this run" if differs else ""

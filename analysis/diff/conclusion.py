@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from feedline.analysis.cpu_use import MIN_OTHERS
-from feedline.analysis.diff.context import different_work, shared
+from feedline.analysis.diff.context import different_work, diverged, shared
 from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, Differing, Machine, Quantity, RunName
 from feedline.analysis.diff.noise import FEWEST_COMPARED
 from feedline.analysis.diff.side import Measured
@@ -74,6 +74,7 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
     said = [pace(diff, [*before, *after])]
     if other := different_work(before, after):
         said.append(f"Steps do different work: {'; '.join(other)}.")
+    said += [f"{side} diverged: {lost}." for side, runs in (("A", before), ("B", after)) if (lost := next(filter(None, map(diverged, runs)), ""))]
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:

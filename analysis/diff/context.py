@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from feedline.analysis.convergence.checks import DIVERGED
 from feedline.analysis.diff import unseen
 from feedline.analysis.diff.effects import MEASURED
 from feedline.analysis.diff.model import Differing, FindingChange
@@ -111,6 +112,13 @@ def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> lis
 def shared(differing: Sequence[Differing]) -> list[Differing]:
     """What differs that all stages depend on: it makes CPU time longer or shorter as a slower or faster CPU does."""
     return [one for one in differing if (one.kind, one.name) in SHARED]
+
+
+def diverged(run: Measured) -> str:
+    """How its loss was lost; "": it was not. Steps of such a training may be skipped, and say little of one that works."""
+    convergence = run.report.convergence
+    checks = convergence.checks if convergence is not None else []
+    return next((one.message for one in checks if one.rule_id in DIVERGED), "")
 
 
 def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:

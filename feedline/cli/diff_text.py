@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.diff.conclusion import WORTH, differing, reasons
+from feedline.analysis.diff.conclusion import differing, reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
 from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, FindingChange, Quantity, RunName
 from feedline.analysis.diff.side import OF_STEP
@@ -25,7 +25,7 @@ GROUPS = {
     "work": "Work",
     "gauge": "Gauges",
 }
-OUTCOMES = {CHANGED: "changed", MACHINE: "machine", EITHER: "either", "same": "", "unknown": "not tested", "one side": "one side only"}
+OUTCOMES = {CHANGED: "changed", MACHINE: "machine", EITHER: "unclear", "same": "", "unknown": "not tested", "one side": "one side only"}
 SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
 STYLES = {CHANGED: "bold yellow", MACHINE: "cyan", EITHER: "cyan"}
 MOST = 8  # settings in the terminal
@@ -95,7 +95,7 @@ def title(group: str, diff: Diff) -> str:
 def cells(quantity: Quantity) -> list[str]:
     """A row: name, A, B, ratio, interval, outcome."""
     amounts = [BLANK if one is None else value(one, quantity.unit) for one in (quantity.before, quantity.after)]
-    return [f"  {quantity.name.replace('_', ' ')}", *amounts, ratio(quantity), interval(quantity), outcome(quantity)]
+    return [f"  {quantity.name.replace('_', ' ')}", *amounts, ratio(quantity), interval(quantity), OUTCOMES[quantity.outcome]]
 
 
 def ratio(quantity: Quantity) -> str:
@@ -109,14 +109,6 @@ def interval(quantity: Quantity) -> str:
     if low is None or high is None:
         return BLANK
     return f"{low:.2f}{BLANK}{high:.2f}" if high < 100 else "too wide"
-
-
-def outcome(quantity: Quantity) -> str:
-    """What it comes to, and what the machine explains of the ratio: ``machine 1.30x``."""
-    said = OUTCOMES[quantity.outcome]
-    if quantity.outcome not in STYLES or abs(quantity.machine - 1) < WORTH:
-        return said
-    return f"{'' if quantity.outcome == MACHINE else f'{said}, '}machine {quantity.machine:.2f}x"
 
 
 def findings(changes: Sequence[FindingChange]) -> list[str]:
