@@ -22,12 +22,12 @@ from twins import table, write_json
 TRAINING = Path(__file__).parent / "programs" / "loaded_training.py"
 #: name -> samples, workers, channels of the model, steps
 VARIANTS = {
-    "loops": ("loops", 2, 8, 160),
-    "arrays": ("arrays", 2, 8, 500),
-    "sleeps": ("sleeps", 2, 8, 160),
-    "sleeps, 4 workers": ("sleeps", 4, 8, 250),
-    "model": ("arrays", 1, 32, 120),
-    "larger model": ("arrays", 1, 48, 80),
+    "loops": ("loops", 2, 8, 600),
+    "arrays": ("arrays", 2, 8, 1500),
+    "sleeps": ("sleeps", 2, 8, 300),
+    "4 workers": ("sleeps", 4, 8, 600),
+    "model": ("arrays", 1, 32, 300),
+    "larger model": ("arrays", 1, 48, 200),
 }
 MAKING, MODEL = ("sample/dataset", "sample/total"), ("cpu/forward", "cpu/backward", "stage/forward", "stage/backward")
 #: A, B, what is to be named, and whether B is the faster one
@@ -35,7 +35,7 @@ CHANGES = (
     ("loops", "arrays", MAKING, True),
     ("arrays", "loops", MAKING, False),
     ("sleeps", "arrays", ("blocked/dataset", "blocked/total"), True),
-    ("sleeps", "sleeps, 4 workers", ("stage/wait",), True),
+    ("sleeps", "4 workers", ("stage/wait",), True),
     ("model", "larger model", MODEL, False),
 )
 UNCHANGED = ("loops", "arrays", "sleeps", "model", "larger model")
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
-    runs = {(variant, load): args.output / f"{variant.replace(', ', '-')}-{load}" for variant in VARIANTS for load in (0, args.load)}
+    runs = {(variant, load): args.output / f"{variant.replace(' ', '-')}-{load}" for variant in VARIANTS for load in (0, args.load)}
     for (variant, load), run in runs.items():
         record(run, variant, load)
     pairs = [*CHANGES, *((variant, variant, (), True) for variant in UNCHANGED)]

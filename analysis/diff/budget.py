@@ -254,7 +254,7 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
         said = ", ".join(map(_growth, grown))
         return Checked(id, EXCEEDED, f"{said}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
     if shared := [one for one in quantities if one.outcome == EITHER and one.grew]:
-        why = "how much of that other programs or slower CPUs explain is unknown, because the program changed, too"
+        why = "how much of that other programs or slower CPUs explain is unknown"
         return Checked(id, UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
     of = "sample" if about == "input" else "step"
     whole = diff.of("sample/total" if about == "input" else "step/mean")

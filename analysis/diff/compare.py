@@ -7,17 +7,19 @@ from dataclasses import replace
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import cause_of, conclude
 from feedline.analysis.diff.effects import LEVEL, MEASURED, Effect, Sides
-from feedline.analysis.diff.measure import NONE, THREAD
+from feedline.analysis.diff.measure import NONE, THREAD, TIMED
 from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, ONE_SIDE, SAME, UNKNOWN, Diff, Machine, Quantity
 from feedline.analysis.diff.noise import holm
-from feedline.analysis.diff.side import Measured, of_equal_work, per_sample, same_processes
+from feedline.analysis.diff.side import OF_STEP, Measured, of_equal_work, per_sample, same_processes
 from feedline.analysis.stages import INPUT_STAGES
 
 MIN_CHANGE = 0.05
 MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
 WORK = {"sample/decode": "work/decoded_pixels"}  # quantity -> what decides how long it takes
+CPU_OF_STEP = "step/cpu"
 STEP, WAIT, TOTAL = "step/mean", "stage/wait", "sample/total"
 WHOLES = (STEP, TOTAL)
+REACH = 0.5  # of the step: more than that beyond the waiting that was measured is not put down to load
 OWN = ("cpu", "sample", "blocked", "work")  # groups that other programs hardly change: what changes of them is the program's own
 OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
 GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
@@ -63,7 +65,7 @@ def effects_of(sides: Sides) -> dict[str, Effect]:
     whole, all_s = sides.mean(STEP)[0] if STEP in ids else 0.0, sum(stages_s.values())
 
     def machine_s(id: str) -> float | None:
-        of_step = all_s * sides.mean(id)[0] / whole if id.startswith("step/") and whole else None
+        of_step = all_s * sides.mean(id)[0] / whole if id.startswith("step/") and id != CPU_OF_STEP and whole else None
         return stages_s[WAIT] if id == WAIT else of_step
 
     return {id: sides.effect(id, machine_s(id)) for id in ids}
@@ -197,32 +199,46 @@ def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
 
     def capped(quantity: Quantity) -> Quantity:
         whole = wholes.get(quantity.group)
-        apart = quantity.id in (STEP, "step/p95") or quantity.outcome != CHANGED or whole in (None, CHANGED)
+        apart = quantity.id in (STEP, "step/p95", CPU_OF_STEP) or quantity.outcome != CHANGED or whole in (None, CHANGED)
         return quantity if apart else replace(quantity, outcome=str(whole))
 
     return [capped(quantity) for quantity in quantities]
 
 
 def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity]:
-    """Of what the machine could explain, the program's own changes may explain a part, in the direction in which they work."""
-    own = [one for one in quantities if one.outcome == CHANGED and one.group in OWN]
+    """Mark what both the machine and the program may explain: what the machine could explain alone although the program changed in the same
+    direction, and what only the waiting for CPUs that is not measured could explain."""
+    own = [one for one in quantities if one.outcome == CHANGED and (one.group in OWN or one.id == CPU_OF_STEP)]
     runs = sides.before, sides.after
     other = not same_processes(sides.runs) or bool(context.different_work(*runs))
     versions = any(one.kind == "version" for one in context.shared(context.settings(*runs)))
     moved = sides.speed.known() and abs(sides.shift("cpu")) >= math.log1p(MATERIAL)
+    queued = sides.queued if math.isfinite(sides.more) else 0.0
 
-    def beside_own(quantity: Quantity) -> bool:
-        parts = (one for one in own if one.grew == quantity.grew and _is_part(one, quantity))
-        return other or (moved and versions) or any(parts)
+    def by_program(quantity: Quantity) -> bool:
+        """Whether the program's own work changed in the direction of a time."""
+        return any(one.grew == quantity.grew and _is_part(one, quantity) for one in own)
 
-    explained = (one.outcome == MACHINE and one.group != "gauge" for one in quantities)
-    return [replace(one, outcome=EITHER) if yes and beside_own(one) else one for yes, one in zip(explained, quantities)]
+    def by_load(quantity: Quantity) -> bool:
+        """Whether load may have done more to it than is known: waiting for a CPU is measured in some stages only."""
+        moved_so = queued > MATERIAL if quantity.grew else queued < -MATERIAL
+        of_step = quantity.clock == "wall" and quantity.group in OF_STEP
+        left_s = abs((quantity.after or 0.0) - (quantity.before or 0.0) * quantity.machine)
+        return of_step and moved_so and left_s <= REACH * sides.mean(STEP)[0]
+
+    def judged(quantity: Quantity) -> Quantity:
+        explained = quantity.outcome == MACHINE and (other or (moved and versions) or by_program(quantity))
+        unsure = quantity.outcome == CHANGED and by_load(quantity) and not by_program(quantity)
+        return replace(quantity, outcome=EITHER) if explained or unsure else quantity
+
+    return [one if one.group == "gauge" else judged(one) for one in quantities]
 
 
 def _is_part(part: Quantity, whole: Quantity) -> bool:
     """Whether a quantity of its own can change a time of the step."""
     inside = whole.id == WAIT and part.group != "cpu" or whole.id == TOTAL and part.group == "sample"
-    return whole.group == "step" or part.name == whole.name or inside
+    of_main = part.id == CPU_OF_STEP and whole.name not in TIMED  # in forward and backward its CPU time was measured apart
+    return whole.group == "step" or part.name == whole.name or inside or of_main
 
 
 def machine_of(sides: Sides) -> Machine:

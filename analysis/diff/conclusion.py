@@ -56,8 +56,8 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by
     if not changed:
         return ""
     most = max(changed, key=moved_s)
-    same = [one for one in changed if one.clock == "cpu" and one.name == most.name]  # of the program alone, unlike wall time
-    if same:
+    same = [one for one in changed if one.clock == "cpu" and one.name == most.name]
+    if same and most.clock == "wall":  # which other programs change, too
         return same[0].id
     inside = [one for one in changed if one.group not in PER_STEP and one.grew == most.grew and moved_s(one) >= EXPLAINS * moved_s(most)]
     return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
@@ -74,7 +74,8 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
     said = [pace(diff, [*before, *after])]
     if other := different_work(before, after):
         said.append(f"Steps do different work: {'; '.join(other)}.")
-    said += [f"{side} diverged: {lost}." for side, runs in (("A", before), ("B", after)) if (lost := next(filter(None, map(diverged, runs)), ""))]
+    lost = [(side, next(filter(None, map(diverged, runs)), "")) for side, runs in (("A", before), ("B", after))]
+    said += [f"{side} diverged: {why}." for side, why in lost if why]
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:

@@ -64,22 +64,30 @@ class Sides:
     """Both sides, and how fast the machine was in each run.
 
     Attributes:
-        slows, speeds: whether waiting for a CPU can make B slower, or faster, without a change of the program: B had fewer CPUs to itself, or
-            more. Where that was not sampled, it can do both.
+        more: CPUs that B could have used beyond those of A: it is allowed more, or other programs took less. NaN: not sampled.
     """
 
     before: Sequence[Measured]
     after: Sequence[Measured]
     speed: Speed
-    slows: bool
-    speeds: bool
+    more: float
 
     @classmethod
     def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Sides":
         rooms = [[room(run) for run in side] for side in (before, after)]
         known = [[one for one in side if one is not None] for side in rooms]
         more = float(np.mean(known[1]) - np.mean(known[0])) if known == rooms else math.nan
-        return cls(before, after, Speed.of(before, after), not more > -MIN_OTHERS, not more < MIN_OTHERS)
+        return cls(before, after, Speed.of(before, after), more)
+
+    @property
+    def slows(self) -> bool:
+        """Whether waiting for a CPU can make B slower without a change of the program; where nothing was sampled, it may."""
+        return not self.more > -MIN_OTHERS
+
+    @property
+    def speeds(self) -> bool:
+        """The same of faster."""
+        return not self.more < MIN_OTHERS
 
     @property
     def runs(self) -> list[Measured]:
@@ -127,8 +135,8 @@ class Sides:
         return max(change, 0.0) * self.slows + min(change, 0.0) * self.speeds
 
     def between(self, parts: Sequence[float]) -> float:
-        """B - A of what the machine did to each run. With several runs of each, their spread holds what the machine does from run to run, and
-        only what differs between the sides is left to explain."""
+        """B - A of what the machine did to each run. With several runs of each, their spread holds what the machine does from run to run,
+        and only what differs between the sides is left to explain."""
         before, after = self._means(parts)
         if self.freedom >= MEASURED and p_of(after - before, self._pooled(np.array(parts)), self.freedom) >= LEVEL:
             return 0.0
@@ -174,6 +182,6 @@ class Sides:
         if measures[0].kind == CPU:
             between = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2
         else:
-            least = Speed.floor(measures[0].id) * float(own.mean())
+            least = self.speed.floor(measures[0].id) * float(own.mean())
             between = float(sum((value * one.drift) ** 2 for value, one in zip(own, measures))) + least**2
         return math.sqrt(self._within(own, measures) + between)

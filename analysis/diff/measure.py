@@ -76,6 +76,9 @@ def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     walls = _walls(rank, chosen)
     yield measure("step/mean", "s", step.mean_s, _means(rank, walls))
     yield from _quantiles(step, walls)
+    used = next((gauge for gauge in report.gauges if gauge.name == "cpu/processes"), None)
+    if step.cpu_s and used is not None:
+        yield measure("step/cpu", "s", step.cpu_s, np.array(used.values), kind=CPU, clock="cpu")
     for name, mean_s in step.stages.items():
         if name in rank.stages:
             yield from _stage(rank, name, mean_s, chosen)

@@ -7,7 +7,7 @@ SCHEMA_VERSION = 1
 #: What a quantity did.
 CHANGED = "changed"  # by more than noise, and by more than the machine explains
 MACHINE = "machine"  # by more than noise, but the machine explains it: other programs, or CPUs that were slower for everything
-EITHER = "either"  # by more than noise; the machine could explain all of it, but the program changed, too: the shares are unknown
+EITHER = "either"  # by more than noise; the machine and the program may both be why, by shares that are unknown
 SAME = "same"  # by no more than noise, or by less than counts
 UNKNOWN = "unknown"  # there are too few values to tell
 ONE_SIDE = "one side"  # it occurs in A or in B only

@@ -9,6 +9,7 @@ import numpy as np
 
 from feedline.analysis import pipeline
 from feedline.analysis.build import gather_ranks
+from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diff import measure
 from feedline.analysis.diff.measure import CPU, TIMED, Measure
 from feedline.analysis.diff.model import RunName
@@ -144,35 +145,39 @@ class Speed:
     Attributes:
         shift: run -> stage id -> log of the CPU time over its mean over all runs, in the stages that every run has.
         weight: stage id -> one over its variance.
+        loaded: whether other programs ran beside one.
     """
 
     shifts: list[dict[str, float]]
     weight: dict[str, float]
+    loaded: bool = False
 
     PARTS = ("cpu/", "sample/")  # groups of stages that one change may move together: those of the model, and those of a sample
     FEWEST = 3  # stages that tell a machine's speed from a stage's own change
     FLOOR = 0.015  # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
     OF_MODEL = 0.05  # the same of forward and backward on a CPU, whose speed depends on where a run's tensors lie in memory
+    LOADED = 0.12  # of any stage beside other programs, which take caches, and whose turns cost CPU time
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
     def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Speed":
         runs = [*before, *after]
-        alike = [id for id, one in runs[0].measures.items() if one.kind == CPU and id != "sample/total"]
+        alike = [id for id, one in runs[0].measures.items() if one.kind == CPU and id not in ("sample/total", "step/cpu")]
         ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if same_work(runs) and same_processes(runs) else []
         logs = {id: [math.log(run.measures[id].value) for run in runs] for id in ids}
         middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}
         shifts = [{id: float(logs[id][at] - middle[id]) for id in ids} for at in range(len(runs))]
         weight = {id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids}
-        found = cls(shifts, weight)
+        loaded = any(run.report.cpus is not None and (run.report.cpus.others or 0.0) >= MIN_OTHERS for run in runs)
+        found = cls(shifts, weight, loaded)
         spread = [found.of_run(at, "") for at in range(len(runs))]
-        return found if max(spread) - min(spread) < math.log(cls.MOST) else cls(shifts, {})
+        return found if max(spread) - min(spread) < math.log(cls.MOST) else replace(found, weight={})
 
     def of_run(self, at: int, without: str) -> float:
         """Log of the CPU time for the same work of one run, from all stages but one; 0 where there are too few.
 
-        A machine slows the model and the samples alike, but a change of one of them only its own stages: where both are known, the part that
-        they have in common.
+        A machine slows the model and the samples alike, but a change of one of them only its own stages: where both are known, the part
+        that they have in common.
         """
         ids = [id for id in self.weight if id != without]
         return self._common(self.shifts[at], ids) if len(ids) >= self.FEWEST else 0.0
@@ -186,10 +191,9 @@ class Speed:
         """Whether there are enough stages."""
         return len([id for id in self.weight if id != without]) >= self.FEWEST
 
-    @classmethod
-    def floor(cls, id: str) -> float:
+    def floor(self, id: str) -> float:
         """Standard deviation of how a stage differs between two runs on one machine, relative, at best."""
-        return cls.OF_MODEL if id.partition("/")[2] in TIMED else cls.FLOOR
+        return self.LOADED if self.loaded else self.OF_MODEL if id.partition("/")[2] in TIMED else self.FLOOR
 
     def scatter(self, without: str) -> float:
         """Standard deviation of how a stage's CPU time differs between two runs beside the common change: that of the other stages, the one

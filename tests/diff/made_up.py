@@ -32,7 +32,7 @@ def changed(run: Measured, change: Callable[[Measure], float], **of_run: float) 
 def quiet(run: Measured, error: float = 0.01) -> Measured:
     """The same run, recorded on a machine that does little else: all values are known well."""
     measures = {id: replace(one, error=error, drift=0.0) for id, one in run.measures.items()}
-    return replace(run, measures=measures)
+    return beside(replace(run, measures=measures), 0.0)
 
 
 def beside(run: Measured, others: float) -> Measured:
@@ -45,7 +45,7 @@ def making(run: Measured, cpu_s: float, queued_s: float) -> Measured:
     report, workers = run.report, run.report.workers
     assert workers is not None
     total = replace(workers.per_sample["total"], cpu_s=cpu_s, runqueue_s=queued_s, wall_s=cpu_s + queued_s)
-    of_sample = {id: cpu_s for id in ("sample/total", "sample/dataset")}
+    of_sample = dict.fromkeys(("sample/total", "sample/dataset"), cpu_s)
     measures = {id: replace(one, value=of_sample.get(id, one.value)) for id, one in run.measures.items()}
     report = replace(report, workers=replace(workers, per_sample={**workers.per_sample, "total": total}))
     return replace(run, report=report, measures=measures)

@@ -80,9 +80,9 @@ def test_fewer_cpus_make_a_run_slower_and_never_faster(loader, cpus, outcome):
     assert ("it could use" in "".join(found.conclusion)) == (found.of("step/mean").outcome == MACHINE)
 
 
-def test_where_load_and_program_both_made_a_run_slower_their_shares_are_unknown(slow, loader):
+def test_where_load_and_program_both_made_a_run_slower_their_shares_are_unknown(loader):
     before = beside(making(taking(loader, 0.300, 0.100), cpu_s=15e-3, queued_s=1e-3), 0.0)
-    after = beside(waiting(taking(slow, 0.360, 0.140), 2.0), 1.5)
+    after = beside(waiting(making(taking(loader, 0.480, 0.260), cpu_s=25.3e-3, queued_s=80e-3), 2.0), 1.5)
 
     found = diff([before], [after])
 
@@ -93,6 +93,18 @@ def test_where_load_and_program_both_made_a_run_slower_their_shares_are_unknown(
     assert of_step(0.05, before, after)[0] == "unknown"
 
 
+def test_time_whose_waiting_for_a_cpu_was_not_measured_is_unclear_where_load_rose(loader):
+    """The queue is measured in forward and backward, but a thread that wakes up elsewhere waits, too."""
+    longer = changed(waiting(loader, 1.2), lambda one: 3.0 if one.id == "stage/other" else 1.0)
+    busier = changed(longer, lambda one: 1.5 if one.id == "step/cpu" else 1.0)
+    before = taking(loader, 0.05, 0.0)
+
+    for run, outcome in ((longer, EITHER), (busier, CHANGED)):
+        found = diff([beside(before, 0.0)], [beside(taking(run, 0.08, 0.0), 0.9)])
+        assert found.of("stage/other").outcome == outcome
+    assert diff([beside(before, 0.9)], [beside(taking(longer, 0.08, 0.0), 0.0)]).of("stage/other").outcome == CHANGED
+
+
 def test_a_setting_that_changed_beside_the_load_may_be_why(loader):
     before, after = beside(loader, 0.0), with_setting(beside(waiting(loader, 1.5), 0.9), num_workers=7)
 
@@ -101,7 +113,7 @@ def test_a_setting_that_changed_beside_the_load_may_be_why(loader):
 
 def test_the_cpu_time_that_fell_is_named_where_load_made_the_run_slower(loader):
     before = beside(making(taking(loader, 0.300, 0.100), cpu_s=25.3e-3, queued_s=1e-3), 0.0)
-    after = beside(waiting(making(taking(loader, 0.350, 0.120), cpu_s=0.586e-3, queued_s=20e-3), 2.0), 1.5)
+    after = beside(waiting(making(taking(loader, 0.500, 0.280), cpu_s=0.586e-3, queued_s=60e-3), 2.0), 1.5)
 
     found = diff([before], [after])
 
