@@ -225,6 +225,9 @@ def pixels(diff: Diff) -> list[str]:
 def related(diff: Diff, cause: Quantity) -> list[str]:
     """What differs that may be why."""
     found = pixels(diff) if cause.group == "sample" else []
+    disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
+    if disk is not None and disk.outcome == MACHINE and disk.grew == cause.grew:
+        found.append(f"the disk was read at {amounts(disk)}: only one of the runs may have found its files in the page cache")
     libraries = LIBRARIES.get(cause.name, ())
     found += [differing(one) for one in diff.settings if one.kind == "version" and one.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):

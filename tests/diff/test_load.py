@@ -142,6 +142,27 @@ def test_larger_images_are_no_slower_machine(loader):
     assert found.machine.speed is None and found.of("step/mean").outcome == CHANGED
 
 
+def test_files_that_were_in_the_page_cache_of_one_run_only_are_told_beside_the_wait_for_them(loader):
+    def blocked(by, disk):
+        times = {"sample/total": 1.0, "gauge/disk/read": disk}
+        read = {
+            f"blocked/{name}": replace(
+                loader.measures["sample/total"], id=f"blocked/{name}", group="blocked", name=name, clock="blocked", kind="none"
+            )
+            for name in ("read", "total")
+        }
+        return changed(
+            replace(loader, measures=loader.measures | read), lambda one: by if one.group == "blocked" else times.get(one.id, 1.0)
+        )
+
+    cached, cold = blocked(0.1, 0.01), blocked(1.0, 100.0)
+
+    for before, after in ((cached, cold), (cold, cached)):
+        found = diff([before], [after])
+        assert found.cause == "blocked/read" and "page cache" in found.conclusion
+    assert "page cache" not in diff([blocked(0.1, 1.0)], [blocked(1.0, 1.0)]).conclusion
+
+
 def test_another_python_may_be_why_all_stages_took_longer(loader):
     def on(run, python):
         return replace(run, report=replace(run.report, run=replace(run.report.run, versions={"python": python})))
