@@ -8,8 +8,8 @@ import numpy as np
 from feedline.analysis.comm.buckets import Timeline, without_sync
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.model import Prediction
-from feedline.analysis.comm.partition import computing, without
 from feedline.analysis.comm.operations import SLOTS, bus_factor
+from feedline.analysis.comm.partition import computing, without
 from feedline.analysis.comm.question import Question
 from feedline.analysis.comm.replay import FloatArray, Link, answer, apart_s, held, level, refused, simulate, without_rank
 from feedline.analysis.comm.shared_cpus import NOTHING, Least, RankCpu, batches_s, needed_s

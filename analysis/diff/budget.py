@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from feedline.analysis.diff import context, unseen
+from feedline.analysis.diff.conclusion import LEAST, WORTH
 from feedline.analysis.diff.measure import interval_of
-from feedline.analysis.diff.model import CHANGED, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
+from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.finding import SHARE, Finding, Severity
 from feedline.analysis.formatting import NOT_MEASURED, share, value
@@ -96,9 +97,22 @@ def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mappin
         base: the runs that the budget names.
         diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run whose smallest change is that limit.
     """
-    why = unjudged(budget, run)
-    found = [*_limits(budget, run), *_findings(budget, run), *_against_base(budget, run, base, diffs)]
-    return [Checked(one.id, UNKNOWN, why, None, one.limit, one.about) for one in found] if why else found
+    limits, findings, than_base = _limits(budget, run), _findings(budget, run), _against_base(budget, run, base, diffs)
+    if why := unjudged(budget, run):
+        return [_unknown(one, why) for one in (*limits, *findings, *than_base)]
+    if lost := _lost(run):
+        return [*(_unknown(one, lost) for one in limits), *findings, *(_unknown(one, lost) for one in than_base)]
+    return [*limits, *findings, *than_base]
+
+
+def _unknown(one: Checked, why: str) -> Checked:
+    return Checked(one.id, UNKNOWN, why, None, one.limit, one.about)
+
+
+def _lost(run: Measured) -> str:
+    """Why the times of a training say nothing of one that works; "": they do."""
+    lost = context.diverged(run)
+    return f"the training diverged: {lost}" if lost else ""
 
 
 def unjudged(budget: Budget, run: Measured) -> str:
@@ -225,7 +239,7 @@ def _against_base(budget: Budget, run: Measured, base: Sequence[Measured], diffs
 
 def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name: str) -> str:
     """Why a run cannot be compared with its base; "": it can. CPU time of a sample is known of other models and machines, too."""
-    if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := unjudged(budget, one))]:
+    if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := unjudged(budget, one) or _lost(one))]:
         return "; ".join(damaged)
     differs = [] if name == "sample_cpu" else [*context.different_work(base, [run]), *context.different_machine(base, [run])]
     return f"not comparable with its base ({'; '.join(differs)}): record a base like this run" if differs else ""
@@ -237,8 +251,11 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
     if grown:
         most = max(grown, key=lambda one: (one.after or 0.0) - (one.before or 0.0))
         ratio = None if most.ratio is None else most.ratio - 1
-        said = ", ".join(f"{one.name} {one.ratio:.2f}x" if one.ratio is not None else f"{one.name} is new" for one in grown)
+        said = ", ".join(map(_growth, grown))
         return Checked(id, EXCEEDED, f"{said}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
+    if shared := [one for one in quantities if one.outcome == EITHER and one.grew]:
+        why = "how much of that other programs or slower CPUs explain is unknown"
+        return Checked(id, UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
     of = "sample" if about == "input" else "step"
     whole = diff.of("sample/total" if about == "input" else "step/mean")
     if whole is None or whole.outcome == ONE_SIDE:
@@ -250,10 +267,19 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
     if seen > RESOLUTION:
         way = "record more steps, or on a less busy machine"
         return Checked(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
-    if explained := [one for one in quantities if one.outcome == MACHINE and one.measured is not None and one.measured > 1]:
-        said = ", ".join(f"{one.name} {one.measured:.2f}x" for one in explained)
+    if explained := [one for one in quantities if one.outcome == MACHINE and one.grew]:
+        said = ", ".join(map(_growth, explained))
         return Checked(id, PASSED, f"{said}, which other programs or slower CPUs explain", None, limit, about)
     return Checked(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
+
+
+def _growth(quantity: Quantity) -> str:
+    """``forward 1.32x``, as measured; and what is left of it where the machine explains a part."""
+    if quantity.ratio is None or quantity.measured is None:
+        return f"{quantity.name} is new"
+    apart = quantity.outcome == CHANGED and abs(quantity.measured / max(quantity.ratio, LEAST) - 1) >= WORTH
+    left = f" ({quantity.ratio:.2f}x without what the machine explains)" if apart else ""
+    return f"{quantity.name} {quantity.measured:.2f}x{left}"
 
 
 def _resolution(quantity: Quantity, whole: Quantity) -> float:

@@ -7,17 +7,20 @@ from dataclasses import replace
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import cause_of, conclude
 from feedline.analysis.diff.effects import LEVEL, MEASURED, Effect, Sides
-from feedline.analysis.diff.measure import NONE, THREAD
-from feedline.analysis.diff.model import CHANGED, MACHINE, ONE_SIDE, SAME, UNKNOWN, Diff, Machine, Quantity
-from feedline.analysis.diff.side import Measured, of_equal_work, per_sample
+from feedline.analysis.diff.measure import NONE, THREAD, TIMED
+from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, ONE_SIDE, SAME, UNKNOWN, Diff, Machine, Quantity
+from feedline.analysis.diff.side import OF_STEP, Measured, of_equal_work, per_sample, same_processes
 from feedline.analysis.noise import holm
 from feedline.analysis.stages import INPUT_STAGES
 
 MIN_CHANGE = 0.05
 MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
 WORK = {"sample/decode": "work/decoded_pixels"}  # quantity -> what decides how long it takes
+CPU_OF_STEP = "step/cpu"
 STEP, WAIT, TOTAL = "step/mean", "stage/wait", "sample/total"
 WHOLES = (STEP, TOTAL)
+REACH = 0.5  # of the step: more than that beyond the waiting that was measured is not put down to load
+OWN = ("cpu", "sample", "blocked", "work")  # groups that other programs hardly change: what changes of them is the program's own
 OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
 GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
 #: Families of tests: groups, or single quantities. Gauges and waits are reported as context, never as a cause.
@@ -35,7 +38,7 @@ def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: floa
     if by_sample:
         before, after = [of_equal_work(run) for run in before], [of_equal_work(run) for run in after]
     sides = Sides.of(before, after)
-    quantities = _judged(sides, effects_of(sides), min_change)
+    quantities = _with_own_changes(sides, _judged(sides, effects_of(sides), min_change))
     found = Diff(
         before=[run.name for run in before],
         after=[run.name for run in after],
@@ -43,7 +46,7 @@ def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: floa
         per="sample" if by_sample else "step",
         min_change=min_change,
         between="measured" if sides.freedom >= MEASURED else "drift",
-        cause=cause_of(quantities, before[0], by_sample),
+        cause=cause_of(quantities, before[0], after[0], by_sample),
         quantities=quantities,
         machine=machine_of(sides),
         findings=context.findings(before, after),
@@ -62,7 +65,7 @@ def effects_of(sides: Sides) -> dict[str, Effect]:
     whole, all_s = sides.mean(STEP)[0] if STEP in ids else 0.0, sum(stages_s.values())
 
     def machine_s(id: str) -> float | None:
-        of_step = all_s * sides.mean(id)[0] / whole if id.startswith("step/") and whole else None
+        of_step = all_s * sides.mean(id)[0] / whole if id.startswith("step/") and id != CPU_OF_STEP and whole else None
         return stages_s[WAIT] if id == WAIT else of_step
 
     return {id: sides.effect(id, machine_s(id)) for id in ids}
@@ -91,10 +94,10 @@ def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
     if len(known) < len(making):
         return 0.0
     count = len(sides.before)
-    slower = math.expm1(sides.shift("cpu", TOTAL))
-    queued_s = sum(queue for _, queue in known[count:]) / (len(known) - count) - sum(queue for _, queue in known[:count]) / count
-    queued = sides.queued and (sides.freedom < MEASURED or sides.shift(THREAD) != 0)
-    longer_s = queued_s * queued + slower * sum(cpu for cpu, _ in known[:count]) / count
+    cpu_s, queued_s = (sum(parts) / count for parts in zip(*known[:count]))
+    most_s = sum(queue for _, queue in known[count:]) / (len(known) - count)
+    per_cpu_s = sides.from_load([queue / cpu for cpu, queue in known])  # so that waiting which only follows from more CPU work is not load
+    longer_s = min(cpu_s * per_cpu_s, most_s) + (cpu_s + queued_s) * math.expm1(sides.shift("cpu", TOTAL))
     rest_s = sum(seconds for id, seconds in stages_s.items() if id.partition("/")[2] not in INPUT_STAGES)
     return max(longer_s - rest_s, -waited)
 
@@ -103,7 +106,7 @@ def _making_s(run: Measured) -> tuple[float, float] | None:
     """Seconds per step of CPU and of waiting for a CPU that making batches takes, by all workers at once; None without workers."""
     workers, batch = run.report.workers, run.batch
     total = workers.per_sample.get("total") if workers is not None else None
-    if workers is None or not workers.processes or not batch or total is None or total.cpu_s is None or total.runqueue_s is None:
+    if workers is None or not workers.processes or not batch or total is None or not total.cpu_s or total.runqueue_s is None:
         return None
     step = run.report.step
     per = 1.0 if step is None or not step.mean_s else run.measures[STEP].value / step.mean_s  # 1 over the batch where times are per sample
@@ -153,7 +156,7 @@ def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, mi
     counts = _counts(quantity.measured if other_work else effect.ratio, min_change)
     if counts and _material(sides, effect) and (other_work or quantity.p < LEVEL or _explains_total(effects, effect)):
         return MACHINE if quantity.group == "gauge" and not quantity.name.startswith(OF_PROGRAM) else CHANGED
-    explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change)
+    explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change) and effect.p_measured < LEVEL
     return MACHINE if explained else SAME
 
 
@@ -196,10 +199,46 @@ def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
 
     def capped(quantity: Quantity) -> Quantity:
         whole = wholes.get(quantity.group)
-        apart = quantity.id in (STEP, "step/p95") or quantity.outcome != CHANGED or whole in (None, CHANGED)
+        apart = quantity.id in (STEP, "step/p95", CPU_OF_STEP) or quantity.outcome != CHANGED or whole in (None, CHANGED)
         return quantity if apart else replace(quantity, outcome=str(whole))
 
     return [capped(quantity) for quantity in quantities]
+
+
+def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity]:
+    """Mark what both the machine and the program may explain: what the machine could explain alone although the program changed in the same
+    direction, and what only the waiting for CPUs that is not measured could explain."""
+    own = [one for one in quantities if one.outcome == CHANGED and (one.group in OWN or one.id == CPU_OF_STEP)]
+    runs = sides.before, sides.after
+    other = not same_processes(sides.runs) or bool(context.different_work(*runs))
+    versions = any(one.kind == "version" for one in context.shared(context.settings(*runs)))
+    moved = sides.speed.known() and abs(sides.shift("cpu")) >= math.log1p(MATERIAL)
+    queued = sides.queued if math.isfinite(sides.more) else 0.0
+
+    def by_program(quantity: Quantity) -> bool:
+        """Whether the program's own work changed in the direction of a time."""
+        return any(one.grew == quantity.grew and _is_part(one, quantity) for one in own)
+
+    def by_load(quantity: Quantity) -> bool:
+        """Whether load may have done more to it than is known: waiting for a CPU is measured in some stages only."""
+        moved_so = queued > MATERIAL if quantity.grew else queued < -MATERIAL
+        of_step = quantity.clock == "wall" and quantity.group in OF_STEP
+        left_s = abs((quantity.after or 0.0) - (quantity.before or 0.0) * quantity.machine)
+        return of_step and moved_so and left_s <= REACH * sides.mean(STEP)[0]
+
+    def judged(quantity: Quantity) -> Quantity:
+        explained = quantity.outcome == MACHINE and (other or (moved and versions) or by_program(quantity))
+        unsure = quantity.outcome == CHANGED and by_load(quantity) and not by_program(quantity)
+        return replace(quantity, outcome=EITHER) if explained or unsure else quantity
+
+    return [one if one.group == "gauge" else judged(one) for one in quantities]
+
+
+def _is_part(part: Quantity, whole: Quantity) -> bool:
+    """Whether a quantity of its own can change a time of the step."""
+    inside = whole.id == WAIT and part.group != "cpu" or whole.id == TOTAL and part.group == "sample"
+    of_main = part.id == CPU_OF_STEP and whole.name not in TIMED  # in forward and backward its CPU time was measured apart
+    return whole.group == "step" or part.name == whole.name or inside or of_main
 
 
 def machine_of(sides: Sides) -> Machine:
@@ -212,10 +251,15 @@ def machine_of(sides: Sides) -> Machine:
     def others(side: Sequence[Measured]) -> float | None:
         return mean([run.report.cpus.others if run.report.cpus is not None else None for run in side])
 
+    def allowed(side: Sequence[Measured]) -> float | None:
+        return mean([run.report.cpus.allowed if run.report.cpus is not None else None for run in side])
+
     return Machine(
         speed=math.exp(sides.shift("cpu")) if sides.speed.known() else None,
         waiting_before=mean([run.waiting for run in sides.before]),
         waiting_after=mean([run.waiting for run in sides.after]),
         others_before=others(sides.before),
         others_after=others(sides.after),
+        cpus_before=allowed(sides.before),
+        cpus_after=allowed(sides.after),
     )

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from feedline.analysis.cpu_use import MIN_OTHERS
-from feedline.analysis.diff.context import different_work
-from feedline.analysis.diff.model import CHANGED, MACHINE, Diff, Differing, Machine, Quantity, RunName
+from feedline.analysis.diff.context import different_work, diverged, shared
+from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, Differing, Machine, Quantity, RunName
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.formatting import number, sentence, value
 from feedline.analysis.noise import FEWEST_COMPARED
@@ -29,37 +29,44 @@ EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by le
 LEAST = 1e-3  # smallest ratio of times, so that rates stay finite
 OPEN = 0.05  # an interval whose ratio of times starts below this is printed as "or more": its rate could be over 20 times as high
 WORTH = 0.02  # the smallest share of a change that is mentioned
-#: Versions that every stage depends on.
-SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
 NAMED = 3  # differences in a sentence
 #: Stages whose name says little in a sentence.
 NAMES = {"wait": "waiting for data", "other": "time in no stage", "epoch_start": "starting an epoch", "dataset": "the rest of __getitem__"}
 CLOCKS = {"cpu": " CPU", "blocked": " blocked"}
 
 
-def cause_of(quantities: Sequence[Quantity], base: Measured, by_sample: bool) -> str:
+def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by_sample: bool) -> str:
     """Id of the stage that explains the change best: of those that changed, the one that moved the step most; "": none did.
 
     Args:
+        base, other: a run of A, and one of B.
         by_sample: times of steps are per sample.
     """
     workers, batch = base.report.workers, 1.0 if by_sample else base.batch or 1.0
     per_step = batch / max(workers.processes if workers is not None else 1, 1)
+    per_cpu_s = max(_per_cpu_s(base), _per_cpu_s(other))
 
     def moved_s(quantity: Quantity) -> float:
         before = quantity.before or 0.0
         own = abs((quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0)
-        return own if quantity.group in PER_STEP else own * per_step
+        return own if quantity.group in PER_STEP else own * per_step * (per_cpu_s if quantity.clock == "cpu" else 1.0)
 
-    changed = [one for one in quantities if one.outcome == CHANGED and one.group in CAUSES and one.id not in WHOLES]
+    changed = [one for one in quantities if one.outcome == CHANGED and one.group in CAUSES]
+    changed = [one for one in changed if one.id not in WHOLES] or changed
     if not changed:
         return ""
     most = max(changed, key=moved_s)
-    same = [one for one in changed if one.group == "sample" and one.name == most.name]  # without workers, making a sample is in the step
-    if same:
+    same = [one for one in changed if one.clock == "cpu" and one.name == most.name]
+    if same and most.clock == "wall":  # which other programs change, too
         return same[0].id
-    inside = [one for one in changed if one.group not in PER_STEP and moved_s(one) >= EXPLAINS * moved_s(most)]
+    inside = [one for one in changed if one.group not in PER_STEP and one.grew == most.grew and moved_s(one) >= EXPLAINS * moved_s(most)]
     return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
+
+
+def _per_cpu_s(run: Measured) -> float:
+    """Seconds that a CPU second of making samples takes, with the waiting for a CPU."""
+    total = run.report.workers.per_sample.get("total") if run.report.workers is not None else None
+    return 1 + (total.runqueue_s or 0.0) / total.cpu_s if total is not None and total.cpu_s else 1.0
 
 
 def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) -> str:
@@ -67,12 +74,16 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
     said = [pace(diff, [*before, *after])]
     if other := different_work(before, after):
         said.append(f"Steps do different work: {'; '.join(other)}.")
+    lost = [(side, next(filter(None, map(diverged, runs)), "")) for side, runs in (("A", before), ("B", after))]
+    said += [f"{side} diverged: {why}." for side, why in lost if why]
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:
-        joined = "; ".join([changed(cause, diff.per), *related(diff, cause)])
-        said.append(f"{'But ' if step is not None and step.outcome != CHANGED else ''}{joined}.")
-        said[-1] = sentence(said[-1])
+        joined = sentence("; ".join([changed(cause, diff.per), *related(diff, cause)]))
+        if cause.clock == "cpu" and (step is None or step.outcome != CHANGED):
+            return " ".join([f"{joined}.", *said])
+        agrees = step is not None and step.outcome in (CHANGED, EITHER) and step.grew == cause.grew
+        said.append(f"{joined}." if agrees else f"But {joined[0].lower()}{joined[1:]}.")
     elif work := pixels(diff):
         said.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == CHANGED:
@@ -88,19 +99,23 @@ def pace(diff: Diff, runs: Sequence[Measured]) -> str:
         runs: of both sides.
     """
     step = diff.of("step/mean")
-    if step is None or not step.before or not step.after or step.p is None:
+    if step is None or not step.before or not step.after or step.p is None or step.measured is None:
         few = f"A has {_steps(diff.before)}, B has {_steps(diff.after)}"
         return f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must count toward the mean."
-    rates = rate(step, diff.per, runs)
+    rates, by = rate(step, diff.per, runs), faster(step.measured)
     if step.outcome == CHANGED:
-        assert step.ratio is not None and step.measured is not None
-        equal = "" if _negligible(step.machine) else f"; {faster(step.ratio)} at equal machine speed"
-        return f"B is {faster(step.measured)} than A: {rates}{equal} ({interval(step)})."
+        assert step.ratio is not None
+        equal = "" if _negligible(step.machine) else f"; at least {faster(step.ratio)} at equal machine speed"
+        return f"B is {by} than A: {rates}{equal} ({interval(step)})."
     if step.outcome == MACHINE:
-        assert step.measured is not None
-        return f"B ran {faster(step.measured)} than A ({rates}), but the machine explains it: {because(diff)}."
-    if step.measured is not None and abs(_speed(step.measured)) >= diff.min_change:
-        return f"B ran {faster(step.measured)} than A ({rates}), which is within the noise of the runs ({interval(step)})."
+        return f"B ran {by} than A ({rates}), but the machine explains it: {because(diff)}."
+    if step.outcome == EITHER:
+        return f"B ran {by} than A ({rates}); how much of that is due to the machine is unknown: {because(diff)}."
+    if abs(_speed(step.measured)) >= diff.min_change:
+        if _negligible(step.machine):
+            return f"B ran {by} than A ({rates}), which is within the noise of the runs ({interval(step)})."
+        machine = f"the machine explains up to {faster(step.machine)}, and the rest is within the noise of the runs"
+        return f"B ran {by} than A ({rates}): {machine} ({interval(step)})."
     seen = max(resolution(step), diff.min_change)
     return f"No change in speed beyond noise: {rates}; a change of less than {percent(seen)} would not have been seen."
 
@@ -150,38 +165,47 @@ def rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
 
 
 def because(diff: Diff) -> str:
-    """What the machine did; or, of a common change, what all stages share."""
-    shared = [differing(one) for one in diff.settings if (one.kind, one.name) in SHARED]
-    said = " and ".join(reasons(diff.machine)) or "its CPUs were shared differently"
-    return f"{said}; {', '.join(shared)} could also explain it" if shared and not _negligible(diff.machine.speed or 1.0) else said
+    """What the machine did that works in the direction in which the step changed; or, of a common change, what all stages share."""
+    step = diff.of("step/mean")
+    assert step is not None
+    said = " and ".join(text for slower, text in _differences(diff.machine) if slower == step.grew)
+    said = said or f"its processes waited {'longer' if step.grew else 'less'} for a CPU"
+    speed, same = diff.machine.speed or 1.0, [differing(one) for one in shared(diff.settings)]
+    return f"{said}; {', '.join(same)} could also explain it" if same and (speed > 1) == step.grew and not _negligible(speed) else said
 
 
-def reasons(machine: Machine) -> Iterator[str]:
+def reasons(machine: Machine) -> list[str]:
     """What differs of the machine."""
+    return [text for _, text in _differences(machine)]
+
+
+def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
+    """Whether it slows B down, and what it is."""
     if machine.speed is not None and abs(machine.speed - 1) >= WORTH:
-        yield f"all stages took {machine.speed:.2f}x the CPU time"
+        yield machine.speed > 1, f"all stages took {machine.speed:.2f}x the CPU time"
     if machine.waiting_before and machine.waiting_after and abs(machine.waiting_after / machine.waiting_before - 1) >= WORTH:
         yield (
+            machine.waiting_after > machine.waiting_before,
             f"the main thread waited for a CPU {percent(1 - 1 / machine.waiting_after)} of the time "
-            f"({percent(1 - 1 / machine.waiting_before)} in A)"
+            f"({percent(1 - 1 / machine.waiting_before)} in A)",
         )
-    if (
-        machine.others_before is not None
-        and machine.others_after is not None
-        and abs(machine.others_after - machine.others_before) >= MIN_OTHERS
-    ):
-        yield f"other programs used {number(machine.others_after, 2)} CPUs ({number(machine.others_before, 2)} in A)"
+    first, last = machine.others_before, machine.others_after
+    if first is not None and last is not None and abs(last - first) >= MIN_OTHERS:
+        yield last > first, f"other programs used {number(last, 2)} CPUs ({number(first, 2)} in A)"
+    first, last = machine.cpus_before, machine.cpus_after
+    if first is not None and last is not None and first != last:
+        yield last < first, f"it could use {number(last, 2)} CPUs ({number(first, 2)} in A)"
 
 
 def changed(quantity: Quantity, per: str) -> str:
     """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
-    if quantity.ratio is None or not quantity.after:
+    if quantity.measured is None or not quantity.after:
         return f"{NAMES.get(quantity.name, quantity.name)} {'is new' if quantity.after else 'is gone'} ({amounts(quantity)} per {per})"
     of = "sample" if quantity.group in ("sample", "blocked") else per
     what = "making a sample" if quantity.name == "total" else NAMES.get(quantity.name, quantity.name)
     verb = "is blocked" if quantity.group == "blocked" else "takes"
-    apart = "" if _negligible(quantity.machine) else f", of which the machine explains {quantity.machine:.2f}x"
-    return f"{what} {verb} {quantity.ratio:.2f}x as long per {of} ({amounts(quantity)}{apart})"
+    apart = "" if _negligible(quantity.machine) else f", of which the machine explains up to {quantity.machine:.2f}x"
+    return f"{what} {verb} {quantity.measured:.2f}x as long per {of} ({amounts(quantity)}{apart})"
 
 
 def amounts(quantity: Quantity) -> str:
@@ -201,6 +225,9 @@ def pixels(diff: Diff) -> list[str]:
 def related(diff: Diff, cause: Quantity) -> list[str]:
     """What differs that may be why."""
     found = pixels(diff) if cause.group == "sample" else []
+    disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
+    if disk is not None and disk.outcome == MACHINE and disk.grew == cause.grew:
+        found.append(f"the disk was read at {amounts(disk)}: only one of the runs may have found its files in the page cache")
     libraries = LIBRARIES.get(cause.name, ())
     found += [differing(one) for one in diff.settings if one.kind == "version" and one.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):

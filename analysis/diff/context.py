@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from feedline.analysis.convergence.checks import DIVERGED
 from feedline.analysis.diff import unseen
 from feedline.analysis.diff.effects import MEASURED
 from feedline.analysis.diff.model import Differing, FindingChange
@@ -16,6 +17,8 @@ CAME, WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
 #: Those that decide how long a step takes.
 SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
+#: What every stage depends on.
+SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
 #: Classes around a model that say nothing of what it computes.
 WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
 #: Settings of a loader that do not decide how fast it is.
@@ -104,6 +107,18 @@ def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> lis
         for what, of in WORK.items()
         if (first := _each(before, of)) and (last := _each(after, of)) and first != last
     ]
+
+
+def shared(differing: Sequence[Differing]) -> list[Differing]:
+    """What differs that all stages depend on: it makes CPU time longer or shorter as a slower or faster CPU does."""
+    return [one for one in differing if (one.kind, one.name) in SHARED]
+
+
+def diverged(run: Measured) -> str:
+    """How its loss was lost; "": it was not. Steps of such a training may be skipped, and say little of one that works."""
+    convergence = run.report.convergence
+    checks = convergence.checks if convergence is not None else []
+    return next((one.message for one in checks if one.rule_id in DIVERGED), "")
 
 
 def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diff.measure import CPU, NONE, Measure
-from feedline.analysis.diff.side import Measured, Speed, beside_others, same_processes
+from feedline.analysis.diff.side import Measured, Speed, room
 from feedline.analysis.noise import FloatArray, p_of, reach
 
 WIDEST = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
@@ -23,7 +24,7 @@ class Effect:
         before, after: means of the sides, as reported.
         change: B - A, without the machine's part.
         error: standard error of ``change``; NaN: not known.
-        machine: B / A that the machine explains.
+        machine: B / A that the machine explains at most.
         freedom: degrees of freedom of ``error`` where runs were compared with each other; None: from one run of each.
     """
 
@@ -38,6 +39,11 @@ class Effect:
     @property
     def p(self) -> float:
         return p_of(self.change, self.error, self.freedom)
+
+    @property
+    def p_measured(self) -> float:
+        """The same with the machine's part."""
+        return p_of(self.after - self.before, self.error * self.machine, self.freedom)
 
     @property
     def ratio(self) -> float | None:
@@ -58,18 +64,30 @@ class Sides:
     """Both sides, and how fast the machine was in each run.
 
     Attributes:
-        queued: whether waiting for a CPU is the machine's part: other programs ran, and the runs start the same processes themselves.
+        more: CPUs that B could have used beyond those of A: it is allowed more, or other programs took less. NaN: not sampled.
     """
 
     before: Sequence[Measured]
     after: Sequence[Measured]
     speed: Speed
-    queued: bool
+    more: float
 
     @classmethod
     def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Sides":
-        runs = [*before, *after]
-        return cls(before, after, Speed.of(before, after), same_processes(runs) and beside_others(runs))
+        rooms = [[room(run) for run in side] for side in (before, after)]
+        known = [[one for one in side if one is not None] for side in rooms]
+        more = float(np.mean(known[1]) - np.mean(known[0])) if known == rooms else math.nan
+        return cls(before, after, Speed.of(before, after), more)
+
+    @property
+    def slows(self) -> bool:
+        """Whether waiting for a CPU can make B slower without a change of the program; where nothing was sampled, it may."""
+        return not self.more > -MIN_OTHERS
+
+    @property
+    def speeds(self) -> bool:
+        """The same of faster."""
+        return not self.more < MIN_OTHERS
 
     @property
     def runs(self) -> list[Measured]:
@@ -93,24 +111,34 @@ class Sides:
         cut = len(self.before)
         return float(np.mean(values[:cut])), float(np.mean(values[cut:]))
 
-    def machine_of(self, at: int, kind: str, id: str) -> float:
-        """Log of what the machine multiplied a quantity of one run by."""
-        if kind == NONE:
-            return 0.0
-        common = self.speed.of_run(at, id)
-        return common if kind == CPU else common * self.on_cpu + (math.log(self.runs[at].waiting or 1.0) if self.queued else 0.0)
-
     @property
     def on_cpu(self) -> bool:
         """Whether the main thread's own stages are made of CPU time."""
         return all("cpu/forward" in run.measures for run in self.runs)
 
     def shift(self, kind: str, id: str = "") -> float:
-        """Log of B over A that the machine explains. With several runs of each, their spread holds what the machine does from run to run,
+        """Log of B over A that the machine explains."""
+        if kind == NONE:
+            return 0.0
+        common = self.between([self.speed.of_run(at, id) for at in range(len(self.runs))])
+        return common if kind == CPU else common * self.on_cpu + self.queued
+
+    @property
+    def queued(self) -> float:
+        """The part of it that is waiting for a CPU, for the main thread."""
+        waiting = [run.waiting for run in self.runs]
+        return self.from_load([math.log(one) for one in waiting if one]) if all(waiting) else 0.0
+
+    def from_load(self, parts: Sequence[float]) -> float:
+        """B - A of how long each run waited for CPUs, in the direction in which what it had of them changed."""
+        change = self.between(parts)
+        return max(change, 0.0) * self.slows + min(change, 0.0) * self.speeds
+
+    def between(self, parts: Sequence[float]) -> float:
+        """B - A of what the machine did to each run. With several runs of each, their spread holds what the machine does from run to run,
         and only what differs between the sides is left to explain."""
-        parts = np.array([self.machine_of(at, kind, id) for at in range(len(self.runs))])
         before, after = self._means(parts)
-        if self.freedom >= MEASURED and p_of(after - before, self._pooled(parts), self.freedom) >= LEVEL:
+        if self.freedom >= MEASURED and p_of(after - before, self._pooled(np.array(parts)), self.freedom) >= LEVEL:
             return 0.0
         return after - before
 
@@ -154,6 +182,6 @@ class Sides:
         if measures[0].kind == CPU:
             between = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2
         else:
-            least = Speed.floor(measures[0].id) * float(own.mean())
+            least = self.speed.floor(measures[0].id) * float(own.mean())
             between = float(sum((value * one.drift) ** 2 for value, one in zip(own, measures))) + least**2
         return math.sqrt(self._within(own, measures) + between)

@@ -74,6 +74,9 @@ def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     walls = walls_of(rank)
     yield measure("step/mean", "s", step.mean_s, means_of(rank))
     yield from _quantiles(step, walls)
+    used = next((gauge for gauge in report.gauges if gauge.name == "cpu/processes"), None)
+    if step.cpu_s and used is not None:
+        yield measure("step/cpu", "s", step.cpu_s, np.array(used.values), kind=CPU, clock="cpu")
     for name, mean_s in step.stages.items():
         if name in rank.stages:
             yield from _stage(rank, name, mean_s, chosen)

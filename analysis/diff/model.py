@@ -7,6 +7,7 @@ SCHEMA_VERSION = 1
 #: What a quantity did.
 CHANGED = "changed"  # by more than noise, and by more than the machine explains
 MACHINE = "machine"  # by more than noise, but the machine explains it: other programs, or CPUs that were slower for everything
+EITHER = "either"  # by more than noise; the machine and the program may both be why, by shares that are unknown
 SAME = "same"  # by no more than noise, or by less than counts
 UNKNOWN = "unknown"  # there are too few values to tell
 ONE_SIDE = "one side"  # it occurs in A or in B only
@@ -26,9 +27,9 @@ class Quantity:
         before, after: as the reports of the runs have it, the mean over several runs. None: no run of the side has it.
         ratio: after / before with the machine's part taken out. None: not comparable.
         low, high: 95 % interval of ``ratio``.
-        machine: after / before that the machine explains; 1: nothing.
+        machine: after / before that the machine explains at most; 1: nothing.
         p: of no change, corrected for the number of quantities compared (Holm). None: not tested.
-        outcome: ``changed``, ``machine``, ``same``, ``unknown`` or ``one side``.
+        outcome: ``changed``, ``machine``, ``either``, ``same``, ``unknown`` or ``one side``.
     """
 
     id: str
@@ -50,6 +51,16 @@ class Quantity:
         """after / before as measured."""
         return self.after / self.before if self.before and self.after is not None else None
 
+    @property
+    def measured_interval(self) -> tuple[float | None, float | None]:
+        """Of ``measured``, 95 %."""
+        return (None, None) if self.low is None or self.high is None else (self.low * self.machine, self.high * self.machine)
+
+    @property
+    def grew(self) -> bool:
+        """Whether B has more of it than A, or has it at all."""
+        return (self.after or 0.0) > (self.before or 0.0)
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -60,6 +71,7 @@ class Machine:
         waiting_before, waiting_after: time of the main thread over its time with a CPU: 1.25 means that it waited for a CPU 20 % of the
             time. None: not measured.
         others_before, others_after: CPUs that other programs used. None: not measured.
+        cpus_before, cpus_after: CPUs that the run may use. None: unknown.
     """
 
     speed: float | None
@@ -67,6 +79,8 @@ class Machine:
     waiting_after: float | None
     others_before: float | None
     others_after: float | None
+    cpus_before: float | None
+    cpus_after: float | None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from feedline.profiler.store.read import Run, rank_folders
 
 #: Groups of quantities that are per step.
 OF_STEP = ("step", "stage", "cpu", "wait", "collective")
+PIXELS, SAME_PIXELS = "work/output_pixels", 1.01
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,14 @@ def measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 
 
 def same_work(runs: Sequence[Measured]) -> bool:
-    """Whether a step of all runs is the same work for the CPUs: the same model, batch and number of ranks."""
+    """Whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
     described = {(run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs}
-    return len(described) == 1
+    pixels = [run.measures[PIXELS].value for run in runs if PIXELS in run.measures]
+    return len(described) == 1 and (not pixels or (len(pixels) == len(runs) and max(pixels) < SAME_PIXELS * min(pixels)))
 
 
 def same_processes(runs: Sequence[Measured]) -> bool:
-    """Whether all runs start the same number of processes and threads, so that a wait for a CPU is not of their own making."""
+    """Whether all runs start the same number of processes and threads: else, how long they wait for a CPU may be of their own making."""
     described = {
         (
             tuple(str(loader.settings.get("num_workers")) for loader in run.report.loaders if loader.role == "training"),
@@ -113,10 +115,12 @@ def same_processes(runs: Sequence[Measured]) -> bool:
     return len(described) == 1
 
 
-def beside_others(runs: Sequence[Measured]) -> bool:
-    """Whether other programs used the CPUs in any run, or it is not known."""
-    used = [run.report.cpus.others if run.report.cpus is not None else None for run in runs]
-    return any(one is None or one >= MIN_OTHERS for one in used)
+def room(run: Measured) -> float | None:
+    """CPUs that a run could have used: those that it is allowed, less what other programs took of them. None: not sampled."""
+    cpus = run.report.cpus
+    if cpus is None or cpus.others is None or cpus.affinity is None:
+        return None
+    return min(cpus.allowed, cpus.affinity - cpus.others)
 
 
 def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
@@ -141,44 +145,55 @@ class Speed:
     Attributes:
         shift: run -> stage id -> log of the CPU time over its mean over all runs, in the stages that every run has.
         weight: stage id -> one over its variance.
+        loaded: whether other programs ran beside one.
     """
 
     shifts: list[dict[str, float]]
     weight: dict[str, float]
+    loaded: bool = False
 
+    PARTS = ("cpu/", "sample/")  # groups of stages that one change may move together: those of the model, and those of a sample
     FEWEST = 3  # stages that tell a machine's speed from a stage's own change
     FLOOR = 0.015  # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
     OF_MODEL = 0.05  # the same of forward and backward on a CPU, whose speed depends on where a run's tensors lie in memory
+    LOADED = 0.12  # of any stage beside other programs, which take caches, and whose turns cost CPU time
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
     def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Speed":
         runs = [*before, *after]
-        alike = [id for id, one in runs[0].measures.items() if one.kind == CPU and id != "sample/total"]
+        alike = [id for id, one in runs[0].measures.items() if one.kind == CPU and id not in ("sample/total", "step/cpu")]
         ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if same_work(runs) and same_processes(runs) else []
         logs = {id: [math.log(run.measures[id].value) for run in runs] for id in ids}
         middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}
         shifts = [{id: float(logs[id][at] - middle[id]) for id in ids} for at in range(len(runs))]
         weight = {id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids}
-        found = cls(shifts, weight)
+        loaded = any(run.report.cpus is not None and (run.report.cpus.others or 0.0) >= MIN_OTHERS for run in runs)
+        found = cls(shifts, weight, loaded)
         spread = [found.of_run(at, "") for at in range(len(runs))]
-        return found if max(spread) - min(spread) < math.log(cls.MOST) else cls(shifts, {})
+        return found if max(spread) - min(spread) < math.log(cls.MOST) else replace(found, weight={})
 
     def of_run(self, at: int, without: str) -> float:
-        """Log of the CPU time for the same work of one run, from all stages but one; 0 where there are too few."""
+        """Log of the CPU time for the same work of one run, from all stages but one; 0 where there are too few.
+
+        A machine slows the model and the samples alike, but a change of one of them only its own stages: where both are known, the part
+        that they have in common.
+        """
         ids = [id for id in self.weight if id != without]
-        if len(ids) < self.FEWEST:
-            return 0.0
-        return weighted_median([self.shifts[at][id] for id in ids], [self.weight[id] for id in ids])
+        return self._common(self.shifts[at], ids) if len(ids) >= self.FEWEST else 0.0
+
+    def _common(self, shift: Mapping[str, float], ids: Sequence[str]) -> float:
+        parts = [[id for id in ids if id.startswith(part)] for part in self.PARTS]
+        found = [weighted_median([shift[id] for id in part], [self.weight[id] for id in part]) for part in parts if part]
+        return min(found, key=abs) if min(found) * max(found) > 0 else 0.0
 
     def known(self, without: str = "") -> bool:
         """Whether there are enough stages."""
         return len([id for id in self.weight if id != without]) >= self.FEWEST
 
-    @classmethod
-    def floor(cls, id: str) -> float:
+    def floor(self, id: str) -> float:
         """Standard deviation of how a stage differs between two runs on one machine, relative, at best."""
-        return cls.OF_MODEL if id.partition("/")[2] in TIMED else cls.FLOOR
+        return self.LOADED if self.loaded else self.OF_MODEL if id.partition("/")[2] in TIMED else self.FLOOR
 
     def scatter(self, without: str) -> float:
         """Standard deviation of how a stage's CPU time differs between two runs beside the common change: that of the other stages, the one
@@ -186,9 +201,9 @@ class Speed:
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
             return max(self.floor(without), 2 * self.FLOOR)
-        moved, weights = [self.shifts[-1][id] - self.shifts[0][id] for id in ids], [self.weight[id] for id in ids]
-        common = weighted_median(moved, weights)
-        apart = sorted((abs(one - common), weight) for one, weight in zip(moved, weights))[:-1]
+        moved = {id: self.shifts[-1][id] - self.shifts[0][id] for id in ids}
+        common = self._common(moved, ids)
+        apart = sorted((abs(moved[id] - common), self.weight[id]) for id in ids)[:-1]
         return max(self.floor(without), math.sqrt(sum(weight * one**2 for one, weight in apart) / sum(weight for _, weight in apart)))
 
 

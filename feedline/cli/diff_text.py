@@ -7,7 +7,7 @@ from rich.text import Text
 
 from feedline.analysis.diff.conclusion import differing, reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
-from feedline.analysis.diff.model import CHANGED, MACHINE, Diff, FindingChange, Quantity, RunName
+from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, FindingChange, Quantity, RunName
 from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.reports.console import Console
@@ -25,9 +25,9 @@ GROUPS = {
     "work": "Work",
     "gauge": "Gauges",
 }
-OUTCOMES = {CHANGED: "changed", MACHINE: "machine", "same": "", "unknown": "not tested", "one side": "one side only"}
+OUTCOMES = {CHANGED: "changed", MACHINE: "machine", EITHER: "unclear", "same": "", "unknown": "not tested", "one side": "one side only"}
 SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
-STYLES = {CHANGED: "bold yellow", MACHINE: "cyan"}
+STYLES = {CHANGED: "bold yellow", MACHINE: "cyan", EITHER: "cyan"}
 MOST = 8  # settings in the terminal
 LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
 
@@ -99,15 +99,16 @@ def cells(quantity: Quantity) -> list[str]:
 
 
 def ratio(quantity: Quantity) -> str:
-    """B / A without the machine's part."""
-    return BLANK if quantity.ratio is None else f"{quantity.ratio:.2f}"
+    """B / A, as measured."""
+    return BLANK if quantity.ratio is None or quantity.measured is None else f"{quantity.measured:.2f}"
 
 
 def interval(quantity: Quantity) -> str:
-    """``0.97 - 1.08``."""
-    if quantity.low is None or quantity.high is None:
+    """``0.97 - 1.08``, of the ratio."""
+    low, high = quantity.measured_interval
+    if low is None or high is None:
         return BLANK
-    return f"{quantity.low:.2f}{BLANK}{quantity.high:.2f}" if quantity.high < 100 else "too wide"
+    return f"{low:.2f}{BLANK}{high:.2f}" if high < 100 else "too wide"
 
 
 def findings(changes: Sequence[FindingChange]) -> list[str]:

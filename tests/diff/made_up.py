@@ -8,6 +8,7 @@ from golden.record import RUNS
 
 from feedline.analysis.diff.measure import Measure
 from feedline.analysis.diff.side import Measured
+from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.model import Cpus
 
 
@@ -31,9 +32,35 @@ def changed(run: Measured, change: Callable[[Measure], float], **of_run: float) 
 def quiet(run: Measured, error: float = 0.01) -> Measured:
     """The same run, recorded on a machine that does little else: all values are known well."""
     measures = {id: replace(one, error=error, drift=0.0) for id, one in run.measures.items()}
-    return replace(run, measures=measures)
+    return beside(replace(run, measures=measures), 0.0)
 
 
 def beside(run: Measured, others: float) -> Measured:
     """The same run beside other programs that use so many CPUs."""
     return replace(run, report=replace(run.report, cpus=Cpus(2.0, None, 2.0, 1.0, others, 1.0 - others)))
+
+
+def making(run: Measured, cpu_s: float, queued_s: float) -> Measured:
+    """The same run with other times of making a sample: CPU seconds, and those that its worker waited for a CPU."""
+    report, workers = run.report, run.report.workers
+    assert workers is not None
+    total = replace(workers.per_sample["total"], cpu_s=cpu_s, runqueue_s=queued_s, wall_s=cpu_s + queued_s)
+    of_sample = dict.fromkeys(("sample/total", "sample/dataset"), cpu_s)
+    measures = {id: replace(one, value=of_sample.get(id, one.value)) for id, one in run.measures.items()}
+    report = replace(report, workers=replace(workers, per_sample={**workers.per_sample, "total": total}))
+    return replace(run, report=report, measures=measures)
+
+
+def taking(run: Measured, step_s: float, wait_s: float) -> Measured:
+    """The same run with another time of the step, and of its wait for data."""
+    times = {"step/mean": step_s, "stage/wait": wait_s}
+    report = replace(run.report, step=replace(run.report.step, mean_s=step_s))  # type: ignore[type-var]
+    return replace(run, report=report, measures={id: replace(one, value=times.get(id, one.value)) for id, one in run.measures.items()})
+
+
+def with_check(run: Measured, rule_id: str, message: str) -> Measured:
+    """The same run with a mistake found in its training."""
+    convergence = run.report.convergence
+    assert convergence is not None
+    wrong = replace(convergence, checks=[Finding(rule_id, Severity.HIGH, message)])
+    return replace(run, report=replace(run.report, convergence=wrong))

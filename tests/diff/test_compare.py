@@ -52,7 +52,7 @@ def test_decoding_of_larger_images_is_named_where_its_time_alone_does_not_tell(l
     larger = changed(noisy, lambda one: 1.1 if one.id == "work/decoded_pixels" else 1.0)
     smaller = changed(noisy, lambda one: 0.9 if one.id == "work/decoded_pixels" else 1.0)
 
-    assert [diff([loader], [run]).cause for run in (noisy, larger, smaller)] == ["", "sample/decode", ""]
+    assert [diff([loader], [run]).cause for run in (noisy, larger, smaller)] == ["stage/wait", "sample/decode", "stage/wait"]
 
 
 def test_a_backward_pass_that_is_a_tenth_slower_in_another_run_may_be_where_its_tensors_lie(loader):
