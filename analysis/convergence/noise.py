@@ -55,6 +55,8 @@ def over_training(recorded: Recorded) -> NoiseOverTraining:
 def unless_spoiled(recorded: Recorded, findings: Sequence[Finding]) -> NoiseOverTraining:
     """The noise scale; without a value where a mistake in the set-up, or a loss that exploded, is all that it would show."""
     scale = over_training(recorded)
+    if recorded.norms is None:
+        return scale
     why = next((checks.WITHOUT_NOISE_SCALE[one.rule_id] for one in findings if one.rule_id in checks.WITHOUT_NOISE_SCALE), "")
     return replace(scale, value=None, low=None, high=None, windows=[], why=why, reason="") if why else scale
 
