@@ -243,12 +243,54 @@ MACHINE: list[Rule[RuleInputs]] = [
 
 #: Of the training loop of a recorded run, whatever the input does.
 LOOP: list[Rule[RuleInputs]] = [
-    Rule(gpu_waits.RULE_ID, gpu_waits.check, launches.change, bound="Host-bound", lifts=frozenset({"step"})),
-    Rule(float32_products.RULE_ID, float32_products.check, float32_products.change, bound="GPU-bound", lifts=frozenset({"gpu", "step"})),
-    Rule(recompilation.RULE_ID, recompilation.check, recompilation.change, bound="Bound by compilation", lifts=frozenset({"step"})),
-    Rule(checkpoint_time.RULE_ID, checkpoint_time.check, checkpoint_time.change, bound="Bound by checkpoints", lifts=frozenset({"step"})),
-    Rule(optimizer_time.RULE_ID, optimizer_time.check, optimizer_time.change, bound="Bound by the optimizer", lifts=frozenset({"step"})),
-    Rule(own_code.RULE_ID, own_code.check, own_code.change, bound="Bound by the training loop", lifts=frozenset({"step"})),
+    Rule(
+        gpu_waits.RULE_ID,
+        gpu_waits.check,
+        launches.change,
+        bound="Host-bound",
+        lifts=frozenset({"step"}),
+        supposing="if the GPU never waited",
+    ),
+    Rule(
+        float32_products.RULE_ID,
+        float32_products.check,
+        float32_products.change,
+        bound="GPU-bound",
+        lifts=frozenset({"gpu", "step"}),
+        supposing="if these products took no time",
+    ),
+    Rule(
+        recompilation.RULE_ID,
+        recompilation.check,
+        recompilation.change,
+        bound="Bound by compilation",
+        lifts=frozenset({"step"}),
+        supposing="if nothing were compiled after the first step",
+    ),
+    Rule(
+        checkpoint_time.RULE_ID,
+        checkpoint_time.check,
+        checkpoint_time.change,
+        bound="Bound by checkpoints",
+        lifts=frozenset({"step"}),
+        supposing="if saving took no time",
+    ),
+    Rule(
+        optimizer_time.RULE_ID,
+        optimizer_time.check,
+        optimizer_time.change,
+        bound="Bound by the optimizer",
+        lifts=frozenset({"step"}),
+        supposing="if it took no time",
+    ),
+    Rule(
+        own_code.RULE_ID,
+        own_code.check,
+        own_code.change,
+        bound="Bound by the training loop",
+        lifts=frozenset({"step"}),
+        supposing="if this code took no time",
+    ),
     Rule(evaluation_time.RULE_ID, evaluation_time.check, evaluation_time.change, bound="Mostly inference", lifts=frozenset()),
 ]
 

@@ -1,6 +1,8 @@
 """Waiting has a cause, read off when each batch was made."""
 
 import ctypes
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,10 +11,14 @@ from torch.utils.data import DataLoader, Dataset
 
 import feedline
 from feedline.analysis.build import build
+from feedline.analysis.model import WAIT_KINDS
+from feedline.analysis.reports import phrases
 from feedline.analysis.steps import partition
 from feedline.analysis.waits import classify, ready_share, ready_times, sent_times
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.store.opening import open_run
+
+DESCRIBED = ["starved", "overhead", "head_of_line", "handover", "in_transit", "first_batch"]  # in this order in docs/recording.md
 
 
 def waits(made: dict[int, int], asks: list[tuple[int, int]], flags: dict[int, int] | None = None) -> dict[str, int]:
@@ -54,6 +60,22 @@ def test_the_first_batch_of_an_epoch_waits_for_its_start():
 
 def test_a_batch_of_an_unseen_worker_counts_as_starved():
     assert waits({}, [(20, 90)]) == {"starved": 70}
+
+
+def test_without_workers_the_loaders_own_work_is_overhead():
+    main = MadeUp().next(20, 90).backward(90, 91).update(91, 92)
+    found = classify(partition(main.process()), {}, alone=True)
+
+    assert {kind: int(ns.sum()) for kind, ns in found.items() if ns.any()} == {"overhead": 70}
+
+
+def test_each_kind_has_one_name_in_the_report_the_json_and_the_docs():
+    """The JSON has the keys that ``classify`` gives, and reports show them as they are."""
+    page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
+    described = page.partition("Waiting is split by the state")[2].partition("\n## ")[0]
+
+    assert re.findall(r"^- `(\w+)`", described, re.MULTILINE) == [kind for kind in DESCRIBED if kind in WAIT_KINDS]
+    assert set(phrases.WAITS) == set(WAIT_KINDS) == set(DESCRIBED)
 
 
 def test_the_share_of_requests_that_found_their_batch():

@@ -18,7 +18,9 @@ ROWS = 10  # of a table, from which on it is stored by columns
 AGAIN = "If this was meant: `python -m pytest tests/golden --regenerate`, then look at `git diff tests/golden/expected`."
 VERSION = re.compile(r"\b(feedline|python) \d[\w.+]*")  # of those that make the report, which is no part of what it says
 #: Strings that programs read. All others are for people, and may change without a number.
-IDS = frozenset(("backend", "boundary", "cause", "kind", "part", "phase", "role", "severity", "stage", "state", "unit", "where"))
+IDS = frozenset(
+    ("backend", "boundary", "cause", "cost_kind", "kind", "part", "phase", "role", "severity", "stage", "state", "unit", "where")
+)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "takes_long_to_import.py").write_text(f"import time\ntime.sleep({IMPORT_S})\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "takes_long_to_import", raising=False)
+    Image.init()  # Pillow's own plugins, once per process: what registers itself in the list that is replaced here would be lost with it
     monkeypatch.setitem(Image.OPEN, "PLUGIN", (Plugin, None))
     monkeypatch.setattr(Image, "ID", [*Image.ID, "PLUGIN"])
 
