@@ -74,9 +74,10 @@ class Throughput:
     @property
     def varies(self) -> tuple[float, float] | None:
         """The interval of its samples/s; None: not known, or so narrow that it need not be told."""
-        rate = self.of_all_ranks
-        known = rate is not None and self.low is not None and self.high is not None
-        return (self.low, self.high) if known and self.high - self.low > WIDE * rate else None  # type: ignore[operator,return-value]
+        rate, low, high = self.of_all_ranks, self.low, self.high
+        if rate is None or low is None or high is None or high - low <= WIDE * rate:
+            return None
+        return low, high
 
 
 @dataclass(frozen=True)

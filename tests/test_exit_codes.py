@@ -41,9 +41,9 @@ def test_the_tree_at_the_top_of_the_errors_has_every_error_at_its_code():
 def test_the_page_has_every_verdict_of_verify_at_its_code():
     page = dict(re.findall(r"^\| (\d+) \|([^|]*)\|", PAGE.read_text(), re.MULTILINE))
     said = {
-        ACCEPT: "`verify`: the change was accepted",
-        REJECT: "`verify`: the change was rejected",
-        INCONCLUSIVE: "`verify`: the trial was inconclusive",
+        ACCEPT: "the change was accepted",
+        REJECT: "the change was rejected",
+        INCONCLUSIVE: "the trial was inconclusive",
     }
 
     assert CODES.keys() == said.keys()

@@ -170,8 +170,11 @@ def pace(report: Report) -> list[str]:
 
 
 def spread(throughput: Throughput) -> str:
-    """`` [65.4, 106]``: the interval of the measured rate, where it is more than a few percent."""
-    return f" [{number(throughput.varies[0])}, {number(throughput.varies[1])}]" if throughput.varies else ""
+    """`` [65.4, 106]``: the interval of the measured rate of one rank, from which the loader's replay predicts, if it is not narrow."""
+    if throughput.varies is None or throughput.ranks > 1:
+        return ""
+    low, high = throughput.varies
+    return f" [{number(low)}, {number(high)}]"
 
 
 def accumulated(report: Report) -> str:

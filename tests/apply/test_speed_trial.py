@@ -57,7 +57,7 @@ def test_a_trial_under_other_conditions_than_recorded_says_so_and_is_not_compare
 
     assert found.verdict == "accept" and found.conditions_changed and (found.residual, found.inside) == (None, None)
     assert said in lines(found) and not any("Speedup" in line for line in lines(found))
-    near = trial((79, 79, 79), (80, 81, 79), recorded=recorded)  # below the interval, but not by a quarter
+    near = trial((85, 85, 85), (90, 91, 89), recorded=Recorded(100.0, 90.0, 130.0))  # below the interval, but not by a quarter
     assert near.residual is not None and not any("Conditions" in line for line in lines(near))
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 from whatif.closed_form import ClosedForm
 
-from feedline.analysis.predict.limits import STEP, NextLimit
-from feedline.analysis.predict.search import Limits, Memory, Search, Searcher
+from feedline.analysis.predict.limits import CPUS, STEP, NextLimit
+from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
 from feedline.analysis.reports.figures.throughput_by_workers import workers
 from feedline.cli import main, tune_text
 from feedline.cli.arguments import byte_count
@@ -152,7 +153,7 @@ def test_a_figure_of_one_number_of_workers_can_be_drawn():
 def test_what_is_faster_out_of_order_is_told_with_what_it_costs():
     found = searched(ClosedForm(order_gain=1.2))
     limits = Limits(12, shared_bytes=1e9)
-    lines = list(tune_text.why_not_more(SimpleNamespace(search=found, limits=limits, took_s=1.0)))
+    lines = list(tune_text.why_not_more(Tuning(found, limits, took_s=1.0)))
 
     assert found.limit == NextLimit(STEP, 100.0)
     assert lines[0] == "More than 4 workers would not help: the rest of the step is then the limit."
@@ -171,3 +172,21 @@ def test_its_help_names_its_defaults():
     Tune().prepare_parser(parser)
 
     assert "2 per CPU, at least 4" in " ".join(parser.format_help().split())
+
+
+def test_where_the_search_ends_nothing_is_said_of_more_workers():
+    """Three and four are each faster than the number before, and full CPUs are what would help most."""
+    found = searched(ClosedForm(per_worker=10.0, on_cpus=45.0))
+    ended = replace(found, limit=NextLimit(CPUS, 90.0), best=replace(found.best, settings={"num_workers": 4}))
+
+    said, *_ = tune_text.why_not_more(Tuning(ended, Limits(4)))
+    assert said == "The search ended at 4 workers; all CPUs are busy. With more CPUs, throughput would be about 90.0 samples/s."
+
+
+def test_the_interval_of_the_measured_rate_is_told_where_it_is_wide(tuned):
+    low, high = tuned.json["measured_interval"]
+
+    assert (round(low, 1), round(high)) == (65.4, 106)
+    assert "Intervals are for a run like this one; without any change, another may reach 65.4 to 106 samples/s." in " ".join(
+        tuned.text.split()
+    )

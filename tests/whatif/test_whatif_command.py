@@ -13,7 +13,7 @@ import feedline
 from feedline.cli import main
 from feedline.pipelines.probes import instead
 
-KEYS = ["settings", "fix", "from", "to", "low", "high", "refused", "limit", "stages", "line", "remarks"]
+KEYS = ["settings", "fix", "from", "to", "low", "high", "refused", "limit", "stages", "line", "remarks", "measured_interval"]
 
 
 def predicted(capsys, *words: object) -> tuple[int, dict]:
