@@ -6,6 +6,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measur
 from feedline.analysis.formatting import number, sentence, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.cheaper import less_cpu
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 RULE_ID = "cpu_saturated"
@@ -13,7 +14,6 @@ WEIGHTS = list(Severity)
 TWO = 2  # CPUs, of which one can be taken away
 #: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
 MIN_MAKING = 0.2
-LESS = "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU)"
 NOT_WORKERS = "More workers would only wait for the same CPUs."
 
 
@@ -64,8 +64,8 @@ def _making_share(facts: RuleInputs) -> float:
 
 def _fix(facts: RuleInputs) -> str:
     if cpus.throttled(facts):
-        return f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or {LESS}. {NOT_WORKERS}"
-    advice = f"{LESS} or get more CPUs. {NOT_WORKERS}"
+        return f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or {less_cpu(facts)}. {NOT_WORKERS}"
+    advice = f"{less_cpu(facts)} or get more CPUs. {NOT_WORKERS}"
     if facts.cpus and facts.cpus.others is not None:
         return sentence(advice)
     return f"Check with `top` on the host whether other programs use the CPUs. If none does, {advice}"

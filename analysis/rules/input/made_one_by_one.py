@@ -38,7 +38,7 @@ def check(facts: RuleInputs) -> Finding | None:
 def _in_one_call(facts: RuleInputs, size: str) -> str:
     """What to write, for a batch of this size."""
     now, kind = f"now batch_size={size}", facts.setting("sampler")
-    if facts.setting("map_style") is False:
+    if facts.is_stream:
         return YIELD_BATCHES + call(facts, "batch_size=None", f"{now}; remove drop_last if set")
     each = f"{kind}(dataset)" if kind in TORCHS else "sampler"
     batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"

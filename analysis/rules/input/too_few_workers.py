@@ -25,12 +25,21 @@ RULE_ID = "too_few_workers"
 #: Workers beyond S / C, because batches do not take equally long (docs/rules.md).
 MARGIN = 1.15
 
+#: Why nothing is predicted for another number of workers of a stream that is not split between them.
+NOT_SPLIT = Refused(
+    "not_split",
+    "Nothing shows that the iterable dataset is split between workers (get_worker_info); if it is not, each yields all samples, and more "
+    "workers only repeat them.",
+)
+
 #: C is taken as at least this share of the step: where the input is more than 95 % of it, S / C divides by noise.
 MIN_COMPUTE_SHARE = 0.05
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with the one that more workers would make; silent where the CPUs are full."""
+    if repeats(facts):
+        return None
     workers, gain, number = num_workers(facts), gained_s(facts), advised(facts)
     if workers is None or gain is None or number is None or cpus.queueing(facts):
         return None
@@ -53,6 +62,8 @@ def check(facts: RuleInputs) -> Finding | None:
 def change(facts: RuleInputs) -> Change | Refused:
     """The workers that the fix names."""
     number = advised(facts)
+    if repeats(facts):
+        return NOT_SPLIT
     if number is not None and answers_share(facts) > MIN_BLOCKED_SHARE:
         return unknown_answers(number)
     return Change(settings=arguments(facts, number))
@@ -67,7 +78,7 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
         most_workers: as for ``needed``.
     """
     workers, number, receiving = num_workers(facts), needed(facts, most_workers), receiving_s(facts)
-    if workers is None or number is None:
+    if workers is None or number is None or repeats(facts):
         return None
     most = input_wait(facts).making_s
     now = alone_s(facts) if workers == 0 else with_workers_s(facts, workers, receiving.low)
@@ -76,6 +87,11 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
         return None
     locked_s = 0.0 if slow_for_its_bytes.at_own_locks(facts) else at_locks_s(facts)
     return Between(max(0.0, min(most, now - max(slow, locked_s))), max(0.0, min(most, now - fast)))
+
+
+def repeats(facts: RuleInputs) -> bool:
+    """Whether another worker would only yield once more what those that there are yield."""
+    return not facts.may_be_split and bool(num_workers(facts))
 
 
 def advised(facts: RuleInputs) -> int | None:
@@ -94,6 +110,8 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
     taking = max(compute_s(facts) + receiving_s(facts).low, facts.step.gpu_s)
     if not making:
         return None
+    if not facts.may_be_split and not num_workers(facts):
+        return 1
     wanted = math.ceil(MARGIN * making / max(taking, MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
     most = _carried(facts, wanted) if most_workers is None else min(_carried(facts, wanted), most_workers)
     return max((num_workers(facts) or 0) + 1, min(wanted, most))
@@ -102,7 +120,9 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
 def carried(facts: RuleInputs) -> int | None:
     """``needed``, where the CPUs can run more workers than there are; else None."""
     number, workers = needed(facts), num_workers(facts)
-    return number if number is not None and workers is not None and _carried(facts, number) > workers else None
+    if number is None or workers is None or repeats(facts):
+        return None
+    return number if _carried(facts, number) > workers else None
 
 
 def _carried(facts: RuleInputs, wanted: int) -> int:

@@ -80,7 +80,7 @@ def check(facts: RuleInputs) -> Finding | None:
             *([Evidence("freeing_s", "freeing the previous batch, per step (estimated)", freeing_s, "s")] if freed_bytes else []),
         ],
         fix=f"Profile {named[0].name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
-        f"work that not every step needs.{_freeing(freed_bytes, freeing_s)}",
+        f"work that not every step needs.{_freeing(freed_bytes, freeing_s, facts.loader.flags if facts.loader else (), facts.decodes_images)}",
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
@@ -95,13 +95,14 @@ def _freed_bytes(facts: RuleInputs) -> float:
     return nbytes if nbytes >= LARGE_BYTES else 0.0
 
 
-def _freeing(freed_bytes: float, freeing_s: float) -> str:
+def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images: bool) -> str:
     """What else the line that iterates over the loader does, if workers made the batches."""
     if not freed_bytes:
         return ""
+    ways = ", ".join([*(["uint8"] if "float32" in flags else []), *(["smaller images"] if images else [])])
     return (
         f" The line that iterates over the loader also frees the previous batch ({size(freed_bytes)}), which takes about "
-        f"{seconds(freeing_s)} and is left out of what can be saved. Fewer bytes per sample (uint8, smaller images) are freed faster."
+        f"{seconds(freeing_s)} and is left out of what can be saved. Fewer bytes per sample{f' ({ways})' if ways else ''} are freed faster."
     )
 
 
