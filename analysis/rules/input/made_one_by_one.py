@@ -10,7 +10,7 @@ from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait,
 RULE_ID = "made_one_by_one"
 IN_ONE_CALL = "Make each batch in one call: let the dataset's __getitem__ take a list of indices and return the whole batch. "
 TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
-YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches, transformed at once. "
+YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches. "
 
 
 def check(facts: RuleInputs) -> Finding | None:
