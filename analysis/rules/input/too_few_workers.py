@@ -7,7 +7,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measur
 from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.handover_cost import Between
 from feedline.analysis.predict.change import Change, Refused
-from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
+from feedline.analysis.rules.input import cheaper, cpus, handover, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.input_wait import (
     MIN_WAIT_SHARE,
@@ -32,28 +32,28 @@ NOT_SPLIT = Refused(
     "workers only repeat them.",
 )
 
+HAVE_OTHERS = "Print get_worker_info().id and the first sample in each worker. If the samples differ, this finding is wrong."
+
 #: C is taken as at least this share of the step: where the input is more than 95 % of it, S / C divides by noise.
 MIN_COMPUTE_SHARE = 0.05
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with the one that more workers would make; silent where the CPUs are full."""
-    if repeats(facts):
-        return None
-    workers, gain, number = num_workers(facts), gained_s(facts), advised(facts)
+    workers, gain, number = num_workers(facts), gained_s(facts), _helping(facts)
     if workers is None or gain is None or number is None or cpus.queueing(facts):
         return None
     weight = severity(facts, gain.low)
     if weight is Severity.INFO:
         return None
-    given = arguments(facts, number)
+    given = {} if repeats(facts) else arguments(facts, number)
     return Finding(
         RULE_ID,
         weight,
         message=f"{_says(facts, workers)}. {sentence(cpus.use(facts))}",
         evidence=_evidence(facts),
-        fix=handover.change(facts, given),
-        how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong.",
+        fix=handover.change(facts, given) if given else _split_first(facts, workers),
+        how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong." if given else HAVE_OTHERS,
         cost_s=gain.high,
         settings=given,
     )
@@ -78,7 +78,7 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
         most_workers: as for ``needed``.
     """
     workers, number, receiving = num_workers(facts), needed(facts, most_workers), receiving_s(facts)
-    if workers is None or number is None or repeats(facts):
+    if workers is None or number is None:
         return None
     most = input_wait(facts).making_s
     now = alone_s(facts) if workers == 0 else with_workers_s(facts, workers, receiving.low)
@@ -94,8 +94,25 @@ def repeats(facts: RuleInputs) -> bool:
     return not facts.may_be_split and bool(num_workers(facts))
 
 
+def _split_first(facts: RuleInputs, workers: int) -> str:
+    """What to do about a stream before it gets more workers."""
+    function = cheaper.own_function(facts)
+    if facts.repeated_stream:
+        repeated = f"The {workers} workers yield the same batches, so each sample comes {workers} times, and more workers would repeat it more."
+        return f"{repeated} Split the stream between workers (get_worker_info in {function}) first, then set more of them."
+    return (
+        f"Nothing in {function} asks which worker it runs in (get_worker_info), so more workers would probably repeat samples. Split the "
+        "stream between workers first, then set more of them."
+    )
+
+
 def advised(facts: RuleInputs) -> int | None:
-    """W*, where it is sure that the step would be shorter with it by more than the gate; else None."""
+    """W*, where it is sure that the step would be shorter with it by more than the gate, and that its workers would not repeat samples;
+    else None."""
+    return None if repeats(facts) else _helping(facts)
+
+
+def _helping(facts: RuleInputs) -> int | None:
     gain = gained_s(facts)
     return needed(facts) if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s else None
 
