@@ -279,7 +279,9 @@ def facts_of(
 
 def _failed(manifest: Manifest) -> str:
     """How a run ended with an error; empty for one that did not, that goes on, or that a person interrupted."""
-    return "" if manifest.exit_code == INTERRUPTED or manifest.state == "ended" else how(manifest.state, manifest.exit_code, manifest.ended_by)
+    return (
+        "" if manifest.exit_code == INTERRUPTED or manifest.state == "ended" else how(manifest.state, manifest.exit_code, manifest.ended_by)
+    )
 
 
 def _glibc(manifest: Manifest) -> tuple[int, ...]:

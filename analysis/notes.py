@@ -9,10 +9,9 @@ from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 from feedline.profiler.session import overrides
 
-
 REPEATED = (
-    "the workers of the iterable dataset were seen to yield the same batches, so each sample may come once per worker: split it between them "
-    "(torch.utils.data.get_worker_info)"
+    "the workers of the iterable dataset were seen to yield the same batches, so each sample may come once per worker: split it between "
+    "them (torch.utils.data.get_worker_info)"
 )
 
 

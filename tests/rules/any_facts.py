@@ -12,9 +12,18 @@ from feedline.analysis.model import WAIT_KINDS, Cost
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
 some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])
 MOVED = [Moved(1.0, 5e5, 0.02, 0.0), Moved(3.0, 40e6, None, 1.0), Moved(0.0, 0.0, 0.0, 0.0)]
-stages = st.dictionaries(st.sampled_from(["epoch_start", "sampler", "read", "decode", "transport", "copy", "forward", "compile", "my stage"]), ms)
+stages = st.dictionaries(
+    st.sampled_from(["epoch_start", "sampler", "read", "decode", "transport", "copy", "forward", "compile", "my stage"]), ms
+)
 samples = st.dictionaries(st.sampled_from([*SAMPLE, "transport", "user"]), st.tuples(ms, ms, ms))
-OPERATIONS = ["augment/ToTensor", "augment/a.Resize", "augment/cv2.resize", "decode/load", "decode/PIL.JPEG", "decode/cv2.VideoCapture.read"]
+OPERATIONS = [
+    "augment/ToTensor",
+    "augment/a.Resize",
+    "augment/cv2.resize",
+    "decode/load",
+    "decode/PIL.JPEG",
+    "decode/cv2.VideoCapture.read",
+]
 operations = st.dictionaries(st.sampled_from([*OPERATIONS, "read/h5py.Dataset"]), ms)
 settings = st.fixed_dictionaries(
     {"num_workers": st.integers(0, 8)},

@@ -19,7 +19,7 @@ THE_REST = "dataset"  # of __getitem__
 
 def less_cpu(facts: RuleInputs) -> str:
     """``spend less CPU per sample (decode by PIL.JPEG, 71 %: a faster decoder)``: what to do about the stages that take most of it."""
-    parts = sorted(((cpu_share_of(facts, stage), stage) for stage in (*MAKING_STAGES, "user")), reverse=True)
+    parts = sorted(((cpu_share_of(facts, stage), stage) for stage in MAKING_STAGES), reverse=True)
     large = [part for part in parts if part[0] >= MIN_PART][:NAMED] or [part for part in parts[:1] if part[0] > 0]
     told = "; ".join(f"{_who(facts, stage)}, {share(of_cpu)}{_how(facts, stage)}" for of_cpu, stage in large)
     return f"spend less CPU per sample ({told})" if told else "spend less CPU per sample"

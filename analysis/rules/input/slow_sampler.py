@@ -24,8 +24,8 @@ IN_ONE_CALL = (
     "What depends on the data, such as lengths or distances, can be computed before the training and stored."
 )
 FEWER_PASSES = (
-    "Begin fewer passes, each longer. Or let a sampler of your own keep the order as a tensor and yield slices of it, without a list of all "
-    "indices."
+    "Begin fewer passes, each longer. Or let a sampler of your own keep the order as a tensor and yield slices of it, without a list of "
+    "all indices."
 )
 ONLY_THOSE = "Passes end before the sampler does: let a sampler of your own draw only the indices that they take."
 ENDS_EARLY = 0.9  # of the samples of a whole pass

@@ -42,7 +42,8 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=OF_DECODER
         if decoder_threads(facts)
-        else f"Run one thread per worker: call {_limits(facts)} in a worker_init_fn.{_not_for_all(facts)} {call(facts, 'worker_init_fn=...')}",
+        else f"Run one thread per worker: call {_limits(facts)} in a worker_init_fn.{_not_for_all(facts)} "
+        f"{call(facts, 'worker_init_fn=...')}",
         how_to_check="Run with one thread per worker. If the worker processes still use about "
         f"{seconds(process_s)} of CPU time per sample, this finding is wrong.",
         cost_s=cost_s,

@@ -98,7 +98,9 @@ def _split_first(facts: RuleInputs, workers: int) -> str:
     """What to do about a stream before it gets more workers."""
     function = cheaper.own_function(facts)
     if facts.repeated_stream:
-        repeated = f"The {workers} workers yield the same batches, so each sample comes {workers} times, and more workers would repeat it more."
+        repeated = (
+            f"The {workers} workers yield the same batches, so each sample comes {workers} times, and more workers would repeat it more."
+        )
         return f"{repeated} Split the stream between workers (get_worker_info in {function}) first, then set more of them."
     return (
         f"Nothing in {function} asks which worker it runs in (get_worker_info), so more workers would probably repeat samples. Split the "
