@@ -3,8 +3,9 @@ attributes the program changes between passes. Names only, no data.
 """
 
 import inspect
-from collections.abc import Iterator
-from types import CodeType, FunctionType, ModuleType
+import sys
+from functools import partial
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -16,8 +17,9 @@ from feedline.profiler.taps.making.timing import name_of
 
 MAKES_SAMPLES = ("__getitems__", "__getitem__", "__iter__")
 WORKER_INFO = "get_worker_info"
-#: More codes, attributes or objects than these are not looked at: what they show stays unknown.
-MOST_CODES, MOST_ATTRIBUTES, MOST_NAMED = 2_000, 200, 3
+#: More functions and objects, attributes, or parts of a list than these are not looked at: what they show stays unknown.
+MOST_LOOKED_AT, MOST_ATTRIBUTES, MOST_LISTED = 2_000, 200, 20
+MOST_NAMED = 3  # attributes
 DEPTH = 2  # objects inside a dataset: a dataset that it wraps, its transforms
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 NOT_OPENED = (*PLAIN, list, tuple, dict, set, type, FunctionType, ModuleType, torch.Tensor)
@@ -49,53 +51,69 @@ def asks_for_worker(stream: Any) -> bool | None:
     """
     if isinstance(stream, IterDataPipe):
         return None
+    left: list[tuple[Any, int]] = [(stream, DEPTH)]
     seen: set[int] = set()
-    for code in _codes(stream, seen, DEPTH):
-        if WORKER_INFO in code.co_names:
-            return True
-        if len(seen) > MOST_CODES:
+    while left:
+        thing, deeper = left.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if len(seen) > MOST_LOOKED_AT:
             return None
+        if isinstance(thing, FunctionType):
+            codes = _codes(thing)
+            if any(WORKER_INFO in code.co_names for code in codes):
+                return True
+            left += [(used, deeper) for used in _used(thing, codes)]
+        else:
+            kinds = thing.__mro__ if isinstance(thing, type) else type(thing).__mro__
+            left += [(function, deeper) for kind in kinds if not _is_torchs(kind) for function in _methods(kind)]
+            if deeper and not isinstance(thing, type):
+                left += [(held, deeper - 1) for held in _held(thing)]
     return False
 
 
-def _codes(thing: Any, seen: set[int], deeper: int) -> Iterator[CodeType]:
-    """Codes of an object's class, of what these functions call in their modules, and of the objects that it holds."""
-    if id(thing) in seen:
-        return
-    seen.add(id(thing))
-    for kind in type(thing).__mro__:
-        for member in () if _is_torchs(kind) else vars(kind).values():
-            function = inspect.unwrap(member.fget if isinstance(member, property) else getattr(member, "__func__", member))
-            if isinstance(function, FunctionType):
-                yield from _called(function, seen)
-    for held in _held(thing) if deeper else ():
-        yield from _codes(held, seen, deeper - 1)
+def _codes(function: FunctionType) -> list[CodeType]:
+    """The code of a function, and of those inside it."""
+    found = [function.__code__]
+    for code in found:
+        found += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return found
 
 
-def _called(function: FunctionType, seen: set[int]) -> Iterator[CodeType]:
-    """The code of a function, those inside it, and those of the functions of its module that they name."""
-    if id(function.__code__) in seen:
-        return
-    seen.add(id(function.__code__))
-    inside = [function.__code__]
-    for code in inside:
-        yield code
-        inside += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-        for name in code.co_names:
-            other = function.__globals__.get(name)
-            if isinstance(other, FunctionType) and len(seen) <= MOST_CODES and not _is_torchs(other):
-                yield from _called(other, seen)
+def _methods(kind: type) -> list[FunctionType]:
+    members = [member.fget if isinstance(member, property) else getattr(member, "__func__", member) for member in vars(kind).values()]
+    return [function for member in members if isinstance(function := inspect.unwrap(member), FunctionType)]
 
 
-def _is_torchs(function: Any) -> bool:
-    return str(function.__module__).partition(".")[0] == "torch"
+def _used(function: FunctionType, codes: list[CodeType]) -> list[Any]:
+    """Functions and classes of the program, or of the function's own library, that its code names, and functions that it encloses."""
+    names = {name for code in codes for name in code.co_names}
+    places = [function.__globals__]
+    places += [vars(module) for name in names if isinstance(module := function.__globals__.get(name), ModuleType)]
+    found = [place[name] for name in names for place in places if name in place]
+    enclosed = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    own = _library(function)
+    return [one for one in (*found, *enclosed) if isinstance(one, (FunctionType, type)) and _library(one) in ("", own)]
+
+
+def _library(thing: FunctionType | type) -> str:
+    """The installed library in which a function or class is defined; empty: the program."""
+    if isinstance(thing, FunctionType):
+        return masks.library(thing.__code__.co_filename)
+    module = sys.modules.get(str(thing.__module__))
+    return "" if thing.__module__ == "__main__" else masks.library(str(getattr(module, "__file__", "") or "<frozen>"))
+
+
+def _is_torchs(kind: type) -> bool:
+    return str(kind.__module__).partition(".")[0] in ("torch", "builtins", "typing", "abc")
 
 
 def _held(thing: Any) -> list[Any]:
-    """Objects that an object holds, also in a list or tuple: sources and steps of a pipeline."""
-    values = list(_own(thing).values())[:MOST_ATTRIBUTES]
-    listed = [one for value in values if type(value) in (list, tuple) for one in value[:MOST_NAMED]]
-    return [one for one in (*values, *listed) if not isinstance(one, NOT_OPENED)]
+    """Objects and functions that an object holds, also in a list or tuple: sources and steps of a pipeline."""
+    values = [*list(_own(thing).values())[:MOST_ATTRIBUTES], *([thing.func] if isinstance(thing, partial) else [])]
+    listed = [one for value in values if type(value) in (list, tuple) for one in value[:MOST_LISTED]]
+    return [one for one in (*values, *listed) if isinstance(one, FunctionType) or not isinstance(one, NOT_OPENED)]
 
 
 def _own(thing: Any) -> dict[str, Any]:
@@ -107,10 +125,12 @@ def _own(thing: Any) -> dict[str, Any]:
     return own if type(own) is dict else {}
 
 
-def attributes(dataset: Any) -> Values:
-    """The attributes of a dataset, and of the objects that it holds, each with what changes if the program assigns to it."""
+def attributes(dataset: Any) -> Values | None:
+    """The attributes of a dataset, and of the objects that it holds, each with what changes if it is assigned to; None: too many."""
     found: Values = {"": id(dataset)}
     level = [("", innermost(dataset))]
+    if len(_own(level[0][1])) > MOST_ATTRIBUTES:
+        return None
     for _ in range(DEPTH):
         owned = [(f"{prefix}{name}", value) for prefix, thing in level for name, value in list(_own(thing).items())]
         if len(found) + len(owned) > MOST_ATTRIBUTES:

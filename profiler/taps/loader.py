@@ -208,7 +208,7 @@ class LoaderHandle:
         """
         before, now = self.dataset, dataset_facts.attributes(loader.dataset)
         self.dataset = now if getattr(loader, "num_workers", 0) else None
-        known, found = self.changes, dataset_facts.changed(before, now) if before is not None else None
+        known, found = self.changes, dataset_facts.changed(before, now) if before is not None and now is not None else None
         if found is None or known is not None and (known or not found):
             return None
         self.changes = found
@@ -216,8 +216,8 @@ class LoaderHandle:
 
     def ends(self, iterator: Any) -> None:
         """A pass is over. Without workers, what the dataset did to itself in it is no change by the program."""
-        if not iterator._num_workers:
-            with suppress(Exception):
+        with suppress(Exception):  # whether it changes stays unknown
+            if not iterator._num_workers:
                 self.dataset = dataset_facts.attributes(iterator._dataset)
 
 

@@ -151,8 +151,16 @@ def test_objects_that_a_dataset_holds_are_looked_into_and_odd_ones_cost_nothing(
 
     data = Lessons()
     data.transform, data.odd, data.tensor = Jitter(), Odd(), torch.zeros(3)
-    before = dataset_facts.attributes(data)
+    assert (before := dataset_facts.attributes(data)) is not None
     data.transform.strength = 0.5
     data.tensor[0] = 1.0
 
-    assert dataset_facts.changed(before, dataset_facts.attributes(data)) == ["tensor", "transform.strength"]
+    assert (after := dataset_facts.attributes(data)) is not None
+    assert dataset_facts.changed(before, after) == ["tensor", "transform.strength"]
+
+
+def test_a_dataset_of_very_many_attributes_is_not_said_to_be_unchanged():
+    data = Lessons()
+    vars(data).update((f"part{number}", number) for number in range(300))
+
+    assert dataset_facts.attributes(data) is None
