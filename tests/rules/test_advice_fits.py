@@ -234,6 +234,11 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             waiting(maker={"decoded_pixels": 1.8e6}, operations={"decode/PIL.PNG": 2.0}),
         ),
         ("cropped", waiting(maker={"decoded_pixels": 1.8e6}), waiting(maker={"decoded_pixels": 1.8e6}, operations={"augment/Resize": 1.0})),
+        (
+            "cropped",
+            waiting(maker={"decoded_pixels": 1.8e6}, operations={"augment/RandomResizedCrop": 1.0}),
+            waiting(maker={"decoded_pixels": 1.8e6}, operations={"augment/Resize": 1.0}),
+        ),
         ("training size", waiting(maker={"decoded_pixels": 1.8e6}), waiting(maker=NO_IMAGES)),
     ],
     "decode_bound": [

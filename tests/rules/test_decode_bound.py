@@ -22,7 +22,7 @@ def test_decoders_of_images_are_named_only_where_pixels_were_decoded():
     decoding = {"decode": (8.4, 0.0, 0.0)}
     images, audio = waiting(60.0, sample=decoding), waiting(60.0, sample=decoding, maker={"decoded_pixels": 0.0})
 
-    assert check(images).fix == "Decode with a faster library, or decode on the GPU, or decode only the crop, or store smaller images."
+    assert check(images).fix == "Decode with a faster library, decode on the GPU, decode only the crop, or store smaller images."
     assert check(audio).fix == OTHERS
     assert "whatif" in change(images).message
     assert "whatif" not in change(audio).message  # it measures decoders of images

@@ -33,6 +33,12 @@ def fewer_pixels(facts: RuleInputs) -> bool:
     return workers.decoded_pixels >= MIN_PIXEL_RATIO * workers.output_pixels
 
 
+def may_crop(facts: RuleInputs) -> bool:
+    """Whether a part of each image may be all that the model sees: a transform that crops was seen, or none that makes images smaller."""
+    names = [one.name.lower() for one in facts.workers.operations if one.stage == "augment"] if facts.workers else []
+    return any("crop" in name for name in names) or not any("resize" in name or "maxsize" in name for name in names)
+
+
 def own_function(facts: RuleInputs) -> str:
     """The function of the program that makes samples, with its place if that is known."""
     if code := facts.setting("sample_code"):

@@ -5,7 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import slow_for_its_bytes
-from feedline.analysis.rules.input.cheaper import fewer_pixels
+from feedline.analysis.rules.input.cheaper import fewer_pixels, may_crop
 from feedline.analysis.rules.input.cpus import accounted, cost_share, cpu_share_of, making_wait_s, total
 from feedline.analysis.rules.input.expected import heaviest
 from feedline.analysis.rules.input.input_wait import making_share, severity
@@ -102,9 +102,14 @@ def _of_images(facts: RuleInputs) -> str:
     ways = [
         *([] if name.startswith(FAST) else [f"decode with a faster library{JPEGS * of_jpeg}"]),
         *([f"decode on the GPU{ON_GPU * of_jpeg}"] if facts.on_gpu else []),
-        *(["decode only the crop, or store smaller images"] if fewer_pixels(facts) else []),
+        *(["decode only the crop"] if fewer_pixels(facts) and may_crop(facts) else []),
+        *(["store smaller images"] if fewer_pixels(facts) else []),
     ]
-    return f"{sentence(', or '.join(ways) or STORED)}."
+    return f"{sentence(_alternatives(ways or [STORED]))}."
+
+
+def _alternatives(ways: list[str]) -> str:
+    return ", or ".join(part for part in (", ".join(ways[:-1]), ways[-1]) if part)
 
 
 def _videos(facts: RuleInputs) -> bool:

@@ -5,6 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input import page_faults
+from feedline.analysis.rules.input.cheaper import may_crop
 from feedline.analysis.rules.input.cpus import cost_share, making_wait_s
 from feedline.analysis.rules.input.expected import heaviest
 from feedline.analysis.rules.input.input_wait import operations_share, severity
@@ -53,7 +54,7 @@ def _fix(facts: RuleInputs) -> str:
     draft = next((way for library, way in AT_SCALE.items() if name.startswith(library)), "")
     at_scale = f", or decode JPEGs at 1/2, 1/4 or 1/8 scale ({draft})" if draft else ""
     store = f"store them near the training size{at_scale}."
-    if scaled:
+    if scaled and not may_crop(facts):
         return f"{store[0].upper()}{store[1:].replace('them', 'the images', 1)}"
     return f"If images are scaled down, {store} If they are cropped at full resolution, decode only the crop."
 
