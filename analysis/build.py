@@ -273,11 +273,11 @@ def facts_of(
         glibc=glibc,
         order_s=gather.order_s(rank, epochs),
         repeated_stream=gather.repeats_stream(rank),
-        failed=_failed(rank.rank.manifest),
+        failed=failed(rank.rank.manifest),
     )
 
 
-def _failed(manifest: Manifest) -> str:
+def failed(manifest: Manifest) -> str:
     """How a run ended with an error; empty for one that did not, that goes on, or that a person interrupted."""
     return (
         "" if manifest.exit_code == INTERRUPTED or manifest.state == "ended" else how(manifest.state, manifest.exit_code, manifest.ended_by)

@@ -1,5 +1,6 @@
 """What passes over a loader show of its dataset: workers that yield the same, and attributes that the program changes between passes."""
 
+import itertools
 import pathlib
 
 import pytest
@@ -12,7 +13,9 @@ from feedline.analysis.build import build, training_input
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.notes import REPEATED
 from feedline.analysis.predict.change import Change
+from feedline.analysis.rules.input import slow_sampler
 from feedline.analysis.rules.input.too_few_workers import NOT_SPLIT
+from feedline.profiler.events import Stage
 from feedline.profiler.store.opening import open_run
 from feedline.profiler.taps import dataset_facts
 
@@ -51,7 +54,7 @@ class Lessons(Dataset):
         return torch.full((4,), float(self.epoch))
 
 
-def run(folder: pathlib.Path, loader: DataLoader, between=lambda epoch: None, epochs: int = 2) -> pathlib.Path:
+def run(folder: pathlib.Path, loader: "DataLoader | Parts", between=lambda epoch: None, epochs: int = 2) -> pathlib.Path:
     """Train on a loader."""
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -164,3 +167,36 @@ def test_a_dataset_of_very_many_attributes_is_not_said_to_be_unchanged():
     vars(data).update((f"part{number}", number) for number in range(300))
 
     assert dataset_facts.attributes(data) is None
+
+
+class Many(Dataset):
+    def __len__(self):
+        return 1_000_000
+
+    def __getitem__(self, index):
+        return torch.full((4,), index % 7, dtype=torch.float32)
+
+
+def test_a_sampler_that_makes_the_order_of_a_pass_is_told_from_one_that_is_slow(tmp_path):
+    """Passes that end early still pay for the order of all samples."""
+    loader = DataLoader(Many(), 16, shuffle=True)
+    folder = run(tmp_path / "run", Parts(loader, 12), epochs=3)
+
+    facts = facts_of(folder)
+    drawing = open_run(folder).ranks[0].main.of(Stage.SAMPLER)["wall"].sum() / 1e9
+    assert facts.order_s is not None and 0.8 * drawing <= 3 * facts.order_s <= drawing
+    assert slow_sampler.at_once(facts, facts.step.stages["sampler"]) and slow_sampler.of_torch(facts)
+    finding = slow_sampler.check(facts)
+    assert finding is not None and "at the beginning of each pass" in finding.message and "1,000,000 samples" in finding.message
+    assert finding.fix.startswith("If samples may repeat within a pass, set replacement=True")
+    assert finding.fix.endswith(slow_sampler.ONLY_THOSE)
+
+
+class Parts:
+    """The first batches of a loader, pass by pass."""
+
+    def __init__(self, loader: DataLoader, batches: int) -> None:
+        self.loader, self.batches = loader, batches
+
+    def __iter__(self):
+        return itertools.islice(self.loader, self.batches)
