@@ -9,7 +9,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
-from torch.utils.data import ConcatDataset, IterDataPipe, Subset
+from torch.utils.data import ConcatDataset, Subset
 
 from feedline.profiler import masks
 from feedline.profiler.plain import is_name
@@ -37,8 +37,8 @@ def innermost(dataset: Any) -> Any:
 def sample_code(dataset: Any) -> str:
     """The function of the program that makes samples, ``Rows.__getitem__ (train.py:15)``; empty: it is a library's, or unknown."""
     kind = type(innermost(dataset))
-    for name in MAKES_SAMPLES:
-        code = getattr(inspect.unwrap(getattr(kind, name, None)), "__code__", None)
+    for function in [getattr(kind, name) for name in MAKES_SAMPLES if hasattr(kind, name)]:
+        code = getattr(inspect.unwrap(function), "__code__", None)
         if isinstance(code, CodeType) and not masks.library(code.co_filename):
             return name_of(code)
     return ""
@@ -49,7 +49,7 @@ def asks_for_worker(stream: Any) -> bool | None:
 
     None: unknown. There is too much code, or it is a graph of torch's data pipes, which the loader splits.
     """
-    if isinstance(stream, IterDataPipe):
+    if _is(stream, getattr(torch.utils.data, "IterDataPipe", ())):
         return None
     left: list[tuple[Any, int]] = [(stream, DEPTH)]
     seen: set[int] = set()
@@ -60,15 +60,15 @@ def asks_for_worker(stream: Any) -> bool | None:
         seen.add(id(thing))
         if len(seen) > MOST_LOOKED_AT:
             return None
-        if isinstance(thing, FunctionType):
+        if _is(thing, FunctionType):
             codes = _codes(thing)
             if any(WORKER_INFO in code.co_names for code in codes):
                 return True
             left += [(used, deeper) for used in _used(thing, codes)]
         else:
-            kinds = thing.__mro__ if isinstance(thing, type) else type(thing).__mro__
+            kinds = thing.__mro__ if _is(thing, type) else type(thing).__mro__
             left += [(function, deeper) for kind in kinds if not _is_torchs(kind) for function in _methods(kind)]
-            if deeper and not isinstance(thing, type):
+            if deeper and not _is(thing, type):
                 left += [(held, deeper - 1) for held in _held(thing)]
     return False
 
@@ -82,19 +82,29 @@ def _codes(function: FunctionType) -> list[CodeType]:
 
 
 def _methods(kind: type) -> list[FunctionType]:
-    members = [member.fget if isinstance(member, property) else getattr(member, "__func__", member) for member in vars(kind).values()]
-    return [function for member in members if isinstance(function := inspect.unwrap(member), FunctionType)]
+    members = [
+        member.fget if type(member) is property else member.__func__ if type(member) in (staticmethod, classmethod) else member
+        for member in vars(kind).values()
+    ]
+    return [inspect.unwrap(member) for member in members if isinstance(member, FunctionType)]
 
 
 def _used(function: FunctionType, codes: list[CodeType]) -> list[Any]:
     """Functions and classes of the program, or of the function's own library, that its code names, and functions that it encloses."""
     names = {name for code in codes for name in code.co_names}
     places = [function.__globals__]
-    places += [vars(module) for name in names if isinstance(module := function.__globals__.get(name), ModuleType)]
+    places += [vars(module) for name in names if _is(module := function.__globals__.get(name), ModuleType)]
     found = [place[name] for name in names for place in places if name in place]
-    enclosed = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    enclosed = [content for cell in function.__closure__ or () for content in _content(cell)]
     own = _library(function)
-    return [one for one in (*found, *enclosed) if isinstance(one, (FunctionType, type)) and _library(one) in ("", own)]
+    return [one for one in (*found, *enclosed) if _is(one, (FunctionType, type)) and _library(one) in ("", own)]
+
+
+def _content(cell: CellType) -> list[Any]:
+    try:
+        return [cell.cell_contents]
+    except ValueError:  # empty
+        return []
 
 
 def _library(thing: FunctionType | type) -> str:
@@ -111,9 +121,14 @@ def _is_torchs(kind: type) -> bool:
 
 def _held(thing: Any) -> list[Any]:
     """Objects and functions that an object holds, also in a list or tuple: sources and steps of a pipeline."""
-    values = [*list(_own(thing).values())[:MOST_ATTRIBUTES], *([thing.func] if isinstance(thing, partial) else [])]
+    values = [*list(_own(thing).values())[:MOST_ATTRIBUTES], *([thing.func] if _is(thing, partial) else [])]
     listed = [one for value in values if type(value) in (list, tuple) for one in value[:MOST_LISTED]]
-    return [one for one in (*values, *listed) if isinstance(one, FunctionType) or not isinstance(one, NOT_OPENED)]
+    return [one for one in (*values, *listed) if _is(one, FunctionType) or not _is(one, NOT_OPENED)]
+
+
+def _is(thing: Any, kinds: type | tuple[type, ...]) -> bool:
+    """``isinstance`` by the object's own type: a proxy that is asked for its class may load what it stands for."""
+    return issubclass(type(thing), kinds)
 
 
 def _own(thing: Any) -> dict[str, Any]:
@@ -136,12 +151,12 @@ def attributes(dataset: Any) -> Values | None:
         if len(found) + len(owned) > MOST_ATTRIBUTES:
             break
         found.update((name, _token(value)) for name, value in owned)
-        level = [(f"{name}.", value) for name, value in owned if not isinstance(value, NOT_OPENED)]
+        level = [(f"{name}.", value) for name, value in owned if not _is(value, NOT_OPENED)]
     return found
 
 
 def _token(value: Any) -> object:
-    if isinstance(value, PLAIN):
+    if type(value) in PLAIN:
         return type(value), hash(value)
     length = len(value) if type(value) in (list, dict, set) else 0
     return id(value), length, value._version if type(value) is torch.Tensor and not value.is_inference() else 0
