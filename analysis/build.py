@@ -42,7 +42,7 @@ from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.step_model import StepSummary
-from feedline.analysis.text.headline import headline
+from feedline.analysis.text.headline import INTERRUPTED, headline, how
 from feedline.analysis.tried import Trial, rejected
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
@@ -313,6 +313,16 @@ def facts_of(
         unseen=unseen(rank),
         staying_s=staying_cpu_s(rank.makers) if glibc else 0.0,
         glibc=glibc,
+        order_s=gather.order_s(rank, epochs),
+        repeated_stream=gather.repeats_stream(rank),
+        failed=failed(rank.rank.manifest),
+    )
+
+
+def failed(manifest: Manifest) -> str:
+    """How a run ended with an error; empty for one that did not, that goes on, or that a person interrupted."""
+    return (
+        "" if manifest.exit_code == INTERRUPTED or manifest.state == "ended" else how(manifest.state, manifest.exit_code, manifest.ended_by)
     )
 
 

@@ -124,6 +124,9 @@ class RuleInputs:
             not measured).
         ledger: where the time of the step and of the run went (None: not computed).
         updated: what its one optimizer updates (None: there are several, or none was described).
+        order_s: seconds in which a pass over the loader draws its first indices, on average (None: not known).
+        repeated_stream: the loader's workers were seen to yield the same batches of a stream.
+        failed: the run ended with an error: how, in words; empty: it did not.
     """
 
     throughput: Throughput
@@ -153,6 +156,36 @@ class RuleInputs:
     main_queued_share: float | None = None
     ledger: Ledger | None = None
     updated: Updated | None = None
+    order_s: float | None = None
+    repeated_stream: bool = False
+    failed: str = ""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the training was seen to use a GPU: one's work was timed, or tensors were copied to a device."""
+        return self.step.gpu_stages is not None or self.step.gpu_work is not None or bool(self.step.stages.get("copy"))
+
+    @property
+    def decodes_images(self) -> bool:
+        """Whether samples were seen to decode images."""
+        return bool(self.workers and self.workers.decoded_pixels)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the training loader reads an iterable dataset, of which each worker has a copy of its own."""
+        return self.setting("map_style") is False
+
+    @property
+    def may_be_split(self) -> bool:
+        """Whether more than one worker may share the samples: not of a stream whose workers yield the same, or that does not ask for its
+        worker."""
+        return not (self.is_stream and (self.repeated_stream or self.setting("asks_for_worker") is False))
+
+    @property
+    def dataset_changes(self) -> list[str]:
+        """Attributes of the dataset that the program was seen to change between passes."""
+        found = self.setting("dataset_changes")
+        return [str(name) for name in found] if isinstance(found, list) else []
 
     @property
     def costs(self) -> Mapping[str, Cost]:

@@ -417,6 +417,30 @@ def first_batches(main: Process, loader: int) -> list[float]:
     return [(end - begun[epoch]) / 1e9 for epoch, end in ends if epoch in begun]
 
 
+def order_s(rank: RankMetrics, passes: int) -> float | None:
+    """Seconds in which a pass draws its first indices, on average: a sampler that makes the order of a pass makes it then."""
+    drawn, epochs = rank.main.of(Stage.SAMPLER), rank.main.of(Stage.EPOCH)
+    begun = np.sort(epochs["start"][np.isin(epochs["source"], list(rank.makers.loaders))])
+    drawn = drawn[np.isin(drawn["source"], list(rank.makers.loaders))]
+    if not passes or not len(begun) or not len(drawn):
+        return None
+    first = np.unique(np.searchsorted(drawn["start"], begun))
+    return float(drawn["wall"][first[first < len(drawn)]].sum()) / 1e9 / passes
+
+
+def repeats_stream(rank: RankMetrics) -> bool:
+    """Whether the workers of a stream were seen to yield the same batches: all their first ones, of which no two are alike."""
+    marks: dict[tuple[object, int], list[int]] = {}
+    for process in rank.makers.processes:
+        made = process.view(Stage.BATCH)
+        for number, mark in zip(made["number"].tolist(), made["mark"].tolist()):
+            if process.is_worker and mark:
+                marks.setdefault((process.header["worker"], number >> 32), []).append(mark)
+    first = min((epoch for _, epoch in marks), default=0)
+    found = [told for (_, epoch), told in marks.items() if epoch == first]
+    return len(found) > 1 and len(set(found[0])) == len(found[0]) > 1 and all(told == found[0] for told in found)
+
+
 def straggler_share(rank: RankMetrics) -> float | None:
     """Share of the workers' time that they idle while another worker's batch is awaited in order."""
     steps, of_workers = rank.steps, [process for process in rank.makers.processes if process.is_worker]

@@ -1,7 +1,7 @@
 """What a reader has to know to judge the figures of one rank: what is missing, what is estimated, what is left out."""
 
 from feedline.analysis.formatting import counted, seconds, share
-from feedline.analysis.gather import RankMetrics, throughput
+from feedline.analysis.gather import RankMetrics, repeats_stream, throughput
 from feedline.analysis.model import FIRST_STEPS
 from feedline.analysis.step_model import GPU_BEHIND
 from feedline.analysis.steps import left_after
@@ -9,6 +9,11 @@ from feedline.analysis.text.headline import how
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 from feedline.profiler.session import overrides
+
+REPEATED = (
+    "the workers of the iterable dataset were seen to yield the same batches, so each sample may come once per worker: split it between "
+    "them (torch.utils.data.get_worker_info)"
+)
 
 
 def of_rank(rank: RankMetrics) -> list[str]:
@@ -27,6 +32,8 @@ def of_rank(rank: RankMetrics) -> list[str]:
     if len(rank.main.of(Stage.PROFILED)):
         notes.append("steps that torch.profiler recorded are excluded, because it slows them: see kineto.json.gz in the run folder")
     notes += ahead(rank)
+    if repeats_stream(rank):
+        notes.append(REPEATED)
     if rank.first:
         first = "first step is" if rank.first == 1 else f"first {rank.first} steps are"
         starts = ("workers start", *["caches warm up"]) if rank.workers else ("caches warm up",)

@@ -21,7 +21,8 @@ from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most
 from feedline.analysis.rules import BY_ID, CROSS_RANK
 from feedline.analysis.rules.cross_rank.recorded import recorded
-from feedline.analysis.rules.input import cpu_saturated, nothing_trained, too_short
+from feedline.analysis.rules.input import cpu_saturated, epoch_restart, nothing_trained, too_few_workers, too_short
+from feedline.analysis.rules.input.input_wait import num_workers
 from feedline.analysis.rules.input.slow_for_its_bytes import at_own_locks
 from feedline.analysis.traces.facts import TraceFacts
 from feedline.analysis.tried import Trial
@@ -140,6 +141,8 @@ def of_recording(
     recording = functools.cache(lambda: recorded_input(shown, facts, at_own_locks(facts)))
 
     def replay(change: Change, interval: bool = True) -> PredictedRate | Refused:
+        if other := _another_training(facts, change):
+            return other
         try:
             recorded = recording()
             return recorded if isinstance(recorded, Refused) else predict(recorded, change, interval)
@@ -154,6 +157,15 @@ def of_recording(
 def untold(facts: RuleInputs) -> Finding | None:
     """The finding that nothing can be said of this run's input, let alone predicted; None: there is none."""
     return nothing_trained.check(facts) or too_short.check(facts)
+
+
+def _another_training(facts: RuleInputs, change: Change) -> Refused | None:
+    """Why a change of settings would make another training of it, in which workers repeat samples, or miss what the program changes."""
+    now = num_workers(facts) or 0
+    if not facts.may_be_split and change.settings.get("num_workers", 0) > max(now, 1):
+        return too_few_workers.NOT_SPLIT
+    stays = change.settings.get("persistent_workers") and not facts.setting("persistent_workers")
+    return epoch_restart.CHANGED if stays and facts.dataset_changes else None
 
 
 def findings_together(findings: Sequence[Finding]) -> list[Finding]:

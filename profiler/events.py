@@ -47,7 +47,8 @@ class Stage(enum.IntEnum):
     TRAFFIC = 9
     START = 10  #: a worker was born: from process start to its first instruction here. extra: pid
     #: No span: what collate made, times the batches that it stands for. nbytes: bytes in tensors and arrays. extra: samples. cpu: tensors.
-    #: runqueue: the batches that it stands for. Flags: FLOAT32, SHARED, OBJECTS, CUSTOM
+    #: runqueue: the batches that it stands for. wall: of a worker's first batches of a stream, a mark to compare workers by
+    #: (taps/batch_contents.py). Flags: FLOAT32, SHARED, OBJECTS, CUSTOM
     BATCH = 11
     #: No span: the kernel's work for a batch, times the batches that it stands for. wall: minor page faults. cpu: CPU ns in the kernel.
     #: Flags: FIRST

@@ -22,7 +22,7 @@ SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("
 #: Classes around a model that say nothing of what it computes.
 WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
 #: Settings of a loader that do not decide how fast it is.
-LOADER_ASIDE = ("made_at", "torchs_dispatch")
+LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", "sample_code", "asks_for_worker", "dataset_changes")
 
 
 def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[FindingChange]:

@@ -223,7 +223,7 @@ class Searcher:
         if not workers:
             return {"num_workers": 0}
         order = {"in_order": bool(self.now["in_order"])} if "in_order" in self.now else {}
-        kept = bool(self.now.get("persistent_workers")) or self.epochs > 1
+        kept = bool(self.now.get("persistent_workers")) or (self.epochs > 1 and not self.now.get("dataset_changes"))
         return {"num_workers": workers, "prefetch_factor": depth, **order, "persistent_workers": kept}
 
     def _fits(self, settings: Settings) -> bool:

@@ -4,7 +4,7 @@ from feedline.analysis.predict.change import Refused
 
 LONG_S = 1e-3  # of a kernel: launching takes some 10 us
 IDLE_S = 100e-6  # per kernel: ten times as long
-FEWER = "Launch fewer and longer kernels: torch.compile, CUDA graphs, fused optimizers (fused=True), larger batches"
+FEWER = "Launch fewer and longer kernels: {}CUDA graphs, fused optimizers (fused=True), larger batches"
 BETWEEN = "Look at what the host does between launches, for example with py-spy: launching these kernels takes far less time than that"
 CHECK_COMPILED = (
     "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is wrong only if all three hold: the "
@@ -13,14 +13,15 @@ CHECK_COMPILED = (
 CHECK_BETWEEN = "Watch the main process with `py-spy top`. If it spends its time waiting for the GPU, this finding is wrong."
 
 
-def fix(mean_kernel_s: float, idle_s: float) -> str:
+def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
     """What to change, without a full stop.
 
     Args:
         mean_kernel_s: mean duration of a kernel.
         idle_s: of the device, per kernel.
+        compiled: torch.compile was seen to compile the model.
     """
-    return BETWEEN if _between(mean_kernel_s, idle_s) else FEWER
+    return BETWEEN if _between(mean_kernel_s, idle_s) else FEWER.format("" if compiled else "torch.compile, ")
 
 
 def how_to_check(mean_kernel_s: float, idle_s: float) -> str:

@@ -143,6 +143,7 @@ class Recorder:
         paced: whether there may be rests. A tap that must see every step clears it.
         asked: whether a loader was asked for a batch since the last update.
         starting: the thread that starts a loader's workers now; 0: none.
+        salt: of the marks by which batches of different workers are compared (taps/batch_contents.py); empty: none are made.
         every: record one sample in N in detail; None: chosen so that it stays cheap (taps/fetch.py).
     """
 
@@ -165,6 +166,7 @@ class Recorder:
         self.paced = True
         self.asked = False
         self.starting = 0
+        self.salt = b""
 
     def open_main(self, segment: Segment, every: int | None = None) -> None:
         self.main = self.segment = segment
@@ -181,8 +183,8 @@ class Recorder:
         """``main``, for single numbers that are recorded even during a rest."""
         return self.main if self.rest is None else self.rest.segment
 
-    def open_worker(self, segment: Segment, loader: int, every: int | None) -> None:
-        self.main, self.segment, self.loader = None, segment, loader
+    def open_worker(self, segment: Segment, loader: int, every: int | None, salt: bytes) -> None:
+        self.main, self.segment, self.loader, self.salt = None, segment, loader, salt
         self._listen(every)
 
     def _listen(self, every: int | None) -> None:

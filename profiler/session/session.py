@@ -138,7 +138,7 @@ class Session:
         recorder.looks = self._looks
         for change in self._changes:
             change.attach(self._changing)
-        attach_in_main(self._hooks, self.folder, self._tell_loader, self._tell_setup, self._window)
+        attach_in_main(self._hooks, self.folder, self._tell_loader, self._add_to_loader, self._tell_setup, self._window)
         if self._stop_after is not None:
             self._stop_after.attach(self._changing, self.stop, self.path, self.place)
         with suppress(Exception):
@@ -199,6 +199,10 @@ class Session:
         self.manifest.versions = versions()
         self._write_manifest()
         return len(self.manifest.loaders) - 1
+
+    def _add_to_loader(self, number: int, settings: dict[str, object]) -> None:
+        self.manifest.loaders[number].update(settings)
+        self._write_manifest()
 
     def _tell_setup(self, training: dict[str, object]) -> None:
         for change in self._changes:

@@ -11,24 +11,27 @@ from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.taps import operations
 
 NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> the loader's number
+MoreOfLoader = Callable[[int, dict[str, object]], None]  # the loader's number, settings that have become known
 NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
-def attach_in_main(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup, window: Window | None) -> None:
+def attach_in_main(
+    hooks: Hooks, folder: Path, tell_loader: NewLoader, add_to_loader: MoreOfLoader, tell_setup: NewSetup, window: Window | None
+) -> None:
     """Register all taps of the training process. Imports no library: a training that never imports torch pays nothing."""
-    hooks.when_imported("torch", lambda: _torch(hooks, folder, tell_loader, tell_setup))
+    hooks.when_imported("torch", lambda: _torch(hooks, folder, tell_loader, add_to_loader, tell_setup))
     hooks.when_imported("torch", lambda: _gpu(hooks, folder, window))
     hooks.when_imported("torch._dynamo", lambda: _dynamo(hooks))
     hooks.when_imported("nvidia.dali.plugin.pytorch", lambda: _dali(hooks, tell_loader))
     hooks.add_undo(operations.attach(hooks.tell))
 
 
-def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, tell_setup: NewSetup) -> None:
+def _torch(hooks: Hooks, folder: Path, tell_loader: NewLoader, add_to_loader: MoreOfLoader, tell_setup: NewSetup) -> None:
     from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, gradients, making, rests, training
     from feedline.profiler.taps.collectives import other_libraries
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
-    loaders = LoaderTaps(folder, tell_loader)
+    loaders = LoaderTaps(folder, tell_loader, add_to_loader)
     hooks.attach("DataLoader", "epochs, waits, batches, workers", lambda patches: loaders.attach(TORCH, patches))
     hooks.attach("fetcher", "samples, collate, file traffic, in any worker", fetch.attach)
     hooks.attach("pin_memory", "copies to pinned memory", attach_pin)

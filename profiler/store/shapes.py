@@ -65,8 +65,13 @@ class Loader(RequiredOfLoader, total=False):
     timeout: Number
     collate: str
     sampler: str
+    torchs_sampler: bool
+    replacement: bool
     batch_sampler: str
     dataset: str
+    dataset_changes: list[str]
+    sample_code: str
+    asks_for_worker: bool
     map_style: bool
     whole_batches: bool
     torchs_dispatch: bool

@@ -18,13 +18,14 @@ from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.record.detail import detail
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.batch_contents import Batch, describe
+from feedline.profiler.taps.batch_contents import Batch, describe, mark
 from feedline.profiler.taps.patch import Patches
 
 FEWEST, MOST = 4, 256  # one of the first samples in N is recorded in detail
 DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
 EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
 NOTHING = Batch(0, 0, 0)
+MARKED = 2  # of a stream: first batches of a worker, by which it is seen whether another one yields the same
 OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
 DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 
@@ -80,6 +81,7 @@ class WatchedFetch:
         self._known, self._of = NOTHING, 0  # the last one that was, and of how many samples
         self._samples = 0  # that were collated last
         self._made_at = 0  # when the last one of them was there
+        self._to_mark = MARKED if self._place == "dataset_iter" and recorder.salt else 0
 
     def fetch(self, index: Any) -> Any:
         segment = recorder.segment
@@ -148,7 +150,9 @@ class WatchedFetch:
             stands_for = times * (about.samples if samples is None else samples)
             if times:
                 nbytes, tensors = about.nbytes * times, about.tensors * times
-                segment.add(Stage.BATCH, span.start, 0, tensors, times, nbytes, recorder.batch, stands_for, recorder.loader, flags)
+                marked = mark(batch, recorder.salt) if self._to_mark else 0
+                self._to_mark = max(0, self._to_mark - 1)
+                segment.add(Stage.BATCH, span.start, marked, tensors, times, nbytes, recorder.batch, stands_for, recorder.loader, flags)
         else:
             about = self._known
             if samples != self._of:

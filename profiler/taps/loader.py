@@ -24,6 +24,7 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
+from feedline.profiler.taps import dataset_facts
 from feedline.profiler.taps.batch_contents import Batch, describe, may_hold_more, rows
 from feedline.profiler.taps.call_site import CallSites
 from feedline.profiler.taps.loader_settings import settings
@@ -62,6 +63,7 @@ TORCHDATA = Library(
 )
 
 NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
+MoreOfLoader = Callable[[int, dict[str, object]], None]  # number of the loader, settings that have become known
 
 
 class LoaderTaps:
@@ -70,13 +72,16 @@ class LoaderTaps:
     Args:
         folder: the rank's folder, where workers put their segments.
         tell: called once for each loader that is iterated.
+        add: called where later passes show more of one.
     """
 
-    def __init__(self, folder: Path, tell: NewLoader) -> None:
+    def __init__(self, folder: Path, tell: NewLoader, add: MoreOfLoader) -> None:
         self._folder = folder
         self._tell = tell
+        self._add = add
         self._loaders: list[LoaderHandle] = []
         self._sites = CallSites()
+        self._salt = os.urandom(16)
         self._starting = threading.RLock()
 
     def attach(self, library: Library, patches: Patches) -> None:
@@ -103,6 +108,10 @@ class LoaderTaps:
         flags = 0 if known is not None else Flag.FIRST
         known = known or self._meet(loader)
         known.epoch += 1
+        with suppress(Exception):  # whether it changes stays unknown
+            changes = known.begins(loader)
+            if changes is not None:
+                self._add(known.number, {"dataset_changes": changes})
         return known, flags
 
     def _meet(self, loader: Any) -> "LoaderHandle":
@@ -123,7 +132,7 @@ class LoaderTaps:
                 return original(iterator, loader, *args, **kwargs)
             known, flags = self._next_epoch(loader)
             own_collate = known.about[1].get("collate") != "default"
-            iterator._feedline = state = IteratorState(known.number, known.epoch, own_collate=own_collate)
+            iterator._feedline = state = IteratorState(known.number, known.epoch, own_collate=own_collate, of=known)
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
@@ -146,6 +155,7 @@ class LoaderTaps:
                         workers,
                         recorder.every,
                         clock.wall_ns(),
+                        self._salt,
                         module._worker_loop,
                     )
                     patches.set(module, "_worker_loop", entry)
@@ -188,6 +198,27 @@ class LoaderHandle:
     loader: Callable[[], Any]  # a weak reference
     iterator: Callable[[], Any] = lambda: None  # to the one made last
     epoch: int = -1
+    dataset: dataset_facts.Values | None = None  # as the program has left it; None: unknown
+    changes: list[str] | None = None  # attributes that it changed between passes; None: no two passes were compared
+
+    def begins(self, loader: Any) -> list[str] | None:
+        """A pass begins: what the program has changed in the dataset since the last one, if that is news.
+
+        In the main process, workers change nothing: what it has is what the program makes of it.
+        """
+        before, now = self.dataset, dataset_facts.attributes(loader.dataset)
+        self.dataset = now if getattr(loader, "num_workers", 0) else None
+        known, found = self.changes, dataset_facts.changed(before, now) if before is not None and now is not None else None
+        if found is None or known is not None and (known or not found):
+            return None
+        self.changes = found
+        return found
+
+    def ends(self, iterator: Any) -> None:
+        """A pass is over. Without workers, what the dataset did to itself in it is no change by the program."""
+        with suppress(Exception):  # whether it changes stays unknown
+            if not iterator._num_workers:
+                self.dataset = dataset_facts.attributes(iterator._dataset)
 
 
 @dataclass
@@ -201,6 +232,12 @@ class IteratorState:
     asked: bool = False  # inside __next__
     drawn: dict[int, int] = field(default_factory=dict)  # samples of the batches that were ordered and are not there yet
     own_collate: bool = False
+    of: LoaderHandle | None = None
+
+    def ended(self, iterator: Any) -> None:
+        """The loader has no more batches."""
+        if self.of is not None:
+            self.of.ends(iterator)
 
     def samples(self, number: int, batch: Any, known: Batch | None = None) -> int:
         """Samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown.
@@ -237,6 +274,7 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 batch = original(iterator)
             except StopIteration:
                 span.flags = Flag.END
+                state.ended(iterator)
                 raise
             finally:
                 state.asked = False
@@ -255,6 +293,7 @@ def rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorSt
     try:
         batch = original(iterator)
     except StopIteration:
+        state.ended(iterator)
         key, segment = batch_key(state.epoch, state.yielded), recorder.awake()
         if segment is not None:
             segment.window = window_of(state.epoch, state.yielded)

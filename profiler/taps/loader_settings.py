@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from contextlib import suppress
 from typing import Any
 
 import torch.multiprocessing
@@ -10,6 +11,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from feedline.profiler.record.below_dispatch import unasked
 from feedline.profiler.record.recorder import unobserved
+from feedline.profiler.taps import dataset_facts
 
 PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent_workers", "pin_memory", "drop_last", "timeout")
 
@@ -24,12 +26,18 @@ def settings(loader: Any) -> dict[str, object]:
             found[name] = value
     collate = getattr(loader, "collate_fn", None)
     found["collate"] = "default" if collate in (default_collate, default_convert) else name_of(collate)
-    found["sampler"] = name_of(getattr(loader, "sampler", None))
+    found["sampler"] = name_of(sampler := getattr(loader, "sampler", None))
+    if found["sampler"] not in ("none", "_InfiniteConstantSampler"):
+        found["torchs_sampler"] = type(sampler).__module__.partition(".")[0] == "torch"
+    if isinstance(replacement := getattr(sampler, "replacement", None), bool):
+        found["replacement"] = replacement
     found["batch_sampler"] = name_of(getattr(loader, "batch_sampler", None))
     dataset = getattr(loader, "dataset", None)
     found["dataset"] = name_of(dataset)
     found["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
     found["whole_batches"] = found["batch_sampler"] == "none" or _fetches_batches(dataset)
+    with suppress(Exception):  # exotic code: what it does stays unknown
+        found.update(_of_code(loader, dataset))
     if type(loader) is not DataLoader:
         found["torchs_dispatch"] = _dispatches_as_torch(type(loader))
     if (samples := length(dataset)) is not None:
@@ -39,6 +47,15 @@ def settings(loader: Any) -> dict[str, object]:
     if found.get("num_workers"):
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
         found["start_method"] = context.get_start_method()
+    return found
+
+
+def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
+    """What the code of a dataset shows: where samples are made; of a stream, whether something tells its workers apart."""
+    found: dict[str, object] = {"sample_code": code} if (code := dataset_facts.sample_code(dataset)) else {}
+    if isinstance(dataset, torch.utils.data.IterableDataset) and getattr(loader, "worker_init_fn", None) is None:
+        asks = dataset_facts.asks_for_worker(dataset)
+        found |= {} if asks is None else {"asks_for_worker": asks}
     return found
 
 

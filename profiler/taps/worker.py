@@ -38,6 +38,7 @@ class WorkerEntry:
         workers: how many workers the loader has.
         every: see Recorder.
         born_ns: when the parent began to start workers.
+        salt: see Recorder; it is written nowhere.
     """
 
     module: str
@@ -48,6 +49,7 @@ class WorkerEntry:
     workers: int
     every: int | None
     born_ns: int
+    salt: bytes
     _original: Callable[..., None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,7 +80,7 @@ class WorkerEntry:
         worker = int(given["worker_id"])
         header = {"role": "worker", "loader": self.loader, "worker": worker, "pid": os.getpid()}
         segment = Segment(worker_segment(Path(self.folder), self.loader, worker), header, ALL_WORKERS_BYTES // self.workers)
-        recorder.open_worker(segment, self.loader, self.every)
+        recorder.open_worker(segment, self.loader, self.every, self.salt)
         segment.add(
             Stage.START, self.born_ns, clock.wall_ns() - self.born_ns, time.process_time_ns(), extra=os.getpid(), source=self.loader
         )

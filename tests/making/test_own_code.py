@@ -353,3 +353,25 @@ def test_a_name_that_is_too_long_for_a_record_keeps_its_line_numbers():
     assert name_of(code(long), (1296, 1211), around=True) == "loop from line 1296 around to 1211 (sac_continuous_a…)"
     assert name_of(code("train.py", "a_function_with_a_very_long_name_of_many_words_more")).endswith("… (train.py:1)")
     assert all(len(name_of(code(long, "ü" * 60), lines).encode()) <= NAME_BYTES for lines in (None, (1, 2)))
+
+
+@pytest.mark.quiet
+def test_the_programs_own_lines_are_named_and_not_the_library_that_they_call(recorded):
+    data, target = torch.randn(20_000, 32), torch.randint(32, (20_000,))
+
+    def loop():
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for _ in range(300):
+            loss = torch.nn.functional.cross_entropy(net(data), target, label_smoothing=0.1)
+            loss.backward()
+            optimizer.step()
+
+    report, main = recorded(loop)
+
+    names = [one.name for one in report.step.own_code.functions]
+    assert not [name for name in names if name.startswith("cross_entropy")]
+    (mainly,) = {one.mainly for one in report.step.own_code.functions if one.mainly.startswith("cross_entropy")}
+    assert mainly.startswith("cross_entropy (torch…/functional.py:")
+    (found,) = (one for one in report.findings if one.rule_id == "own_code")
+    assert "Profile cross_entropy" not in found.fix and "is an installed library's" in found.fix

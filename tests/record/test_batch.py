@@ -101,7 +101,7 @@ def test_an_item_that_may_be_a_whole_batch_is_of_unknown_size(item, collate, sam
     segment = Segment(tmp_path / "main.seg", {"role": "main"})
     recorder.open_main(segment)
     patches = Patches()
-    LoaderTaps(tmp_path, lambda *_: 0).attach(TORCH, patches)
+    LoaderTaps(tmp_path, lambda *_: 0, lambda *_: None).attach(TORCH, patches)
     try:
         for _ in DataLoader([item] * 3, batch_size=1, collate_fn=collate):
             pass

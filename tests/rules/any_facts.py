@@ -6,15 +6,25 @@ from typing import Any
 from hypothesis import strategies as st
 from rules.made_up import SAMPLE, made_up_facts
 
-from feedline.analysis.facts import Moved, RuleInputs, Traffic
+from feedline.analysis.facts import Certainty, Moved, RuleInputs, Traffic
 from feedline.analysis.model import WAIT_KINDS, Cost
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
 some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])
 MOVED = [Moved(1.0, 5e5, 0.02, 0.0), Moved(3.0, 40e6, None, 1.0), Moved(0.0, 0.0, 0.0, 0.0)]
-stages = st.dictionaries(st.sampled_from(["epoch_start", "sampler", "read", "decode", "transport", "copy", "forward", "my stage"]), ms)
+stages = st.dictionaries(
+    st.sampled_from(["epoch_start", "sampler", "read", "decode", "transport", "copy", "forward", "compile", "my stage"]), ms
+)
 samples = st.dictionaries(st.sampled_from([*SAMPLE, "transport", "user"]), st.tuples(ms, ms, ms))
-operations = st.dictionaries(st.sampled_from(["augment/ToTensor", "augment/a.Resize", "decode/load"]), ms)
+OPERATIONS = [
+    "augment/ToTensor",
+    "augment/a.Resize",
+    "augment/cv2.resize",
+    "decode/load",
+    "decode/PIL.JPEG",
+    "decode/cv2.VideoCapture.read",
+]
+operations = st.dictionaries(st.sampled_from([*OPERATIONS, "read/h5py.Dataset"]), ms)
 settings = st.fixed_dictionaries(
     {"num_workers": st.integers(0, 8)},
     optional={
@@ -22,6 +32,13 @@ settings = st.fixed_dictionaries(
         "persistent_workers": st.booleans(),
         "start_method": st.sampled_from(["fork", "spawn"]),
         "collate": st.sampled_from(["default", "my_collate"]),
+        "map_style": st.booleans(),
+        "asks_for_worker": st.booleans(),
+        "dataset_changes": st.sampled_from([[], [""], ["epoch"]]),
+        "sample_code": st.just("Rows.__getitem__ (train.py:18)"),
+        "sampler": st.sampled_from(["RandomSampler", "WeightedRandomSampler", "ByLength"]),
+        "torchs_sampler": st.booleans(),
+        "replacement": st.booleans(),
     },
 )
 loader_fields = st.fixed_dictionaries(
@@ -57,6 +74,11 @@ fact_fields = st.fixed_dictionaries(
         "ready_share": st.none(),
         "wait_share": st.sampled_from([0.0, 0.05, 0.6, 1.0]),
         "swapped_in": st.sampled_from([None, 0.0, 40e6]),
+        "repeated_stream": st.booleans(),
+        "order_s": st.sampled_from([None, 0.0, 4.0]),
+        "glibc": st.sampled_from([(), (2, 36)]),
+        "failed": st.sampled_from(["", "failed with ValueError (exit code 1)"]),
+        "certainty": st.sampled_from([None, Certainty(5, 0.1, 0.6), Certainty(200, 0.3, 0.4)]),
         "moved": st.dictionaries(st.sampled_from(["transport", "pin", "copy"]), st.sampled_from(MOVED)),
     },
 )

@@ -8,7 +8,7 @@ FULL = {"used_cpus": 7.8, "process_cpu_s": 14.4e-3}  # three times the 4.8 ms of
 
 
 def test_helper_threads_on_full_cpus_are_a_finding():
-    finding = check(waiting(60.0, **FULL))
+    finding = check(waiting(60.0, **FULL, operations={"augment/cv2.resize": 1.0}))
 
     assert (finding.rule_id, finding.severity) == ("thread_oversubscription", Severity.HIGH)
     assert finding.cost_s == pytest.approx((60e-3 + 0.4e-3) * 2 / 3)  # also what receiving takes, on full CPUs

@@ -5,6 +5,7 @@ import pytest
 from explain.made_up_records import MadeUp
 from rules.made_up import made_up_facts, waiting
 
+from feedline.analysis.build import failed
 from feedline.analysis.certainty import certainty, interval
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import Certainty
@@ -83,3 +84,23 @@ def test_the_interval_of_steps_that_lost_their_cpu_a_few_times_is_that_of_the_ot
 
     assert sure.high - sure.low > 0.05 and sure.own[1] - sure.own[0] < 0.01
     assert sure.own[1] < sure.high
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (Manifest(ended=True, exit_code=1, ended_by="ValueError"), "failed with ValueError (exit code 1)"),
+        (Manifest(ended=True, exit_code=130), ""),  # a person pressed Ctrl-C: more steps are what is missing
+        (Manifest(ended=True, exit_code=0), ""),
+        (Manifest(ended_by="SIGKILL"), "was killed by SIGKILL"),
+    ],
+)
+def test_more_steps_are_no_fix_of_an_error(manifest, said):
+    facts = waiting(certainty=Certainty(5, 0.1, 0.5), failed=failed(manifest))
+
+    finding = too_short.check(facts)
+
+    assert finding is not None and failed(manifest) == said
+    assert finding.fix == (
+        f"Fix the error first: the training {said}. A verdict needs 16 steps or more." if said else "Train for 16 steps or more."
+    )

@@ -19,6 +19,7 @@ CONTAINERS = frozenset({"Compose", "Sequential", "RandomApply", "RandomChoice", 
 
 OWN = 0.5  # of the CPU time of augmentation
 
+TO_FLOAT = "ToTensor"  # of torchvision's first transforms: those behind it work on floating point
 NAMED = 3  # operations in the evidence: the rest is rarely worth a change
 
 
@@ -43,8 +44,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("augment_share", "augmentation, share of a sample's time", of_wall, SHARE),
             *(Evidence("operation_cpu_s", f"{op.name}, CPU time per sample", op.cpu_s or 0.0, "s", op.name) for op in heaviest),
         ],
-        fix="Cut samples to their final size before the expensive transforms, transform whole batches instead of samples (such as their "
-        "normalization; on the GPU if there is one), or, for images, use torchvision.transforms.v2 on uint8 tensors.",
+        fix=_fix(facts),
         how_to_check="Have the dataset return the same augmented sample each time. If samples/s do not rise, this finding is wrong.",
         cost_s=cost_s,
     )
@@ -56,6 +56,18 @@ def _heaviest(facts: RuleInputs) -> list[Operation]:
     whole_s = sum(op.cpu_s or 0.0 for op in transforms)
     told = [op for op in transforms if op.name not in CONTAINERS or (op.cpu_s or 0.0) >= OWN * whole_s]
     return sorted(told, key=lambda op: -(op.cpu_s or 0.0))[:NAMED]
+
+
+def _fix(facts: RuleInputs) -> str:
+    """What there is to do about transforms, of images only where some were decoded."""
+    device = " on the GPU" if facts.on_gpu else ""
+    batches = f"transform whole batches instead of samples{device}"
+    if not facts.decodes_images:
+        return f"Cut samples to their final size before the expensive transforms, or {batches}."
+    operations = facts.workers.operations if facts.workers else []
+    in_floats = any(op.name == TO_FLOAT for op in operations)
+    faster = ", or use torchvision.transforms.v2 on uint8 tensors" if in_floats else ""
+    return f"Cut images to their final size before the expensive transforms, or {batches}{faster}."
 
 
 def _named(operation: Operation) -> str:

@@ -11,7 +11,7 @@ from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus, handover
 from feedline.analysis.rules.input.handover import arguments
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
-from feedline.analysis.rules.input.too_few_workers import gained_s, needed
+from feedline.analysis.rules.input.too_few_workers import gained_s, needed, repeats
 from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "busy_neighbors"
@@ -85,7 +85,8 @@ def kept_from_workers_s(facts: RuleInputs) -> float:
     """Seconds of the mean step that more workers would spare with the CPUs of the other programs, and do not without; 0.0 where some never
     get a batch."""
     total = facts.costs.get("total")
-    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER or total is None or facts.idle_workers:
+    lacking = facts.idle_workers or repeats(facts)
+    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER or total is None or lacking:
         return 0.0
     computes_s = max(total.cpu_s or 0.0, facts.process_cpu_s or 0.0)
     if total.blocked_s is not None and computes_s < COMPUTES * (computes_s + total.blocked_s):

@@ -5,6 +5,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measur
 from feedline.analysis.formatting import number, sentence, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
+from feedline.analysis.rules.input.cheaper import less_cpu
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 RULE_ID = "cpu_saturated"
@@ -14,7 +15,6 @@ TWO = 2  # CPUs, of which one can be taken away
 MIN_MAKING = 0.2
 #: Of the CPUs: with less free on average they are called saturated. With more, samples queue in bursts, and more workers may help.
 FULL = 0.1
-LESS = "spend less CPU per sample (faster decoder, smaller images, augmentation on the GPU)"
 NOT_WORKERS = "More workers would only wait for the same CPUs."  # if that is what is predicted for them (predictions.py)
 
 
@@ -70,8 +70,8 @@ def _some_free(facts: RuleInputs) -> bool:
 
 def _fix(facts: RuleInputs) -> str:
     if cpus.throttled(facts):
-        return f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or {LESS}."
-    advice = f"{LESS} or get more CPUs."
+        return f"Raise the CPU quota of the control group (now {facts.effective_cpus:g}), or {less_cpu(facts)}."
+    advice = f"{less_cpu(facts)} or get more CPUs."
     if facts.cpus and facts.cpus.others is not None:
         return sentence(advice)
     return f"Check with `top` on the host whether other programs use the CPUs. If none does, {advice}"

@@ -2,9 +2,10 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import slow_for_its_bytes
+from feedline.analysis.rules.input.cheaper import fewer_pixels, may_crop
 from feedline.analysis.rules.input.cpus import accounted, cost_share, cpu_share_of, making_wait_s, total
 from feedline.analysis.rules.input.expected import heaviest
 from feedline.analysis.rules.input.input_wait import making_share, severity
@@ -20,17 +21,16 @@ MIN_WALL_SHARE = 0.25
 
 #: Operations that decode videos.
 VIDEO = "cv2.VideoCapture."
-IMAGES = (
-    "Decode with a faster library (for JPEG: simplejpeg, torchvision.io) or on the GPU (nvJPEG, DALI), decode only the crop, or store "
-    "smaller images."
-)
 #: Decoders of JPEG that others do not beat on a CPU, as the names of their operations begin.
 FAST = ("simplejpeg.", "torchvision.")
-ALREADY_FAST = "Decode on the GPU (nvJPEG, DALI), decode only the crop, or store smaller images."
 FRAMES = (
     "Decode fewer frames: take clips of adjacent frames, store videos with a key frame where clips may begin (ffmpeg -g) and at the size "
-    "that the model sees, or store the frames as images. Or decode on the GPU (torchcodec, DALI)."
+    "that the model sees, or store the frames as images."
 )
+FRAMES_ON_GPU = " Or decode on the GPU (torchcodec, DALI)."
+JPEGS = " (simplejpeg, torchvision.io)"
+ON_GPU = " (nvJPEG, DALI)"
+STORED = "store the images decoded, as arrays"
 #: Audio, volumes: their decoders report no pixels.
 OTHERS = "Use a faster decoder, decode only the part that the model sees, or store the samples decoded."
 
@@ -68,7 +68,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: the speed of another decoder is unknown."""
-    if _videos(facts) or not _images(facts):
+    if _videos(facts) or not facts.decodes_images:
         return Refused("unknown_decoder", "The speed of another decoder on these samples is unknown. Time one on some of them.")
     return Refused(
         "unknown_decoder",
@@ -91,15 +91,26 @@ def _cpu_share(facts: RuleInputs) -> float:
 
 def _fix(facts: RuleInputs) -> str:
     if _videos(facts):
-        return FRAMES
-    if not _images(facts):
-        return OTHERS
-    return ALREADY_FAST if heaviest(facts, "decode")[0].startswith(FAST) else IMAGES
+        return f"{FRAMES}{FRAMES_ON_GPU * facts.on_gpu}"
+    return _of_images(facts) if facts.decodes_images else OTHERS
+
+
+def _of_images(facts: RuleInputs) -> str:
+    """What there is to do about images that are decoded as these are."""
+    name = heaviest(facts, "decode")[0]
+    of_jpeg = "jpeg" in name.lower() and "2000" not in name
+    ways = [
+        *([] if name.startswith(FAST) else [f"decode with a faster library{JPEGS * of_jpeg}"]),
+        *([f"decode on the GPU{ON_GPU * of_jpeg}"] if facts.on_gpu else []),
+        *(["decode only the crop"] if fewer_pixels(facts) and may_crop(facts) else []),
+        *(["store smaller images"] if fewer_pixels(facts) else []),
+    ]
+    return f"{sentence(_alternatives(ways or [STORED]))}."
+
+
+def _alternatives(ways: list[str]) -> str:
+    return ", or ".join(part for part in (", ".join(ways[:-1]), ways[-1]) if part)
 
 
 def _videos(facts: RuleInputs) -> bool:
     return heaviest(facts, "decode")[0].startswith(VIDEO)
-
-
-def _images(facts: RuleInputs) -> bool:
-    return bool(facts.workers and facts.workers.decoded_pixels)

@@ -3,12 +3,17 @@
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Finding, Severity, measured
 from feedline.analysis.formatting import seconds
-from feedline.analysis.predict.change import Change
+from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules.input import handover, page_faults
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 RULE_ID = "epoch_restart"
 SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
+CHANGES_ARE_SEEN = "Print the attribute in a worker in the second pass. If it has the old value already, this finding is wrong."
+CHANGED = Refused(
+    "dataset_changes",
+    "The program changes the dataset between passes. Workers that stay would not see that, so no setting is predicted.",
+)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -42,13 +47,30 @@ def check(facts: RuleInputs) -> Finding | None:
         )
         + (f"; the first batch then takes {seconds(first)}" if first else ""),
         evidence=measured(found),
-        fix=_dearer(facts)
+        fix=_handed_over(facts, method)
+        if facts.dataset_changes
+        else _dearer(facts)
         + (faster if method in ("spawn", "forkserver") else "")
         + (_once(facts) if again else handover.change(facts, SETTINGS)),
-        how_to_check=f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
+        how_to_check=CHANGES_ARE_SEEN
+        if facts.dataset_changes
+        else f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
         "If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
-        settings={} if again else dict(SETTINGS),
+        settings={} if again or facts.dataset_changes else dict(SETTINGS),
+    )
+
+
+def _handed_over(facts: RuleInputs, method: object) -> str:
+    """What to do first where workers that stay would keep the dataset as it was when they started."""
+    preload = "Start the workers with forkserver and set_forkserver_preload(['torch']), which imports torch only once. "
+    start = preload if method == "spawn" else ""
+    if facts.dataset_changes == [""]:
+        return f"{start}The program makes another dataset for each pass, so workers cannot stay: make one for all passes."
+    names, kind = " and ".join(f"`{name}`" for name in facts.dataset_changes), facts.setting("dataset", "the dataset")
+    return (
+        f"{start}Do not set persistent_workers=True as the program is: it changes {names} of {kind} between passes, and workers that stay "
+        f"would keep the old value. Put {names} into shared memory first (torch.tensor(...).share_memory_()), and assign into it."
     )
 
 
@@ -67,6 +89,6 @@ def _dearer(facts: RuleInputs) -> str:
     return f"{more}. Start the program with {variables}. " if variables else f"{more}. "
 
 
-def change(facts: RuleInputs) -> Change:
-    """Workers are kept from epoch to epoch."""
-    return Change(settings=SETTINGS)
+def change(facts: RuleInputs) -> Change | Refused:
+    """Workers are kept from epoch to epoch, unless they would miss what the program changes in the dataset."""
+    return CHANGED if facts.dataset_changes else Change(settings=SETTINGS)

@@ -38,10 +38,15 @@ def check(facts: RuleInputs) -> Finding | None:
         weight,
         message=f"batches hold images in floating point and take {size(loader.batch_bytes)}; as uint8, images take a quarter",
         evidence=evidence,
-        fix="Return uint8 tensors (PILToTensor, no Normalize), then convert and normalize whole batches on the device.",
+        fix=f"Return uint8 tensors, then convert{_and_normalize(facts)} whole batches "
+        f"{'on the device' if facts.on_gpu else 'in the loop'}.",
         how_to_check="Have the loader return the uint8 tensors. If it is no faster, this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def _and_normalize(facts: RuleInputs) -> str:
+    return " and normalize" if operations_share(facts, ("normalize",)) else ""
 
 
 def change(facts: RuleInputs) -> Change | Refused:

@@ -26,8 +26,19 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("input_share", "input, share of the step", waiting, SHARE),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix="No change to the input is needed. Give the GPU less to do per sample: a lower precision, torch.compile, smaller images.",
+        fix=f"No change to the input is needed. Give the GPU less to do per sample: {', '.join(_less_work(facts))}.",
         how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=idle * step.mean_s,
         cost_kind=CostKind.BOUND,
     )
+
+
+def _less_work(facts: RuleInputs) -> list[str]:
+    """What the training does not do yet, and could."""
+    flop = facts.step.flop
+    halved = flop is not None and flop.computed_in in ("float16", "bfloat16")
+    return [
+        *([] if halved else ["a lower precision"]),
+        *([] if facts.step.stages.get("compile") else ["torch.compile"]),
+        "smaller images" if facts.decodes_images else "smaller inputs or a smaller model",
+    ]

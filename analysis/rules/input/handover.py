@@ -76,11 +76,13 @@ def arguments(facts: RuleInputs, workers: int | None) -> dict[str, int | bool]:
     """What a DataLoader is given for that many workers; None: no number is advised.
 
     Of several passes over one loader they are kept: starting them for each takes longer than many a batch. Not if workers that stay make
-    batches slower than new ones do, because these inherit what the main process's malloc has learned.
+    batches slower than new ones do, because these inherit what the main process's malloc has learned, nor if the program changes the
+    dataset between passes, which they would not see. Of a stream that is not split between workers, each would yield all samples.
     """
-    if workers is None:
+    if workers is None or (workers > 1 and not facts.may_be_split):
         return {}
-    kept = facts.epochs > 1 and not facts.setting("persistent_workers") and not facts.loader_made_again and not dearer_if_they_stay(facts)
+    passes = facts.epochs > 1 and not facts.setting("persistent_workers") and not facts.loader_made_again
+    kept = passes and not dearer_if_they_stay(facts) and not facts.dataset_changes
     return {"num_workers": workers, **({"persistent_workers": True} if kept else {})}
 
 
@@ -100,7 +102,7 @@ def conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, str
     found = {}
     if given.get("in_order") is False:
         found["in_order"] = "the order of batches may change"
-    if given.get("num_workers", 0) > 1 and facts.setting("map_style") is False and (num_workers(facts) or 0) < 2:
+    if given.get("num_workers", 0) > 1 and facts.is_stream and (num_workers(facts) or 0) < 2:
         found["num_workers"] = "each worker yields its own part of the iterable dataset (get_worker_info)"
     if given.get("persistent_workers") is True:
         found["persistent_workers"] = "the program does not change the dataset between epochs"

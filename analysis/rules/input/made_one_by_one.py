@@ -10,7 +10,7 @@ from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait,
 RULE_ID = "made_one_by_one"
 IN_ONE_CALL = "Make each batch in one call: let the dataset's __getitem__ take a list of indices and return the whole batch. "
 TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
-YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches, transformed at once. "
+YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches. "
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -38,7 +38,7 @@ def check(facts: RuleInputs) -> Finding | None:
 def _in_one_call(facts: RuleInputs, size: str) -> str:
     """What to write, for a batch of this size."""
     now, kind = f"now batch_size={size}", facts.setting("sampler")
-    if facts.setting("map_style") is False:
+    if facts.is_stream:
         return YIELD_BATCHES + call(facts, "batch_size=None", f"{now}; remove drop_last if set")
     each = f"{kind}(dataset)" if kind in TORCHS else "sampler"
     batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"

@@ -5,7 +5,9 @@ from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input import page_faults
+from feedline.analysis.rules.input.cheaper import may_crop
 from feedline.analysis.rules.input.cpus import cost_share, making_wait_s
+from feedline.analysis.rules.input.expected import heaviest
 from feedline.analysis.rules.input.input_wait import operations_share, severity
 from feedline.analysis.stages import MAKING_STAGES
 
@@ -14,6 +16,9 @@ RULE_ID = "oversize_images"
 #: docs/rules.md. ImageNet's mean 469 x 387 picture for a 224 px crop has 3.6, and is stored as people want it.
 MIN_PIXEL_RATIO = 4.0
 
+
+#: How a decoder makes a smaller image of a JPEG, as the names of its operations begin.
+AT_SCALE = {"PIL.JPEG": "PIL's Image.draft", "cv2.im": "cv2.IMREAD_REDUCED_COLOR_2"}
 
 RESIZES = ("resize", "randomresizedcrop", "smallestmaxsize", "longestmaxsize")
 
@@ -37,11 +42,21 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("output_pixels", "pixels returned per sample", maker.output_pixels, "pixels"),
             Evidence("by_pixels_share", "read, decode and resize, share of a sample's time", by_pixels, SHARE),
         ],
-        fix="If images are scaled down, store them near the training size, or decode JPEGs at 1/2, 1/4 or 1/8 scale (PIL's Image.draft, "
-        "cv2.IMREAD_REDUCED_COLOR_2). If they are cropped at full resolution, decode only the crop.",
+        fix=_fix(facts),
         how_to_check="Resize 50 of the files and read only those. If decode time per sample does not fall, this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def _fix(facts: RuleInputs) -> str:
+    """What there is to do for the way in which images were seen to become smaller; both, where none was."""
+    name, scaled = heaviest(facts, "decode")[0], operations_share(facts, RESIZES) > 0
+    draft = next((way for library, way in AT_SCALE.items() if name.startswith(library)), "")
+    at_scale = f", or decode JPEGs at 1/2, 1/4 or 1/8 scale ({draft})" if draft else ""
+    store = f"store them near the training size{at_scale}."
+    if scaled and not may_crop(facts):
+        return f"{store[0].upper()}{store[1:].replace('them', 'the images', 1)}"
+    return f"If images are scaled down, {store} If they are cropped at full resolution, decode only the crop."
 
 
 def change(facts: RuleInputs) -> Change | Refused:

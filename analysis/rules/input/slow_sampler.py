@@ -2,7 +2,7 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.formatting import seconds
+from feedline.analysis.formatting import count, seconds
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.input_wait import batches_per_step, input_wait, severity
 
@@ -11,6 +11,25 @@ RULE_ID = "slow_sampler"
 #: Torch's own samplers take 0.1 to 0.4 us per index, the start of a pass over 60,000 or more samples included (docs/rules.md).
 MIN_BATCH_S, MIN_INDEX_S = 0.5e-3, 2e-6
 
+#: Of the time in which a pass draws its indices.
+MOSTLY = 0.5
+
+#: Samplers of torch as older recordings name them, without saying whose they are; and those that can draw with replacement.
+RANDOM = "RandomSampler"
+DRAWS_AGAIN = (RANDOM, "WeightedRandomSampler")
+TORCHS = (*DRAWS_AGAIN, "SubsetRandomSampler", "SequentialSampler", "DistributedSampler")
+
+IN_ONE_CALL = (
+    "Compute the order of an epoch once, in one call (torch.randperm, torch.multinomial, NumPy), and let the sampler return slices of it. "
+    "What depends on the data, such as lengths or distances, can be computed before the training and stored."
+)
+FEWER_PASSES = (
+    "Begin fewer passes, each longer. Or let a sampler of your own keep the order as a tensor and yield slices of it, without a list of "
+    "all indices."
+)
+ONLY_THOSE = "Passes end before the sampler does: let a sampler of your own draw only the indices that they take."
+ENDS_EARLY = 0.9  # of the samples of a whole pass
+
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the time in which indices are drawn with what torch's samplers take."""
@@ -18,25 +37,76 @@ def check(facts: RuleInputs) -> Finding | None:
     batches, samples = batches_per_step(facts), facts.throughput.batch_size or 0.0
     if loader is None or took_s < max(MIN_BATCH_S * batches, MIN_INDEX_S * samples):
         return None
-    drawn = "sampler" if facts.setting("batch_sampler") == "none" else "batch_sampler"
     weight = severity(facts, took_s)
     if weight is Severity.INFO:
         return None
+    once = at_once(facts, took_s)
     return Finding(
         RULE_ID,
         weight,
-        message=f"{_name(facts)} takes {seconds(took_s / batches)} to draw the indices of each batch, in the main process",
+        message=_says(facts, took_s / batches, once),
         evidence=[
             Evidence("sampler_s", "drawing indices per step", took_s, "s"),
             Evidence("sampler_share", "drawing indices, share of the step", took_s / facts.step.mean_s, SHARE),
             Evidence("index_s", "drawing indices, per sample", took_s / samples if samples else 0.0, "s"),
+            *([Evidence("order_s", "drawing the first indices of a pass", facts.order_s or 0.0, "s")] if once else []),
         ],
-        fix="Compute the order of an epoch once, in one call (torch.randperm, torch.multinomial, NumPy), and let the sampler return slices "
-        "of it. What depends on the data, such as lengths or distances, can be computed before the training and stored.",
-        how_to_check=f"Time the sampler alone: `for _ in loader.{drawn}: pass`. If a batch takes much less time there, this finding "
-        "is wrong.",
+        fix=_fix(facts, once),
+        how_to_check=_how_to_check(facts, once),
         cost_s=took_s,
     )
+
+
+def at_once(facts: RuleInputs, took_s: float) -> bool:
+    """Whether most of the time goes to the first indices of a pass, with which the sampler makes an order for all of them."""
+    steps_per_pass = facts.throughput.steps / max(facts.epochs, 1)
+    return facts.order_s is not None and facts.order_s > MOSTLY * took_s * steps_per_pass
+
+
+def of_torch(facts: RuleInputs) -> bool:
+    """Whether torch's own sampler draws the indices: it makes the order of a pass in one call already."""
+    if facts.setting("batch_sampler") not in (None, "BatchSampler"):
+        return False
+    return bool(facts.setting("torchs_sampler", facts.setting("sampler") in TORCHS))
+
+
+def _says(facts: RuleInputs, batch_s: float, once: bool) -> str:
+    if not once or facts.order_s is None:
+        return f"{_name(facts)} takes {seconds(batch_s)} to draw the indices of each batch, in the main process"
+    order = f"{_name(facts)} takes {seconds(facts.order_s)} at the beginning of each pass, in the main process"
+    if not of_torch(facts):
+        return order
+    samples = facts.setting("dataset_samples")
+    of = f" of {count(samples)} samples" if isinstance(samples, int) else ""
+    return f"{order}: it draws the order of the pass{of} in one call, and makes a Python list of it"
+
+
+def _fix(facts: RuleInputs, once: bool) -> str:
+    if not of_torch(facts):
+        return IN_ONE_CALL
+    name = _name(facts)
+    if not once:
+        return f"Draw with a sampler of your own that yields slices of a tensor: {name} goes from index to index in Python."
+    rest = ONLY_THOSE if _ends_early(facts) else FEWER_PASSES
+    if name not in DRAWS_AGAIN or facts.setting("replacement"):
+        return rest
+    faster = "draws 32 indices at a time" if name == RANDOM else "takes far less time"
+    return f"If samples may repeat within a pass, set replacement=True: {name} then {faster}. {rest}"
+
+
+def _ends_early(facts: RuleInputs) -> bool:
+    """Whether passes take only a part of the indices that the sampler draws for them."""
+    whole, loader = facts.setting("epoch_samples"), facts.loader
+    if not isinstance(whole, int) or loader is None or not loader.epochs:
+        return False
+    return loader.samples / loader.epochs < ENDS_EARLY * whole
+
+
+def _how_to_check(facts: RuleInputs, once: bool) -> str:
+    drawn = "sampler" if facts.setting("batch_sampler") == "none" else "batch_sampler"
+    if once:
+        return f"Time `next(iter(loader.{drawn}))` alone. If it takes much less than {seconds(facts.order_s)}, this finding is wrong."
+    return f"Time the sampler alone: `for _ in loader.{drawn}: pass`. If a batch takes much less time there, this finding is wrong."
 
 
 def _name(facts: RuleInputs) -> str:

@@ -53,7 +53,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("read_bytes", "bytes per read", of_a_read, "B"),
         ],
         fix=("" if files else "If each sample is a file of its own: ")
-        + "Pack the samples into large files that are read in order: tar, LMDB or RecordIO (`feedline pack` packs images).",
+        + "Pack the samples into large files that are read in order: tar, LMDB or RecordIO"
+        + (" (`feedline pack` packs images)." if facts.decodes_images else "."),
         how_to_check="Read 50 of the files from one tar. If the read time per sample stays the same, this finding is wrong.",
         cost_s=cost_s,
     )

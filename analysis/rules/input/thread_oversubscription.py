@@ -42,12 +42,22 @@ def check(facts: RuleInputs) -> Finding | None:
         ],
         fix=OF_DECODER
         if decoder_threads(facts)
-        else "Run one thread per worker: call cv2.setNumThreads(0) and threadpoolctl.threadpool_limits(1) in a worker_init_fn. (Not "
-        f"OMP_NUM_THREADS=1: it also slows a model that trains on the CPU.) {call(facts, 'worker_init_fn=...')}",
+        else f"Run one thread per worker: call {_limits(facts)} in a worker_init_fn.{_not_for_all(facts)} "
+        f"{call(facts, 'worker_init_fn=...')}",
         how_to_check="Run with one thread per worker. If the worker processes still use about "
         f"{seconds(process_s)} of CPU time per sample, this finding is wrong.",
         cost_s=cost_s,
     )
+
+
+def _limits(facts: RuleInputs) -> str:
+    """What sets the number of threads in the libraries that were seen."""
+    of_opencv = any(operation.name.startswith("cv2.") for operation in facts.workers.operations) if facts.workers else False
+    return f"{'cv2.setNumThreads(0) and ' * of_opencv}threadpoolctl.threadpool_limits(1)"
+
+
+def _not_for_all(facts: RuleInputs) -> str:
+    return "" if facts.on_gpu else " (Not OMP_NUM_THREADS=1: it also slows the model, which trains on the CPU.)"
 
 
 def change(facts: RuleInputs) -> Change:

@@ -7,7 +7,7 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measur
 from feedline.analysis.formatting import seconds, sentence
 from feedline.analysis.handover_cost import Between
 from feedline.analysis.predict.change import Change, Refused
-from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
+from feedline.analysis.rules.input import cheaper, cpus, handover, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.input_wait import (
     MIN_WAIT_SHARE,
@@ -25,26 +25,35 @@ RULE_ID = "too_few_workers"
 #: Workers beyond S / C, because batches do not take equally long (docs/rules.md).
 MARGIN = 1.15
 
+#: Why nothing is predicted for another number of workers of a stream that is not split between them.
+NOT_SPLIT = Refused(
+    "not_split",
+    "Nothing shows that the iterable dataset is split between workers (get_worker_info); if it is not, each yields all samples, and more "
+    "workers only repeat them.",
+)
+
+HAVE_OTHERS = "Print get_worker_info().id and the first sample in each worker. If the samples differ, this finding is wrong."
+
 #: C is taken as at least this share of the step: where the input is more than 95 % of it, S / C divides by noise.
 MIN_COMPUTE_SHARE = 0.05
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with the one that more workers would make; silent where the CPUs are full."""
-    workers, gain, number = num_workers(facts), gained_s(facts), advised(facts)
+    workers, gain, number = num_workers(facts), gained_s(facts), _helping(facts)
     if workers is None or gain is None or number is None or cpus.queueing(facts):
         return None
     weight = severity(facts, gain.low)
     if weight is Severity.INFO:
         return None
-    given = arguments(facts, number)
+    given = {} if repeats(facts) else arguments(facts, number)
     return Finding(
         RULE_ID,
         weight,
         message=f"{_says(facts, workers)}. {sentence(cpus.use(facts))}",
         evidence=_evidence(facts),
-        fix=handover.change(facts, given),
-        how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong.",
+        fix=handover.change(facts, given) if given else _split_first(facts, workers),
+        how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong." if given else HAVE_OTHERS,
         cost_s=gain.high,
         settings=given,
     )
@@ -53,6 +62,8 @@ def check(facts: RuleInputs) -> Finding | None:
 def change(facts: RuleInputs) -> Change | Refused:
     """The workers that the fix names."""
     number = advised(facts)
+    if repeats(facts):
+        return NOT_SPLIT
     if number is not None and answers_share(facts) > MIN_BLOCKED_SHARE:
         return unknown_answers(number)
     return Change(settings=arguments(facts, number))
@@ -78,10 +89,32 @@ def gained_s(facts: RuleInputs, most_workers: int | None = None) -> Between | No
     return Between(max(0.0, min(most, now - max(slow, locked_s))), max(0.0, min(most, now - fast)))
 
 
+def repeats(facts: RuleInputs) -> bool:
+    """Whether another worker would only yield once more what those that there are yield."""
+    return not facts.may_be_split and bool(num_workers(facts))
+
+
+def _split_first(facts: RuleInputs, workers: int) -> str:
+    """What to do about a stream before it gets more workers."""
+    function = cheaper.own_function(facts)
+    if facts.repeated_stream:
+        repeated = (
+            f"The {workers} workers yield the same batches, so each sample comes {workers} times, and more workers would repeat it more."
+        )
+        return f"{repeated} Split the stream between workers (get_worker_info in {function}) first, then set more of them."
+    return (
+        f"Nothing in {function} asks which worker it runs in (get_worker_info), so more workers would probably repeat samples. Split the "
+        "stream between workers first, then set more of them."
+    )
+
+
 def advised(facts: RuleInputs) -> int | None:
-    """W*, where it is sure that the step would be shorter with it by more than the gate, and every worker gets batches; else None."""
-    if facts.idle_workers:
-        return None
+    """W*, where it is sure that the step would be shorter with it by more than the gate, that every worker gets batches, and that none would
+    repeat samples; else None."""
+    return None if facts.idle_workers or repeats(facts) else _helping(facts)
+
+
+def _helping(facts: RuleInputs) -> int | None:
     gain = gained_s(facts)
     return needed(facts) if gain is not None and gain.low - unsure_s(facts) >= MIN_WAIT_SHARE * facts.step.mean_s else None
 
@@ -96,6 +129,8 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
     taking = max(compute_s(facts) + receiving_s(facts).low, facts.step.gpu_s)
     if not making:
         return None
+    if not facts.may_be_split and not num_workers(facts):
+        return 1
     wanted = math.ceil(MARGIN * making / max(taking, MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
     most = _carried(facts, wanted) if most_workers is None else min(_carried(facts, wanted), most_workers)
     return max((num_workers(facts) or 0) + 1, min(wanted, most))
@@ -106,7 +141,9 @@ def carried(facts: RuleInputs) -> int | None:
     if facts.idle_workers:
         return None
     number, workers = needed(facts), num_workers(facts)
-    return number if number is not None and workers is not None and _carried(facts, number) > workers else None
+    if number is None or workers is None or repeats(facts):
+        return None
+    return number if _carried(facts, number) > workers else None
 
 
 def _carried(facts: RuleInputs, wanted: int) -> int:

@@ -34,13 +34,19 @@ def check(facts: RuleInputs) -> Finding | None:
         Severity.INFO,
         message=f"{_why(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
-        fix=RECORD_ALL if _only_timed(facts, sure) else f"Train for {count(needed(sure))} steps or more.",
+        fix=RECORD_ALL if _only_timed(facts, sure) else _fix(facts, sure),
         how_to_check=(
             "Compare the mean step with that of the run that recorded every step. If it is much shorter there, this finding is wrong."
             if _only_timed(facts, sure)
             else "Record that many steps. If they are still too few, the number in this finding was wrong."
         ),
     )
+
+
+def _fix(facts: RuleInputs, sure: Certainty) -> str:
+    """More steps; of a training that failed, the error first."""
+    steps = f"{count(needed(sure))} steps or more"
+    return f"Fix the error first: the training {facts.failed}. A verdict needs {steps}." if facts.failed else f"Train for {steps}."
 
 
 def _only_timed(facts: RuleInputs, sure: Certainty) -> bool:

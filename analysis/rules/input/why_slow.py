@@ -28,10 +28,12 @@ SAME_THREADS = ("forward", "loss", "backward", "optimizer")
 #: Formats that are coded bit by bit (arithmetic coding in several passes): 10 and more times what a JPEG takes (docs/rules.md).
 SLOW_FORMATS = ("jpeg2000", "jp2", "j2k")
 
-ONE_THREAD = (
-    "Let the library use one thread: PIL.AvifImagePlugin.DEFAULT_MAX_THREADS = 1, cv2.setNumThreads(0), "
-    "numcodecs.blosc.use_threads = False, or OMP_NUM_THREADS=1."
-)
+#: How a library uses one thread, as the names of its operations begin; of others, the variable that most obey.
+ONE_THREAD = {
+    "PIL.AVIF": "PIL.AvifImagePlugin.DEFAULT_MAX_THREADS = 1",
+    "cv2.": "cv2.setNumThreads(0)",
+    "zarr.": "numcodecs.blosc.use_threads = False",
+}
 
 MODEL_SPINS = Refused(
     "unknown_spinning",
@@ -102,7 +104,7 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
         found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
     return Why(
         f"its thread {does} while {whose} (they use {number(ratio - 1)} times its CPU time) wait for a CPU; {cpus.use(facts)}",
-        _fewer_threads(facts, threads) if of_torch else ONE_THREAD,
+        _fewer_threads(facts, threads) if of_torch else _one_thread(heaviest(facts, work.stage)[0]),
         unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
         MODEL_SPINS if beside else replace(as_it_should(work), helper_threads=False),
         found,
@@ -124,6 +126,11 @@ def taking(work: Work, takes_s: float) -> Change:
 def unless(change: str, work: Work) -> str:
     """How to check a cause by taking it away."""
     return f"{change}. If {work.name} is no faster, this finding is wrong."
+
+
+def _one_thread(operation: str) -> str:
+    way = next((way for library, way in ONE_THREAD.items() if operation.startswith(library)), "OMP_NUM_THREADS=1")
+    return f"Let {operation or 'the library'} use one thread: {way}."
 
 
 def _fewer_threads(facts: RuleInputs, threads: int) -> str:

@@ -41,7 +41,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("mean_kernel_s", "mean kernel duration", work.kernel_s, "s"),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=f"{launches.fix(*each)}. Avoid loss.item() and other waits for the GPU in each step: they keep the host from launching ahead.",
+        fix=f"{launches.fix(*each, bool(step.stages.get('compile')))}. Avoid loss.item() and other waits for the GPU in each step: they "
+        "keep the host from launching ahead.",
         how_to_check=launches.how_to_check(*each),
         cost_s=idle_s,
     )

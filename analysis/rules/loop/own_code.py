@@ -1,5 +1,6 @@
 """The program's own code, between models, backward passes and updates, takes much of the step: which function, or which lines."""
 
+import re
 from collections.abc import Sequence
 
 from feedline.analysis.facts import RuleInputs
@@ -13,6 +14,8 @@ RULE_ID = "own_code"
 
 #: Of the step, all of it: below, something else is worth more, unless one function alone surely takes MIN_NAMED.
 MIN_SHARE = 0.20
+#: Places in libraries: masked, or shortened to fit into a record (profiler/taps/making/timing.py).
+OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
 #: Functions and lines below this share of the step are not named.
 NAMED_SHARE = 0.03
 NAMED = 3
@@ -79,8 +82,7 @@ def check(facts: RuleInputs) -> Finding | None:
             *([Evidence("batch_bytes", "bytes per batch", freed_bytes, "B")] if freed_bytes else []),
             *([Evidence("freeing_s", "freeing the previous batch, per step (estimated)", freeing_s, "s")] if freed_bytes else []),
         ],
-        fix=f"Profile {named[0].name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
-        f"work that not every step needs.{_freeing(freed_bytes, freeing_s)}",
+        fix=f"{_first(named)}{_freeing(freed_bytes, freeing_s, facts.loader.flags if facts.loader else (), facts.decodes_images)}",
         how_to_check=f"Time {named[0].name} with time.perf_counter() over some steps, without the wait for the next batch. If it takes "
         f"much less than {seconds(named[0].s)} per step, this finding is wrong.",
         cost_s=took,
@@ -95,14 +97,33 @@ def _freed_bytes(facts: RuleInputs) -> float:
     return nbytes if nbytes >= LARGE_BYTES else 0.0
 
 
-def _freeing(freed_bytes: float, freeing_s: float) -> str:
+def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images: bool) -> str:
     """What else the line that iterates over the loader does, if workers made the batches."""
     if not freed_bytes:
         return ""
+    ways = ", ".join([*(["uint8"] if "float32" in flags else []), *(["smaller images"] if images else [])])
     return (
         f" The line that iterates over the loader also frees the previous batch ({size(freed_bytes)}), which takes about "
-        f"{seconds(freeing_s)} and is left out of what can be saved. Fewer bytes per sample (uint8, smaller images) are freed faster."
+        f"{seconds(freeing_s)} and is left out of what can be saved. Fewer bytes per sample{f' ({ways})' if ways else ''} are freed faster."
     )
+
+
+def _first(named: Sequence[OwnFunction]) -> str:
+    """What to do about the first of them that the program can change; a library's own functions are not to be profiled or rewritten."""
+    own = next((one for one in named if not of_library(one.name)), None)
+    if own is None:
+        return f"Call it less often or with less: {named[0].name} is a function of an installed library."
+    if of_library(own.mainly):
+        return f"Look at {own.name}: {own.mainly}, which is called there, is an installed library's. Call it less often or with less."
+    return (
+        f"Profile {own.name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
+        "work that not every step needs."
+    )
+
+
+def of_library(name: str) -> bool:
+    """Whether a function or line is in an installed library or Python's own, by its place."""
+    return re.search(OF_LIBRARY, name) is not None
 
 
 def parts(named: Sequence[OwnFunction]) -> str:

@@ -32,11 +32,15 @@ def check(facts: TraceFacts) -> Finding | None:
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
             *([Evidence("float32_products_share", "busy time in float32 matrix products", products, SHARE)] if slow else []),
         ],
-        fix=FIX
-        if slow
-        else "Give the device less to do: a lower precision (torch.autocast), torch.compile, channels_last for convolutions.",
+        fix=FIX if slow else f"Give the device less to do: a lower precision (torch.autocast), torch.compile{_of_convolutions(facts)}.",
         how_to_check="Train on one batch that stays on the device. If the step gets much faster, this finding is wrong.",
     )
+
+
+def _of_convolutions(facts: TraceFacts) -> str:
+    """A memory format for convolutions, where some were traced."""
+    traced = any("conv" in f"{kernel.operator} {kernel.name}".lower() for kernel in facts.shown.kernels)
+    return ", channels_last for convolutions" if traced else ""
 
 
 def change(facts: TraceFacts) -> Refused:

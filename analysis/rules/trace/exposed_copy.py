@@ -35,7 +35,7 @@ def check(facts: TraceFacts) -> Finding | None:
         if back
         else "Copy from pinned memory (DataLoader(..., pin_memory=True), or tensor.pin_memory()) with .to(device, non_blocking=True)."
         if slow
-        else f"Copy the next batch on a stream of its own while this one computes{amount}, or send uint8 and convert it on the device.",
+        else f"Copy the next batch on a stream of its own while this one computes{amount}, or copy fewer bytes (a smaller dtype).",
         how_to_check="Keep batches and results on the device. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("exposed_copy"),
     )

@@ -29,7 +29,7 @@ def check(facts: TraceFacts) -> Finding | None:
             Evidence("batches", f"batches waited for {facts.in_steps}", found.calls, ""),
             *measured([("loader_s_per_batch", "time in the loader per batch, including while the device is busy", each_s, "s")]),
         ],
-        fix="Record the training with `feedline run`: it shows how the batches are made, and which line to change.",
+        fix="Record the training with `feedline run`: it shows what making a batch consists of, and what its workers wait for.",
         how_to_check="Train on one batch that stays in memory. If the step is no faster, this finding is wrong.",
         cost_s=facts.cost_s("input"),
     )

@@ -6,13 +6,14 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Container, Mapping
+from functools import lru_cache
 from types import CodeType
 from typing import NamedTuple
 
 import torch
 
 from feedline import profiler
-from feedline.profiler import clock
+from feedline.profiler import clock, masks
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
@@ -151,7 +152,26 @@ class Stretch:
             own = max(parts.pop(code) - sum(inner.values()), 0)
             parts.update(inner)
             parts[Lines(code, -1, frame.at)] += own
-        return self._without_plumbing(parts)
+        return self._by_the_program(self._without_plumbing(parts))
+
+    def _by_the_program(self, parts: "Counter[What]") -> "Counter[What]":
+        """What lines of the program call of other libraries, as these lines: a library is not the program's to change.
+
+        Where a loop is a library's itself, what it calls tells more than its lines do.
+        """
+        if not self._through or _is_of_library(self._through[-1][0].code):
+            return parts
+        before, after = self._through[-1]
+        lines = Lines(id(before.code), before.at, after.at)
+        told = [one for one in parts if isinstance(one, int) and not self.codes[one].co_filename.startswith(NOT_TOLD)]
+        for code in [one for one in told if _is_of_library(self.codes[one])]:
+            took, inner = parts.pop(code), self._called.inner.get(code, {})
+            for other, ns in inner.items():
+                if not _is_of_library(self.codes[other]):
+                    parts[other] += min(ns, took)
+                    took -= min(ns, took)
+            parts[lines] += took
+        return parts
 
     def _without_plumbing(self, parts: "Counter[What]") -> "Counter[What]":
         """What torch's functions and decorators call, in their place."""
@@ -280,6 +300,16 @@ class OwnCode:
 def _passes_on(code: CodeType) -> bool:
     """Whether a function is one of torch's, or what a decorator returned: a closure that takes any arguments."""
     return code.co_filename.startswith(PLUMBING) or bool(code.co_freevars and code.co_flags & ANYTHING == ANYTHING)
+
+
+def _is_of_library(code: CodeType) -> bool:
+    """Whether a function is in an installed library, torch and Python's own among them."""
+    return bool(_library(code.co_filename))
+
+
+@lru_cache(maxsize=1000)
+def _library(file: str) -> str:
+    return masks.library(file)
 
 
 def _of_the_program(frames: list[Frame]) -> list[Frame]:

@@ -1,0 +1,444 @@
+"""No advice about what is not there: each fix with a run in which what it takes for granted is there, and one in which it is not."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from rules.any_facts import any_facts
+from rules.made_up import made_up_facts, per_sample, waiting, without_workers
+from rules.test_made_one_by_one import rows
+
+from feedline.analysis.diagnose import diagnose
+from feedline.analysis.facts import Certainty, RuleInputs, Traffic, Unseen
+from feedline.analysis.finding import Finding
+from feedline.analysis.making import Making
+from feedline.analysis.model import Cpus, Operation
+from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, TRACE
+from feedline.analysis.step_model import Flop, GpuWork, OwnCode, OwnFunction
+
+BLOCKED = {"dataset": (0.5, 0.0, 12.0)}
+NOTHING = Traffic(0.0, 0.0, 0.0, 0.0)
+COLD = Traffic(110e3, 3.0, 119e3, 0.0)
+SMALL = Traffic(24_000.0, 6.0, 0.0, 0.0)
+FULL = {"used_cpus": 7.9, "process_cpu_s": 25e-3}
+FLOATS = {"flags": ["float32", "shared"], "batch_bytes": 4 * 32 * 3 * 224 * 224}
+NO_IMAGES = {"decoded_pixels": None, "output_pixels": None}
+HOST = {"copy": 0.0}  # without a GPU
+RESTARTING = {
+    "stages": {"epoch_start": 40.0},
+    "waits": {"starved": 0.5, "epoch_start": 10.0},
+    "epochs": 10,
+    "loader": {"first_batch_s": 1.0},
+}
+STREAM = {"map_style": False, "asks_for_worker": True}
+
+
+def looked(kind: str) -> dict[str, object]:
+    return {"blocked_by": {kind: 1.0}, "blocked_looks": 60}
+
+
+def gpu(busy: float, facts: RuleInputs, products: float = 0.0) -> RuleInputs:
+    mean_s = facts.step.mean_s
+    work = GpuWork(busy * mean_s, 4000, busy * mean_s / 4000, 5, 1, products * mean_s)
+    return replace(facts, step=replace(facts.step, gpu_work=work, flop=Flop(1e12, 2e12, 32.0, "float32")))
+
+
+def own(facts: RuleInputs, name: str, mainly: str = "") -> RuleInputs:
+    code = OwnCode(0.04, 200, [OwnFunction(name, 0.03, 0.028, 0.032, mainly)])
+    return replace(facts, step=replace(facts.step, own_code=code))
+
+
+def of_images(facts: RuleInputs, nbytes: float = 5.76e6) -> RuleInputs:
+    assert facts.workers is not None
+    costs = facts.workers.per_sample
+    return replace(facts, workers=replace(facts.workers, per_sample={**costs, "decode": replace(costs["decode"], bytes=nbytes)}))
+
+
+def only(**parts: tuple[float, float, float]) -> dict[str, object]:
+    """A sample that consists of these stages alone."""
+    return {"per_sample": per_sample(parts), **NO_IMAGES}
+
+
+def by_hand(input_ms: float, working: float) -> RuleInputs:
+    found = made_up_facts(stages={"input": input_ms, "transport": 0.0}, waits={"starved": 0.0})
+    making = Making(("get_batch (train.py:116)",), np.ones(20, bool), {}, 1.0, working)
+    sure = Certainty(200, 0.15, 0.18)
+    return replace(found, loader=None, workers=None, making=making, wait_share=0.167, certainty=sure)
+
+
+def without(facts: RuleInputs, resident: bool) -> RuleInputs:
+    return replace(facts, loader=None, workers=None, unseen=Unseen(0.5, 0.6, resident))
+
+
+SLOW_READ = Operation("read", "zarr.Array", 200e-3, 30e-3, 1.0)
+
+
+def spinning(name: str) -> RuleInputs:
+    """Decoding of 160,000 pixels that takes 40 ms, most of it waiting for helper threads."""
+    maker = {"operations": [Operation("decode", name, 31.5e-3, 10e-3, 1.0)], "blocked_by": {"lock": 1.0}, "blocked_looks": 60}
+    return waiting(sample={"decode": (10.0, 21.5, 0.0)}, maker=maker, process_cpu_s=60e-3)
+
+
+#: Rule -> words of its fix, a run that has what they take for granted, and one that has not: then it is silent, or says something else.
+CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
+    "slow_for_its_bytes": [
+        ("DEFAULT_MAX_THREADS", spinning("PIL.AVIF"), spinning("cv2.imread")),
+        ("cv2.setNumThreads", spinning("cv2.imread"), spinning("PIL.AVIF")),
+    ],
+    "too_few_workers": [
+        ("num_workers=", without_workers(), waiting(**FULL, sample={"decode": (2.0, 9.0, 0.0)})),
+        (
+            "num_workers=",
+            waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM),
+            waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM | {"asks_for_worker": False}),
+        ),
+        (
+            "num_workers=",
+            waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM),
+            waiting(260.0, sample={"decode": (40.0, 0.0, 0.0)}, settings=STREAM, repeated_stream=True),
+        ),
+        ("persistent_workers=True", without_workers(epochs=3), without_workers(epochs=3, settings={"dataset_changes": ["epoch"]})),
+    ],
+    "fewer_workers": [
+        (
+            "num_workers=0",
+            made_up_facts(stages={"transport": 60.0}, sample={"decode": (0.1, 0, 0)}, maker={"fetch_mean_s": 5e-3}),
+            without_workers(),
+        )
+    ],
+    "made_one_by_one": [
+        ("__getitem__ take a list", rows(3.0), rows(3.0, settings={"whole_batches": True})),
+        ("__getitem__ take a list", rows(3.0), rows(3.0, settings={"map_style": False})),
+    ],
+    "epoch_restart": [
+        ("persistent_workers=True)  #", made_up_facts(**RESTARTING), made_up_facts(**RESTARTING, settings={"dataset_changes": ["epoch"]})),
+        (
+            "Make the loader once",
+            made_up_facts(**{**RESTARTING, "loader": {"first_batch_s": 1.0, "objects": 10}}),
+            made_up_facts(**{**RESTARTING, "loader": {"first_batch_s": 1.0, "objects": 10}}, settings={"dataset_changes": [""]}),
+        ),
+    ],
+    "slow_sampler": [
+        (
+            "in one call",
+            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "ByLength"}),
+            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "RandomSampler"}),
+        ),
+        (
+            "in one call",
+            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "RandomSampler", "torchs_sampler": False}),
+            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "WeightedRandomSampler", "torchs_sampler": True}, order_s=12.0),
+        ),
+        (
+            "replacement=True",
+            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "WeightedRandomSampler"}, order_s=12.0),
+            made_up_facts(stages={"sampler": 60.0}, settings={"sampler": "WeightedRandomSampler", "replacement": True}, order_s=12.0),
+        ),
+        (
+            "Passes end before",
+            made_up_facts(
+                stages={"sampler": 60.0},
+                order_s=12.0,
+                loader={"epochs": 1},
+                settings={"sampler": "RandomSampler", "epoch_samples": 30_000_000},
+            ),
+            made_up_facts(
+                stages={"sampler": 60.0}, order_s=12.0, loader={"epochs": 1}, settings={"sampler": "RandomSampler", "epoch_samples": 6400}
+            ),
+        ),
+    ],
+    "objects_in_queue": [
+        (
+            "Return tensors",
+            waiting(loader={"flags": ["objects"], "pickle_bytes": 38.5e6}, stages={"transport": 40.0}),
+            waiting(stages={"transport": 40.0}),
+        ),
+    ],
+    "custom_collate": [
+        (
+            "default_collate",
+            waiting(loader={"flags": [], "batch_bytes": 38.5e6}, sample={"transport": (3.6, 0, 0)}, settings={"collate": "mine"}),
+            waiting(loader={"flags": [], "batch_bytes": 38.5e6}, sample={"transport": (3.6, 0, 0)}, settings={"collate": "default"}),
+        ),
+    ],
+    "blocked": [
+        (
+            "Remove the sleep",
+            waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("sleep")),
+            waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("network")),
+        ),
+        (
+            "connections",
+            waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("network")),
+            waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("sleep")),
+        ),
+        (
+            "num_workers=",
+            waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("network"), settings=STREAM),
+            waiting(sample=BLOCKED, traffic=NOTHING, maker=looked("network"), settings=STREAM, repeated_stream=True),
+        ),
+    ],
+    "small_files": [
+        (
+            "packs images",
+            waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=SMALL),
+            waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=SMALL, maker=NO_IMAGES),
+        ),
+        ("tar", waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=SMALL), waiting(sample={"read": (0.2, 0.0, 5.3)}, traffic=NOTHING)),
+    ],
+    "cold_storage": [
+        (
+            "faster or local disk",
+            waiting(sample={"read": (0.3, 0.0, 12.0)}, traffic=COLD, maker=looked("file")),
+            waiting(sample={"read": (0.3, 0.0, 12.0)}, maker=looked("file")),
+        ),
+        (
+            "num_workers=",
+            waiting(sample={"read": (0.3, 0.0, 12.0)}, traffic=COLD, maker=looked("file"), settings=STREAM),
+            waiting(sample={"read": (0.3, 0.0, 12.0)}, traffic=COLD, maker=looked("file"), settings=STREAM | {"asks_for_worker": False}),
+        ),
+    ],
+    "swapping": [
+        (
+            "less memory",
+            waiting(sample=BLOCKED, traffic=Traffic(0.0, 0.0, 400e3, 100.0), maker=looked("page fault"), swapped_in=90e6),
+            waiting(sample=BLOCKED, traffic=Traffic(0.0, 0.0, 400e3, 100.0), maker=looked("page fault"), swapped_in=0.0),
+        ),
+    ],
+    "thread_oversubscription": [
+        (
+            "cv2.setNumThreads",
+            waiting(used_cpus=7.8, process_cpu_s=14.4e-3, operations={"augment/cv2.resize": 1.0}),
+            waiting(used_cpus=7.8, process_cpu_s=14.4e-3),
+        ),
+        (
+            "which trains on the CPU",
+            waiting(used_cpus=7.8, process_cpu_s=14.4e-3, stages=HOST),
+            waiting(used_cpus=7.8, process_cpu_s=14.4e-3),
+        ),
+    ],
+    "page_faults": [
+        (
+            "MALLOC_",
+            of_images(waiting(sample={"decode": (17.2, 0, 0)}, glibc=(2, 36), traffic=Traffic(110e3, 3.0, 0.0, 0.0, 3700.0, 6.3e-3))),
+            of_images(waiting(sample={"decode": (17.2, 0, 0)}, glibc=(), traffic=Traffic(110e3, 3.0, 0.0, 0.0, 3700.0, 6.3e-3))),
+        ),
+    ],
+    "oversize_images": [
+        (
+            "decode JPEGs",
+            waiting(maker={"decoded_pixels": 1.8e6}, operations={"decode/PIL.JPEG": 2.0}),
+            waiting(maker={"decoded_pixels": 1.8e6}, operations={"decode/PIL.PNG": 2.0}),
+        ),
+        ("cropped", waiting(maker={"decoded_pixels": 1.8e6}), waiting(maker={"decoded_pixels": 1.8e6}, operations={"augment/Resize": 1.0})),
+        (
+            "cropped",
+            waiting(maker={"decoded_pixels": 1.8e6}, operations={"augment/RandomResizedCrop": 1.0}),
+            waiting(maker={"decoded_pixels": 1.8e6}, operations={"augment/Resize": 1.0}),
+        ),
+        ("training size", waiting(maker={"decoded_pixels": 1.8e6}), waiting(maker=NO_IMAGES)),
+    ],
+    "decode_bound": [
+        ("on the GPU", waiting(sample={"decode": (9.0, 0, 0)}), waiting(sample={"decode": (9.0, 0, 0)}, stages=HOST)),
+        (
+            "simplejpeg",
+            waiting(sample={"decode": (9.0, 0, 0)}, operations={"decode/PIL.JPEG": 9.0}),
+            waiting(sample={"decode": (9.0, 0, 0)}, operations={"decode/PIL.PNG": 9.0}),
+        ),
+        (
+            "smaller images",
+            waiting(sample={"decode": (9.0, 0, 0)}),
+            waiting(sample={"decode": (9.0, 0, 0)}, maker={"output_pixels": 160_000}),
+        ),
+        ("smaller images", waiting(sample={"decode": (9.0, 0, 0)}), waiting(sample={"decode": (9.0, 0, 0)}, maker=NO_IMAGES)),
+        (
+            "torchcodec",
+            waiting(sample={"decode": (9.0, 0, 0)}, operations={"decode/cv2.VideoCapture.read": 9.0}),
+            waiting(sample={"decode": (9.0, 0, 0)}, operations={"decode/cv2.VideoCapture.read": 9.0}, stages=HOST),
+        ),
+    ],
+    "float32_on_host": [
+        (
+            "on the device",
+            waiting(loader=FLOATS, operations={"augment/ToTensor": 1.5}),
+            waiting(loader=FLOATS, operations={"augment/ToTensor": 1.5}, stages=HOST),
+        ),
+        (
+            "normalize",
+            waiting(loader=FLOATS, operations={"augment/Normalize": 1.5}),
+            waiting(loader=FLOATS, operations={"augment/ToTensor": 1.5}),
+        ),
+        (
+            "uint8",
+            waiting(loader=FLOATS, operations={"augment/ToTensor": 1.5}),
+            waiting(loader=FLOATS, operations={"augment/ToTensor": 1.5}, maker=NO_IMAGES),
+        ),
+    ],
+    "augmentation_bound": [
+        ("on the GPU", waiting(sample={"augment": (9.0, 0, 0)}), waiting(sample={"augment": (9.0, 0, 0)}, stages=HOST)),
+        (
+            "transforms.v2",
+            waiting(sample={"augment": (9.0, 0, 0)}, operations={"augment/ToTensor": 1.0}),
+            waiting(sample={"augment": (9.0, 0, 0)}, operations={"augment/RandomCrop": 1.0}),
+        ),
+        ("images", waiting(sample={"augment": (9.0, 0, 0)}), waiting(sample={"augment": (9.0, 0, 0)}, maker=NO_IMAGES)),
+    ],
+    "cpu_saturated": [
+        ("decoder", waiting(**FULL), waiting(**FULL, maker=only(dataset=(4.0, 0, 0)))),
+        ("smaller images", waiting(**FULL), waiting(**FULL, maker=only(decode=(4.0, 0, 0)))),
+        ("on the GPU", waiting(**FULL), waiting(**FULL, stages=HOST)),
+        ("cheaper transforms", waiting(**FULL), waiting(**FULL, maker=only(read=(4.0, 0, 0)))),
+        ("decoder", waiting(**FULL), waiting(**FULL, sample={"dataset": (80.0, 0, 0)})),  # 2 %
+        (
+            "chunks",
+            waiting(**FULL, maker=only(read=(4.0, 0, 0)) | {"operations": [Operation("read", "h5py.Dataset", 4e-3, 4e-3, 1.0)]}),
+            waiting(**FULL, maker=only(read=(4.0, 0, 0)) | {"operations": [Operation("read", "numpy.load", 4e-3, 4e-3, 1.0)]}),
+        ),
+        (
+            "line by line",
+            waiting(**FULL, maker=only(dataset=(4.0, 0, 0)), settings={"sample_code": "Rows.__getitem__ (train.py:18)"}),
+            waiting(**FULL, maker=only(dataset=(4.0, 0, 0))),
+        ),
+        (
+            "Raise the CPU quota",
+            replace(waiting(used_cpus=0.5, effective_cpus=0.5), cpus=Cpus(0.5, 0.5, 2.0, 0.5, 0.0, 0.0)),
+            waiting(**FULL),
+        ),
+    ],
+    "straggler_in_order": [
+        (
+            "in_order=False",
+            waiting(5.0, waits={"head_of_line": 50.0}, straggler_share=0.3, maker={"fetch_cv": 1.4}),
+            waiting(5.0, waits={"head_of_line": 50.0}, straggler_share=0.3, maker={"fetch_cv": 1.4}, settings={"in_order": False}),
+        ),
+    ],
+    "busy_neighbors": [
+        ("other programs", waiting(used_cpus=1.0, others=6.5, main_runqueue_share=0.4), waiting(used_cpus=1.0, main_runqueue_share=0.4)),
+    ],
+    "gpu_waits": [
+        ("torch.compile", gpu(0.3, made_up_facts()), gpu(0.3, made_up_facts(stages={"compile": 1.0}))),
+        ("kernels", gpu(0.3, made_up_facts()), made_up_facts()),
+    ],
+    "float32_products": [("tensor cores", gpu(0.9, made_up_facts(), 0.6), gpu(0.9, made_up_facts()))],
+    "own_code": [
+        ("Profile project", own(made_up_facts(), "project (train.py:20)"), own(made_up_facts(), "dumps (python3.11/json/__init__.py:183)")),
+        (
+            "line by line",
+            own(made_up_facts(), "line 20 (train.py)"),
+            own(made_up_facts(), "line 20 (train.py)", "cross_entropy (torch…/functional.py:3472)"),
+        ),
+        (
+            "smaller images",
+            own(made_up_facts(loader={"batch_bytes": 40e6}, stages={"other": 60.0}), "project (train.py:20)"),
+            own(made_up_facts(loader={"batch_bytes": 40e6}, stages={"other": 60.0}, maker=NO_IMAGES), "project (train.py:20)"),
+        ),
+    ],
+    "evaluation_time": [
+        ("Evaluation", (lambda facts: replace(facts, step=replace(facts.step, evaluation_s=60.0)))(made_up_facts()), made_up_facts()),
+    ],
+    "nothing_trained": [
+        (
+            "Let it train",
+            (lambda facts: replace(facts, step=replace(facts.step, boundary="loader", stages={"wait": 0.1})))(made_up_facts()),
+            made_up_facts(),
+        ),
+    ],
+    "too_short": [
+        (
+            "Train for 16 steps",
+            waiting(certainty=Certainty(5, 0.1, 0.5)),
+            waiting(certainty=Certainty(5, 0.1, 0.5), failed="failed with ValueError (exit code 1)"),
+        ),
+    ],
+    "made_in_step": [("fewer calls", by_hand(20.0, 1.0), by_hand(20.0, 0.2))],
+    "input_not_seen": [("into a function", replace(made_up_facts(), loader=None), made_up_facts())],
+    "compute_bound": [("No change to the input", made_up_facts(), waiting())],
+    "borderline_input": [
+        (
+            "the rest of the step",
+            made_up_facts(waits={"starved": 5.0}, certainty=Certainty(100, 0.04, 0.06)),
+            waiting(certainty=Certainty(100, 0.3, 0.4)),
+        ),
+    ],
+    "gpu_bound": [
+        (
+            "smaller images",
+            gpu(0.96, made_up_facts(waits={"transport": 7.0})),
+            gpu(0.96, made_up_facts(waits={"transport": 7.0}, maker=NO_IMAGES)),
+        ),
+        (
+            "torch.compile",
+            gpu(0.96, made_up_facts(waits={"transport": 7.0})),
+            gpu(0.96, made_up_facts(waits={"transport": 7.0}, stages={"compile": 1.0})),
+        ),
+    ],
+    "input_bound_unexplained": [
+        ("stages of a sample", waiting(), waiting(workers=None)),
+    ],
+}
+
+
+def finding_of(rule_id: str, facts: RuleInputs) -> Finding | None:
+    """What a run is told by one rule; of those that speak where no other does, what the engine tells by them."""
+    rule = BY_ID[rule_id]
+    if rule in (*INPUT, *MACHINE, *LOOP):
+        return rule.check(facts)
+    return next((finding for finding in diagnose(facts) if finding.rule_id == rule_id), None)
+
+
+@pytest.mark.parametrize(("rule_id", "words", "there", "missing"), [(rule_id, *case) for rule_id, cases in CASES.items() for case in cases])
+def test_a_fix_takes_for_granted_only_what_the_run_has(rule_id, words, there, missing):
+    finding, other = finding_of(rule_id, there), finding_of(rule_id, missing)
+
+    assert finding is not None and words in finding.fix
+    assert other is None or words not in other.fix
+    assert other is None or (other.fix and other.how_to_check)
+
+
+def test_every_rule_about_a_recorded_run_has_such_a_pair():
+    elsewhere = {rule.rule_id for rule in (*CROSS_RANK, *TRACE)} - {"input_not_seen"}  # tests/communication, tests/traces
+
+    assert set(CASES) == set(BY_ID) - elsewhere
+
+
+def decodes(facts: RuleInputs) -> bool:
+    return "decode" in facts.costs or "decode" in facts.step.stages or operations(facts, "decode/")
+
+
+def images(facts: RuleInputs) -> bool:
+    return facts.decodes_images or operations(facts, "decode/cv2.VideoCapture")
+
+
+def operations(facts: RuleInputs, start: str) -> bool:
+    return facts.workers is not None and any(f"{one.stage}/{one.name}".startswith(start) for one in facts.workers.operations)
+
+
+#: What advice speaks of -> what a run must have for it.
+TAKES_FOR_GRANTED: dict[str, Callable[[RuleInputs], bool]] = {
+    r"decod": decodes,
+    r"\bimages?\b|JPEG|[Pp]ixel|\bcrop": images,
+    r"\btransforms?\b": lambda facts: "augment" in facts.costs or "augment" in facts.step.stages or operations(facts, "augment/"),
+    r"\bGPU\b|the device|DALI|CUDA": lambda facts: facts.on_gpu,
+    r"cv2\.": lambda facts: operations(facts, "decode/cv2.") or operations(facts, "augment/cv2."),
+    r"chunks": lambda facts: operations(facts, "read/h5py.") or operations(facts, "read/zarr."),
+    r"MALLOC_": lambda facts: bool(facts.glibc),
+    r"num_workers=(?!1\b)[1-9]": lambda facts: facts.may_be_split,
+    r"(?<!not set )persistent_workers=True": lambda facts: not facts.dataset_changes,
+    r"replacement=True": lambda facts: not facts.setting("replacement"),
+    r"iterable dataset": lambda facts: facts.is_stream,
+    r"^Train for": lambda facts: not facts.failed,
+}
+
+
+@settings(max_examples=250)
+@given(any_facts())
+def test_no_rule_advises_what_is_not_there(facts):
+    alone = [finding for rule in (*INPUT, *MACHINE, *LOOP) if (finding := rule.check(facts)) is not None]
+    for finding in [*alone, *diagnose(facts)]:
+        for words, there in TAKES_FOR_GRANTED.items():
+            assert not re.search(words, finding.fix) or there(facts), (finding.rule_id, words, finding.fix)
+        assert facts.may_be_split or finding.settings.get("num_workers", 0) <= 1
+        assert not facts.dataset_changes or "persistent_workers" not in finding.settings or not finding.settings["persistent_workers"]

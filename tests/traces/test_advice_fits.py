@@ -1,0 +1,94 @@
+"""What is advised of a trace is in the trace: each fix with a trace that has what it takes for granted, and one that has not."""
+
+import json
+from pathlib import Path
+
+import pytest
+from traces.kineto_made import EPOCH_US, STEP_US, STEPS
+
+from feedline.analysis.cluster.rank_pool import here
+from feedline.analysis.pipeline import report_of
+from feedline.analysis.traces.ingest import ingest
+from feedline.profiler.store.opening import open_run
+
+KERNEL_US = 100
+
+
+def traced(path: Path, waits: str = "", wait_us: int = 0, kernel: str = "gemm_kernel", busy_us: int = 1000, copy: str = "") -> str:
+    """Write a trace of one rank whose steps wait in a call of the host, then compute in kernels of 0.1 ms.
+
+    Args:
+        waits: name of the host's call, or of the loader's annotation; empty: operators run meanwhile.
+        copy: memory from which 2 ms of copies to the device come; empty: none.
+    """
+    events: list[dict[str, object]] = []
+
+    def add(cat: str, name: str, at: int, us: int, stream: int = 0, **args: object) -> None:
+        place = {"device": 0, "stream": stream} if stream else {}
+        events.append(
+            {
+                "ph": "X",
+                "cat": cat,
+                "name": name,
+                "pid": 0 if stream else 10,
+                "tid": stream or 10,
+                "ts": at,
+                "dur": us,
+                "args": place | args,
+            }
+        )
+
+    for step in range(STEPS):
+        at, number = EPOCH_US + step * STEP_US, step * 1000
+        add("user_annotation", f"ProfilerStep#{step}", at, STEP_US)
+        add("cpu_op", "aten::mm", at + wait_us, STEP_US - wait_us - 10)
+        if waits:
+            add("user_annotation" if "DataLoader" in waits else "cuda_runtime", waits, at, wait_us)
+        if copy:
+            add("cuda_runtime", "cudaMemcpyAsync", at + wait_us, 20, correlation=number)
+            kind = f"Memcpy HtoD ({copy} -> Device)"
+            add("gpu_memcpy", kind, at + wait_us + 20, 2000, 7, bytes=1_000_000, correlation=number)
+        start = wait_us + 20 + (2000 if copy else 0)
+        for index in range(busy_us // KERNEL_US):
+            add("cuda_runtime", "cudaLaunchKernel", at + wait_us + 30 + index, 1, correlation=number + 1 + index)
+            add("kernel", kernel, at + start + 40 + index * KERNEL_US, KERNEL_US, 7, correlation=number + 1 + index)
+    text = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Made-up GPU"}], "traceEvents": events}
+    path.write_text(json.dumps(text))
+    return str(path)
+
+
+def fixes(tmp_path: Path, **trace: object) -> dict[str, str]:
+    """Rule -> its fix."""
+    run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+    with here() as pool:
+        ingest([traced(tmp_path / f"{run.name}.json", **trace)], run, pool)  # type: ignore[arg-type]
+    return {finding.rule_id: finding.fix for finding in report_of(open_run(run)).findings}
+
+
+SYNC, LOADER = "cudaStreamSynchronize", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "words", "there", "missing"),
+    [
+        ("device_bound", "channels_last", {"kernel": "implicit_convolve_sgemm", "busy_us": 9800}, {"busy_us": 9800}),
+        (
+            "synchronisation",
+            "pinned memory",
+            {"waits": SYNC, "wait_us": 5000, "copy": "Pageable"},
+            {"waits": SYNC, "wait_us": 5000, "copy": "Pinned"},
+        ),
+        ("synchronisation", "Read results back", {"waits": SYNC, "wait_us": 5000}, {"busy_us": 9800}),
+        ("exposed_copy", "pin_memory=True", {"copy": "Pageable"}, {"copy": "Pinned"}),
+        ("input_stall", "feedline run", {"waits": LOADER, "wait_us": 5000}, {"busy_us": 9800}),
+        ("host_bound", "kernels", {}, {"busy_us": 9800}),
+    ],
+)
+def test_a_fix_of_a_trace_takes_for_granted_only_what_was_traced(tmp_path, rule_id, words, there, missing):
+    assert words in fixes(tmp_path, **there)[rule_id]
+    assert words not in fixes(tmp_path, **missing).get(rule_id, "")
+
+
+def test_a_trace_is_not_told_that_a_recording_names_a_line(tmp_path):
+    """`feedline run` names the line of a loader's settings only where one of them is the fix."""
+    assert "which line" not in fixes(tmp_path, waits=LOADER, wait_us=5000)["input_stall"]
