@@ -37,6 +37,7 @@ from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.step_model import StepSummary
+from feedline.analysis.steps import runs_closures
 from feedline.analysis.text.headline import headline
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
@@ -271,6 +272,7 @@ def facts_of(
         unseen=unseen(rank),
         staying_s=staying_cpu_s(rank.makers) if glibc else 0.0,
         glibc=glibc,
+        closures=runs_closures(rank.main),
     )
 
 

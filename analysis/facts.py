@@ -103,6 +103,7 @@ class RuleInputs:
         unseen: where no loader feeds the steps, what else may be input (None: not computed).
         staying_s: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
         glibc: version of its malloc, if the program has it as it is, without settings in the environment; () if not.
+        closures: whether updates call closures, whose own code is in the stage "optimizer".
         main_queued_share: share (0 to 1) of the time in which the main thread wants a CPU that it has none, in forward and backward (None:
             not measured).
     """
@@ -132,6 +133,7 @@ class RuleInputs:
     staying_s: float = 0.0
     glibc: tuple[int, ...] = ()
     main_queued_share: float | None = None
+    closures: bool = False
 
     @property
     def costs(self) -> Mapping[str, Cost]:
