@@ -8,8 +8,8 @@ import numpy as np
 from feedline.analysis.comm.buckets import Timeline, without_sync
 from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.comm.model import Prediction
-from feedline.analysis.comm.partition import computing, without
 from feedline.analysis.comm.operations import SLOTS, bus_factor
+from feedline.analysis.comm.partition import computing, without
 from feedline.analysis.comm.question import Question
 from feedline.analysis.comm.replay import FloatArray, Link, answer, apart_s, held, level, refused, simulate, without_rank
 from feedline.analysis.comm.shared_cpus import NOTHING, Least, RankCpu, batches_s, needed_s
@@ -122,7 +122,9 @@ class WhatIf:
         if not len(micro_s) or not micro_s.max() > 0:
             return refused(asked, "the stages of the step are unknown")
         others = ~self.made.gradients  # they run in every batch all the same
-        kept = simulate(*self._without(self.made.gradients)) - simulate(*self._without(others | self.made.gradients)) if others.any() else 0.0
+        kept = (
+            simulate(*self._without(self.made.gradients)) - simulate(*self._without(others | self.made.gradients)) if others.any() else 0.0
+        )
         changed = (self.base + (times - 1) * (float(micro_s.max()) + kept)) / times
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 

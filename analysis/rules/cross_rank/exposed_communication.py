@@ -30,8 +30,8 @@ ADVICE: dict[QuestionId, str] = {
     "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync(). One update "
     "then takes {value:g} times the samples; whether that costs epochs is in the report's section Convergence.",
     "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
-    "no_sync": "Run all but the last of the {value:g} backward passes of an update, with their forward, under model.no_sync(): each of them "
-    "sends all gradients now.",
+    "no_sync": "Run all but the last of the {value:g} backward passes of an update, with their forward, under model.no_sync(): each "
+    "of them sends all gradients now.",
 }
 #: What to try where no single change is predicted to gain, and the prediction that rules it out if it says otherwise.
 WAYS: dict[str, QuestionId | None] = {
@@ -218,7 +218,7 @@ def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communicat
 
 
 def _open(comm: Communication | None, question: QuestionId) -> bool:
-    """Whether a change may gain: its prediction says so, or could not be made. A program that accumulates already is not asked about that."""
+    """Whether a change may gain: its prediction says so, or could not be made. None is asked for what the program does already."""
     if comm is None or not comm.what_if or comm.what_if[0].step_s is None:
         return True
     told = [one for one in comm.what_if if one.id == question]
