@@ -218,8 +218,10 @@ def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communicat
 
 
 def _open(comm: Communication | None, question: QuestionId) -> bool:
-    """Whether a change may gain: its prediction says so, or could not be made. None is asked for what the program does already."""
+    """Whether a change may gain: its prediction says so, or could not be made. What the program does already is not predicted."""
     if comm is None or not comm.what_if or comm.what_if[0].step_s is None:
         return True
     told = [one for one in comm.what_if if one.id == question]
-    return any(_wins(one) or (one.step_s is None and question in ("bucket_size", "faster_link")) for one in told)
+    if question == "half_gradients":  # costs CPU time: not without a gain
+        return any(map(_wins, told))
+    return any(one.gain_s > 0 if one.step_s is not None else question != "accumulation" for one in told)
