@@ -42,6 +42,7 @@ from feedline.analysis.rules.input import nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.step_model import StepSummary
+from feedline.analysis.steps import runs_closures
 from feedline.analysis.text.headline import INTERRUPTED, headline, how
 from feedline.analysis.tried import Trial, rejected
 from feedline.profiler import masks
@@ -316,6 +317,7 @@ def facts_of(
         order_s=gather.order_s(rank, epochs),
         repeated_stream=gather.repeats_stream(rank),
         failed=failed(rank.rank.manifest),
+        closures=runs_closures(rank.main),
     )
 
 

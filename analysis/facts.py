@@ -120,6 +120,7 @@ class RuleInputs:
         unseen: where no loader feeds the steps, what else may be input (None: not computed).
         staying_s: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
         glibc: version of its malloc, if the program has it as it is, without settings in the environment; () if not.
+        closures: whether updates call closures, whose own code is in the stage "optimizer".
         main_queued_share: share (0 to 1) of the time in which the main thread wants a CPU that it has none, in forward and backward (None:
             not measured).
         ledger: where the time of the step and of the run went (None: not computed).
@@ -159,6 +160,7 @@ class RuleInputs:
     order_s: float | None = None
     repeated_stream: bool = False
     failed: str = ""
+    closures: bool = False
 
     @property
     def on_gpu(self) -> bool:

@@ -4,7 +4,7 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.gather import RankMetrics, repeats_stream, throughput
 from feedline.analysis.model import FIRST_STEPS
 from feedline.analysis.step_model import GPU_BEHIND
-from feedline.analysis.steps import left_after
+from feedline.analysis.steps import left_after, runs_closures
 from feedline.analysis.text.headline import how
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
@@ -78,7 +78,8 @@ def sampled(rank: RankMetrics) -> list[str]:
         )
     largest = max(found.share_high, key=lambda stage: found.share_high[stage])
     between = f"{100 * found.share_low[largest]:.0f} to {100 * found.share_high[largest]:.0f} %"
-    return [f"{note}. The largest stage, {largest}, is {between} of the mean step (95 % interval)"]
+    closure = " with the code of its closure" if largest == "optimizer" and runs_closures(rank.main) else ""
+    return [f"{note}. The largest stage, {largest}{closure}, is {between} of the mean step (95 % interval)"]
 
 
 def missing_workers(rank: RankMetrics) -> int:

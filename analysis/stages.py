@@ -75,7 +75,14 @@ STAGES = (
         Stage.GRADIENTS,
         "optimizer",
     ),
-    StageSpec("optimizer", "the update of the parameters", "compute", ("#a99be0", "#b7abeb"), Stage.OPTIMIZER, "optimizer"),
+    StageSpec(
+        "optimizer",
+        "the update of the parameters; with the code of its closure, outside model and backward",
+        "compute",
+        ("#a99be0", "#b7abeb"),
+        Stage.OPTIMIZER,
+        "optimizer",
+    ),
     StageSpec("compile", "torch.compile compiling a graph", "rest", ("#55565c", "#73757c"), Stage.COMPILE, "compile"),
     StageSpec("checkpoint", "torch.save", "rest", ("#9a9ca3", "#a7a9b0"), Stage.CHECKPOINT, "checkpoint"),
     StageSpec(

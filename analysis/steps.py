@@ -108,6 +108,14 @@ def partition(main: Process) -> Steps | None:
     return replace(found, stages=stages, making=making, unclaimed=unclaimed, computing_loss=computing_loss)
 
 
+def runs_closures(main: Process) -> bool:
+    """Return whether updates call closures: the stage "optimizer" then has what these do outside the model and backward."""
+    updates, backwards = main.of(Stage.OPTIMIZER), main.of(Stage.BACKWARD)["start"]
+    order = np.argsort(updates["start"], kind="stable")
+    start, end = updates["start"][order], (updates["start"] + updates["wall"])[order]
+    return bool((overlap(backwards, backwards + 1, start, np.maximum.accumulate(end)) > 0).any())
+
+
 def left_after(steps: Steps | None) -> int | None:
     """Return the batches of the last pass over the training loader, if that came to its end and no step followed; else None."""
     if steps is None or not len(steps.asked) or not len(steps.start):

@@ -17,7 +17,7 @@ FeedlineError                  70
 +-- FixError                   64   --fix names an unknown fix, contradicts itself, or cannot be applied from outside
 +-- BudgetError                78   a file of `feedline check --budget` that cannot be read, or has a key that does not exist
 +-- OverBudget                 77   the run exceeds a limit of its budget
-+-- NotJudged                  75   the run exceeds no limit, but some could not be judged
++-- NotJudged                  75   the run exceeds no limit, but some could not be judged; or its ranks share no work
 +-- Interrupted               130   Ctrl-C; the message says what became of the output
 +-- UserCodeError               1   a transform or model given as module:name that cannot be imported, or raises
 """

@@ -187,7 +187,7 @@ def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
         len(one.steps) - first,
         int(one.walls[first:].sum()),
         {name: int(made.parts[name][first:].sum()) for name in PARTS},
-        {rank: spent for rank, spent in zip(others.ranks, blamed, strict=True) if spent},
+        {rank: spent for rank, spent in zip(others.ranks, blamed, strict=False) if spent},  # no other rank: one column of nothing
         _moved(one, envelope, made.moving) if isfinite(bound) else {},
     )
 

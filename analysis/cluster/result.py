@@ -140,7 +140,8 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     cut = ("cut", "killed: everything up to then is shown")
     left = {rank for rank, one in seen.items() if one.state == "cut" and one.left_after is not None}
     for rank in sorted(left):
-        yield f"rank {rank} left its loop after {counted(seen[rank].left_after or 0, 'batch', 'batches')} of its last epoch, and was killed later"
+        batches = counted(seen[rank].left_after or 0, "batch", "batches")
+        yield f"rank {rank} left its loop after {batches} of its last epoch, and was killed later"
     for state, message in (cut, ended, ("live", "still running")):
         these = sorted(rank for rank, one in seen.items() if one.state == state and rank not in left)
         if these:

@@ -20,7 +20,7 @@ BEHIND = 256  # collectives to look back for the last moment that all ranks had 
 PERSISTENT_SHARE = 0.75
 #: Steps in which lateness costs: the fewest that hold this share of the waiting, and others down to that part of the least of them.
 COSTLY_SHARE, COSTLY_LEAST = 0.9, 0.5
-CHANCE_SIGMAS = 3.0
+CHANCE_SIGMAS = 2.0
 
 
 @dataclass(frozen=True)

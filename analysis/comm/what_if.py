@@ -122,7 +122,9 @@ class WhatIf:
         if not len(micro_s) or not micro_s.max() > 0:
             return refused(asked, "the stages of the step are unknown")
         others = ~self.made.gradients  # they run in every batch all the same
-        kept = simulate(*self._without(self.made.gradients)) - simulate(*self._without(others | self.made.gradients)) if others.any() else 0.0
+        kept = (
+            simulate(*self._without(self.made.gradients)) - simulate(*self._without(others | self.made.gradients)) if others.any() else 0.0
+        )
         changed = (self.base + (times - 1) * (float(micro_s.max()) + kept)) / times
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from feedline.analysis.comm.model import Communication, LateRank
 from feedline.analysis.finding import BEFORE_TRACE
-from feedline.analysis.formatting import count, seconds, share
+from feedline.analysis.formatting import count, seconds
 
 SHARES = 3  # ranks that are named where another one is late in each step
 
@@ -34,9 +34,9 @@ def changing(comm: Communication) -> str:
 
 
 def in_turns(lates: Sequence[LateRank]) -> str:
-    """``rank 0 in 58.0 %, rank 1 in 42.0 % of the 96 steps with a late rank``."""
+    """``rank 0 in 56, rank 1 in 40 of the 96 steps with a late rank``."""
     most = sorted(lates, key=lambda late: -late.steps)[:SHARES]
-    shares = ", ".join(f"rank {late.rank} in {share(late.steps / late.late_steps)}" for late in most)
+    shares = ", ".join(f"rank {late.rank} in {count(late.steps)}" for late in most)
     return f"{shares} of the {count(most[0].late_steps)} steps with a late rank"
 
 

@@ -56,6 +56,23 @@ def test_another_rank_in_each_step_is_not_persistent():
     assert {one.rank for one in lates} == {0, 1, 2, 3} and not any(one.persistent for one in lates)
 
 
+def test_two_ranks_late_in_turns_are_not_one_straggler_however_many_steps_there_are():
+    late = {(step, 0 if step % 12 < 7 else 1): ("forward", 30.0) for step in range(600)}  # 4 sigma from chance
+
+    _, lates = blamed(train(Training(ranks=2, late=late, steps=600)).ranks)
+
+    assert [round(one.steps / one.late_steps, 2) for one in lates] == [0.58, 0.42] and not any(one.persistent for one in lates)
+
+
+def test_a_rank_that_alone_costs_is_the_straggler_where_others_are_late_by_little_more_often():
+    little = {(step, step % 3): ("forward", 0.5) for step in range(60)}
+    seldom = {(step, 2): ("optimizer", 400.0) for step in range(5, 60, 6)}
+
+    _, lates = blamed(train(Training(ranks=3, late=little | seldom, steps=60)).ranks)
+
+    assert [(one.rank, one.persistent, one.steps, one.late_steps) for one in lates] == [(2, True, 9, 9)]
+
+
 def test_a_rank_that_is_late_again_and_again_goes_before_one_that_rarely_costs_more():
     rarely = {(step, 0): ("wait", 400.0) for step in range(5, 40, 10)}
     often = {key: late for key, late in always(1, range(40), "wait", 20.0).items() if (key[0], 0) not in rarely}

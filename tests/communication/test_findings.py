@@ -51,6 +51,10 @@ def test_another_rank_in_each_step_is_said_so():
     top = diagnose(facts)[0]
 
     assert top.rule_id == "late_ranks" and top.blame.rank is None and top.blame.phase == "forward"
+    assert (
+        "the slow rank changes: rank 0 in 8, rank 1 in 8, rank 2 in 7 of the 30 steps with a late rank" in top.message
+        and "only this rank" not in top.fix
+    )
 
 
 def test_a_slow_network_is_told_from_much_to_move():
@@ -90,6 +94,28 @@ def test_messages_that_are_all_latency_are_not_advised_to_have_fewer_bytes():
     gathered = {rank: [ExposedKind("all_gather", "forward", 2e-3)] for rank in facts.comm.exposed}
     comm = replace(facts.comm, collectives=small, what_if=[], exposed=gathered)
     assert not [one for one in diagnose(replace(facts, comm=comm)) if "no_sync" in one.fix], "nothing of FSDP is spared by it"
+
+
+def test_metrics_that_are_reduced_in_each_step_are_not_advised_to_send_gradients_less_often():
+    facts = facts_of(Training(ranks=2, buckets=(MB, 20 * MB), link=1e9))
+    kinds = [ExposedKind("all_reduce", "other", 8e-3), ExposedKind("all_reduce", "backward", 2e-3)]
+    comm = replace(facts.comm, exposed=dict.fromkeys(facts.comm.exposed, kinds))
+
+    (found,) = [one for one in diagnose(replace(facts, comm=comm)) if one.rule_id == "exposed_communication"]
+
+    assert "metrics" in found.fix and "torch.stack" in found.fix
+    assert "no_sync" not in found.fix and "hook" not in found.fix and found.predicted is None
+
+
+def test_what_a_program_does_already_or_loses_by_is_not_among_the_ways():
+    facts = facts_of(Training(ranks=2, buckets=(MB, 20 * MB, 20 * MB), link=1e9))
+    lost = [
+        replace(one, high=1.0, gain_s=-1e-3) if one.step_s is not None else one for one in facts.comm.what_if if one.id != "accumulation"
+    ]
+
+    (found,) = [one for one in diagnose(replace(facts, comm=replace(facts.comm, what_if=lost))) if "bytes_per_s" in str(one.evidence)]
+
+    assert found.fix == "Use larger batches per rank."
 
 
 def test_communication_that_backward_hides_is_not_spoken_of():

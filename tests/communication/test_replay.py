@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from communication.made_up import MB, Training, always, train
+from communication.made_up import MB, Training, always, train, with_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.comm.buckets import NoTimeline, timeline
+from feedline.analysis.comm.buckets import NoTimeline, backward_passes, timeline
 from feedline.analysis.comm.cross_rank import combine
 from feedline.analysis.comm.replay import _share, fit
+from feedline.analysis.comm.summary import compare
 from feedline.analysis.comm.what_if import WhatIf, bucket_edges, micro_batches, split_ready
 
 
@@ -93,6 +94,46 @@ def test_accumulation_saves_the_transfer_of_all_batches_but_one():
     answer = asked(made.ranks).accumulate(4, micro_batches(made.ranks))
 
     assert answer.step_s == pytest.approx((step + 3 * compute) / 4, rel=0.01)
+
+
+def test_a_program_that_sends_gradients_in_each_of_its_backward_passes_is_spared_all_but_one_by_no_sync():
+    plan = Training(ranks=2, buckets=(20 * MB,), optimizer=0, steps=32)
+    ranks = [accumulated(one, 4) for one in train(plan).ranks]
+
+    answer = asked(ranks).no_sync(backward_passes(ranks[0], timeline(combine(ranks))))
+
+    compute = (plan.wait + plan.forward + plan.backward) / 1e3
+    assert answer.value == 4 and answer.step_s == pytest.approx(4 * compute + (truth(plan) - compute), rel=0.01)
+    predictions = {one.id for one in compare(ranks).communication.what_if}
+    assert "no_sync" in predictions and "accumulation" not in predictions, "it accumulates already"
+
+
+def test_no_sync_is_refused_to_a_program_that_has_it():
+    made = train(Training(ranks=2, buckets=(20 * MB,), steps=32))
+    ranks = []
+    for one in [accumulated(one, 4) for one in made.ranks]:
+        table = one.table[3::4].copy()
+        table["sequence"] = np.arange(len(table))
+        ranks.append(with_table(one, table))
+
+    answer = asked(ranks).no_sync(backward_passes(ranks[0], timeline(combine(ranks))))
+
+    assert answer.value == 4 and answer.step_s is None and "not sent in every backward pass" in answer.why
+
+
+def accumulated(one, passes):
+    """The same rank, with an update after every so many of its backward passes only."""
+    steps = one.steps.reshape(-1, passes, 2)
+    return replace(one, steps=np.stack([steps[:, 0, 0], steps[:, -1, 1]], 1))
+
+
+@pytest.mark.parametrize(("link", "worth"), [(2e7, True), (2e9, False)])
+def test_half_the_bytes_gain_on_gloo_only_where_sending_takes_longer_than_casting(link, worth):
+    made = train(Training(ranks=2, buckets=(MB, 20 * MB, 20 * MB), link=link, backend="gloo"))
+
+    answer = asked(made.ranks).half_gradients()
+
+    assert (answer.high < answer.step_s + answer.gain_s) == worth
 
 
 def test_what_a_program_does_between_its_steps_is_not_spared_by_accumulation():

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.finding import Severity
@@ -24,3 +26,10 @@ def test_without_a_loader_nothing_is_said():
     facts = made_up_facts()
 
     assert check(type(facts)(**{**vars(facts), "loader": None})) is None
+
+
+def test_an_optimizer_that_calls_a_closure_is_not_blamed_for_what_that_does():
+    facts = made_up_facts(stages={"optimizer": 91.0})
+
+    assert "; the largest stage is optimizer (91.0 ms)" in check(facts).message
+    assert "; the largest stage is optimizer with the code of its closure (91.0 ms)" in check(replace(facts, closures=True)).message

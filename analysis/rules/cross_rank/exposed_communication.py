@@ -30,8 +30,8 @@ ADVICE: dict[QuestionId, str] = {
     "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync(). One update "
     "then takes {value:g} times the samples; whether that costs epochs is in the report's section Convergence.",
     "bucket_size": "Set DistributedDataParallel(..., bucket_cap_mb={value:g}).",
-    "no_sync": "Run all but the last of the {value:g} backward passes of an update, with their forward, under model.no_sync(): each of them "
-    "sends all gradients now.",
+    "no_sync": "Run all but the last of the {value:g} backward passes of an update, with their forward, under model.no_sync(): each "
+    "of them sends all gradients now.",
 }
 #: What to try where no single change is predicted to gain, and the prediction that rules it out if it says otherwise.
 WAYS: dict[str, QuestionId | None] = {
@@ -218,8 +218,10 @@ def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communicat
 
 
 def _open(comm: Communication | None, question: QuestionId) -> bool:
-    """Whether a change may gain: its prediction says so, or could not be made. A program that accumulates already is not asked about that."""
+    """Whether a change may gain: its prediction says so, or could not be made. What the program does already is not predicted."""
     if comm is None or not comm.what_if or comm.what_if[0].step_s is None:
         return True
     told = [one for one in comm.what_if if one.id == question]
-    return any(_wins(one) or (one.step_s is None and question in ("bucket_size", "faster_link")) for one in told)
+    if question == "half_gradients":  # costs CPU time: not without a gain
+        return any(map(_wins, told))
+    return any(one.gain_s > 0 if one.step_s is not None else question != "accumulation" for one in told)

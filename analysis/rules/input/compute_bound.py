@@ -81,7 +81,10 @@ def _largest(facts: RuleInputs) -> str:
     if gpu is not None:
         return f"; the GPU is busy for {seconds(gpu.busy_s)} of it ({share(gpu.busy_s / step_s)})"
     work = _work(facts)
-    return f"; the largest stage is {work[0][1]} ({seconds(work[0][0])})" if work else ""
+    if not work:
+        return ""
+    closure = " with the code of its closure" if work[0][1] == "optimizer" and facts.closures else ""
+    return f"; the largest stage is {work[0][1]}{closure} ({seconds(work[0][0])})"
 
 
 def _stages(facts: RuleInputs) -> list[Evidence]:
