@@ -162,6 +162,7 @@ class Speed:
     FLOOR = 0.015  # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
     OF_MODEL = 0.05  # the same of forward and backward on a CPU, whose speed depends on where a run's tensors lie in memory
     LOADED = 0.2  # of any stage if other programs use all CPUs: they take caches, and their turns cost CPU time
+    LOADED_SAMPLE = 0.15  # the same of what a sample itself takes
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
@@ -198,7 +199,9 @@ class Speed:
 
     def floor(self, id: str) -> float:
         """Standard deviation of how a stage differs between two runs on one machine, relative, at best."""
-        return math.hypot(self.LOADED * self.loaded, self.OF_MODEL if id.partition("/")[2] in TIMED else self.FLOOR)
+        of_batch = id in ("sample/collate", "sample/transport")
+        beside = self.LOADED_SAMPLE if id.startswith("sample/") and not of_batch else self.LOADED
+        return math.hypot(beside * self.loaded, self.OF_MODEL if id.partition("/")[2] in TIMED else self.FLOOR)
 
     def scatter(self, without: str) -> float:
         """Standard deviation of how a stage's CPU time differs between two runs beside the common change: that of the other stages, the one
