@@ -199,10 +199,11 @@ def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
 
 def changed(quantity: Quantity, per: str) -> str:
     """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
-    if quantity.measured is None or not quantity.after:
-        return f"{NAMES.get(quantity.name, quantity.name)} {'is new' if quantity.after else 'is gone'} ({amounts(quantity)} per {per})"
     of = "sample" if quantity.group in ("sample", "blocked") else per
     what = "making a sample" if quantity.name == "total" else NAMES.get(quantity.name, quantity.name)
+    if quantity.measured is None or not quantity.after:
+        states = ("no longer blocked", "now blocked") if quantity.group == "blocked" else ("gone", "new")
+        return f"{what} is {states[bool(quantity.after)]} ({amounts(quantity)} per {of})"
     verb = "is blocked" if quantity.group == "blocked" else "takes"
     apart = "" if _negligible(quantity.machine) else f", of which the machine explains up to {quantity.machine:.2f}x"
     return f"{what} {verb} {quantity.measured:.2f}x as long per {of} ({amounts(quantity)}{apart})"

@@ -9,7 +9,6 @@ import numpy as np
 
 from feedline.analysis import pipeline
 from feedline.analysis.build import gather_ranks
-from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diff import measure
 from feedline.analysis.diff.measure import CPU, TIMED, Measure
 from feedline.analysis.diff.model import RunName
@@ -123,6 +122,12 @@ def room(run: Measured) -> float | None:
     return min(cpus.allowed, cpus.affinity - cpus.others)
 
 
+def taken_by_others(run: Measured) -> float:
+    """Share of the CPUs that other programs used; 0 where it was not sampled."""
+    cpus = run.report.cpus
+    return (cpus.others or 0.0) / cpus.affinity if cpus is not None and cpus.affinity else 0.0
+
+
 def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
     """Whether the sides have batches of different sizes, so that their steps are different work."""
     sizes = [run.batch for run in (*runs, *after)]
@@ -145,18 +150,19 @@ class Speed:
     Attributes:
         shift: run -> stage id -> log of the CPU time over its mean over all runs, in the stages that every run has.
         weight: stage id -> one over its variance.
-        loaded: whether other programs ran beside one.
+        loaded: share of the CPUs that other programs used beside the run where they used most.
     """
 
     shifts: list[dict[str, float]]
     weight: dict[str, float]
-    loaded: bool = False
+    loaded: float = 0.0
 
     PARTS = ("cpu/", "sample/")  # groups of stages that one change may move together: those of the model, and those of a sample
     FEWEST = 3  # stages that tell a machine's speed from a stage's own change
     FLOOR = 0.015  # of a stage's CPU time between two runs on one machine, at best (docs/measured/diff.md)
     OF_MODEL = 0.05  # the same of forward and backward on a CPU, whose speed depends on where a run's tensors lie in memory
-    LOADED = 0.12  # of any stage beside other programs, which take caches, and whose turns cost CPU time
+    LOADED = 0.2  # of any stage if other programs use all CPUs: they take caches, and their turns cost CPU time
+    LOADED_SAMPLE = 0.15  # the same of what a sample itself takes
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
@@ -168,7 +174,7 @@ class Speed:
         middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}
         shifts = [{id: float(logs[id][at] - middle[id]) for id in ids} for at in range(len(runs))]
         weight = {id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids}
-        loaded = any(run.report.cpus is not None and (run.report.cpus.others or 0.0) >= MIN_OTHERS for run in runs)
+        loaded = max(taken_by_others(run) for run in runs)
         found = cls(shifts, weight, loaded)
         spread = [found.of_run(at, "") for at in range(len(runs))]
         return found if max(spread) - min(spread) < math.log(cls.MOST) else replace(found, weight={})
@@ -193,7 +199,9 @@ class Speed:
 
     def floor(self, id: str) -> float:
         """Standard deviation of how a stage differs between two runs on one machine, relative, at best."""
-        return self.LOADED if self.loaded else self.OF_MODEL if id.partition("/")[2] in TIMED else self.FLOOR
+        of_batch = id in ("sample/collate", "sample/transport")
+        beside = self.LOADED_SAMPLE if id.startswith("sample/") and not of_batch else self.LOADED
+        return math.hypot(beside * self.loaded, self.OF_MODEL if id.partition("/")[2] in TIMED else self.FLOOR)
 
     def scatter(self, without: str) -> float:
         """Standard deviation of how a stage's CPU time differs between two runs beside the common change: that of the other stages, the one

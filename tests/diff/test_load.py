@@ -198,3 +198,13 @@ def test_a_training_that_diverged_is_told_and_does_not_pass(loader, rule_id):
     assert "the training diverged: the loss rose" in found[0].message
     against = check(budget, loader, [lost], {"step": diff([lost], [loader])})
     assert [one.outcome for one in against] == ["passed", "passed", "passed", "unknown"]
+
+
+def test_a_wait_that_was_removed_is_told_per_sample(loader):
+    slept = replace(
+        loader.measures["sample/total"], id="blocked/dataset", group="blocked", name="dataset", clock="blocked", kind="none", value=0.004
+    )
+    sleeps = replace(loader, measures=loader.measures | {"blocked/dataset": slept})
+
+    assert "he rest of __getitem__ is no longer blocked (4.00 ms -> 0 s blocked per sample)" in diff([sleeps], [loader]).conclusion
+    assert "he rest of __getitem__ is now blocked (0 s -> 4.00 ms blocked per sample)" in diff([loader], [sleeps]).conclusion
