@@ -18,7 +18,7 @@ class TensorCores(enum.Enum):
 _NONE = re.compile(r"\bGTX\b|\bTesla [KMP]\d|\b(P100|P40|P4|K80|M60|M40|P\d000|TITAN Xp?)\b")
 _FLOAT16 = re.compile(r"\b(V100\w*|GV100|TITAN V|TITAN RTX|T4G?|Quadro RTX|RTX 20\d\d|Tesla [VT]\d+\w*)\b", re.IGNORECASE)
 _TF32 = re.compile(
-    r"\b(A100\w*|A800\w*|A10G?|A16|A2|A30|A40|H100\w*|H800\w*|H200\w*|H20|GH200|L4|L20|L40S?|G?B[12]00|G?B300|RTX [3-9]0\d\d\w*|RTX A\d+|Ada)\b",
+    r"\b([AH][128]00\w*|A10G?|A16|A2|A30|A40|H20|GH200|L4|L20|L40S?|G?B[123]00|RTX [3-9]0\d\d\w*|RTX A\d+|Ada)\b",
     re.IGNORECASE,
 )
 _TF32_CALL = "call torch.set_float32_matmul_precision('high') at the start of the program (TF32)"

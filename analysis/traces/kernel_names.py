@@ -59,7 +59,7 @@ def short(name: str) -> str:
 
 
 def fitting(name: str, most: int) -> str:
-    """``short``, in so many letters, without leading namespaces, then without a function that any kernel can be, then without its middle."""
+    """``short``, in so many letters, without leading namespaces, then a function that any kernel can be, then its middle."""
     told = short(name)
     function, bracket, said = told.partition("<")
     while len(told) > most and "::" in function:

@@ -64,8 +64,8 @@ def _unknown(facts: TraceFacts, part: float) -> Finding:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"the device is busy for {share(part)} of {facts.whole}, but how much of that is computing is unknown: {share(total)} of its "
-        f"busy time is in kernels that may be communication by their names ({names})",
+        message=f"the device is busy for {share(part)} of {facts.whole}, but how much of that is computing is unknown: {share(total)} of "
+        f"its busy time is in kernels that may be communication by their names ({names})",
         evidence=[
             Evidence("busy_share", "busy with kernels", part, SHARE),
             Evidence("perhaps_communication_share", "busy time in kernels that may be communication", total, SHARE),

@@ -72,7 +72,8 @@ def test_what_reduces_joins_or_sorts_within_a_device_is_computing(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["void combine<false, 8, __nv_bfloat16>(int4*)", "dispatch_ll", "moe_combine_fwd_kernel", "_dcp_a2a_unpack_kernel.kd", "rdmaPut"]
+    "name",
+    ["void combine<false, 8, __nv_bfloat16>(int4*)", "dispatch_ll", "moe_combine_fwd_kernel", "_a2a_unpack_kernel.kd", "rdmaPut"],
 )
 def test_what_may_be_either_is_neither(name):
     assert operation_of(name) is None and may_communicate(name)

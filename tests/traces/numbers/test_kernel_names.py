@@ -9,7 +9,7 @@ from feedline.analysis.traces.kernel_names import fitting, function_of, short
 NAMES = {
     "void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8, 2, 16, 24>(int4*, float*, bool const*, int4 const*)":
         "dpsk::ep::internode::combine",
-    "void cutlass::device_kernel<dpsk::grouped_gemm::cuda::fp8_ptp128c::GemmKernel>(dpsk::grouped_gemm::cuda::fp8_ptp128c::GemmKernel::Params)":
+    "void cutlass::device_kernel<dpsk::grouped_gemm::cuda::fp8_ptp128c::GemmKernel>(dpsk::grouped_gemm::cuda::fp8_ptp128c::Params)":
         "cutlass::device_kernel<dpsk::grouped_gemm::cuda::fp8_ptp128c::GemmKernel>",
     "void cutlass::device_kernel<flash::FlashAttnBwd<flash::CollectiveMainloopBwd<2, cute::tuple<cute::C<1>, cute::C<1>":  # cut off
         "cutlass::device_kernel<flash::FlashAttnBwd>",
@@ -53,7 +53,7 @@ def test_any_text_has_a_name_without_unbalanced_brackets(text):
     [
         ("void cutlass::device_kernel<dpsk::grouped_gemm::cuda::fp8_ptp128c::GemmKernel>(x)", "cuda::fp8_ptp128c::GemmKernel"),
         ("void deep_ep::legacy::intranode::cached_notify_combine<8>(void**)", "legacy::intranode::cached_notify_combine"),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8", "sm80_xmma_gemm_f32f32_f32f…esize128x128x8"),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8", "sm80_xmma_gemm_f32f32_f32f…size128x128x8"),
     ],
 )
 def test_a_name_that_is_too_long_loses_what_says_least(name, wanted):
