@@ -98,6 +98,7 @@ class Finding:
         fix: what to change.
         how_to_check: what to do, and the outcome that would prove this finding wrong.
         cost_s: seconds per step that the cause costs: an upper bound of the gain, an estimate or, with an interval, a prediction of it.
+            0: none is known; null in JSON.
         cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is not a prediction.
         cost_is_estimate: ``cost_s`` is a share of the time that the step waits for its input. Without the cause, what is left of the
             making of batches may hide behind the step, so the gain can be larger (docs/measured/faults.md).
@@ -115,7 +116,7 @@ class Finding:
     evidence: list[Evidence] = field(default_factory=list)
     fix: str = ""
     how_to_check: str = field(default="", metadata={"key": "disproof"})
-    cost_s: float = 0.0
+    cost_s: float = field(default=0.0, metadata={"unknown": 0.0})
     blame: Blame | None = None
     cost_low_s: float | None = None
     cost_high_s: float | None = None

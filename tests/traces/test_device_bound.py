@@ -93,3 +93,19 @@ def test_a_compiler_is_advised_to_elementwise_kernels_only(tmp_path):
 )
 def test_a_gpus_name_says_what_its_tensor_cores_take(gpus, takes):
     assert tensor_cores(gpus) is takes
+
+
+@pytest.mark.parametrize(
+    ("copy", "advised"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", "Copy from pinned memory"),
+        ("Memcpy HtoD (Pinned -> Device)", "Copy the next batch on a stream of its own"),
+        ("Memcpy DtoH (Device -> Pageable)", "Copy results to the host less often"),
+        ("Memcpy DtoD (Device -> Device)", "Most of these copies stay on the device"),
+        ("Memcpy PtoP (Device -> Device)", "Most of these copies go from one GPU to another"),
+    ],
+)
+def test_advice_on_copies_is_about_the_way_they_go(copy, advised, tmp_path):
+    _, _, report = told(busy(tmp_path / "t.json", [(copy, 7, 0, 6000), (FP8, 7, 6000, 4000)]), tmp_path)
+
+    assert next(one["fix"] for one in report["findings"] if one["cause"] == "exposed_copy").startswith(advised)

@@ -73,7 +73,7 @@ def busy(path: Path, kernels: list[tuple[str, int, int, int]], gpu: str = "NVIDI
     """A trace of a device that works all the time, without a loader.
 
     Args:
-        kernels: of each step of 10 ms: name, stream, start and duration in microseconds.
+        kernels: and copies of each step of 10 ms: name, stream, start and duration in microseconds.
         gpu: its name.
     """
     events = []
@@ -82,7 +82,8 @@ def busy(path: Path, kernels: list[tuple[str, int, int, int]], gpu: str = "NVIDI
         events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 10, "tid": 10, "ts": at, "dur": STEP_US})
         for name, stream, begin, took in kernels:
             place = {"pid": 0, "tid": stream, "args": {"device": 0, "stream": stream}}
-            events.append({"ph": "X", "cat": "kernel", "name": name, "ts": at + begin, "dur": took, **place})
+            cat = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
+            events.append({"ph": "X", "cat": cat, "name": name, "ts": at + begin, "dur": took, **place})
     path.write_text(json.dumps({"deviceProperties": [{"id": 0, "name": gpu}], "traceEvents": events}))
     return str(path)
 
