@@ -31,10 +31,13 @@ def function_of(name: str) -> str:
 
     ``void deep_ep::internode::combine<false, 4>(int4*)`` is ``deep_ep::internode::combine``; the name itself if nothing is left of it.
     """
+    if _strange(name):
+        return name
     bare = _SUFFIX.sub("", _ANONYMOUS.sub("", name))
     if mangled := _MANGLED.match(bare):
         return "::".join(_sources(bare[mangled.end() :])) or name
-    kept, depth = [], 0
+    kept: list[str] = []
+    depth = 0
     for letter in bare:
         if letter in _OPENS:
             if letter == "(" and not depth and kept and "".join(kept[-8:]) != "operator":
@@ -69,10 +72,15 @@ def fitting(name: str, most: int) -> str:
         told = said.removesuffix(">")
     while len(told) > most and "::" in told:
         told = told.partition("::")[2]
-    if len(told) <= most:
-        return told
+    if len(told) <= most or _strange(told):
+        return told[:most]
     begin = 2 * most // 3
     return f"{told[:begin]}…{told[len(told) - (most - begin - 1) :]}"
+
+
+def _strange(name: str) -> bool:
+    """Whether no compiler wrote it: control characters are in it, or what they are written as."""
+    return "\\" in name or not name.isprintable()
 
 
 def _said(text: str) -> str:
