@@ -30,7 +30,7 @@ def check(facts: TraceFacts) -> Finding | None:
     where = f"; {share(top.busy_share)} of its busy time is {of}{name}" if top else ""
     gpu = facts.shown.gpu
     beside, hidden = gpu.communication_ns / gpu.span_ns, (gpu.overlap_pct_of_comm or 0.0) / 100
-    if beside >= MIN_SHARE:
+    if beside * hidden >= MIN_SHARE:
         where += f"; communication runs for {share(beside)} of {facts.whole}, {share(hidden)} of it while the device computes"
     cores = tensor_cores(facts.shown.devices.values())
     products = facts.busy_share(FLOAT32_PRODUCT)
@@ -43,7 +43,7 @@ def check(facts: TraceFacts) -> Finding | None:
         evidence=[
             Evidence("compute_share", "computing", part, SHARE),
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
-            *([Evidence("communication_share", "communicating", beside, SHARE)] if beside >= MIN_SHARE else []),
+            *([Evidence("communication_share", "communicating", beside, SHARE)] if beside * hidden >= MIN_SHARE else []),
             *([Evidence("float32_products_share", "busy time in float32 matrix products", products, SHARE)] if slow else []),
         ],
         fix=FIXES[cores] if slow else _less_work(facts),
