@@ -26,11 +26,13 @@ from feedline.analysis.step_model import StepSummary
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.between.compare import Between, compare
 from feedline.analysis.traces.budget import Budget
-from feedline.analysis.traces.facts import TraceFacts, mean_step_s
+from feedline.analysis.traces.facts import SHOWN, TraceFacts, mean_step_s
 from feedline.analysis.traces.gpu import FIGURES as GPU
+from feedline.analysis.traces.kernel_names import short
 from feedline.analysis.traces.summary import RankTrace, summarise
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
+from feedline.profiler.few import few
 from feedline.profiler.message import reworded
 from feedline.profiler.store.read import Run
 
@@ -101,7 +103,7 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
         hooks=[],
         notes=[reworded(note, masks.text(run.named(note))) for note in (*notes, *_notes(run, between))],
         comm=between.communication if between else None,
-        traces=_traces(traces, budgets[first]),
+        traces=_traces(traces, budgets[first], facts),
     )
 
 
@@ -167,15 +169,17 @@ def _notes(run: Run, between: Between | None) -> Iterator[str]:
         yield from between.notes
 
 
-def _traces(traces: Mapping[int, RankTrace], budget: Budget) -> Traces:
-    shown = traces[min(traces)]
+def _traces(traces: Mapping[int, RankTrace], budget: Budget, facts: TraceFacts) -> Traces:
+    shown = facts.shown
+    perhaps = facts.perhaps_communication
+    unsure = f"compute includes kernels that may be communication by their names: {few([short(row.name) for row in perhaps], SHOWN)}"
     return Traces(
         files=[
             TraceFile(number, trace.source, trace.maker, trace.events, (trace.end_ns - trace.begin_ns) / 1e9, trace.steps.how)
             for number, trace in traces.items()
         ],
         basis=shown.basis.says(shown.end_ns - shown.begin_ns),
-        budget_notes=list(budget.notes),
+        budget_notes=[*budget.notes, *([unsure] if perhaps else [])],
         kernels=[
             KernelTime(row.name, row.count, row.total_ns / 1e9, row.busy_share, row.communication, row.operator)
             for row in shown.kernels[:SHOWN_ROWS]

@@ -107,7 +107,7 @@ class Finding:
         evidence: what was measured.
         fix: what to change.
         how_to_check: what to do, and the outcome that would prove this finding wrong.
-        cost_s: seconds per step that the cause costs.
+        cost_s: seconds per step that the cause costs. 0: none is known; null in JSON.
         cost_low_s, cost_high_s: the 95 % interval of the prediction; None: ``cost_s`` is not a prediction.
         cost_kind: what ``cost_s`` says of the gain. A rule sets it where it knows a bound; other costs are estimates (diagnose.py): without
             the cause, what is left may hide behind the step or get its CPU time, so the gain can be larger (docs/measured/faults.md).
@@ -124,7 +124,7 @@ class Finding:
     evidence: list[Evidence] = field(default_factory=list)
     fix: str = ""
     how_to_check: str = field(default="", metadata={"key": "disproof"})
-    cost_s: float = 0.0
+    cost_s: float = field(default=0.0, metadata={"unknown": 0.0})
     blame: Blame | None = None
     cost_low_s: float | None = None
     cost_high_s: float | None = None

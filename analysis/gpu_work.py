@@ -45,6 +45,7 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
         steps=steps,
         ranks=ranks if isinstance(ranks := rank.manifest.place.get("world_size"), int) else 1,
         float32_products_s=_covered_s(products) / steps,
+        device=trace.devices.get(min(devices), ""),
     )
 
 

@@ -236,7 +236,7 @@ class TraceFile:
 
     rank: int
     source: str
-    maker: str  # "kineto" or "nsight"
+    maker: str  # "kineto", "nsight", "rocprof" or "xprof"
     events: int
     span_s: float
     steps: str  # how steps were found

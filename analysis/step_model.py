@@ -70,6 +70,7 @@ class GpuWork:
     steps: int
     ranks: int = 1  # of the training: one of several GPUs is also busy waiting for the others
     float32_products_s: float = 0.0  # per step: matrix products of float32 that do not use tensor cores
+    device: str = ""  # its name; empty: the window does not say
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def attempt(training: str, rounds: int, quiet: float) -> Tried:
         report = record(training, Path(folder))
     findings = report["findings"]
     rule_id, change = advice(training, findings)
-    costs = {finding["cause"]: finding["cost_s"] / report["step"]["mean_s"] for finding in findings}
+    costs = {finding["cause"]: (finding["cost_s"] or 0.0) / report["step"]["mean_s"] for finding in findings}
     said = Tried(training, rule_id, change, list(costs), costs.get(rule_id, 0.0))
     if not change:
         return said

@@ -26,6 +26,7 @@ from feedline.analysis.reports.figures.step_series import beyond, step_series
 from feedline.analysis.reports.json_report import plain
 from feedline.analysis.reports.palette import Palette
 from feedline.analysis.step_model import StepSeries, StepSummary
+from feedline.analysis.traces import kernel_names
 from feedline.profiler.printable import printable_in
 
 RANKS_SHOWN = 16  # as bars of the communication figure
@@ -39,7 +40,7 @@ def render(report: Report) -> str:
     report = printable_in(report)  # before figures are drawn: they make room for their labels
     environment = page.environment()
     environment.filters["prose"] = prose
-    environment.filters["kernel"] = of_traces.kernel
+    environment.filters["kernel"] = kernel_names.short
     return environment.get_template("report.html").render(
         report=report,
         phrases=phrases,

@@ -19,10 +19,16 @@ def key_of(field: "dataclasses.Field[object]") -> str:
     return str(field.metadata.get("key", field.name))
 
 
+def _known(holder: object, field: "dataclasses.Field[object]") -> object:
+    """The value of a field; None where it is what stands for "unknown" there."""
+    value = getattr(holder, field.name)
+    return None if "unknown" in field.metadata and value == field.metadata["unknown"] else value
+
+
 def plain(value: object) -> object:
     """Dataclasses, enums, tuples and NumPy scalars as what JSON has; an object that is none of these as its ``repr``."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {key_of(field): plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {key_of(field): plain(_known(value, field)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if value is None or isinstance(value, bool):

@@ -1,7 +1,5 @@
 """What the terminal and the HTML report show of traces, rank by rank."""
 
-import re
-
 from feedline.analysis.formatting import BLANK, number, seconds
 from feedline.analysis.model import RankSummary, Report
 
@@ -34,12 +32,6 @@ def _cell(own: RankSummary, part: str, name: str) -> str:
     if value is None:
         return BLANK
     return seconds(value) if name.endswith("_s") else f"{number(value)}×" if name == "speedup_ceiling" else f"{value:.1f}"
-
-
-def kernel(name: str) -> str:
-    """A kernel's name without what all of them have: the return type, namespaces of torch, template and call arguments."""
-    short = re.split(r"[(<]", name.replace("(anonymous namespace)::", ""), maxsplit=1)[0].removeprefix("void ").replace("at::native::", "")
-    return short or name
 
 
 def reasons(report: Report) -> list[str]:

@@ -14,6 +14,7 @@ from feedline.analysis.reports import of_traces, phrases
 from feedline.analysis.reports.figures.rank_parts import PARTS, QUEUE
 from feedline.analysis.reports.palette import family
 from feedline.analysis.step_model import OwnCode, StepSummary
+from feedline.analysis.traces import kernel_names
 from feedline.profiler.printable import printable
 
 NARROW = 64  # below it, a sample's cost is told in lines instead of a table
@@ -180,8 +181,8 @@ def traces(report: Report, ranks: Sequence[str]) -> RenderableType:
 def kernels(report: Report, most: int) -> Iterable[RenderableType]:
     """The kernels that keep the device busy longest, of the rank that is shown."""
     for row in report.traces.kernels[:most] if report.traces else ():
-        operator = f" ({row.operator})" if row.operator else ""
-        yield item(f"{share(row.busy_share)} of busy time", f"{of_traces.kernel(row.name)[:LONGEST_NAME]}{operator}")
+        operator = f" ({row.operator})" if row.operator else " (communication)" if row.communication else ""
+        yield item(f"{share(row.busy_share)} of busy time", f"{kernel_names.fitting(row.name, LONGEST_NAME)}{operator}")
 
 
 def communication(shown: dict[str, RankParts], width: int) -> Iterable[RenderableType]:

@@ -108,7 +108,7 @@ class Trace:
 
     Attributes:
         source: file name, without its folder.
-        maker: "kineto" or "nsight".
+        maker: "kineto", "nsight", "rocprof" or "xprof" (JAX, TensorFlow).
         rank: None: the content does not say.
         world_size: None: the content does not say.
         origin_ns: what ``start`` counts from, Unix time; 0: some clock that began at an unknown moment.

@@ -1,5 +1,6 @@
 """What rules read of traces."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,12 +9,14 @@ import numpy as np
 from feedline.analysis.comm.model import ExposedKind
 from feedline.analysis.comm.operations import operation
 from feedline.analysis.facts import Exposed, RankFacts, Waiting
-from feedline.analysis.finding import SHARE, Evidence
+from feedline.analysis.finding import SHARE, Evidence, Severity
 from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.traces.between.compare import Between
 from feedline.analysis.traces.budget import Budget
+from feedline.analysis.traces.communication_kernels import may_communicate, operation_of
 from feedline.analysis.traces.intervals import NONE, clip, joined, length, union, without
 from feedline.analysis.traces.summary import RankTrace
+from feedline.analysis.traces.tables import KernelRow
 
 MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
 SHOWN = 3  # operations, one by one
@@ -65,6 +68,16 @@ class TraceFacts:
         """The same in seconds per step, as the rank's mean step shows it."""
         budget = self.budgets[self.rank if rank is None else rank]
         return self.share(part, rank) * mean_step_s(budget)
+
+    def busy_share(self, kernels: re.Pattern[str]) -> float:
+        """Share (0 to 1) of the device's busy time in kernels whose names have the pattern."""
+        return sum(row.busy_share for row in self.shown.kernels if kernels.search(row.name))
+
+    @property
+    def perhaps_communication(self) -> list[KernelRow]:
+        """Kernels counted as computing that may be communication by their names, most first; none where they take next to nothing."""
+        found = [row for row in self.shown.kernels if not row.communication and may_communicate(row.name)]
+        return found if Severity.of(sum(row.busy_share for row in found)) is not Severity.INFO else []
 
     @property
     def ranks(self) -> RankFacts:
@@ -131,11 +144,15 @@ def _exposed(facts: TraceFacts) -> Exposed:
     )
 
 
+def _done_by(kernel: str) -> str:
+    return operation_of(kernel) or operation(kernel)
+
+
 def _kinds(facts: TraceFacts) -> list[ExposedKind]:
     """The shown rank's exposed transfer by operation, most first, then the others together. What two move at once is the first one's."""
     shown, window = facts.shown, facts.shown.basis
     seen, table = shown.collectives, shown.collectives.table
-    names = [operation(seen.names[row["said"] if row["said"] >= 0 else row["name"]]) for row in table]
+    names = [operation(seen.names[row["said"]]) if row["said"] >= 0 else _done_by(seen.names[row["name"]]) for row in table]
     taken = joined(seen.hidden, facts.between.waiting.get(facts.rank, NONE) if facts.between else NONE)
     found = []
     for name in sorted(set(names), key=names.index):

@@ -1,4 +1,4 @@
-"""What an event's name says of it: is a kernel communication, does a call make the host wait, which way does a copy go."""
+"""What an event is: does a kernel communicate, does a call make the host wait, which way does a copy go."""
 
 import re
 from dataclasses import dataclass
@@ -7,26 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.traces.columns import DEVICE_WORK, Kind, Trace
+from feedline.analysis.traces.communication_kernels import operation_of
 
 BoolArray = npt.NDArray[np.bool_]
 
-#: Kernels of libraries that do nothing but communicate.
-_LIBRARIES = re.compile(
-    r"^(void )?\(?nccl|^(void )?rccl|nccl(dev|x)?kernel|mscclpp|msccl[_:]|nvshmem|deep_ep::|deepep|\b(inter|intra)node(_ll)?::"
-    r"|cross_device_reduce|userbuffers|symm_mem|multimem_(one_shot|all|reduce)",
-    re.IGNORECASE,
-)
-#: Kernels of frameworks that are named after a collective: vLLM, SGLang, TensorRT-LLM, FlashInfer, torch's symmetric memory. A reduction
-#: inside a warp or a block is not one of them.
-_COLLECTIVES = re.compile(
-    r"(?<!warp)(?<!block)(?<!quad)(?<!thread)(?<!warp_)(?<!block_)(?<!quad_)(?<!thread_)(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)",
-    re.IGNORECASE,
-)
-#: Inductor names a fused kernel after the operators around it, collectives too; it is not a collective.
-_FUSED = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")
-
 #: Matrix products of float32 without tensor cores, by cuBLAS and CUTLASS. With TF32 the names have s1688gemm, or f32f32_tf32f32.
 FLOAT32_PRODUCT = re.compile(r"[a-z0-9]_sgemm_\d|xmma_gemm_f32f32_f32f32_f32_")
+
+#: Kernels of single elementwise operators of torch, which a compiler would fuse.
+ELEMENTWISE = re.compile(r"\bat::native::(\(anonymous namespace\)::)?\w*elementwise\w*_kernel")
+#: Conversions that cuDNN runs around convolutions whose tensors are not in channels_last.
+NCHW_TO_NHWC = re.compile(r"nchwToNhwc|nhwcToNchw", re.IGNORECASE)
 
 _SYNCHRONISES = re.compile(
     r"^(cuda|hip)(Device|Stream|Event|Context|Thread)Synchronize|^(cu|hip)(Ctx|Stream|Event)Synchronize"
@@ -34,16 +25,8 @@ _SYNCHRONISES = re.compile(
     r"|^hipMemcpyWithStream|^(Context|Stream|Event) Sync(hronize)?$"
 )
 
-_COPY = re.compile(r"([HDPA])(?:ost|evice|rray)?\s?to\s?([HDPA])", re.IGNORECASE)
+_COPY = re.compile(r"([HDPA])(?:ost|evice|rray)?\s?(?:to|2)\s?([HDPA])", re.IGNORECASE)
 _MEMORY = {"pageable": "pageable", "pinned": "pinned", "page-locked": "pinned", "managed": "managed", "unified": "managed"}
-
-
-def is_communication(name: str) -> bool:
-    """Whether a kernel of this name moves bytes between ranks."""
-    if _FUSED.match(name):
-        return False
-    function = re.split(r"[<(]", name.removeprefix("void "), maxsplit=1)[0] or name
-    return bool(_LIBRARIES.search(name[:200]) or _COLLECTIVES.search(function))
 
 
 def synchronises(name: str) -> bool:
@@ -108,5 +91,5 @@ def communicates(trace: Trace) -> BoolArray:
     kernels = of_kinds(trace, Kind.KERNEL)
     names = np.zeros(max(len(trace.names), 1), bool)
     for name in present(trace.events["name"][kernels]):
-        names[name] = is_communication(trace.names[name])
+        names[name] = operation_of(trace.names[name]) is not None
     return np.asarray(kernels & (names[trace.events["name"]] | (trace.events["collective"] >= 0)), bool)

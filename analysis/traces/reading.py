@@ -20,4 +20,4 @@ def read_trace(path: str, limits: Limits = DEFAULT) -> list[Trace]:
         with open(path, "rb") as file:
             if file.read(len(SQLITE)) == SQLITE or path.endswith((".sqlite", ".nsys-rep", ".qdrep")):
                 return read_nsight(path, limits)
-    return [read_kineto(path, limits)]
+    return [read_kineto(path, limits, strangers=False)]

@@ -57,7 +57,7 @@ class RankTrace:
     """One rank by itself.
 
     Attributes:
-        source, maker, rank, world_size, origin_ns, groups, notes: as in Trace.
+        source, maker, rank, world_size, origin_ns, groups, devices, notes: as in Trace.
         events: how many the trace held.
         begin_ns, end_ns: first start and last end of what host and device did, since origin_ns.
         main: the thread that makes the steps; None: the trace holds no host.
@@ -72,6 +72,7 @@ class RankTrace:
     world_size: int | None
     origin_ns: int
     groups: dict[str, tuple[int, ...]]
+    devices: dict[int, str]
     notes: list[str]
     events: int
     begin_ns: int
@@ -105,6 +106,7 @@ def summarise(trace: Trace) -> RankTrace:
         trace.world_size,
         trace.origin_ns,
         trace.groups,
+        trace.devices,
         trace.notes,
         len(trace.events),
         *extent(trace),

@@ -18,7 +18,7 @@ Ranks = Annotated[tuple[RankNumber, ...], Meta(max_length=MOST_RANKS)]
 #: Trace without its events, with types as narrow as its users need them.
 ABOUT: dict[str, Any] = {
     "source": str,
-    "maker": Literal["kineto", "nsight"],
+    "maker": Literal["kineto", "nsight", "rocprof", "xprof"],
     "rank": Count | None,
     "world_size": Count | None,
     "origin_ns": Annotated[int, Meta(gt=-MOST_TIME_NS // 2, lt=MOST_TIME_NS // 2)],

@@ -123,7 +123,7 @@ def said(finding: Report) -> Said:
         finding["severity"],
         finding["says"],
         finding["fix"],
-        finding["cost_s"],
+        finding["cost_s"] or 0.0,
         finding.get("settings", {}),
         {key: value for key, value in predicted.items() if value is not None},
         str(refused.get("reason", refused) if isinstance(refused, dict) else refused),

@@ -18,7 +18,7 @@ from feedline.profiler.ranks import MOST_RANKS
 
 
 class Ingest:
-    """Read traces of torch.profiler (JSON) or Nsight Systems (SQLite).
+    """Read traces of torch.profiler, Nsight Systems, rocprof or JAX.
 
     Makes one run folder from the traces (one trace per rank) and reports on it: input stalls, exposed communication, and which rank the
     others wait for. A trace that cannot be read is named and skipped; the exit code is then 65.

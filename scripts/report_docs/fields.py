@@ -256,7 +256,7 @@ FIELDS: dict[str, dict[str, Field]] = {
     "TraceFile": {
         "rank": Field("", "Its number"),
         "source": Field("", "Name of the file"),
-        "maker": Field("", "kineto or nsight"),
+        "maker": Field("", "kineto, nsight, rocprof or xprof (JAX, TensorFlow)"),
         "events": Field("", "How many it holds"),
         "span_s": Field("s", "From its first to its last event"),
         "steps": Field("", "How steps were found in it"),
@@ -295,7 +295,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "severity": Field(
             "",
             "Usually by the cost: info below 5 % of a step, low from 5 %, high from 20 % (docs/rules.md has the exceptions, such as a "
-            "cause of half the wait or more). Of a mistake in the setup (cost_s 0): high: the training is not the one that was intended",
+            "cause of half the wait or more). Of a mistake in the setup (cost_s null): high: the training is not the one that was intended",
         ),
         "says": Field("", "One sentence with the figures"),
         "evidence": Field("", "What was measured"),
@@ -304,6 +304,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "cost_s": Field(
             "s",
             "What the cause costs per step; cost_kind says what that means for the fix's gain",
+            "no cost per step is known: a trace has no steps, the finding is about the setup, or it asks for no change",
         ),
         "blame": Field("", "The late rank and its phase", "the finding is not about late ranks"),
         "cost_low_s": Field("s", "Lower end of the 95 % interval of the prediction", "cost_s is not a prediction"),

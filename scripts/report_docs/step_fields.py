@@ -96,6 +96,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "steps": Field("steps", "Steps that were recorded by torch.profiler"),
         "ranks": Field("ranks", "Ranks of the training; with several, the GPU is also busy waiting for the others"),
         "float32_products_s": Field("s", "Time per step during which a matrix product of float32 ran that uses no tensor cores"),
+        "device": Field("", "Name of the GPU; empty if torch.profiler did not record it"),
     },
     "Sampled": {
         "counted": Field("steps", "Steps that were only counted and timed"),

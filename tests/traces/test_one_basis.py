@@ -2,7 +2,7 @@
 
 import pytest
 from traces.one_basis import reported
-from traces.trainings_made import MADE, on_the_cpu, warmed_up
+from traces.trainings_made import MADE, on_the_cpu, stepless, warmed_up
 
 
 def test_a_long_warm_up_does_not_dilute_what_the_steps_wait_for(tmp_path, capsys):
@@ -25,3 +25,9 @@ def test_a_rank_that_is_late_itself_is_not_said_to_wait(tmp_path, capsys):
     late = next(one for one in report["findings"] if one["cause"] == "late_rank")
     assert late["blame"]["rank"] == 0
     assert late["says"].startswith("rank 0 is the straggler") and "For 15.0 % of the step, rank 1 waits for others" in late["says"]
+
+
+def test_a_cost_per_step_is_null_where_there_are_no_steps(tmp_path, capsys):
+    report, _, _ = reported([stepless(tmp_path / "bare.json")], tmp_path, capsys)
+
+    assert {one["cause"]: one["cost_s"] for one in report["findings"]} == dict.fromkeys(("exposed_copy", "host_bound", "input_not_seen"))

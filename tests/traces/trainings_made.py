@@ -69,6 +69,25 @@ def on_the_cpu(path: Path) -> str:
     return str(path)
 
 
+def busy(path: Path, kernels: list[tuple[str, int, int, int]], gpu: str = "NVIDIA H800") -> str:
+    """A trace of a device that works all the time, without a loader.
+
+    Args:
+        kernels: and copies of each step of 10 ms: name, stream, start and duration in microseconds.
+        gpu: its name.
+    """
+    events = []
+    for step in range(STEPS):
+        at = EPOCH_US + step * STEP_US
+        events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 10, "tid": 10, "ts": at, "dur": STEP_US})
+        for name, stream, begin, took in kernels:
+            place = {"pid": 0, "tid": stream, "args": {"device": 0, "stream": stream}}
+            cat = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
+            events.append({"ph": "X", "cat": cat, "name": name, "ts": at + begin, "dur": took, **place})
+    path.write_text(json.dumps({"deviceProperties": [{"id": 0, "name": gpu}], "traceEvents": events}))
+    return str(path)
+
+
 def nsight(path: Path) -> str:
     """The export of a training that waits for its loader 2 ms of each step of 10 ms, copies, and computes for 4 ms."""
     us, place = 1000, {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": gpid(10)}

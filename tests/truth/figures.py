@@ -80,7 +80,7 @@ def of_finding(told: Any, finding: Any) -> Iterator[tuple[str, float]]:
     yield from ((kind(unit), value(number, unit)) for number, unit in figures(finding["refused"]))  # told there only
     yield from (("s", one["value"] * Bar(told).cost("total")) for one in finding["evidence"] if one["unit"] == "share")
     if told["step"]["mean_s"]:
-        yield "%", finding["cost_s"] / told["step"]["mean_s"]
+        yield "%", (finding["cost_s"] or 0.0) / told["step"]["mean_s"]
         yield from (("%", one["value"] / told["step"]["mean_s"]) for one in finding["evidence"] if one["unit"] == "s")
     yield from of_step(told)
 
@@ -173,7 +173,7 @@ def gains(told: Any) -> Iterator[tuple[str, float]]:
     """The rate without each finding's cost."""
     mean, pace = told["step"]["mean_s"], told["throughput"]
     for finding in told["findings"]:
-        if 0 < finding["cost_s"] < mean:
+        if 0 < (finding["cost_s"] or 0.0) < mean:
             faster = mean / (mean - finding["cost_s"])
             yield from (("samples/s", rate * faster) for rate in rates(pace))
             yield "steps/s", (pace["steps_per_s"] or 0.0) * faster

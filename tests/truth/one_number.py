@@ -108,7 +108,7 @@ def costs(told: Any) -> Iterator[str]:
         return
     set_up = [check["cause"] for check in told["convergence"]["checks"]] if told["convergence"] else []
     for finding in told["findings"]:
-        cost, rule_id = finding["cost_s"], finding["cause"]
+        cost, rule_id = finding["cost_s"] or 0.0, finding["cause"]
         could = 0.0 if rule_id in set_up else recomputed(told, finding)
         if could is None:
             yield f"what {rule_id} costs is worked out nowhere: add it to COSTS"

@@ -9,6 +9,12 @@ from feedline.analysis.rules.loop import own_code
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "input_not_seen"
+IN_TORCH = "Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`."
+#: A name that threads.LOADER knows.
+IN_XPROF = (
+    "Wrap the code that gets a batch in jax.profiler.TraceAnnotation('get_next_batch') (TensorFlow: tf.profiler.experimental.Trace), and "
+    "trace again."
+)
 
 
 def check(facts: RuleInputs) -> Finding:
@@ -52,7 +58,7 @@ def traced(facts: TraceFacts) -> Finding | None:
         RULE_ID,
         Severity.INFO,
         message=f"whether the loader limits this training is unknown: {reason}",
-        fix="Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`.",
+        fix=IN_XPROF if facts.shown.maker == "xprof" else IN_TORCH,
     )
 
 

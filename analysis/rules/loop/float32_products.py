@@ -4,6 +4,7 @@ from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds
 from feedline.analysis.predict.change import Refused
+from feedline.analysis.rules.tensor_cores import CHECKS, FIXES, TensorCores, tensor_cores
 
 RULE_ID = "float32_products"
 
@@ -11,21 +12,18 @@ RULE_ID = "float32_products"
 MIN_BUSY = 0.80
 #: Of the step that such products take.
 MIN_SHARE = 0.05
-FIX = (
-    "Use tensor cores: call torch.set_float32_matmul_precision('high') at the start of the program (TF32), or run the forward pass and the "
-    "loss under torch.autocast('cuda', dtype=torch.bfloat16). Both need an NVIDIA GPU of the Ampere generation or later; on a V100 or T4, "
-    "use torch.autocast('cuda', dtype=torch.float16) with a GradScaler. All of these round the inputs of each matrix product: compare the "
-    "loss curves."
-)
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Weigh the products, where the program lets none of any weight use TF32.
 
-    Where it does, and the library still chose other kernels, no setting is known to help.
+    Where it does, and the library still chose other kernels, no setting is known to help; nor where the GPU has no tensor cores.
     """
     step, work = facts.step, facts.step.gpu_work
     if work is None or work.ranks > 1 or step.flop is None or step.flop.computed_in != "float32":
+        return None
+    cores = tensor_cores([work.device])
+    if cores is TensorCores.NONE:
         return None
     busy, part = work.busy_s / step.mean_s, work.float32_products_s / step.mean_s
     if busy < MIN_BUSY or part < MIN_SHARE:
@@ -42,9 +40,8 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("gpu_busy_share", "GPU busy, share of the step", busy, SHARE),
             Evidence("profiled_steps", "steps recorded by torch.profiler", work.steps, ""),
         ],
-        fix=FIX,
-        how_to_check="Train a few hundred steps with torch.set_float32_matmul_precision('high'). If they take just as long, this finding "
-        "is wrong.",
+        fix=FIXES[cores],
+        how_to_check=CHECKS[cores],
         cost_s=min(work.float32_products_s, step.mean_s),
     )
 

@@ -3,25 +3,38 @@
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import share
 from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.loop.float32_products import FIX, MIN_SHARE
+from feedline.analysis.rules.loop.float32_products import MIN_SHARE
+from feedline.analysis.rules.tensor_cores import FIXES, TensorCores, tensor_cores
 from feedline.analysis.traces.facts import TraceFacts
-from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT
+from feedline.analysis.traces.kernel_names import short
+from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
 
 RULE_ID = "device_bound"
 MOSTLY = 0.80
+LESS_WORK = "Give the device less to do"
+COMPILE = "torch.compile, which fuses elementwise kernels"
+CHANNELS_LAST = "channels_last for convolutions, whose inputs are converted now"
+OTHERWISE = "The Kernels table of the HTML report shows what takes the time: use a faster kernel for it, or less of it."
 
 
 def check(facts: TraceFacts) -> Finding | None:
-    """Say so where kernels compute nearly all the time."""
+    """Say so where kernels compute nearly all the time; where they may be communication as well, that it is unknown."""
     part = facts.share("compute")
     if part < MOSTLY or not facts.shown.gpu.busy_ns:
         return None
-    top = facts.shown.kernels[0] if facts.shown.kernels else None
-    name = top.operator or top.name.split("(")[0][:60] if top else ""
+    if facts.perhaps_communication:
+        return _unknown(facts, part)
+    top = next((kernel for kernel in facts.shown.kernels if not kernel.communication), None)
+    name = top.operator or short(top.name) if top else ""
     of = "one kernel of " if top and top.operator else ""
     where = f"; {share(top.busy_share)} of its busy time is {of}{name}" if top else ""
-    products = sum(kernel.busy_share for kernel in facts.shown.kernels if FLOAT32_PRODUCT.search(kernel.name))
-    slow = products >= MIN_SHARE
+    gpu = facts.shown.gpu
+    beside, hidden = gpu.communication_ns / gpu.span_ns, (gpu.overlap_pct_of_comm or 0.0) / 100
+    if beside * hidden >= MIN_SHARE:
+        where += f"; communication runs for {share(beside)} of {facts.whole}, {share(hidden)} of it while the device computes"
+    cores = tensor_cores(facts.shown.devices.values())
+    products = facts.busy_share(FLOAT32_PRODUCT)
+    slow = products >= MIN_SHARE and cores is not TensorCores.NONE
     return Finding(
         RULE_ID,
         Severity.INFO,
@@ -30,17 +43,36 @@ def check(facts: TraceFacts) -> Finding | None:
         evidence=[
             Evidence("compute_share", "computing", part, SHARE),
             *([Evidence("kernel_share", f"busy time in {name}", top.busy_share, SHARE, name)] if top else []),
+            *([Evidence("communication_share", "communicating", beside, SHARE)] if beside * hidden >= MIN_SHARE else []),
             *([Evidence("float32_products_share", "busy time in float32 matrix products", products, SHARE)] if slow else []),
         ],
-        fix=FIX if slow else f"Give the device less to do: a lower precision (torch.autocast), torch.compile{_of_convolutions(facts)}.",
+        fix=FIXES[cores] if slow else _less_work(facts),
         how_to_check="Train on one batch that stays on the device. If the step gets much faster, this finding is wrong.",
     )
 
 
-def _of_convolutions(facts: TraceFacts) -> str:
-    """A memory format for convolutions, where some were traced."""
-    traced = any("conv" in f"{kernel.operator} {kernel.name}".lower() for kernel in facts.shown.kernels)
-    return ", channels_last for convolutions" if traced else ""
+def _less_work(facts: TraceFacts) -> str:
+    """What gives the device less to do, of what its kernels show to be there."""
+    ways = ((COMPILE, ELEMENTWISE), (CHANNELS_LAST, NCHW_TO_NHWC))
+    told = [way for way, kernels in ways if facts.busy_share(kernels) >= MIN_SHARE]
+    return f"{LESS_WORK}: {', '.join(told)}." if told else OTHERWISE
+
+
+def _unknown(facts: TraceFacts, part: float) -> Finding:
+    found = facts.perhaps_communication
+    total, names = sum(row.busy_share for row in found), " and ".join(dict.fromkeys(short(row.name) for row in found[:2]))
+    return Finding(
+        RULE_ID,
+        Severity.INFO,
+        message=f"the device is busy for {share(part)} of {facts.whole}, but how much of that is computing is unknown: {share(total)} of "
+        f"its busy time is in kernels that may be communication by their names ({names})",
+        evidence=[
+            Evidence("busy_share", "busy with kernels", part, SHARE),
+            Evidence("perhaps_communication_share", "busy time in kernels that may be communication", total, SHARE),
+        ],
+        fix="Find out what these kernels do. If they move data between GPUs, the step waits for that, and faster computing does not help.",
+        how_to_check="If these kernels also run in a training on one GPU, they are not communication, and the device computes.",
+    )
 
 
 def change(facts: TraceFacts) -> Refused:

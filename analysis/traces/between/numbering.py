@@ -11,6 +11,7 @@ from feedline.analysis.comm.operations import BETWEEN_TWO, operation
 from feedline.analysis.comm.partition import BLOCKED
 from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.columns import CollectiveArgs
+from feedline.analysis.traces.communication_kernels import operation_of
 from feedline.analysis.traces.intervals import BoolArray
 from feedline.analysis.traces.summary import RankTrace
 
@@ -101,9 +102,8 @@ def _one(number: int, trace: RankTrace, world: int, by_step: bool) -> _One:
 
 
 def _operation(args: CollectiveArgs, said: str | None, name: str) -> str:
-    if "cross_device_reduce" in name:
-        return "all_reduce"
-    return operation(next((one for one in (args.operation, said) if one not in _UNSAID), None) or name)[:80]
+    told = next((one for one in (args.operation, said) if one not in _UNSAID), None)
+    return (operation(told) if told else operation_of(name) or operation(name))[:80]
 
 
 def _group(args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str) -> tuple[str, tuple[int, ...]]:

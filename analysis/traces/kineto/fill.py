@@ -86,6 +86,8 @@ class Filled:
         for label in block.labels:
             if label.name == "thread_name":
                 self.tracks.label(label.pid, label.tid, label.args)
+            elif label.name == "process_name":
+                self.tracks.process(label.pid, label.args)
         self._marks += zip(map(int, block.at), block.marks)
         spans, start, wall = block.spans, block.start, block.wall
         timeless = start == UNREADABLE

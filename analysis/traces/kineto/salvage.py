@@ -80,8 +80,8 @@ def _event(piece: bytes) -> AnyEvent | None:
 
 
 def _coerced(entry: Any) -> AnyEvent | None:
-    """An event of whatever types a file has."""
-    if not isinstance(entry, dict) or "ph" not in entry:
+    """An event of whatever types a file has. An empty object is one of no use: rocprof begins its lists with it, and XProf ends them."""
+    if not isinstance(entry, dict) or ("ph" not in entry and entry):
         return None
     made = MADE.get(str(entry.get("ph")), IGNORED[0])
     args = entry.get("args")

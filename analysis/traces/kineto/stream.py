@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 from feedline.analysis.traces.kineto.blocks import last_boundary, list_begin, scan
 from feedline.analysis.traces.kineto.decode import Block, Decoder, by_texts
 from feedline.analysis.traces.kineto.salvage import one_by_one, tolerant
 from feedline.analysis.traces.kineto.schema import IGNORED
+from feedline.analysis.traces.makers import of_bytes, of_lines, refusal
 from feedline.profiler.errors import TraceDamaged
 
 LARGEST = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
@@ -75,20 +77,23 @@ class Blocks:
             enough = 2 * len(head)  # looking again for every piece would take the square of their number
             begin = head.lstrip()[:1]
             if begin == b"[":
+                if maker := of_lines(head):
+                    raise TraceDamaged(refusal(self.path, maker))
                 return head[head.index(b"[") + 1 :]
             if begin not in (b"{", b""):
-                raise TraceDamaged(
-                    f"{self.path} is not a trace: it is neither JSON nor gzipped JSON. Pass a file written by torch.profiler"
-                )
+                self._refuse(head, "it is neither JSON nor gzipped JSON. Pass a file written by torch.profiler")
             if list_begin(head) or len(head) > LARGEST:
                 break
         at = list_begin(head)
         if at is None:
-            raise TraceDamaged(
-                f"{self.path} is not a trace: it has no `traceEvents` list. Pass a file written by torch.profiler or feedline"
-            )
+            self._refuse(head, "it has no `traceEvents` list. Pass a file written by torch.profiler")
         self.head = head[:at]
         return head[at:]
+
+    def _refuse(self, head: bytes, why: str) -> NoReturn:
+        """Raises: TraceDamaged: with who wrote the file, if that is known."""
+        maker = of_bytes(head)
+        raise TraceDamaged(f"{self.path} is not a trace: {why}" if maker is None else refusal(self.path, maker))
 
     def _doubtful(self, buffer: bytes, boundary: re.Match[bytes] | None) -> tuple[Block, bytes]:
         """Events of a buffer that could not be split by guessing, and what is left of it."""

@@ -43,12 +43,17 @@ class Numbered(dict[Key, int], Generic[Key]):
 
 
 class Tracks:
-    """Tracks by what events have of them, and the names that the file gives threads."""
+    """Tracks by what events have of them, and the names that the file gives threads.
+
+    Attributes:
+        processes: pid -> name that the file gives it.
+    """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.hosts: Numbered[tuple[Any, ...]] = Numbered(budget)
         self.streams: Numbered[tuple[Any, ...]] = Numbered(budget)
+        self.processes: dict[str, str] = {}
         self._names: dict[tuple[str, str, int | None], str] = {}
 
     def label(self, pid: object, tid: object, args: Args) -> None:
@@ -57,6 +62,12 @@ class Tracks:
             key = (str(pid), str(tid), args.device if isinstance(args.device, int) else None)
             self.budget.take(200 + len(args.name))
             self._names[key] = max(self._names.get(key, ""), args.name)
+
+    def process(self, pid: object, args: Args) -> None:
+        """Take the name of a process, as ``label`` does of a thread."""
+        if args.name is not None:
+            self.budget.take(200 + len(args.name))
+            self.processes[str(pid)] = max(self.processes.get(str(pid), ""), args.name)
 
     def found(self) -> list[Track]:
         """All tracks: those of hosts, then those of streams."""

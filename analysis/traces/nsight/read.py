@@ -9,6 +9,7 @@ from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.columns import DEVICE_WORK, EVENT_DTYPE, CollectiveArgs, Kind, Trace, Track
 from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
 from feedline.analysis.traces.kineto.rows import canonical, sort
+from feedline.analysis.traces.makers import READ
 from feedline.analysis.traces.nsight import device, host, nvtx
 from feedline.analysis.traces.nsight.database import EXPORT, Database, opened
 from feedline.analysis.traces.nsight.ids import pid, tid
@@ -68,6 +69,8 @@ def read_nsight(path: str, limits: Limits = DEFAULT) -> list[Trace]:
 
 def _whole(database: Database) -> _File:
     if not any(table in database.tables for table in _SIGNS):
+        if any(table.startswith("rocpd_") for table in database.tables):
+            raise TraceDamaged(f"{database.path} was written by rocprofv3 (rocpd): its tables have a form of their own. {READ}")
         raise TraceDamaged(f"{database.path} is an SQLite file, but not from Nsight Systems, which writes one with {EXPORT}")
     strange = [table for table, columns in _NEEDED.items() if table in database.tables and not database.has(table, *columns)]
     known = session(database)

@@ -1,0 +1,123 @@
+"""The names of kernels: a template's instantiation, written out by the compiler, and the function's own name in it."""
+
+import re
+from collections.abc import Iterator
+
+_OPENS, _CLOSES = "<([{", ">)]}"
+_ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|<unnamed>::|_GLOBAL__N__\w*?::")
+_SUFFIX = re.compile(r"(\.kd| \[clone [^\]]*\])+$")  # of ROCm's code objects
+_NUMBERED = re.compile(r"\d+")
+#: Itanium's mangling of a nested or a plain name: ``_ZN7deep_ep9internode8dispatchIL...``, ``_Z6vecAddPf``.
+_MANGLED = re.compile(r"^_ZN?K?(?=\d)")
+#: Functions that say nothing of their own: which kernel it is, only their template arguments say.
+_GENERIC = re.compile(
+    r"^cutlass::(device_kernel|Kernel\d?)$|^at::native::.*(elementwise|reduce|index)\w*_kernel\w*$|^ck_tile::kentry$|multi_tensor_apply_kernel$"
+    r"|^(at_cuda_detail::)?(cub|thrust)::|^at::cuda::detail::cub::|^hipcub::|^rocprim::"
+)
+#: What stands around the operation within such arguments, and the types of elements.
+_AROUND = re.compile(
+    r"^(at::native::)?(gpu_kernel_impl(_nocast)?|ReduceOp|func_wrapper_t|[AB]UnaryFunctor|BinaryFunctor|binary_internal)$"
+    r"|^TensorListMetadata|^(std|cuda::std)::array$|^at::detail::Array$"
+)
+_ELEMENT = re.compile(
+    r"^(\(?(unsigned |signed |long |short )*(char|short|int|long|bool|float|double|half)\)?[*&]*"
+    r"|(u?int|float|bfloat|double)\d*(_t)?|__half|__nv_\w+|hip_bfloat16|c10::\w+|cutlass::(half|bfloat16|tfloat32|float_e\w+)_t|true|false"
+    r"|(\([\w: ]+\))?-?\d\w*)[*&]?$"
+)
+
+
+def function_of(name: str) -> str:
+    """The qualified name of a kernel's function, without return type, template arguments, parameters and unnamed namespaces.
+
+    ``void deep_ep::internode::combine<false, 4>(int4*)`` is ``deep_ep::internode::combine``; the name itself if nothing is left of it.
+    """
+    if _strange(name):
+        return name
+    bare = _SUFFIX.sub("", _ANONYMOUS.sub("", name))
+    if mangled := _MANGLED.match(bare):
+        return "::".join(_sources(bare[mangled.end() :])) or name
+    kept: list[str] = []
+    depth = 0
+    for letter in bare:
+        if letter in _OPENS:
+            if letter == "(" and not depth and kept and "".join(kept[-8:]) != "operator":
+                break
+            depth += 1
+        elif letter in _CLOSES:
+            depth -= depth > 0
+        elif not depth:
+            kept.append(letter)
+    words = "".join(kept).split()
+    return words[-1].strip(":") or name if words else name
+
+
+def short(name: str) -> str:
+    """``function_of``; of a function that any kernel can be, with what its template arguments say of this one.
+
+    ``cutlass::device_kernel<flash::FlashAttnBwd>``, ``vectorized_elementwise_kernel<CUDAFunctor_add>``.
+    """
+    function = function_of(name)
+    said = _said(name) if _GENERIC.search(function) else ""
+    return f"{function}<{said}>".replace("at::native::", "") if said else function.replace("at::native::", "")
+
+
+def fitting(name: str, most: int) -> str:
+    """``short``, in so many letters, without leading namespaces, then a function that any kernel can be, then its middle."""
+    told = short(name)
+    function, bracket, said = told.partition("<")
+    while len(told) > most and "::" in function:
+        function = function.partition("::")[2]
+        told = f"{function}{bracket}{said}"
+    if len(told) > most and said:
+        told = said.removesuffix(">")
+    while len(told) > most and "::" in told:
+        told = told.partition("::")[2]
+    if len(told) <= most or _strange(told):
+        return told[:most]
+    begin = 2 * most // 3
+    return f"{told[:begin]}…{told[len(told) - (most - begin - 1) :]}"
+
+
+def _strange(name: str) -> bool:
+    """Whether no compiler wrote it: control characters are in it, or what they are written as."""
+    return "\\" in name or not name.isprintable()
+
+
+def _said(text: str) -> str:
+    """The first template argument that names an operation; of those that only stand around one, the first within."""
+    for argument in _arguments(text):
+        function = function_of(argument)
+        if _AROUND.search(function):
+            if inner := _said(argument):
+                return inner
+        elif not _ELEMENT.match(argument.strip()):
+            return function.removesuffix("::operator")
+    return ""
+
+
+def _arguments(text: str) -> Iterator[str]:
+    """The arguments of the first template in a text, also of one that is cut off."""
+    begin = text.find("<", 1)
+    depth, at = 0, begin + 1
+    for place in range(begin + 1, len(text)) if begin >= 0 else ():
+        letter = text[place]
+        if letter in _OPENS:
+            depth += 1
+        elif letter in _CLOSES:
+            depth -= 1
+        if depth < 0 or (letter == "," and not depth):
+            yield text[at:place]
+            at = place + 1
+        if depth < 0:
+            return
+    if 0 <= begin and at < len(text):
+        yield text[at:]
+
+
+def _sources(text: str) -> Iterator[str]:
+    """The identifiers of a mangled name, each behind its length."""
+    while length := _NUMBERED.match(text):
+        end = length.end() + int(length[0])
+        identifier, text = text[length.end() : end], text[end:]
+        if not identifier.startswith("_GLOBAL__N"):
+            yield identifier

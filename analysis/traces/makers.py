@@ -1,0 +1,119 @@
+"""Who wrote a file that feedline cannot read, told by its content, so that it is refused by name and not by its first letter."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+READ = "feedline ingest reads traces of torch.profiler (JSON) and Nsight Systems (SQLite), and those of rocprof, JAX and TensorFlow (JSON)"
+
+
+LOOKED_AT = 1 << 16  # bytes of a file
+ENOUGH = 3  # packets that no text begins with by chance
+
+
+@dataclass(frozen=True)
+class Maker:
+    """A program that writes files that are taken for traces.
+
+    Attributes:
+        found: in the bytes of the file.
+        wrote: who wrote it, in words.
+        holds: what is in it, or what to do with it.
+    """
+
+    found: re.Pattern[bytes]
+    wrote: str
+    holds: str
+
+
+def _maker(found: bytes, wrote: str, holds: str) -> Maker:
+    return Maker(re.compile(found, re.DOTALL), wrote, holds)
+
+
+_STACKS = "it holds samples of host stacks, and nothing of a device"
+_FILES = "it holds reads and writes of files, and nothing of a device"
+_MEMORY = "it holds a snapshot of memory, no times of kernels; docs.pytorch.org/memory_viz shows it"
+_LAST = "it holds the last collectives of a rank, no times of kernels"
+_OWN_FORM = "it has a form of its own, which is not read here"
+
+#: Files that are no JSON, by their first bytes.
+BINARY = (
+    _maker(rb"^\x80[\x02-\x05].*(device_traces|segments)", "torch.cuda.memory", _MEMORY),
+    _maker(rb"^\x80[\x02-\x05].*pg_config", "torch's Flight Recorder", _LAST),
+    _maker(rb"^\x80[\x02-\x05]", "Python's pickle", "it is no trace"),
+    _maker(rb"^PAR1", "a program that writes Parquet", "it is no trace"),
+    _maker(rb"^\s*<(!DOCTYPE html|html)", "a program that writes HTML", "pass the trace from which the page was made"),
+    _maker(rb"^\x0a.{2,40}/(host|device):", "the profiler of JAX or TensorFlow (XPlane)", "pass the trace.json.gz beside it"),
+)
+_PERFETTO = _maker(rb"^\x0a", "a program that writes Perfetto's protobuf", _OWN_FORM)
+
+#: JSON without a list of events, or with one that is none.
+JSON = (
+    _maker(rb"speedscope\.app/file-format-schema", "py-spy or another sampler, for speedscope", _STACKS),
+    _maker(rb'"root_frame"', "pyinstrument", _STACKS),
+    _maker(rb'^(?=.*"elapsed_time_sec").*"files"', "Scalene", _STACKS),
+    _maker(rb'"rocprofiler-sdk-tool"', "rocprofv3", _OWN_FORM),
+    _maker(rb'"device_traces"|"allocator_settings"', "torch.cuda.memory", _MEMORY),
+    _maker(rb'^(?=.*"pg_config").*"entries"', "torch's Flight Recorder", _LAST),
+    _maker(rb'"schema"\s*:\s*"[\d.]+-chakra', "torch's ExecutionTraceObserver (Chakra)", "it holds what ran, but not when on the device"),
+    _maker(rb'^\s*\{\s*"nodes"\s*:.*"timeDeltas"', "V8", "it holds samples of JavaScript"),
+    _maker(rb'"CudaEvent"', "Nsight Systems, as JSON", "export it as SQLite: nsys export --type sqlite REPORT.nsys-rep"),
+)
+
+_CONTROL = re.compile(rb"[\x00-\x08]")  # text has none
+
+#: A list of events without commas between them.
+_LINES = _maker(rb'^\s*\[\s*\{[^\n]*"cat"\s*:\s*"(POSIX|STDIO|dftracer)"[^\n]*\}\s*\{', "DFTracer", _FILES)
+
+#: Lists of events, none of which is of a known category: by what stands around the list, categories and names of processes.
+EVENTS = (
+    _maker(rb'"viztracer_metadata"|\ncat: fee\n', "viztracer", "it holds Python calls of the host, and nothing of a device"),
+    _maker(rb"\ncat: py-spy\n", "py-spy", _STACKS),
+    _maker(rb"\ncat: (POSIX|STDIO|dftracer)\n", "DFTracer", _FILES),
+    _maker(rb"\ncat: ([\w.,-]+,)?(devtools\.timeline|blink|toplevel|v8|disabled-by-default)", "Chrome", "it holds what a browser did"),
+    _maker(rb"\nprocess: (CANN|Ascend Hardware)\n", "Ascend's profiler (msprof)", "its categories are not known here"),
+    _maker(rb'"feedline"', "feedline itself", "pass the run folder to feedline report"),
+    _maker(rb"\ncat: (kernel_dispatch|hip_runtime_api|hsa_api)\n", "rocprofv3", "its categories are not known here"),
+)
+
+
+def of_bytes(head: bytes) -> Maker | None:
+    """Who wrote a file that begins so and is no list of events; None: unknown."""
+    head = head[:LOOKED_AT]
+    known = next((maker for maker in (*BINARY, *JSON) if maker.found.search(head)), None)
+    return known or (_PERFETTO if _CONTROL.search(head) and _packets(head) >= ENOUGH else None)
+
+
+def of_lines(head: bytes) -> Maker | None:
+    """Who wrote a list that begins so and has a line for each event, and no commas; None: it has commas."""
+    return _LINES if _LINES.found.search(head[:LOOKED_AT]) else None
+
+
+def _packets(head: bytes) -> int:
+    """How many messages of field 1 a text begins with, up to ENOUGH: Perfetto's protobuf is nothing but such packets."""
+    found = at = 0
+    while found < ENOUGH and head[at : at + 1] == b"\x0a":
+        size, shift, at = 0, 0, at + 1
+        while at < len(head) and shift < 35:
+            size, shift, at = size | (head[at] & 0x7F) << shift, shift + 7, at + 1
+            if head[at - 1] < 0x80:
+                break
+        at += size
+        found += at <= len(head)
+    return found
+
+
+def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]) -> Maker | None:
+    """Who wrote a list of events none of which is known.
+
+    Args:
+        around: the text before and after the list.
+        processes: their names.
+    """
+    text = around + b"\n" + "\n".join([*(f"cat: {name}" for name in categories), *(f"process: {name}" for name in processes), ""]).encode()
+    return next((maker for maker in EVENTS if maker.found.search(text)), None)
+
+
+def refusal(path: str, maker: Maker) -> str:
+    """What to tell of a file of this maker."""
+    return f"{path} was written by {maker.wrote}: {maker.holds}. {READ}"
