@@ -16,6 +16,7 @@ import numpy as np
 
 from feedline.analysis import between_ranks, computing, gather, moved, own_code
 from feedline.analysis import notes as notes_of
+from feedline.analysis.at_end import AtEnd, at_end
 from feedline.analysis.between_ranks import NOTHING, NetworkHints
 from feedline.analysis.boundaries import trains_forward
 from feedline.analysis.certainty import certainty, unseen
@@ -26,6 +27,7 @@ from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.cpu_use import cpu_use, mean_of
 from feedline.analysis.diagnose import diagnose, verdict
 from feedline.analysis.facts import RuleInputs, Traffic
+from feedline.analysis.finding import Finding
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Cpus, Gauge, Hook, Loader, RankSummary, Report, RunInfo, Throughput, Workers
 from feedline.analysis.next_limit import within
@@ -33,7 +35,7 @@ from feedline.analysis.predict.starts import staying_cpu_s
 from feedline.analysis.predictions import Predictions, of_recording
 from feedline.analysis.rank_gauges import read_rank_gauges
 from feedline.analysis.roofline import roofline
-from feedline.analysis.rules.input import nothing_trained, too_short
+from feedline.analysis.rules.input import input_not_seen, no_batch, nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.step_model import StepSummary
@@ -43,6 +45,7 @@ from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
 from feedline.profiler.message import reworded
+from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
@@ -51,6 +54,7 @@ from feedline.profiler.store.segment_reader import Process
 SETTINGS_OF_MALLOC = frozenset(
     ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 )
+ASK_FOR_MORE = (nothing_trained.RULE_ID, too_short.RULE_ID, input_not_seen.RULE_ID)  # findings whose fix is another recording
 UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
@@ -108,10 +112,13 @@ def _report(
         pace, trained = trained_on(pace, trained)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
     predictions = of_recording(shown, facts, pace.of_all_ranks) if facts else None
-    findings = diagnose(facts, trained.checks if trained else (), predictions) if facts else []
+    end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
+    findings = diagnose(facts, trained.checks if trained else (), predictions) if facts else _without_steps(end, loaders, about)
+    if ended_badly(about, end):
+        findings = [dataclasses.replace(one, fix="") if one.rule_id in ASK_FOR_MORE else one for one in findings]
     report = Report(
         run=about,
-        verdict="no training step was recorded, so what limits the training is unknown.",
+        verdict=f"{findings[0].message}." if findings else "no training step was recorded, so what limits the training is unknown.",
         findings=findings,
         throughput=pace,
         step=step,
@@ -123,13 +130,32 @@ def _report(
         convergence=trained,
         cpus=use,
         shown=shown.rank.number,
-        headline=headline(about, pace.steps, trained.updates if trained else 0, "The training" if len(gathered) == 1 else f"Rank {ended}"),
+        headline=headline(
+            about,
+            pace.steps,
+            trained.updates if trained else 0,
+            "The training" if len(gathered) == 1 else f"Rank {ended}",
+            end,
+            "batch" if step is not None and step.boundary == "loader" else "step",
+        ),
         hooks=[
             Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"]), str(hook["reason"])) for hook in shown.rank.manifest.hooks
         ],
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )
     return _judged(report, facts, predictions, ceilings) if facts and predictions else report
+
+
+def _without_steps(end: AtEnd, loaders: list[Loader], about: RunInfo) -> list[Finding]:
+    """The finding about a run that never made a step, where a loader was asked for a batch."""
+    none = no_batch.found(end, loaders, about)
+    return [none] if none is not None else []
+
+
+def ended_badly(about: RunInfo, end: AtEnd) -> bool:
+    """Whether the run cannot simply be made longer: it failed, was killed, or no longer made progress. A person may interrupt any other."""
+    failed = about.state == "cut" or bool(about.exit_code) and about.exit_code != INTERRUPTED
+    return failed or end.hangs
 
 
 class _Read(NamedTuple):
@@ -333,6 +359,7 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
         model=model(rank.main),
         optimizer=optimizers(manifest.training),
         ended_by=masks.text(manifest.ended_by),
+        ended_at=masks.text(manifest.ended_at),
         stopped=str(rank.main.header.get("stopped", "")),
     )
 

@@ -153,7 +153,7 @@ def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | No
     if files:
         yield "Report", _named(files)
     if report.step is None:
-        if not report.headline:  # else that comes first: a crash, Ctrl-C, a full disk
+        if not report.headline and not report.findings:  # else those come first: a crash, Ctrl-C, a full disk, an empty loader
             yield "Next", phrases.NEXT_WITHOUT_STEPS
     elif not any(file.suffix.lower() == ".html" for file in files):
         yield "Next", f"feedline report {run} -o report.html"

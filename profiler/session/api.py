@@ -15,6 +15,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.say import say
 from feedline.profiler.session import notebook
+from feedline.profiler.session.ending import INTERRUPTED, Ending
 from feedline.profiler.session.session import Session
 
 
@@ -65,10 +66,9 @@ class record(ContextDecorator):
         if session is None:
             return
         try:
-            code = 0 if kind is None else 130 if issubclass(kind, KeyboardInterrupt) else 1
-            session.stop(code)
+            session.stop(Ending.of(error))
         except KeyboardInterrupt:  # of the cell: the next one has to find nothing that still records
-            session.stop(130)
+            session.stop(Ending(INTERRUPTED))
             raise
         finally:
             self._session = None

@@ -24,6 +24,7 @@ from feedline.profiler.samplers.sampler import Sampler
 from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.unfollowed import Unfollowed
 from feedline.profiler.session.allocator import allocator
+from feedline.profiler.session.ending import Ending
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.session.stop_after import StopAfter
 from feedline.profiler.session.taps_by_library import attach_in_main
@@ -130,7 +131,7 @@ class Session:
         try:
             self._begin(segment)
         except BaseException:  # a notebook's cell was interrupted: stop recording
-            self.stop(1)
+            self.stop(Ending(1))
             raise
 
     def _begin(self, segment: Segment) -> None:
@@ -144,12 +145,8 @@ class Session:
         with suppress(Exception):
             self._sampler.start()
 
-    def stop(self, exit_code: int | None = 0, ended_by: str = "") -> None:
-        """Detach, and complete the manifest. Never raises: the training's own end has priority.
-
-        Args:
-            ended_by: what ended the program, where that was an exception: its type.
-        """
+    def stop(self, ending: Ending = Ending(0)) -> None:
+        """Detach, and complete the manifest. Never raises: the training's own end has priority."""
         if not self.is_mine or self._stopped:
             return
         try:
@@ -163,7 +160,7 @@ class Session:
         finally:  # a notebook's cell may be interrupted here, too
             recorder.close()
         self.manifest.versions = versions()
-        self.manifest.exit_code, self.manifest.ended_by = exit_code, ended_by
+        self.manifest.exit_code, self.manifest.ended_by, self.manifest.ended_at = ending.exit_code, ending.by, ending.at
         self.manifest.ended = True
         self.manifest.anchors.append(clock.anchor())
         with suppress(OSError):

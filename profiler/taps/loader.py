@@ -249,16 +249,17 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
-    """The same during a rest: batches and samples are counted, and the end of an epoch is recorded."""
+    """The same during a rest: batches and samples are counted, and the end of an epoch is recorded, or that no batch came."""
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
     try:
         batch = original(iterator)
-    except StopIteration:
+    except BaseException as error:
         key, segment = batch_key(state.epoch, state.yielded), recorder.awake()
         if segment is not None:
+            flags = Flag.END if isinstance(error, StopIteration) else Flag.FAILED
             segment.window = window_of(state.epoch, state.yielded)
-            segment.add(Stage.NEXT, begin, clock.wall_ns() - begin, number=key, source=state.loader, flags=Flag.END)
+            segment.add(Stage.NEXT, begin, clock.wall_ns() - begin, number=key, source=state.loader, flags=flags)
         raise
     finally:
         state.asked = False
