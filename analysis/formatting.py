@@ -34,8 +34,9 @@ def count(x: float | None) -> str:
 
 
 def counted(x: float, what: str) -> str:
-    """How many of what: ``1 step``, ``1,200 steps``."""
-    return f"{count(x)} {what}{'s' * (x != 1)}"
+    """How many of what: ``1 step``, ``1,200 steps``, ``2 batches``."""
+    plural = "" if x == 1 else "es" if what.endswith("ch") else "s"
+    return f"{count(x)} {what}{plural}"
 
 
 def seconds(x: float | None) -> str:

@@ -24,10 +24,13 @@ from feedline.analysis.reports import of_convergence, of_traces, phrases, short
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.short import Part
 from feedline.analysis.reports.tables import (
+    NAME,
     SEVERITY_COLORS,
     communication,
     item,
     kernels,
+    loader,
+    operations,
     own_code,
     plain,
     samples,
@@ -42,6 +45,7 @@ WIDTH = 80
 LINES = 40  # of the short report
 RANKS = 8  # in the table of communication
 TOP_KERNELS = 5
+WHOLE_NAME = 56  # characters of a stage at most (feedline.stage)
 WORTH = 0.01  # of a step, from which on what would be different is told
 LABEL = 6  # characters of "Report", the longest label at the end
 
@@ -181,7 +185,7 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
         evaluated = [plain(f"evaluation, rollouts or generation outside the steps: {seconds(report.step.evaluation_s)} in total", "dim")]
         yield Part(
             phrases.step_title(report.step),
-            Group(step_table(report.step, width), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),
+            Group(step_table(report.step, width, WHOLE_NAME if width == WIDTH else NAME), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),
         )
     for own, title, mean_s in phrases.own_codes(report.step) if report.step else ():
         yield Part(title, Group(*own_code(own, mean_s)))
@@ -191,6 +195,10 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
         yield Part("Device and input, rank by rank", Group(*_traces(report)))
     elif report.workers:
         yield Part(f"One sample{' in a worker' if report.workers.processes else ''}", Group(*samples(report.workers, width)))
+        if report.workers.operations:
+            yield Part("Operations", operations(report.workers))
+    if report.loaders:
+        yield Part("Loaders", Group(*(line for one in report.loaders for line in loader(one))))
     if report.cpus and report.cpus.own is not None:
         yield Part("CPUs", plain(phrases.cpus(report.cpus)))
     if report.roofline:
