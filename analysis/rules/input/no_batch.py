@@ -34,7 +34,7 @@ def _named(loader: Loader | None) -> str:
 def _waited(wait: LastWait, end: AtEnd, loader: Loader | None, run: RunInfo) -> Finding:
     first = f"no batch came from {_named(loader)}"
     if run.ended_by and not end.hangs:
-        said = f"{first}: its first one failed"
+        said = f"{first}: making the first one failed"
     else:
         workers = of_workers(wait)
         waited = "has waited" if run.state == "live" else "waited"
