@@ -114,6 +114,7 @@ def _report(
     predictions = of_recording(shown, facts, pace.of_all_ranks) if facts else None
     end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
     findings = diagnose(facts, trained.checks if trained else (), predictions) if facts else _without_steps(end, loaders, about)
+    about = dataclasses.replace(about, waited_s=end.wait.s if end.wait is not None else None, silent_s=end.silent_s)
     if ended_badly(about, end):
         findings = [dataclasses.replace(one, fix="") if one.rule_id in ASK_FOR_MORE else one for one in findings]
     report = Report(

@@ -11,6 +11,8 @@ INTERRUPTED = 130  # exit code after Ctrl-C
 MOST_CAUSES = 8  # of one exception, to look for a killed worker or a full disk
 #: torch's own words (torch/utils/data/_utils/signal_handling.py, DataLoader.cpp).
 _KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][A-Za-z ]{2,40})\.")
+#: torch.save whose file did not take all of its bytes (caffe2/serialize/inline_container.cc).
+_UNWRITTEN = re.compile(r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+")
 #: A worker's traceback, which torch puts into the message of the exception that the training gets (torch/_utils.py, ExceptionWrapper).
 _IN_WORKER = re.compile(r"^Caught \w+ in DataLoader worker process \d+\.\nOriginal Traceback")
 _FRAME = re.compile(r'^  File "([^"\n]+)", line (\d+), in ', re.MULTILINE)
@@ -67,6 +69,8 @@ def _by(error: BaseException | None) -> str:
     killed = next((found for one in _chain(error) if (found := _KILLED.search(text_of(one)))), None)
     if killed:
         return f"{name}, because a DataLoader worker was killed ({killed[1]})"
+    if any(_UNWRITTEN.search(text_of(one)) for one in _chain(error)):
+        return f"{name}, because a file could not be written (is the disk full?)"
     system = next((one for one in _chain(error) if type(one) is OSError and one.errno), None)
     return f"{name} ({os.strerror(system.errno)})" if system is not None and system.errno else name
 

@@ -150,6 +150,7 @@ class Session:
         if not self.is_mine or self._stopped:
             return
         try:
+            recorder.no_more_steps()
             self._hooks.detach()
             self._changing.detach()
             with suppress(Exception):

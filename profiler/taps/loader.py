@@ -255,9 +255,10 @@ def rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorSt
     try:
         batch = original(iterator)
     except BaseException as error:
-        key, segment = batch_key(state.epoch, state.yielded), recorder.awake()
+        at_its_end = isinstance(error, StopIteration)
+        key, segment = batch_key(state.epoch, state.yielded), recorder.awake() if at_its_end else recorder.no_more_steps()
         if segment is not None:
-            flags = Flag.END if isinstance(error, StopIteration) else Flag.FAILED
+            flags = Flag.END if at_its_end else Flag.FAILED
             segment.window = window_of(state.epoch, state.yielded)
             segment.add(Stage.NEXT, begin, clock.wall_ns() - begin, number=key, source=state.loader, flags=flags)
         raise

@@ -5,6 +5,7 @@ from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds
 from feedline.analysis.model import Loader, RunInfo
 from feedline.analysis.rules.input.blocked import LOCK
+from feedline.analysis.rules.input.nothing_trained import REFUSED
 
 RULE_ID = "no_batch"
 SPAWN = "multiprocessing_context='spawn'"
@@ -55,6 +56,7 @@ def _waited(wait: LastWait, end: AtEnd, loader: Loader | None, run: RunInfo) -> 
         message=said,
         evidence=evidence,
         fix=_fix(locked) if told else "",
+        refused=REFUSED,
         how_to_check=f"Run with DataLoader(..., {SPAWN}). If no batch comes either, no inherited lock is the cause." if told and locked else "",
     )
 
@@ -77,5 +79,6 @@ def _at_its_end(loader: Loader | None) -> Finding:
         evidence=[Evidence("batches", "batches that came", 0, "batches")],
         fix="Check what the dataset finds: its folder, file pattern, split or filter; with drop_last=True, whether it has as many samples as "
         "a batch.",
+        refused=REFUSED,
         how_to_check="Print len(dataset), or iterate the dataset without a loader. If samples come, the sampler or batch sampler is empty.",
     )

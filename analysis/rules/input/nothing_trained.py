@@ -6,6 +6,7 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.predict.change import Refused
 
 RULE_ID = "nothing_trained"
+REFUSED = "No training was seen whose throughput could be predicted."
 #: Before the verdict of a program that only calls its model.
 PREFIX = "No training was seen (no backward pass and no optimizer update); steps are the loader's batches. "
 
@@ -34,7 +35,4 @@ def only_infers(facts: RuleInputs) -> bool:
 
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: there is no training."""
-    return Refused(
-        "nothing_trained",
-        "No training was seen whose throughput could be predicted.",
-    )
+    return Refused("nothing_trained", REFUSED)
