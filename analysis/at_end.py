@@ -206,5 +206,5 @@ def of_workers(wait: LastWait) -> str:
     if not wait.workers or len(wait.blocked) < wait.workers or len(kinds) != 1:
         return ""
     kind = kinds.pop()
-    which = "its worker was" if wait.workers == 1 else "both its workers were" if wait.workers == 2 else f"all its {wait.workers} workers were"
+    which = {1: "its worker was", 2: "both its workers were"}.get(wait.workers, f"all its {wait.workers} workers were")
     return f"{which} {DOING_BLOCKED.get(kind, f'blocked ({kind})')} (in {counted(wait.looks, 'look')})"

@@ -185,7 +185,11 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
         evaluated = [plain(f"evaluation, rollouts or generation outside the steps: {seconds(report.step.evaluation_s)} in total", "dim")]
         yield Part(
             phrases.step_title(report.step),
-            Group(step_table(report.step, width, WHOLE_NAME if width == WIDTH else NAME), spread(report.step), *(evaluated if report.step.evaluation_s > 0 else [])),
+            Group(
+                step_table(report.step, width, WHOLE_NAME if width == WIDTH else NAME),
+                spread(report.step),
+                *(evaluated if report.step.evaluation_s > 0 else []),
+            ),
         )
     for own, title, mean_s in phrases.own_codes(report.step) if report.step else ():
         yield Part(title, Group(*own_code(own, mean_s)))

@@ -41,6 +41,9 @@ class Ending:
             return cls(exit_code_of(error))
 
 
+WELL = Ending(0)
+
+
 def exit_code_of(error: BaseException | None) -> int:
     """The exit code that Python gives a program that ended this way."""
     if error is None:

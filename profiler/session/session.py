@@ -24,7 +24,7 @@ from feedline.profiler.samplers.sampler import Sampler
 from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.unfollowed import Unfollowed
 from feedline.profiler.session.allocator import allocator
-from feedline.profiler.session.ending import Ending
+from feedline.profiler.session.ending import WELL, Ending
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.session.stop_after import StopAfter
 from feedline.profiler.session.taps_by_library import attach_in_main
@@ -145,7 +145,7 @@ class Session:
         with suppress(Exception):
             self._sampler.start()
 
-    def stop(self, ending: Ending = Ending(0)) -> None:
+    def stop(self, ending: Ending = WELL) -> None:
         """Detach, and complete the manifest. Never raises: the training's own end has priority."""
         if not self.is_mine or self._stopped:
             return

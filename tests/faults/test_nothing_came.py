@@ -183,7 +183,9 @@ def test_a_main_process_that_stops_while_steps_are_only_counted(programs):
 
     made = programs.interrupted()
 
-    assert made.headline.startswith(f"The training was interrupted (Ctrl-C) at {programs.line('SLEEP')} after 900 steps, with nothing recorded")
+    assert made.headline.startswith(
+        f"The training was interrupted (Ctrl-C) at {programs.line('SLEEP')} after 900 steps, with nothing recorded"
+    )
     assert made.throughput.steps == 900 and made.throughput.steps_in_detail < 900
     assert made.step.mean_s < 0.003, "the steps take well below 1 ms, the wait 4 s"
 
@@ -267,7 +269,7 @@ def test_a_checkpoint_on_a_full_disk_is_named_and_says_nothing_of_loaders(progra
     [
         ("sys.exit(3)  # AT END", 3, "ended with exit code 3 at {end} before its first step."),
         ("os._exit(4)  # AT END", 4, "ended with exit code 4 before its first step."),
-        ("raise OSError(28, 'x')  # AT END", 1, "failed with OSError (No space left on device) at {end} (exit code 1) before its first step."),
+        ("raise OSError(28, 'x')  # AT END", 1, "failed with OSError (No space left on device) at {end} (exit code 1) before {first}."),
     ],
 )
 def test_an_end_before_the_first_step(programs, before, code, said):
@@ -275,7 +277,7 @@ def test_an_end_before_the_first_step(programs, before, code, said):
 
     made = programs.ended(code)
 
-    assert made.headline == f"The training {said.format(end=programs.line('END'))}"
+    assert made.headline == f"The training {said.format(end=programs.line('END'), first='its first step')}"
     assert made.verdict == "no training step was recorded, so what limits the training is unknown."
 
 
@@ -316,5 +318,8 @@ def test_what_an_ending_keeps_of_an_exception():
     assert raised(OSError(28, "/home/me/secret")).by == f"OSError ({os.strerror(28)})"
     assert raised(ValueError("/home/me/secret")).at.partition(":")[0].endswith("test_nothing_came.py")
     assert Ending.of(None) == Ending(0)
-    in_worker = 'Caught ValueError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n  File "/x/site-packages/torch/a.py", line 5, in f\n'
-    assert raised(ValueError(in_worker + '  File "/home/me/own.py", line 12, in __getitem__\n    secret')).at.endswith("own.py:12")
+    in_worker = "Caught ValueError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
+    library = '  File "/x/site-packages/torch/a.py", line 5, in f\n'
+    assert raised(ValueError(in_worker + library + '  File "/home/me/own.py", line 12, in __getitem__\n    secret')).at.endswith(
+        "own.py:12"
+    )

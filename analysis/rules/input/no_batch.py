@@ -9,6 +9,7 @@ from feedline.analysis.rules.input.nothing_trained import REFUSED
 
 RULE_ID = "no_batch"
 SPAWN = "multiprocessing_context='spawn'"
+CHECK = f"Run with DataLoader(..., {SPAWN}). If no batch comes either, no inherited lock is the cause."
 
 
 def found(end: AtEnd, loaders: list[Loader], run: RunInfo) -> Finding | None:
@@ -57,7 +58,7 @@ def _waited(wait: LastWait, end: AtEnd, loader: Loader | None, run: RunInfo) -> 
         evidence=evidence,
         fix=_fix(locked) if told else "",
         refused=REFUSED,
-        how_to_check=f"Run with DataLoader(..., {SPAWN}). If no batch comes either, no inherited lock is the cause." if told and locked else "",
+        how_to_check=CHECK if told and locked else "",
     )
 
 
@@ -77,8 +78,8 @@ def _at_its_end(loader: Loader | None) -> Finding:
         Severity.INFO,
         message=f"no batch came from {_named(loader)}: it was at its end at once",
         evidence=[Evidence("batches", "batches that came", 0, "batches")],
-        fix="Check what the dataset finds: its folder, file pattern, split or filter; with drop_last=True, whether it has as many samples as "
-        "a batch.",
+        fix="Check what the dataset finds: its folder, file pattern, split or filter; with drop_last=True, whether it has as many samples "
+        "as a batch.",
         refused=REFUSED,
-        how_to_check="Print len(dataset), or iterate the dataset without a loader. If samples come, the sampler or batch sampler is empty.",
+        how_to_check="Print len(dataset), or iterate the dataset without a loader. If samples come, the sampler is empty.",
     )
