@@ -133,9 +133,10 @@ def _end(rank: RankMetrics, gauges: list[Gauge]) -> int:
 
 
 def _silent_s(rank: RankMetrics, ns: int) -> float | None:
-    """Seconds without a record, where the run was recorded to its end: a rest that a kill breaks off leaves none."""
-    steps = rank.steps
-    if not rank.rank.manifest.ended or steps is None or not len(steps.wall) or "stopped" in rank.main.header:
+    """Seconds without a record before a run failed or was interrupted. One that came to its end may have had other things to do after its
+    steps, and a rest that a kill breaks off leaves no record."""
+    steps, manifest = rank.steps, rank.rank.manifest
+    if not manifest.ended or not manifest.exit_code or steps is None or not len(steps.wall) or "stopped" in rank.main.header:
         return None
     return ns / 1e9 if ns / 1e9 >= LONG_S and ns >= OF_STEPS * int(steps.wall.max()) else None
 

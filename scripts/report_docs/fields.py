@@ -76,7 +76,9 @@ FIELDS: dict[str, dict[str, Field]] = {
         "waited_s": Field(
             "s", "How long the main process had waited, when the run ended, for a batch that did not come", "it did not wait for one then"
         ),
-        "silent_s": Field("s", "For how long nothing had been recorded when the run ended", "it was less than 3 s, or is unknown"),
+        "silent_s": Field(
+            "s", "For how long nothing had been recorded when the run failed or was interrupted", "it was less than 3 s, or is unknown"
+        ),
         "stopped": Field("", "Why recording ended before the training did, as in No space left on device; empty otherwise"),
     },
     "Throughput": {

@@ -199,6 +199,15 @@ def test_a_program_that_stops_in_its_first_step(programs):
     assert made.verdict.startswith("No training was seen: 1 batch came from the loader") and made.findings[0].fix == ""
 
 
+def test_a_program_that_does_something_else_after_its_steps_does_not_hang(programs):
+    programs.write(samples=20)
+    programs.script.write_text(f"{programs.script.read_text()}\ntime.sleep({LONG_S + 0.5})\n")
+
+    made = programs.ended(code=0)
+
+    assert (made.headline, made.run.silent_s, made.findings[0].fix) == ("", None, "Train for 16 steps or more.")
+
+
 def test_a_program_that_was_interrupted_while_it_evaluated(programs):
     programs.write(step="step == 20 and evaluate(model)")
 
