@@ -71,6 +71,7 @@ class Session:
         place: rank and world size of this process; None: from its environment.
         launch: name shared by the ranks of its launch; None: from its environment.
         group: name of its process group, if it created one itself.
+        begins: called with the session before anything is attached: an interrupt may come when all is, before the caller has it.
         follows: whether processes below this one record themselves; those that cannot are named.
 
     Attributes:
@@ -97,6 +98,7 @@ class Session:
         group: str = "",
         follows: bool = False,
         stop_after: StopAfter | None = None,
+        begins: "Callable[[Session], None]" = lambda session: None,
     ) -> None:
         self._stopped = False  # to the end: one that an interrupt breaks off is begun again
         if recorder.awake() is not None:
@@ -128,6 +130,7 @@ class Session:
         self._looks = Looks()
         self._sampler = Sampler(self.folder / GAUGES, sources, early=40, looks=self._looks)
         self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
+        begins(self)
         try:
             self._begin(segment)
         except BaseException:  # a notebook's cell was interrupted: stop recording
