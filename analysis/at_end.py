@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from feedline.analysis.blocking import DOING as DOING_BLOCKED
 from feedline.analysis.blocking import pids
 from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.gather import RankMetrics
 from feedline.analysis.model import Gauge
-from feedline.analysis.rules.input.blocked import DOING as DOING_BLOCKED
-from feedline.analysis.rules.input.blocked import UNKNOWN
 from feedline.analysis.steps import ASIDE
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.samplers.system_calls import UNKNOWN
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
 

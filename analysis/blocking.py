@@ -6,8 +6,18 @@ import numpy as np
 
 from feedline.analysis.timeline import IntArray, within
 from feedline.profiler.events import Stage
+from feedline.profiler.samplers.system_calls import LOCK, NETWORK, PROCESS, SLEEP, UNKNOWN
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
+
+#: What a blocked thread does, by what it waits for.
+DOING = {
+    SLEEP: "sleeping",
+    LOCK: "waiting for a lock or another thread",
+    NETWORK: "waiting for the network",
+    PROCESS: "waiting for another process",
+    UNKNOWN: "blocked on something other than storage",
+}
 
 
 @dataclass(frozen=True)
