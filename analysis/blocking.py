@@ -6,8 +6,18 @@ import numpy as np
 
 from feedline.analysis.timeline import IntArray, within
 from feedline.profiler.events import Stage
+from feedline.profiler.samplers.system_calls import LOCK, NETWORK, PROCESS, SLEEP, UNKNOWN
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
+
+#: What a blocked thread does, by what it waits for.
+DOING = {
+    SLEEP: "sleeping",
+    LOCK: "waiting for a lock or another thread",
+    NETWORK: "waiting for the network",
+    PROCESS: "waiting for another process",
+    UNKNOWN: "blocked on something other than storage",
+}
 
 
 @dataclass(frozen=True)
@@ -30,14 +40,14 @@ def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked
     for process in makers:
         fetches = process.of(Stage.FETCH)
         making = _intervals(fetches[np.isin(fetches["source"], list(loaders))])
-        inside |= np.isin(looks["pid"], _pids(process)) & within(looks["start"], making)
+        inside |= np.isin(looks["pid"], pids(process)) & within(looks["start"], making)
     seen = looks[inside]
     weights = np.bincount(seen["source"], seen["stands_for"].astype(float))
     ordered = sorted(np.flatnonzero(weights).tolist(), key=lambda source: -weights[source])
     return Blocked({main.names.get(source, "unknown"): float(weights[source] / weights.sum()) for source in ordered}, len(seen))
 
 
-def _pids(process: Process) -> list[int]:
+def pids(process: Process) -> list[int]:
     """Its own, and those of the workers of later epochs that wrote into the same file."""
     own = process.header.get("pid")
     return [*process.view(Stage.START)["pid"].tolist(), *([own] if isinstance(own, int) else [])]

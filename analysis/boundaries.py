@@ -86,7 +86,7 @@ def _after_rests(start: IntArray, rests: Records) -> IntArray:
 def _learned(main: Records) -> tuple[Records, str]:
     """What updates parameters, by the end of each."""
     for stage, by in ((Stage.OPTIMIZER, "optimizer"), (Stage.BACKWARD, "backward")):
-        found = main[main["stage"] == stage]
+        found = main[(main["stage"] == stage) & (main["flags"] & Flag.FAILED == 0)]
         if len(found):
             return found[np.argsort(found["start"] + found["wall"])], by
     return main[:0], ""
@@ -96,7 +96,7 @@ def _updates(main: Records, evaluation: IntArray) -> tuple[Records, str]:
     found, by = _learned(main)
     if by:
         return found, by
-    asked = main[(main["stage"] == Stage.NEXT) & (main["flags"] & Flag.END == 0) & ~within(main["start"], evaluation)]
+    asked = main[(main["stage"] == Stage.NEXT) & gave(main) & ~within(main["start"], evaluation)]
     return asked, "loader"
 
 
@@ -149,7 +149,7 @@ class Asks:
     def of(cls, main: Records, elsewhere: Records | None = None) -> "Asks":
         every = main if elsewhere is None else np.concatenate([main, elsewhere])
         asked = view(every[every["stage"] == Stage.NEXT], Stage.NEXT)
-        asked = asked[asked["flags"] & Flag.END == 0]
+        asked = asked[gave(asked)]
         asked = asked[np.argsort(asked["start"], kind="stable")]
         after = np.append(asked["start"][1:], np.iinfo(np.int64).max)
         forward, trains = main["stage"] == Stage.FORWARD, trains_forward(main)
@@ -207,6 +207,11 @@ def trains_forward(main: Records) -> npt.NDArray[np.bool_]:
     """bool [n]: a forward in training mode with gradients. (Who forgets ``no_grad`` in an evaluation loop has called ``eval()``.)"""
     wanted = Flag.GRAD | Flag.TRAINING
     return np.asarray((main["stage"] == Stage.FORWARD) & (main["flags"] & wanted == wanted))
+
+
+def gave(asked: Records) -> npt.NDArray[np.bool_]:
+    """bool [n]: requests to which a batch came: not at the end of a pass, nor where the request failed or was interrupted."""
+    return np.asarray(asked["flags"] & (Flag.END | Flag.FAILED) == 0)
 
 
 def pass_of(records: Records) -> IntArray:

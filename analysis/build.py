@@ -18,6 +18,7 @@ import numpy as np
 
 from feedline.analysis import between_ranks, computing, gather, moved, own_code
 from feedline.analysis import notes as notes_of
+from feedline.analysis.at_end import AtEnd, at_end
 from feedline.analysis.between_ranks import NOTHING, NetworkHints
 from feedline.analysis.boundaries import trains_forward
 from feedline.analysis.certainty import certainty, unseen
@@ -38,18 +39,19 @@ from feedline.analysis.predictions import Predictions, of_recording, untold
 from feedline.analysis.rank_gauges import read_rank_gauges
 from feedline.analysis.recorded_ledger import ledger_of
 from feedline.analysis.roofline import roofline
-from feedline.analysis.rules.input import nothing_trained, too_short
+from feedline.analysis.rules.input import input_not_seen, no_batch, nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.analysis.step_model import StepSummary
 from feedline.analysis.steps import runs_closures
-from feedline.analysis.text.headline import INTERRUPTED, headline, how
+from feedline.analysis.text.headline import headline, how
 from feedline.analysis.tried import Trial, rejected
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 from feedline.profiler.events import Stage
 from feedline.profiler.message import reworded
+from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
@@ -58,6 +60,7 @@ from feedline.profiler.store.segment_reader import Process
 SETTINGS_OF_MALLOC = frozenset(
     ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 )
+ASK_FOR_MORE = (nothing_trained.RULE_ID, too_short.RULE_ID, input_not_seen.RULE_ID)  # findings whose fix is another recording
 UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
@@ -103,17 +106,18 @@ def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
 def _report(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
 ) -> Report:
-    made, read = _described(run, shown, gathered, notes, compared)
+    made, read, end = _described(run, shown, gathered, notes, compared)
     if read.facts is None:
         return made
     checks = made.convergence.checks if made.convergence else []
-    return _judged(made, read.facts, checks, predictions_of(made, shown, read.facts, ceilings, rejected_of(run)))
+    predictions = predictions_of(made, shown, read.facts, ceilings, rejected_of(run))
+    return _judged(made, read.facts, checks, predictions, ended_badly(made.run, end) and not read.facts.failed)
 
 
 def _described(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None
-) -> "tuple[Report, _Read]":
-    """The report without what is concluded from it: limits, findings, verdict."""
+) -> "tuple[Report, _Read, AtEnd]":
+    """The report without what is concluded from it: limits, findings, verdict. And how the rank ended that ended first."""
     read = _read(shown, gathered, notes, compared)
     step, loaders = read.step, read.loaders
     if read.facts is not None:
@@ -129,10 +133,13 @@ def _described(
         low, high = interval_of_rate(pace.of_all_ranks, half_width(*relative(means_of(shown))))
         pace = dataclasses.replace(pace, low=low, high=high)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
+    end = at_end(gathered[ended], read.gauges if gathered[ended] is shown else [])
+    about = dataclasses.replace(about, waited_s=end.wait.s if end.wait is not None else None, silent_s=end.silent_s)
+    findings = [] if read.facts is not None else _without_steps(end, loaders, about)
     report = Report(
         run=about,
-        verdict="no training step was recorded, so what limits the training is unknown.",
-        findings=[],
+        verdict=f"{findings[0].message}." if findings else "no training step was recorded, so what limits the training is unknown.",
+        findings=findings,
         throughput=pace,
         step=step,
         workers=read.workers,
@@ -144,13 +151,20 @@ def _described(
         cpus=read.use,
         ledger=read.facts.ledger if read.facts is not None else None,
         shown=shown.rank.number,
-        headline=headline(about, pace.steps, trained.updates if trained else 0, "The training" if len(gathered) == 1 else f"Rank {ended}"),
+        headline=headline(
+            about,
+            pace.steps,
+            trained.updates if trained else 0,
+            "The training" if len(gathered) == 1 else f"Rank {ended}",
+            end,
+            "batch" if step is not None and step.boundary == "loader" else "step",
+        ),
         hooks=[
             Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"]), str(hook["reason"])) for hook in shown.rank.manifest.hooks
         ],
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )
-    return report, read
+    return report, read, end
 
 
 def rejected_of(run: Run) -> list[Trial]:
@@ -170,6 +184,18 @@ def predictions_of(report: Report, shown: RankMetrics, facts: RuleInputs, ceilin
     known = not facts.loader_elsewhere and untold(facts) is None
     limits = roofline(report, ceilings) if known else None
     return of_recording(shown, facts, report.throughput.of_all_ranks, limits, tried)
+
+
+def _without_steps(end: AtEnd, loaders: list[Loader], about: RunInfo) -> list[Finding]:
+    """The finding about a run that never made a step, where a loader was asked for a batch."""
+    none = no_batch.found(end, loaders, about)
+    return [none] if none is not None else []
+
+
+def ended_badly(about: RunInfo, end: AtEnd) -> bool:
+    """Whether the run cannot simply be made longer: it failed, was killed, or no longer made progress. A person may interrupt any other."""
+    failed = about.state == "cut" or bool(about.exit_code) and about.exit_code != INTERRUPTED
+    return failed or end.hangs
 
 
 class _Read(NamedTuple):
@@ -229,14 +255,20 @@ def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[T
     gathered = gather_ranks(run, notes)
     compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, NOTHING, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
-    report, read = _described(run, shown, gathered, notes, compared)
+    report, read, _ = _described(run, shown, gathered, notes, compared)
     predictions = predictions_of(report, shown, read.facts, ceilings, tried) if read.facts else None
     return TrainingInput(shown, read.facts, read.gauges, report.throughput, predictions)
 
 
-def _judged(report: Report, facts: RuleInputs, checks: Sequence[Finding], predictions: Predictions) -> Report:
-    """The same with its limits, its findings, what their fixes give together, and its verdict."""
+def _judged(report: Report, facts: RuleInputs, checks: Sequence[Finding], predictions: Predictions, no_more: bool) -> Report:
+    """The same with its limits, its findings, what their fixes give together, and its verdict.
+
+    Args:
+        no_more: another recording is not to be had by training longer, and the headline says why.
+    """
     findings = within(diagnose(facts, checks, predictions), predictions.limits, facts.step.mean_s)
+    if no_more:
+        findings = [dataclasses.replace(one, fix="") if one.rule_id in ASK_FOR_MORE else one for one in findings]
     together, said = predictions.together(findings), verdict(findings, facts)
     return dataclasses.replace(report, roofline=predictions.limits, findings=findings, together=together, verdict=said)
 
@@ -390,6 +422,7 @@ def run_info(run: Run, rank: Rank) -> RunInfo:
         model=model(rank.main),
         optimizer=optimizers(manifest.training),
         ended_by=masks.text(manifest.ended_by),
+        ended_at=masks.text(manifest.ended_at),
         stopped=str(rank.main.header.get("stopped", "")),
     )
 

@@ -34,12 +34,13 @@ def count(x: float | None) -> str:
 
 
 def counted(x: float, what: str, several: str = "") -> str:
-    """How many of what: ``1 step``, ``1,200 steps``.
+    """How many of what: ``1 step``, ``1,200 steps``, ``2 batches``.
 
     Args:
-        several: the plural, if it is not the word with an s.
+        several: the plural, if it is not the word with an s, or es after ch.
     """
-    return f"{count(x)} {what if x == 1 else several or f'{what}s'}"
+    plural = several or f"{what}{'es' if what.endswith('ch') else 's'}"
+    return f"{count(x)} {what if x == 1 else plural}"
 
 
 def seconds(x: float | None) -> str:

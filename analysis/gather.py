@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from feedline.analysis import blocking, computing, waits
+from feedline.analysis.boundaries import gave
 from feedline.analysis.costs import BatchProducers, FloatArray, SampledDetails, costs_by_stage, operations
 from feedline.analysis.gpu_stages import gpu_stages
 from feedline.analysis.gpu_work import gpu_work
@@ -61,11 +62,11 @@ class RankMetrics:
             RunDamaged: the training process's records are missing.
         """
         main = rank.main
-        workers = [process for process in rank.processes if process.is_worker]
+        workers = [process.without_failed for process in rank.processes if process.is_worker]
         steps = partition(main)
         loaders = steps.boundaries.training_loaders if steps else frozenset(main.of(Stage.NEXT)["source"].tolist())
         makers = BatchProducers(
-            [*(w for w in workers if w.header["loader"] in loaders), *([main] if len(main.of(Stage.FETCH)) else [])], loaders
+            [*(w for w in workers if w.header["loader"] in loaders), *([main.without_failed] if len(main.of(Stage.FETCH)) else [])], loaders
         )
         details = SampledDetails.of_all(makers.processes, loaders)
         return cls(rank, main, workers, steps, first_step(main, steps) if steps else 0, waits.ready_times(workers), makers, details)
@@ -381,7 +382,7 @@ def loaders(rank: RankMetrics) -> list[Loader]:
         settings = {name: value for name, value in about.items() if name != "kind"}
         asked = rank.main.view(Stage.NEXT)
         batches, samples = rank.counted.taken.get(number, (0, 0))
-        asked = asked[(asked["source"] == number) & (asked["flags"] & Flag.END == 0)]
+        asked = asked[(asked["source"] == number) & gave(asked)]
         own = [process for process in rank.workers if process.header["loader"] == number]
         pickles = [process.view(Stage.PICKLE)["nbytes"] for process in own]
         flags = int(np.bitwise_or.reduce(asked["flags"])) if len(asked) else 0

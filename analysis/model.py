@@ -50,6 +50,9 @@ class RunInfo:
     model: str = ""  # class of the outermost module that was trained
     optimizer: str = ""  # class and first learning rate, as in "SGD, lr 0.1"
     ended_by: str = ""  # type of the exception, or name of the signal, that ended it
+    ended_at: str = ""  # line of the program that raised the exception or was interrupted, as in "train.py:31"
+    waited_s: float | None = None  # it had waited for a batch that did not come when it ended
+    silent_s: float | None = None  # nothing was recorded at its end, where that was long
     stopped: str = ""  # why recording ended before the training did, as in "No space left on device"
 
 

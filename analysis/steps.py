@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.ahead import left_over
-from feedline.analysis.boundaries import Boundaries, find
+from feedline.analysis.boundaries import Boundaries, find, gave
 from feedline.analysis.making import STAGE as INPUT
 from feedline.analysis.making import Making, step_of
 from feedline.analysis.stages import STAGE_OF_RECORD
@@ -277,7 +277,7 @@ def _fed(asked: Records, spans: Records, boundaries: Boundaries) -> tuple[IntArr
     """Batches and samples, int64 [n] each, that were taken in each step."""
     count = len(boundaries.start)
     taken = np.searchsorted(boundaries.start, asked["start"], "right") - 1
-    known = (taken >= 0) & (asked["start"] < np.append(boundaries.end, 0)[taken]) & (asked["flags"] & Flag.END == 0)
+    known = (taken >= 0) & (asked["start"] < np.append(boundaries.end, 0)[taken]) & gave(asked)
     known &= ~within(asked["start"], boundaries.evaluation)
     # a batch that another thread took is ahead of the step that trains on it: it counts where it was taken
     elsewhere = boundaries.elsewhere

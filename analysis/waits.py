@@ -97,6 +97,6 @@ def ready_share(asked: Records, ready: dict[tuple[int, int], int]) -> float | No
     times = [
         (start, ready[loader, key])
         for start, loader, key, flags in zip(*(asked[name].tolist() for name in ("start", "source", "number", "flags")))
-        if (loader, key) in ready and not flags & (Flag.FIRST | Flag.END)
+        if (loader, key) in ready and not flags & (Flag.FIRST | Flag.END | Flag.FAILED)
     ]
     return sum(made <= start for start, made in times) / len(times) if times else None

@@ -55,7 +55,7 @@ class Stage(enum.IntEnum):
     KERNEL = 12
 
     # The main process.
-    NEXT = 20  #: one __next__ of a loader. nbytes: bytes in its tensors and arrays. extra: samples. Flags: END, FIRST, those of BATCH
+    NEXT = 20  #: one __next__ of a loader. nbytes: bytes in tensors and arrays. extra: samples. Flags: END, FAILED, FIRST, those of BATCH
     EPOCH = 21  #: a loader's iterator was made or reset. number: epoch. extra: workers
     SAMPLER = 22  #: drawing indices and sending them to a worker
     ARRIVE = 23  #: a batch came out of the result queue. extra: worker (-1: unknown)

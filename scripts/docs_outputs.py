@@ -36,6 +36,7 @@ COLUMNS = 80
 LIMIT_S = 300  # of one command
 REPORT_SIZE = (960, 700)  # px, of the picture of an HTML report
 COLORS = 128  # of such a picture, so that it stays small
+SHOWS = "Description"  # keyword of the text in it (PNG specification, 11.3.3.2)
 BROWSER = "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --force-device-scale-factor=1"
 
 OUTPUT = re.compile(r'(<!-- output of `(.+?)`((?:, from ".+?" to ".+?")*(?:, the verdict)?) -->\n```text\n)(.*?)(```\n)', re.DOTALL)
@@ -161,14 +162,17 @@ class Workshop:
         return done.stdout
 
     def photograph(self, run: str, picture: Path) -> None:
-        """Take a picture of the top of a run's HTML report. Raises CannotRun."""
+        """Take a picture of the top of a run's HTML report, with its verdict as a text in the file. Raises CannotRun."""
         from PIL import Image
+        from PIL.PngImagePlugin import PngInfo
 
         picture.parent.mkdir(exist_ok=True)
         width, height = REPORT_SIZE
         page = (self.folder / run / "report.html").as_uri()
         self.perform(f"{BROWSER} --user-data-dir={self.folder / 'chromium'} --window-size={width},{height} --screenshot={picture} {page}")
-        Image.open(picture).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(picture, optimize=True)
+        about = PngInfo()
+        about.add_text(SHOWS, json.loads((self.folder / run / "report.json").read_text())["verdict"])
+        Image.open(picture).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(picture, optimize=True, pnginfo=about)
 
     def keep(self, run: str) -> None:
         """Put a run into docs/recorded, or the report of one that was made of traces, with nothing in it that says where it was made."""

@@ -150,7 +150,7 @@ def _receiving(rank: RankMetrics, counts: "np.ndarray[tuple[int], np.dtype[np.bo
     """Per batch: CPU time inside ``__next__``, and how long it waits there for the worker to pass on the tensors."""
     assert rank.steps is not None
     asked = rank.steps.asked
-    asked = asked[(asked["flags"] & (Flag.FIRST | Flag.END) == 0) & (asked["cpu"] >= 0)]
+    asked = asked[(asked["flags"] & (Flag.FIRST | Flag.END | Flag.FAILED) == 0) & (asked["cpu"] >= 0)]
     if not len(asked):
         return Task(0.0, 0.0)
     batches = max(int(rank.steps.batches[counts].sum()), 1)

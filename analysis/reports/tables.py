@@ -1,17 +1,20 @@
 """Parts of the report as text: tables, lists, and the words above them. ``terminal`` puts them into an order."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.comm.model import RankParts
-from feedline.analysis.formatting import BLANK, Scale, seconds, share, size
-from feedline.analysis.model import Report, Workers
+from feedline.analysis.formatting import BLANK, Scale, count, counted, seconds, share, size
+from feedline.analysis.model import Loader, Report, Workers
 from feedline.analysis.reports import of_traces, phrases
 from feedline.analysis.reports.figures.rank_parts import PARTS, QUEUE
+from feedline.analysis.reports.json_report import plain as as_json
 from feedline.analysis.reports.palette import family
 from feedline.analysis.step_model import OwnCode, StepSummary
 from feedline.analysis.traces import kernel_names
@@ -49,16 +52,16 @@ def columns(*heads: str, gap: int = 1) -> Table:
     return made
 
 
-def _name(stage: str) -> Text:
-    return plain(stage if len(stage) <= NAME else stage[: NAME - 1] + "…")
+def _name(stage: str, longest: int = NAME) -> Text:
+    return plain(stage if len(stage) <= longest else stage[: longest - 1] + "…")
 
 
-def step_table(step: StepSummary, width: int) -> RenderableType:
+def step_table(step: StepSummary, width: int, longest_name: int = NAME) -> RenderableType:
     """The stages of the mean step, with their shares and bars."""
     total = math.fsum(step.stages.values())
     scale = Scale.column(max(total, step.mean_s))
     figures = {stage: (scale(time), share(time / total) if total > 0 else BLANK) for stage, time in step.stages.items()}
-    names = max([len("stage"), *(min(NAME, len(stage)) for stage in step.stages)])
+    names = max([len("stage"), *(min(longest_name, len(stage)) for stage in step.stages)])
     on_gpu = {stage: scale(time) for stage, time in (step.gpu_stages or {}).items()}
     beside = max((len(GPU), *map(len, on_gpu.values()))) + 2 if on_gpu else 0
     room = width - names - max(len(scale.full(total)), 8) - len("100.0 %") - 6 - beside
@@ -73,7 +76,7 @@ def step_table(step: StepSummary, width: int) -> RenderableType:
     for stage, (time, part) in figures.items():
         bar = "█" * max(0, round(max(room, 0) * step.stages[stage] / longest)) if longest > 0 else ""
         beside_it = [Text(on_gpu.get(stage, ""))] if on_gpu else []
-        table.add_row(_name(stage), time, part, *beside_it, Text(bar, COLORS[family(stage)]))
+        table.add_row(_name(stage, longest_name), time, part, *beside_it, Text(bar, COLORS[family(stage)]))
     table.add_row(Text("sum", "bold"), Text(scale(total), "bold"), Text(share(1.0) if total > 0 else BLANK, "bold"), "")
     return table
 
@@ -163,6 +166,35 @@ def _sample_table(workers: Workers, scale: Scale) -> RenderableType:
         style = "bold" if stage == "total" else ""
         table.add_row(_name(name), *times, BLANK if nbytes is None else size(nbytes), style=style)
     return table
+
+
+def operations(workers: Workers) -> RenderableType:
+    """The operations inside a sample, the slowest first."""
+    ordered = sorted(workers.operations, key=lambda operation: -operation.wall_s)
+    scale = Scale.of_seconds(ordered[0].wall_s if ordered else 0.0, digits=3)
+    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for _ in range(2):
+        table.add_column(overflow="fold")
+    for _ in range(3):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(*(Text(head, "dim") for head in ("operation, per sample", "stage", f"wall {scale.unit}", "CPU", "calls")))
+    for one in ordered:
+        table.add_row(plain(one.name), plain(one.stage), scale(one.wall_s), scale(one.cpu_s), count(one.calls))
+    return table
+
+
+def loader(made: Loader) -> Iterable[RenderableType]:
+    """A loader and its settings."""
+    facts = [f"{made.kind}, {made.role}", counted(made.batches, "batch"), counted(made.samples, "sample")]
+    if made.batch_bytes is not None:
+        facts.append(f"{size(made.batch_bytes)} per batch")
+    if made.pickle_bytes is not None:
+        facts.append(f"{size(made.pickle_bytes)} pickled")
+    if made.first_batch_s is not None:
+        facts.append(f"first batch after {seconds(made.first_batch_s)}")
+    yield item(made.name, " · ".join([*facts, *made.flags]))
+    settings = ", ".join(f"{name}={json.dumps(as_json(value), ensure_ascii=False)}" for name, value in made.settings.items())
+    yield Padding(plain(settings, "dim"), (0, 0, 0, 2))
 
 
 def traces(report: Report, ranks: Sequence[str]) -> RenderableType:

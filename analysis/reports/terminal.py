@@ -24,10 +24,13 @@ from feedline.analysis.reports import of_convergence, of_traces, phrases, short
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.short import Part
 from feedline.analysis.reports.tables import (
+    NAME,
     SEVERITY_COLORS,
     communication,
     item,
     kernels,
+    loader,
+    operations,
     own_code,
     plain,
     samples,
@@ -43,6 +46,7 @@ WIDTH = 80
 LINES = 40  # of the short report
 RANKS = 8  # in the table of communication
 TOP_KERNELS = 5
+WHOLE_NAME = 56  # characters of a stage at most (feedline.stage)
 WORTH = 0.01  # of a step, from which on what would be different is told
 LABEL = 6  # characters of "Report", the longest label at the end
 
@@ -154,7 +158,7 @@ def _places(report: Report, files: Sequence[Path], full: bool, folder: Path | No
     if files:
         yield "Report", _named(files)
     if report.step is None:
-        if not report.headline:  # else that comes first: a crash, Ctrl-C, a full disk
+        if not report.headline and not report.findings:  # else those come first: a crash, Ctrl-C, a full disk, an empty loader
             yield "Next", phrases.NEXT_WITHOUT_STEPS
     elif not any(file.suffix.lower() == ".html" for file in files):
         yield "Next", f"feedline report {run} -o report.html"
@@ -179,7 +183,8 @@ def _elsewhere(file: str) -> str:
 def _everything(report: Report, width: int) -> Iterable[Part]:
     """All parts, from the step to the notes; those that would say nothing are left out."""
     if report.step:
-        yield Part(phrases.step_title(report.step), Group(step_table(report.step, width), spread(report.step)))
+        name = WHOLE_NAME if width == WIDTH else NAME
+        yield Part(phrases.step_title(report.step), Group(step_table(report.step, width, name), spread(report.step)))
     if parts := phrases.run_parts(report.ledger):
         yield Part("The whole run", whole_run(parts))
     for own, title, mean_s in phrases.own_codes(report.step) if report.step else ():
@@ -190,6 +195,10 @@ def _everything(report: Report, width: int) -> Iterable[Part]:
         yield Part("Device and input, rank by rank", Group(*_traces(report)))
     elif report.workers:
         yield Part(f"One sample{' in a worker' if report.workers.processes else ''}", Group(*samples(report.workers, width)))
+        if report.workers.operations:
+            yield Part("Operations", operations(report.workers))
+    if report.loaders:
+        yield Part("Loaders", Group(*(line for one in report.loaders for line in loader(one))))
     if report.cpus and report.cpus.own is not None:
         yield Part("CPUs", plain(phrases.cpus(report.cpus)))
     if report.roofline:

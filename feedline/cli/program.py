@@ -6,9 +6,7 @@ import importlib.util
 import io
 import os
 import pkgutil
-import re
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType, ModuleType
@@ -16,10 +14,7 @@ from typing import Any
 
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.own_frames import leave_out_us
-
-MOST_CAUSES = 8  # of one exception, to look for a killed worker
-#: torch's own words (torch/utils/data/_utils/signal_handling.py, DataLoader.cpp).
-_KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][A-Za-z ]{2,40})\.")
+from feedline.profiler.session.ending import exit_code_of, text_of
 
 
 @dataclass(frozen=True)
@@ -113,37 +108,6 @@ def from_module(name: str, args: list[str]) -> Program:
     return Program(code, module, [str(spec.origin), *args], os.getcwd())
 
 
-def exit_code_of(error: BaseException | None) -> int:
-    """The exit code that Python gives a program that ended this way."""
-    if error is None:
-        return 0
-    if isinstance(error, SystemExit):
-        code = error.code
-        if isinstance(code, int):
-            return int(code) if -(1 << 63) <= code < 1 << 63 else -1  # as a C long
-        return 0 if code is None else 1
-    return 130 if isinstance(error, KeyboardInterrupt) else 1
-
-
-def ended_by(error: BaseException | None) -> str:
-    """The reason for a program's end, for its run folder: the type of its exception, and a worker's signal, without the message."""
-    if error is None or isinstance(error, (SystemExit, KeyboardInterrupt)):
-        return ""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    killed = next((found for one in _chain(error) if (found := _KILLED.search(text_of(one)))), None)
-    return f"{name}, because a DataLoader worker was killed ({killed[1]})" if killed else name
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and those that it came of; a loop among them ends it."""
-    for _ in range(MOST_CAUSES):
-        if error is None:
-            return
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def show(error: BaseException | None) -> None:
     """Print what Python would print at this end."""
     if isinstance(error, SystemExit):
@@ -157,14 +121,6 @@ def show(error: BaseException | None) -> None:
             sys.__excepthook__(type(error), error, error.__traceback__)
     with suppress(Exception):  # closed, or replaced by something that has no flush; Python says so itself at its end
         sys.stdout.flush()
-
-
-def text_of(value: object) -> str:
-    """The text of a value; empty if it cannot be printed, as in Python."""
-    try:
-        return str(value)
-    except Exception:
-        return ""
 
 
 def exit_like(error: BaseException | None) -> int:

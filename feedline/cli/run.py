@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from feedline.cli.arguments import at_least
 from feedline.cli.options import add_output
 from feedline.cli.output import below_runs, check_json
-from feedline.cli.program import Program, ended_by, exit_code_of, exit_like, from_module, from_script, show
+from feedline.cli.program import Program, exit_like, from_module, from_script, show
 from feedline.cli.recording import Start, asked
 from feedline.cli.run_command import elsewhere, is_command, run_command
 from feedline.cli.settings import OVERRIDES, add_settings
 from feedline.profiler import masks
 from feedline.profiler.errors import OutputError, ScriptError
 from feedline.profiler.say import say
+from feedline.profiler.session.ending import Ending
 
 if TYPE_CHECKING:
     from feedline.convergence.apply.outside import FixInjector
@@ -266,5 +267,5 @@ def run_recorded(program: Program, session: "Session") -> BaseException | None:
         program.run()
     except BaseException as error:
         ended = error
-    session.stop(exit_code_of(ended), ended_by(ended))
+    session.stop(Ending.of(ended))
     return ended

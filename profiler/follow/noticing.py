@@ -23,6 +23,7 @@ from feedline.profiler.follow.asked import Asked
 from feedline.profiler.follow.groups import Group, attach_groups, holds, launch_of, place_of
 from feedline.profiler.record import privacy
 from feedline.profiler.say import say
+from feedline.profiler.session.ending import Ending
 from feedline.profiler.taps.patch import Patches
 
 if TYPE_CHECKING:  # imported when a training begins: most processes make none
@@ -127,18 +128,18 @@ class Following:
             command = " ".join(privacy.recorded_argv(sys.argv, asked.record_argv))
             say(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
 
-    def ends(self, code: int | None) -> None:
-        """This process ends, with an exit code or with None if that is unknown. Never raises."""
+    def ends(self, ending: Ending) -> None:
+        """This process ends. Never raises."""
         session, self.session = self.session, None
         if session is not None:
-            session.stop(code)
+            session.stop(ending)
             if session.is_mine and self.overrides is not None and self._follows_a_command:
                 for name, why in self.overrides.failed.items():
                     say(f"pid {os.getpid()} trained without {name}: {why}")
 
     def leaves(self, code: int | None) -> None:
         """This process ends without ``atexit``, or becomes another program (None)."""
-        self.ends(code)
+        self.ends(Ending(code))
         if code is not None and self.asked.top == os.getpid():
             reporting.report_what_was_made(self.asked)
 
@@ -153,7 +154,7 @@ class Following:
         """Called after it has joined. A training that has already begun continues in the folder of its rank."""
         session, group = self.session, self._group
         if session is not None and session.is_mine and group is not None and session.manifest.group != group.name:
-            session.stop(None)
+            session.stop(Ending(None))
             self._record()
 
 
@@ -230,9 +231,10 @@ def _forked() -> None:
 
 def _at_exit() -> None:
     if _following is not None:
-        _following.ends(exit_code())
+        _following.ends(ending())
 
 
-def exit_code() -> int | None:
-    """The exit code of this process, as far as its traceback shows; None if unknown."""
-    return 1 if isinstance(getattr(sys, "last_value", None), Exception) else None
+def ending() -> Ending:
+    """The end of this process, as far as its traceback shows."""
+    last = getattr(sys, "last_value", None)
+    return Ending.of(last) if isinstance(last, (Exception, KeyboardInterrupt)) else Ending(None)

@@ -110,6 +110,8 @@ class Resting(Protocol):
 
     def end(self) -> None: ...
 
+    def finish(self) -> None: ...
+
     def abandon(self) -> None: ...
 
 
@@ -179,6 +181,12 @@ class Recorder:
             self.rest.end()
         return self.main
 
+    def no_more_steps(self) -> Segment | None:
+        """``main``, where the training has come to its end, well or not: a rest ended with its last update."""
+        if self.rest is not None:
+            self.rest.finish()
+        return self.main
+
     def lasting(self) -> Segment | None:
         """``main``, for single numbers that are recorded even during a rest."""
         return self.main if self.rest is None else self.rest.segment
@@ -194,7 +202,7 @@ class Recorder:
 
     def close(self) -> None:
         """Stop recording in this process; the file is already complete."""
-        self.awake()
+        self.no_more_steps()
         segment, self.main, self.segment, self.looks = self.segment, None, None, None
         if segment is not None:
             segment.close()

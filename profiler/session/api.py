@@ -15,6 +15,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.say import say
 from feedline.profiler.session import notebook
+from feedline.profiler.session.ending import INTERRUPTED, Ending
 from feedline.profiler.session.session import Session
 
 
@@ -49,29 +50,41 @@ class record(ContextDecorator):
     def __enter__(self) -> "record":
         try:
             command = sys.argv if notebook.shell() is None else ["notebook"]  # a kernel's own arguments say nothing
-            self._session = Session(self._path, command, self._overwrite, self._strict)
+            session = Session(self._path, command, self._overwrite, self._strict, begins=self._keep)
+            if session.refused is not None:
+                tell(f"{session.refused.what}, recording into {session.path}")
         except OutputError as error:
+            self._session = None
             error.for_call()
             if self._strict:
                 raise
             tell(f"not recording: {error}")
-        else:
-            if self._session.refused is not None:
-                tell(f"{self._session.refused.what}, recording into {self._session.path}")
+        except BaseException as error:  # the cell was interrupted here, and ``__exit__`` is not called
+            self._end(error)
+            raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def _keep(self, session: Session) -> None:
+        self._session = session
+
+    def _end(self, error: BaseException | None) -> Session | None:
+        """End the recording; None where there is none."""
         session = self._session
         if session is None:
-            return
+            return None
         try:
-            code = 0 if kind is None else 130 if issubclass(kind, KeyboardInterrupt) else 1
-            session.stop(code)
+            session.stop(Ending.of(error))
         except KeyboardInterrupt:  # of the cell: the next one has to find nothing that still records
-            session.stop(130)
+            session.stop(Ending(INTERRUPTED))
             raise
         finally:
             self._session = None
+        return session
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        session = self._end(error)
+        if session is None:
+            return
         if session.is_mine and session.place.rank == 0:
             show(session.path)
 

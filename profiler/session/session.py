@@ -24,6 +24,7 @@ from feedline.profiler.samplers.sampler import Sampler
 from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.unfollowed import Unfollowed
 from feedline.profiler.session.allocator import allocator
+from feedline.profiler.session.ending import WELL, Ending
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.session.stop_after import StopAfter
 from feedline.profiler.session.taps_by_library import attach_in_main
@@ -70,6 +71,7 @@ class Session:
         place: rank and world size of this process; None: from its environment.
         launch: name shared by the ranks of its launch; None: from its environment.
         group: name of its process group, if it created one itself.
+        begins: called with the session before anything is attached: an interrupt may come when all is, before the caller has it.
         follows: whether processes below this one record themselves; those that cannot are named.
 
     Attributes:
@@ -96,6 +98,7 @@ class Session:
         group: str = "",
         follows: bool = False,
         stop_after: StopAfter | None = None,
+        begins: "Callable[[Session], None]" = lambda session: None,
     ) -> None:
         self._stopped = False  # to the end: one that an interrupt breaks off is begun again
         if recorder.awake() is not None:
@@ -127,10 +130,11 @@ class Session:
         self._looks = Looks()
         self._sampler = Sampler(self.folder / GAUGES, sources, early=40, looks=self._looks)
         self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
+        begins(self)
         try:
             self._begin(segment)
         except BaseException:  # a notebook's cell was interrupted: stop recording
-            self.stop(1)
+            self.stop(Ending(1))
             raise
 
     def _begin(self, segment: Segment) -> None:
@@ -144,15 +148,12 @@ class Session:
         with suppress(Exception):
             self._sampler.start()
 
-    def stop(self, exit_code: int | None = 0, ended_by: str = "") -> None:
-        """Detach, and complete the manifest. Never raises: the training's own end has priority.
-
-        Args:
-            ended_by: what ended the program, where that was an exception: its type.
-        """
+    def stop(self, ending: Ending = WELL) -> None:
+        """Detach, and complete the manifest. Never raises: the training's own end has priority."""
         if not self.is_mine or self._stopped:
             return
         try:
+            recorder.no_more_steps()
             self._hooks.detach()
             self._changing.detach()
             with suppress(Exception):
@@ -163,7 +164,7 @@ class Session:
         finally:  # a notebook's cell may be interrupted here, too
             recorder.close()
         self.manifest.versions = versions()
-        self.manifest.exit_code, self.manifest.ended_by = exit_code, ended_by
+        self.manifest.exit_code, self.manifest.ended_by, self.manifest.ended_at = ending.exit_code, ending.by, ending.at
         self.manifest.ended = True
         self.manifest.anchors.append(clock.anchor())
         with suppress(OSError):

@@ -44,11 +44,11 @@ class StopAfter:
             raise ValueError(f"expected a number of updates, or of seconds such as 20s, got {text[:40]!r}")
         return cls(None, float(number[1])) if number[2] else cls(int(number[1]))
 
-    def attach(self, hooks: Hooks, stop: Callable[[int], None], run: Path, place: Place) -> None:
+    def attach(self, hooks: Hooks, stop: Callable[[], None], run: Path, place: Place) -> None:
         """Count updates once torch is imported.
 
         Args:
-            stop: ends the recording, with an exit code.
+            stop: ends the recording.
             run: its folder, in which other ranks are found.
         """
         counted, began, counting = 0, 0.0, os.getpid()
@@ -60,7 +60,7 @@ class StopAfter:
             counted += 1
             began = began or time.monotonic()
             if (self.updates is not None and counted >= self.updates) or time.monotonic() - began >= self.seconds:
-                end(lambda: stop(0), run, place)
+                end(stop, run, place)
 
         def arrived() -> None:
             from torch.optim.optimizer import register_optimizer_step_post_hook

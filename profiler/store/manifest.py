@@ -35,6 +35,7 @@ class Manifest:
     exit_code: int | None = None  #: None: still running, or killed
     ended: bool = False
     ended_by: str = ""  #: what ended it if it did not exit: the type of an exception, the name of a signal, or PROGRAM
+    ended_at: str = ""  #: line of the program that raised the exception or was interrupted, as in "train.py:31"
     notes: list[str] = field(default_factory=list)
 
     def write(self, rank: Path) -> None:

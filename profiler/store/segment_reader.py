@@ -1,6 +1,6 @@
 """Reads the segment of a process, whether live, finished or killed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -55,9 +55,18 @@ class Process:
 
     @property
     def batches(self) -> npt.NDArray[np.void]:
-        """The FETCH records that made a batch; at the end of an iterable dataset, one makes none."""
+        """The FETCH records that made a batch: not those that failed, nor the one at the end of an iterable dataset."""
         fetches = self.view(Stage.FETCH)
-        return fetches[fetches["flags"] & Flag.END == 0]
+        return fetches[fetches["flags"] & (Flag.END | Flag.FAILED) == 0]
+
+    @property
+    def without_failed(self) -> "Process":
+        """The same without batches and samples whose making raised or was interrupted: what they took belongs to none that was made."""
+        making = np.isin(self.records["stage"], (Stage.FETCH, Stage.SAMPLE, Stage.COLLATE))
+        failed = making & (self.records["flags"] & (Flag.FAILED | Flag.END) == Flag.FAILED)
+        if not failed.any():
+            return self
+        return replace(self, records=self.records[~failed], totals=self.totals - sums_of(self.records[failed]))
 
 
 def read_segment(path: Path) -> Process:

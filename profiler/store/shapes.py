@@ -175,6 +175,7 @@ class ManifestShape(TypedDict, total=False):
     exit_code: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)] | None
     ended: bool
     ended_by: str
+    ended_at: str
     notes: list[str]
 
 

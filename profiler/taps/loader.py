@@ -287,17 +287,20 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
-    """The same during a rest: batches and samples are counted, and the end of an epoch is recorded."""
+    """The same during a rest: batches and samples are counted, and the end of an epoch is recorded, or that no batch came."""
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
     try:
         batch = original(iterator)
-    except StopIteration:
-        state.ended(iterator)
-        key, segment = batch_key(state.epoch, state.yielded), recorder.awake()
+    except BaseException as error:
+        at_its_end = isinstance(error, StopIteration)
+        if at_its_end:
+            state.ended(iterator)
+        key, segment = batch_key(state.epoch, state.yielded), recorder.awake() if at_its_end else recorder.no_more_steps()
         if segment is not None:
+            flags = Flag.END if at_its_end else Flag.FAILED
             segment.window = window_of(state.epoch, state.yielded)
-            segment.add(Stage.NEXT, begin, clock.wall_ns() - begin, number=key, source=state.loader, flags=Flag.END)
+            segment.add(Stage.NEXT, begin, clock.wall_ns() - begin, number=key, source=state.loader, flags=flags)
         raise
     finally:
         state.asked = False

@@ -39,6 +39,7 @@ COST_NS = 150_000  # CPU of recording a step in full, until the run tells
 LEAST_NS = 20_000  # CPU of a step: no training makes one in less
 MOST_NS = 30_000_000_000  # a rest ends, however many steps are left
 STRETCH = 16  # updates that are counted before the clock is read and the counts are written
+LATE = 4  # times what they take otherwise, the last updates of a rest are not what took it
 STRANGE = 8  # rests ended by loaders that did not feed the steps, after which a whole window tells whether they do now
 LOOP = 8  # forwards without gradients between two updates that are a loop of their own, if neither a loader nor eval() announces it
 FEWER = 64  # windows after which the rests are twice as long, then three times: what one more adds to what is known falls
@@ -169,6 +170,20 @@ class Rest:
         segment.add_for_good(Stage.WOKEN, now, 0)
         self._pace.woken()
 
+    def finish(self) -> None:
+        """End the rest with its last update: the program makes no more, and what it did since then, perhaps for long, was no step.
+
+        The clock was last read before at most STRETCH updates; where these took far longer than others, what came after them did.
+        """
+        if recorder.rest is not self:
+            return
+        now, told, updates = clock.wall_ns(), self._begun + self.wall, STRETCH - self._left
+        expected = int(updates * (self.wall / self._updates if self._updates else self._pace.full_ns))
+        self.steps += updates
+        self._updates, self._left = self.updates, STRETCH
+        self._tell(now if now - told <= LATE * expected else told + expected)
+        self._over()
+
     def _over(self) -> None:
         self.abandon()
         recorder.rest, recorder.main, recorder.segment = None, self.segment, self.segment
@@ -279,6 +294,11 @@ class Pace:
             self._strange += 1
             return self._strange % STRANGE != 0
         return True
+
+    @property
+    def full_ns(self) -> float:
+        """Median wall time of a step that was recorded in full."""
+        return self._full[0]
 
     @property
     def cost_ns(self) -> int:

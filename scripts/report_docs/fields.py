@@ -75,6 +75,15 @@ FIELDS: dict[str, dict[str, Field]] = {
         "model": Field("", "Class of the outermost module that was trained; empty: not seen"),
         "optimizer": Field("", "Class of each optimizer and its first learning rate, as in `SGD, lr 0.1`; empty: not seen"),
         "ended_by": Field("", "What ended it: the type of an exception, or the name of a signal, if known; empty otherwise"),
+        "ended_at": Field(
+            "", "The line of the program that raised the exception or was interrupted, as in train.py:31, if known; empty otherwise"
+        ),
+        "waited_s": Field(
+            "s", "How long the main process had waited, when the run ended, for a batch that did not come", "it did not wait for one then"
+        ),
+        "silent_s": Field(
+            "s", "For how long nothing had been recorded when the run failed or was interrupted", "it was less than 3 s, or is unknown"
+        ),
         "stopped": Field("", "Why recording ended before the training did, as in No space left on device; empty otherwise"),
     },
     "Throughput": {

@@ -87,5 +87,5 @@ def test_the_rank_that_failed_first_is_the_headline_and_not_those_that_missed_it
 
     report = build(open_run(tmp_path / "run"))
 
-    assert report.headline.startswith("Rank 1 failed with ValueError (exit code 1) after 12 steps")
+    assert report.headline.startswith("Rank 1 failed with ValueError at late_rank.py:")
     one_number.check(report)

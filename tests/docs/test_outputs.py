@@ -1,5 +1,6 @@
 """Outputs on the pages are put there by `scripts/docs --record`, can be made again from what their page says, and are those of today."""
 
+import html
 import importlib.util
 import io
 import json
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from docs.pages import ROOT
+from PIL import Image
 
 from feedline.cli import main
 
@@ -47,6 +49,15 @@ SHOWN = [(page, found) for page in PAGES for found in outputs.OUTPUT.findall(pag
 KEPT = sorted(path.name for path in outputs.RECORDED.glob("*/"))
 OF_KEPT = [(page, found) for page, found in SHOWN if found[1] in [f"feedline report runs/{name}" for name in KEPT]]
 PREDICTED = [(page, found) for page, found in SHOWN if re.match(r"feedline (whatif|tune) runs/", found[1])]
+#: Kept run -> picture, of those that show one.
+PICTURES = sorted(
+    {
+        (Path(command).name, (page.path.parent / name).resolve())
+        for page in PAGES
+        for command, name in outputs.PICTURE.findall(page.text)
+        if command in [f"feedline report runs/{kept}" for kept in KEPT]
+    }
+)
 #: What the gallery shows of each kept run.
 GALLERY = {
     "demo": "too_few_workers",
@@ -100,10 +111,11 @@ def test_every_picture_is_made_by_a_command():
 
 @dataclass(frozen=True)
 class Told:
-    """What ``feedline report`` prints of a run, and its findings."""
+    """What ``feedline report`` prints of a run, its findings and its verdict."""
 
     text: str
     findings: list[dict[str, Any]]
+    verdict: str
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +129,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
             shutil.copytree(outputs.RECORDED / name, place / "runs" / name)
             with redirect_stdout(io.StringIO()) as printed:
                 assert main(["report", f"runs/{name}"]) == 0
-            told[name] = Told(printed.getvalue(), json.loads((place / "runs" / name / "report.json").read_text())["findings"])
+            made = json.loads((place / "runs" / name / "report.json").read_text())
+            told[name] = Told(printed.getvalue(), made["findings"], made["verdict"])
     return told
 
 
@@ -126,6 +139,34 @@ def test_a_page_shows_what_feedline_says_today(page, shown, reports):
     _, command, parts, text, _ = shown
 
     assert outputs.cut(reports[Path(command).name].text, parts) == text, "scripts/docs --record"
+
+
+@pytest.mark.parametrize(("run", "picture"), PICTURES, ids=[picture.name for _, picture in PICTURES])
+def test_a_picture_shows_what_feedline_says_today(run, picture, reports):
+    if picture.suffix == ".svg":
+        shown = f"$ feedline report runs/{run} {reports[run].text}"
+        assert "".join(drawn_text(picture).split()) == "".join(shown.split()), "scripts/docs --record"
+    else:
+        assert Image.open(picture).text[outputs.SHOWS] == reports[run].verdict, "scripts/docs --record"
+
+
+def drawn_text(picture: Path) -> str:
+    """The text of a drawn terminal: the command above it, then line by line."""
+    title, *drawn = re.findall(r"<text ([^>]*)>(.*?)</text>", picture.read_text())
+    places = [tuple(float(re.search(rf'\b{axis}="([\d.]+)"', about)[1]) for axis in "yx") for about, _ in drawn]
+    lines = [text for _, (_, text) in sorted(zip(places, drawn, strict=True))]
+    return html.unescape(" ".join([title[1], *lines]))
+
+
+def test_the_demo_is_predicted_the_same_wherever_it_is_shown(reports):
+    predicted = reports["demo"].findings[0]["predicted"]
+    rates = f"{predicted['from']:.1f} -> {predicted['to']:.0f} samples/s ["
+    texts = [page.text for page in PAGES] + [(ROOT / "README.md").read_text()]
+    texts += [drawn_text(picture) if picture.suffix == ".svg" else Image.open(picture).text[outputs.SHOWS] for _, picture in PICTURES]
+
+    said = [" ".join(found.split()) for text in texts for found in re.findall(re.escape(rates) + r"[^\]]*\]", " ".join(text.split()))]
+
+    assert len(said) >= 6 and len(set(said)) == 1, said
 
 
 @pytest.mark.parametrize(("page", "shown"), PREDICTED, ids=[f"{page.path.stem}-{found[1]}" for page, found in PREDICTED])

@@ -86,7 +86,7 @@ def test_a_crash_in_the_first_step_is_the_headline(workshop):
 
     made, text, page = told(workshop, script, 40, 0, 1, code=1)
 
-    said = "The training failed with ValueError (exit code 1) after 1 step; figures cover the run until then."
+    said = "The training failed with ValueError at train.py:21 (exit code 1) after 1 step; figures cover the run until then."
     assert (made.headline, made.run.ended_by) == (said, "ValueError")
     assert text.rindex(said) < text.rindex("Too short to judge") and page.index(said) < page.index("Too short to judge")
     assert "secret" not in (workshop.run / "rank0" / "manifest.json").read_text()
@@ -97,7 +97,8 @@ def test_a_crash_after_enough_steps_is_the_headline_above_the_verdict(workshop):
 
     made, text, _ = told(workshop, script, 40, 0, 30, code=1)
 
-    assert made.headline == "The training failed with ValueError (exit code 1) after 30 steps; figures cover the run until then."
+    failed = "The training failed with ValueError at train.py:21 (exit code 1)"
+    assert made.headline == f"{failed} after 30 steps; figures cover the run until then."
     assert text.rindex(made.headline) < text.rindex(made.verdict[:20])
     assert made.findings[0].rule_id not in ("too_short", "nothing_trained")
 
@@ -109,7 +110,8 @@ def test_a_worker_that_was_killed_is_named_with_its_signal(workshop):
 
     made, *_ = told(workshop, script, 60, 1, -1, code=1)
 
-    assert made.headline.startswith("The training failed with RuntimeError, because a DataLoader worker was killed (Killed) (exit code 1)")
+    failed = "The training failed with RuntimeError, because a DataLoader worker was killed (Killed)"
+    assert made.headline.startswith(f"{failed} at train.py:19 (exit code 1)")
 
 
 def test_a_command_that_was_killed_is_named_with_its_signal(workshop):

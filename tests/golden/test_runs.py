@@ -67,5 +67,25 @@ def test_the_terminal_reads_as_it_did(told: Told, pinned: Pinned) -> None:
     pinned.text(f"{told.name}.terminal", told.terminal)
 
 
+def test_all_of_the_report_names_every_stage_operation_and_loader(told: Told) -> None:
+    text = "".join(told.terminal.split())  # a long name is folded
+
+    assert [name for name in named(told.numbers) if "".join(name.split()) not in text] == []
+
+
+def named(numbers: Any) -> set[str]:
+    """Names in a report, or in those of several trainings: stages, also the program's own, operations in samples, and loaders."""
+    if isinstance(numbers, list):
+        return set().union(*map(named, numbers))
+    if not isinstance(numbers, dict):
+        return set()
+    found = set().union(*map(named, numbers.values()))
+    if "operations" in numbers:
+        found |= {operation["name"] for operation in numbers["operations"]}
+    if "verdict" in numbers and numbers.get("step"):
+        found |= set(numbers["step"]["stages"]) | {loader["name"] for loader in numbers["loaders"]}
+    return found
+
+
 def test_the_page_reads_as_it_did(told: Told, pinned: Pinned) -> None:
     pinned.text(f"{told.name}.html", told.page)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from reports.made_up import VARIANTS, judged, nasty, refused, report, unmeasured, without_steps
 
+from feedline.analysis.model import Operation
 from feedline.analysis.reports import to_terminal
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.progress import building
@@ -14,6 +15,7 @@ from feedline.analysis.reports.terminal import render
 from feedline.analysis.text.headline import headline
 
 FILES = [Path(f"runs/resnet-0412/{name}") for name in ("report.html", "report.json", "trace.json.gz")]
+STAGE = "masking of the tokens that are predicted, per batch"  # as long as a name of a stage may be
 COPIED = ("Report", "Next", "More")  # paths and commands are not cut, so that they can be copied
 
 
@@ -31,6 +33,18 @@ def test_no_line_is_wider_than_the_terminal(variant: str, width: int, full: bool
 
     assert max(len(line) for line in lines if not line.startswith(COPIED)) <= width
     assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_all_of_a_report_names_the_programs_own_stages_and_the_operations_in_a_sample() -> None:
+    made = report()
+    stages = {**made.step.stages, STAGE: 2e-3}
+    operations = [Operation("user", STAGE, 1e-3, 9e-4, 1)]
+    made = replace(made, step=replace(made.step, stages=stages), workers=replace(made.workers, operations=operations))
+
+    text = "".join(shown(made, full=True).split())
+
+    assert text.count("".join(STAGE.split())) == 2
+    assert "loader0:DataLoader" in text and 'sampler="RandomSampler"' in text
 
 
 def test_a_wide_terminal_does_not_make_it_wider_than_80_columns() -> None:

@@ -1,5 +1,6 @@
 """Samples are blocked, and not by storage: they sleep, or wait for a lock, the network or another process."""
 
+from feedline.analysis.blocking import DOING
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds, share
@@ -15,13 +16,6 @@ RULE_ID = "blocked"
 SLEEP, LOCK, UNKNOWN = "sleep", "lock", "unknown"
 NETWORK, PROCESS = ANSWERS
 
-DOING = {
-    SLEEP: "sleeping",
-    LOCK: "waiting for a lock or another thread",
-    NETWORK: "waiting for the network",
-    PROCESS: "waiting for another process",
-    UNKNOWN: "blocked on something other than storage",
-}
 FIX = {
     SLEEP: "Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)",
     LOCK: "Open a file handle, connection or client in each process, and hold shared locks for less time. "

@@ -2,10 +2,11 @@
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.finding import Evidence, Finding, Severity
-from feedline.analysis.formatting import count
+from feedline.analysis.formatting import counted
 from feedline.analysis.predict.change import Refused
 
 RULE_ID = "nothing_trained"
+REFUSED = "No training was seen whose throughput could be predicted."
 #: Before the verdict of a program that only calls its model.
 PREFIX = "No training was seen (no backward pass and no optimizer update); steps are the loader's batches. "
 
@@ -18,7 +19,7 @@ def check(facts: RuleInputs) -> Finding | None:
     return Finding(
         RULE_ID,
         Severity.INFO,
-        message=f"no training was seen: {count(batches)} batch{'es' * (batches != 1)} came from the loader, but no model call, backward "
+        message=f"no training was seen: {counted(batches, 'batch')} came from the loader, but no model call, backward "
         "pass or optimizer update followed; what limits the training is unknown",
         evidence=[Evidence("batches", "batches", batches, "batches"), Evidence("batch_s", "time per batch", facts.step.mean_s, "s")],
         fix="Let it train for a few dozen steps. `feedline env` shows which calls feedline can see.",
@@ -34,7 +35,4 @@ def only_infers(facts: RuleInputs) -> bool:
 
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: there is no training."""
-    return Refused(
-        "nothing_trained",
-        "No training was seen whose throughput could be predicted.",
-    )
+    return Refused("nothing_trained", REFUSED)

@@ -109,7 +109,7 @@ def _split_first(facts: RuleInputs, workers: int) -> str:
 
 
 def advised(facts: RuleInputs) -> int | None:
-    """W*, where it is sure that the step would be shorter with it by more than the gate, that every worker gets batches, and that none would
+    """W*, where it is sure that the step would be shorter with it by more than the gate, that each worker gets batches, and that none would
     repeat samples; else None."""
     return None if facts.idle_workers or repeats(facts) else _helping(facts)
 
