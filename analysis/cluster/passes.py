@@ -14,7 +14,7 @@ from feedline.analysis.cluster.sources import Source
 from feedline.analysis.comm.collectives import UNKNOWN_HOST, Collectives
 from feedline.analysis.comm.exchange import exchanges
 from feedline.analysis.comm.partition import PARTS, partition
-from feedline.analysis.gather import throughput_of
+from feedline.analysis.pace import throughput_of
 from feedline.analysis.steps import partition as steps_of
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank

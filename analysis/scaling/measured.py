@@ -7,7 +7,7 @@ import numpy as np
 
 from feedline.analysis.computing import runqueue_s
 from feedline.analysis.formatting import share
-from feedline.analysis.gather import first_step, throughput_of
+from feedline.analysis.pace import first_step, throughput_of
 from feedline.analysis.rested import Estimate
 from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point

@@ -1,12 +1,8 @@
 """Ranks that others wait for, in words, and how far ranks can be compared."""
 
-from collections.abc import Sequence
-
-from feedline.analysis.comm.model import Communication, LateRank
+from feedline.analysis.comm.model import Communication, LateRank, in_turns
 from feedline.analysis.finding import BEFORE_TRACE
 from feedline.analysis.formatting import count, seconds
-
-SHARES = 3  # ranks that are named where another one is late in each step
 
 
 def slower(one: LateRank) -> str:
@@ -31,13 +27,6 @@ def changing(comm: Communication) -> str:
         steps = "one step" if most.steps == 1 else f"{most.steps} steps"
         return f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: not enough to tell whether it is always this rank."
     return f"The slow rank changes: {in_turns(comm.late)}."
-
-
-def in_turns(lates: Sequence[LateRank]) -> str:
-    """``rank 0 in 56, rank 1 in 40 of the 96 steps with a late rank``."""
-    most = sorted(lates, key=lambda late: -late.steps)[:SHARES]
-    shares = ", ".join(f"rank {late.rank} in {count(late.steps)}" for late in most)
-    return f"{shares} of the {count(most[0].late_steps)} steps with a late rank"
 
 
 def clocks(how: str, bound_s: float) -> str:

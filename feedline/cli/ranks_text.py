@@ -7,11 +7,11 @@ from rich.text import Text
 
 from feedline.analysis.cluster.result import Many, RankCost
 from feedline.analysis.comm.blame import PERSISTENT_SHARE
+from feedline.analysis.comm.model import SHARES
 from feedline.analysis.formatting import BLANK, Scale, count, counted, number, seconds, share, size
 from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.figures.rank_parts import PARTS
 from feedline.analysis.reports.tables import columns, plain
-from feedline.analysis.text.ranks import SHARES
 from feedline.profiler.printable import printable_in
 
 WORST = 8  # ranks shown

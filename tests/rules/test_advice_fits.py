@@ -12,8 +12,9 @@ from rules.made_up import made_up_facts, per_sample, waiting, without_workers
 from rules.test_made_one_by_one import rows
 
 from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import Certainty, RuleInputs, Traffic, Unseen
+from feedline.analysis.facts import Certainty, RuleInputs, Traffic, Unseen, Updated
 from feedline.analysis.finding import Finding
+from feedline.analysis.ledger import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.making import Making
 from feedline.analysis.model import Cpus, Operation
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, TRACE
@@ -34,6 +35,16 @@ RESTARTING = {
     "loader": {"first_batch_s": 1.0},
 }
 STREAM = {"map_style": False, "asks_for_worker": True}
+
+
+TENSORS = Updated("AdamW", 2000, 8000, fused=False)
+
+
+def in_ledger(stage: str, ms: float, steps: float, updated: Updated | None = None) -> RuleInputs:
+    """A training whose stage lies in this share of its steps."""
+    facts = made_up_facts(stages={stage: ms})
+    row = LedgerRow(stage, facts.step.stages[stage], steps=steps, trend=1.0)
+    return replace(facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, [row]), None), updated=updated)
 
 
 def looked(kind: str) -> dict[str, object]:
@@ -335,6 +346,12 @@ CASES: dict[str, list[tuple[str, RuleInputs, RuleInputs]]] = {
             own(made_up_facts(loader={"batch_bytes": 40e6}, stages={"other": 60.0}), "project (train.py:20)"),
             own(made_up_facts(loader={"batch_bytes": 40e6}, stages={"other": 60.0}, maker=NO_IMAGES), "project (train.py:20)"),
         ),
+    ],
+    "recompilation": [("TORCH_LOGS", in_ledger("compile", 60.0, 0.5), in_ledger("compile", 60.0, 0.005))],
+    "checkpoint_time": [("Save less often", in_ledger("checkpoint", 60.0, 0.5), in_ledger("checkpoint", 60.0, 0.005))],
+    "optimizer_time": [
+        ("fused=True", in_ledger("optimizer", 90.0, 1.0, TENSORS), in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, fused=True))),
+        ("closure", in_ledger("optimizer", 90.0, 1.0, replace(TENSORS, tensors=4)), in_ledger("optimizer", 90.0, 1.0, TENSORS)),
     ],
     "evaluation_time": [
         ("Evaluation", (lambda facts: replace(facts, step=replace(facts.step, evaluation_s=60.0)))(made_up_facts()), made_up_facts()),

@@ -1,4 +1,4 @@
-"""What the verdict must be about: the largest part of the step. Strict expected failures, which the ledger is to turn green."""
+"""What the verdict must be about: the largest part of the step. What only one order of all findings repairs is expected to fail."""
 
 from dataclasses import replace
 
@@ -6,10 +6,11 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.facts import Certainty, RuleInputs
+from feedline.analysis.facts import Certainty, RuleInputs, Updated
+from feedline.analysis.ledger import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.step_model import OwnCode, OwnFunction
 
-LEDGER = pytest.mark.xfail(strict=True, reason="rules do not claim parts of the step yet: the verdict is about the first finding")
+LEDGER = pytest.mark.xfail(strict=True, reason="findings are ordered by lists of ids, not by what they claim of the ledger")
 BORDERLINE = {"waits": {"starved": 4.5}, "certainty": Certainty(60, 0.0, 0.08)}
 
 
@@ -17,22 +18,25 @@ def said(facts: RuleInputs) -> str:
     return verdict(diagnose(facts), facts)
 
 
-@LEDGER
+def with_ledger(facts: RuleInputs, stage: str, steps: float) -> RuleInputs:
+    """The same, whose stage lies in this share of the steps."""
+    row = LedgerRow(stage, facts.step.stages[stage], steps=steps, trend=1.0)
+    return replace(facts, ledger=Ledger(LedgerTable("step", facts.step.mean_s, [row]), None))
+
+
 def test_compiling_that_takes_84_percent_is_the_verdict_and_not_an_input_of_one():
-    assert "compil" in said(made_up_facts(stages={"compile": 550.0}, **BORDERLINE))
+    assert "compil" in said(with_ledger(made_up_facts(stages={"compile": 550.0}, **BORDERLINE), "compile", 0.5))
 
 
-@LEDGER
 def test_an_optimizer_that_takes_60_percent_is_the_verdict_and_not_the_loss_beside_it():
-    facts = made_up_facts(stages={"optimizer": 180.0, "other": 26.0})
+    facts = made_up_facts(stages={"optimizer": 180.0, "other": 26.0}, updated=Updated("AdamW", 2000, 8000, fused=False))
     loss = OwnFunction("line 20 (train.py)", 0.024, 0.022, 0.026, "cross_entropy (torch…/functional.py:3472)")
 
-    assert "optimizer (" in said(replace(facts, step=replace(facts.step, own_code=OwnCode(0.026, 200, [loss]))))
+    assert "the optimizer: AdamW.step()" in said(replace(facts, step=replace(facts.step, own_code=OwnCode(0.026, 200, [loss]))))
 
 
-@LEDGER
 def test_checkpoints_that_take_12_percent_are_in_the_verdict():
-    assert "checkpoint" in said(made_up_facts(stages={"checkpoint": 14.0}))
+    assert "checkpoint" in said(with_ledger(made_up_facts(stages={"checkpoint": 14.0}), "checkpoint", 0.2))
 
 
 @LEDGER

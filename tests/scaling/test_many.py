@@ -348,14 +348,7 @@ def test_the_command_finds_the_same_in_processes_and_prints_it(whole, tmp_path, 
     assert json.loads(out.read_text()) == json.loads(json.dumps(plain(reduced(whole))))
 
 
-def test_the_older_command_does_the_same(whole, tmp_path, capsys):
-    said = []
-    for number, command in enumerate((["ranks"], ["report", "--by-rank"])):
-        out = tmp_path / f"{number}.json"
-        assert main([*command, str(whole), "--processes", "1", "--json", str(out)]) == 0
-        said.append((capsys.readouterr().out, out.read_text()))
-
-    assert said[0] == said[1]
+def test_quiet_ranks_print_nothing(whole, capsys):
     assert main(["report", "--by-rank", str(whole), "--processes", "1", "-q"]) == 0
     assert capsys.readouterr() == ("", "")
 

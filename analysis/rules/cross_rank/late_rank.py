@@ -2,13 +2,12 @@
 
 from typing import TypedDict
 
-from feedline.analysis.comm.model import Communication, LateRank, Prediction
+from feedline.analysis.comm.model import Communication, LateRank, Prediction, in_turns
 from feedline.analysis.comm.question import QuestionId
 from feedline.analysis.facts import RankFacts, Waiting
 from feedline.analysis.finding import BEFORE_TRACE, SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.predict.change import Refused
-from feedline.analysis.text.ranks import in_turns
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"

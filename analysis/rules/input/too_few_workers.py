@@ -40,7 +40,8 @@ MIN_COMPUTE_SHARE = 0.05
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with the one that more workers would make; silent where the CPUs are full."""
-    workers, gain, number = num_workers(facts), gained_s(facts), _helping(facts)
+    workers, gain = num_workers(facts), gained_s(facts)
+    number = None if facts.idle_workers else _helping(facts)
     if workers is None or gain is None or number is None or cpus.queueing(facts):
         return None
     weight = severity(facts, gain.low)
