@@ -12,7 +12,7 @@ from feedline.cli import main
 COMMANDS = {
     "ranks": ("report", "--by-rank", "ranks", "--processes", "1"),
     "advise": ("converge", "advise", "batch32", "batch256"),
-    "scale": ("scale", "--table", "1=67758,2=142704,4=235271,8=381000", "--predict", "16"),
+    "scale": ("scale", "--throughput", "1=67758,2=142704,4=235271,8=381000", "--predict", "16"),
 }
 
 
