@@ -98,10 +98,11 @@ def at_end(rank: RankMetrics, gauges: list[Gauge]) -> AtEnd:
     last = int((main["start"] + main["wall"]).max())
     failed = main[(main["flags"] & (Flag.FAILED | Flag.END) == Flag.FAILED) & (main["start"] + main["wall"] >= main["start"].max())]
     waiting = failed[failed["stage"] == Stage.NEXT][:1]
+    begun = main[main["stage"] == Stage.EPOCH] if not rank.rank.manifest.ended else main[:0]
     if len(waiting):
         wait = _wait(rank, waiting[0], int(waiting["wall"][0]), origin)
-    elif not rank.rank.manifest.ended and not len(asked) and main["stage"][np.argmax(main["start"])] in (Stage.EPOCH, Stage.SAMPLER):
-        wait = _wait(rank, main[main["stage"] == Stage.EPOCH][-1], end - last, origin, since=last)
+    elif len(begun) and not len(asked) and main["stage"][np.argmax(main["start"])] in (Stage.EPOCH, Stage.SAMPLER):
+        wait = _wait(rank, begun[-1], end - last, origin, since=last)
     else:
         wait = None
     evaluation = rank.steps.boundaries.evaluation if rank.steps is not None else np.zeros((0, 2), np.int64)
@@ -163,9 +164,9 @@ def _turn(rank: RankMetrics, loader: int, number: int) -> int | None:
     workers = int(str(about.get("num_workers") or 0))
     if not workers or not about.get("in_order", True):
         return None
-    arrived = rank.main.of(Stage.ARRIVE)
-    arrived = arrived[(arrived["source"] == loader) & (arrived["extra"] >= 0)]
-    in_turn = ((arrived["number"] & 0xFFFFFFFF) % workers == arrived["extra"]).all()
+    arrived = rank.main.view(Stage.ARRIVE)
+    arrived = arrived[(arrived["source"] == loader) & (arrived["worker"] >= 0)]
+    in_turn = ((arrived["number"] & 0xFFFFFFFF) % workers == arrived["worker"]).all()
     return number % workers if in_turn else None
 
 

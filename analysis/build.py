@@ -160,7 +160,8 @@ def _described(
             "batch" if step is not None and step.boundary == "loader" else "step",
         ),
         hooks=[
-            Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"]), str(hook["reason"])) for hook in shown.rank.manifest.hooks
+            Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"]), str(hook.get("reason", "")))
+            for hook in shown.rank.manifest.hooks
         ],
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )

@@ -39,15 +39,15 @@ FIELDS: dict[str, dict[str, Field]] = {
             "Losses, metrics, learning rate, noise scale, and mistakes in the setup",
             "nothing was trained",
         ),
-        "ledger": Field(
-            "", "Where the time of the step and of the run went, of the rank `shown`", "no step was recorded, or the report is of traces"
-        ),
         "cpus": Field("", "Who used the CPUs while the steps ran", "the number of CPUs is unknown, or no step was recorded"),
         "shown": Field(
             "",
             "The rank that the figures describe: the one that the others wait for, or else the lowest. Of traces of other tools, figures "
             "are always those of the lowest",
             "the report is of traces of other tools",
+        ),
+        "ledger": Field(
+            "", "Where the time of the step and of the run went, of the rank `shown`", "no step was recorded, or the report is of traces"
         ),
         "together": Field("", "Throughput predicted with all predicted fixes of the loader at once", "fewer than two fixes are predicted"),
         "headline": Field("", "What must be known before the verdict: a crash, a kill, a full disk; empty if the run ended normally"),

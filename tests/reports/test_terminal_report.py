@@ -71,7 +71,7 @@ def test_its_last_lines_are_verdict_fix_and_where_the_report_is(full: bool) -> N
         "Fix     Store the images near the training size (256 px on the short side), or",
         "        decode only the crop",
         "Fixes   oversize_images and float32_on_host together: 176 -> 280 samples/s [264,",
-        "        297]",
+        "        297]; above the next limit (all CPUs), which these fixes also raise",
     ]
     assert last[8:] == [
         "Report  runs/resnet-0412/report.html (beside it: report.json, trace.json.gz)",

@@ -71,7 +71,12 @@ SYNC, LOADER = "cudaStreamSynchronize", "enumerate(DataLoader)#_MultiProcessingD
 @pytest.mark.parametrize(
     ("rule_id", "words", "there", "missing"),
     [
-        ("device_bound", "channels_last", {"kernel": "implicit_convolve_sgemm", "busy_us": 9800}, {"busy_us": 9800}),
+        (
+            "device_bound",
+            "channels_last",
+            {"kernel": "void cudnn::ops::nchwToNhwcKernel<float, float>", "busy_us": 9800},
+            {"busy_us": 9800},
+        ),
         (
             "synchronisation",
             "pinned memory",

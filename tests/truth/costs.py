@@ -386,6 +386,7 @@ COSTS: dict[str, Formula] = {
     "input_bound_unexplained": lambda bar: bar.input - bar.once,
     "too_short": nothing,
     "nothing_trained": nothing,
+    "no_batch": nothing,
     "input_not_seen": nothing,
     "slow_sampler": lambda bar: bar.stage("sampler"),
     "too_few_workers": lambda bar: shorter(bar, at_least(bar)),

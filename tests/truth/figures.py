@@ -126,6 +126,7 @@ def of_report(told: Any) -> Iterator[tuple[str, float]]:
     checks = told["convergence"]["checks"] if told["convergence"] else []
     yield from (one for finding in [*told["findings"], *checks] for one in of_finding(told, finding))
     yield from (("%", part / sum(told["step"]["waits"].values())) for part in told["step"]["waits"].values() if part)
+    yield from of_whole_run(told)
     for own in own_codes(told):
         yield from (("s", one["s"]) for one in [own, *own["functions"]])
         yield from (("%", one["s"] / told["step"]["mean_s"]) for one in own["functions"])
@@ -148,6 +149,18 @@ def of_report(told: Any) -> Iterator[tuple[str, float]]:
     yield from gains(told)
     yield from of_gauges(told)
     yield from of_roofs(told)
+
+
+def of_whole_run(told: Any) -> Iterator[tuple[str, float]]:
+    """Seconds and shares of what comes before, in, between and after the steps."""
+    run = told["ledger"]["run"] if told["ledger"] else None
+    parts: dict[str, float] = {}
+    for row in run["rows"] if run else ():
+        part = row["where"].partition("/")[0]
+        parts[part] = parts.get(part, 0.0) + row["s"]
+    for seconds in parts.values():
+        yield "s", seconds
+        yield "%", seconds / run["whole_s"]
 
 
 def own_codes(told: Any) -> list[Any]:
