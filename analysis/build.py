@@ -111,7 +111,7 @@ def _report(
         return made
     checks = made.convergence.checks if made.convergence else []
     predictions = predictions_of(made, shown, read.facts, ceilings, rejected_of(run))
-    return _judged(made, read.facts, checks, predictions, ended_badly(made.run, end) and not read.facts.failed)
+    return _judged(made, read.facts, checks, predictions, ended_badly(made.run, end))
 
 
 def _described(
@@ -269,7 +269,8 @@ def _judged(report: Report, facts: RuleInputs, checks: Sequence[Finding], predic
     """
     findings = within(diagnose(facts, checks, predictions), predictions.limits, facts.step.mean_s)
     if no_more:
-        findings = [dataclasses.replace(one, fix="") if one.rule_id in ASK_FOR_MORE else one for one in findings]
+        asks = [rule_id for rule_id in ASK_FOR_MORE if rule_id != too_short.RULE_ID or not facts.failed]  # else it names the error
+        findings = [dataclasses.replace(one, fix="") if one.rule_id in asks else one for one in findings]
     together, said = predictions.together(findings), verdict(findings, facts)
     return dataclasses.replace(report, roofline=predictions.limits, findings=findings, together=together, verdict=said)
 

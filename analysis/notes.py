@@ -93,5 +93,5 @@ def ending(rank: RankMetrics) -> list[str]:
     """How a rank ended whose process was killed, or ended by its own program."""
     ended = how(rank.rank.manifest.state, None, rank.rank.manifest.ended_by)
     if ended and left_after(rank.steps) is not None:
-        return [f"rank {rank.rank.number} {ended} after its training loop"]
+        ended += " after the end of an epoch"
     return [f"rank {rank.rank.number} {ended}; figures cover the run until then"] if ended else []

@@ -41,6 +41,7 @@ MOST_WAIT_S = 60
 MOST_MB = 1024
 PROGRAMS = Path(__file__).parent / "programs"
 REFUSED = (2, 64, 65, 66, 76)  # exit codes of what is wrong with a folder, or with what is asked of it
+NOT_JUDGED = 75  # of a folder that was read: its ranks share no work, so `scale` gives no efficiency
 NET = "please report"  # what the last resort of the command line says
 WEIGHTS = (8, 4, 2, 4, 3, 3, 2, 3)  # of the commands
 Start = Callable[[list[str], dict[str, str], Path], None]  # arguments of Python, environment, working directory
@@ -167,6 +168,8 @@ def one(seed: int, bases: list[Path], folder: Path, every: bool) -> tuple[str, s
         said.append(f"{command[0]}: {code} {text}")
         if NET in text:
             return "net", "\n".join(said)
+        if code == NOT_JUDGED and not text:
+            continue
         if code and (code not in REFUSED or text.count("\n") != 1):
             return "refusal", "\n".join(said)
         if code:

@@ -38,6 +38,7 @@ PRIVATE = (
     ),
     Private("_rcvd_idx _send_idx _task_info _in_order", "torch.utils.data.dataloader", "which batch comes next, and how many are ready"),
     Private("_pin_memory", "torch.utils.data.dataloader", "whether a thread pins the batches"),
+    Private("_dataset _num_workers", "torch.utils.data.dataloader", "whether the program changes the dataset between passes"),
     Private(
         "_recv_bytes _ForkingPickler",
         "multiprocessing.queues",

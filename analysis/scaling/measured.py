@@ -89,7 +89,7 @@ def point_of(runs: Sequence[Run]) -> Point:
                 continue
             if one is not None:
                 found[number] = one
-                after = " after its training loop" if one.loop_ended else ""
+                after = " after the end of an epoch" if one.loop_ended else ""
                 notes += [f"rank {number} was killed or crashed{after}"] if rank.manifest.state == "cut" else []
             elif rank.manifest.state == "finished":
                 idle.append(number)

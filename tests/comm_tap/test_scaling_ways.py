@@ -68,7 +68,7 @@ def test_a_rank_with_a_shorter_epoch_left_its_loop_and_the_other_waits_for_it(tm
     notes = " ".join(build(open_run(tmp_path / "run")).notes)
 
     assert "rank 1 left its loop after 17 batches of its last epoch; rank 0 waits for it in all_reduce " in notes
-    assert "rank 1 was killed or crashed after its training loop" in notes
+    assert "rank 1 was killed or crashed after the end of an epoch" in notes
     assert "had ended or been killed" not in notes
     assert main(["report", "--by-rank", str(tmp_path / "run")]) == 0
     assert "rank 1 left its loop after 17 batches of its last epoch, and was killed later" in " ".join(capsys.readouterr().out.split())

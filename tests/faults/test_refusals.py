@@ -1,6 +1,7 @@
 """What feedline cannot do is refused before the training starts, in a message that says what, where, and the way out."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -102,7 +103,7 @@ def test_overwriting_a_folder_with_files_of_others_says_why_it_records_elsewhere
 
 def test_a_crash_before_the_first_step_is_not_followed_by_advice_about_the_machine(workshop):
     done = workshop.recorded(workshop.write("train.py", "raise SystemExit(2)"), options=("-f",))
-    assert "ended with exit code 2 before its first step" in done.stderr
+    assert re.search(r"ended with exit code 2 at train\.py:1 before its first step", " ".join(done.stderr.split()))
     assert "feedline env" not in done.stderr
 
     done = workshop.recorded(workshop.write("other.py", "print(1)"), options=("-f",))

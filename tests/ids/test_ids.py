@@ -142,7 +142,7 @@ def test_a_run_has_the_same_report_whatever_its_words(run):
     usual, blank = same(lambda: of_runs.build(open_run(run)))
 
     assert [hook.name for hook in phrases.refused_that_matter(usual.hooks)] == [*sorted(REASONS - phrases.NO_LOSS), "cv2"]
-    assert usual.comm.what_if[1].id == "rank_on_time" and any(id_of(note) == FIRST_STEPS for note in usual.notes)
+    assert usual.comm.what_if[1].id == "no_late_rank" and any(id_of(note) == FIRST_STEPS for note in usual.notes)
     assert shown(usual) == shown(blank)
 
 

@@ -10,7 +10,6 @@ GHOST = 32
 #: With fewer samples, statistics are too noisy: ResNet-50 on ImageNet has an error of 23.6, 23.7, 24.8, 27.3 and 34.7 % with 32, 16, 8, 4
 #: and 2 images per GPU (Wu and He, arXiv:1803.08494, table 2).
 FEWEST = 8
-ERROR = "ResNet-50 on ImageNet has an error of 34.7 % with 2 images per GPU, and of 23.6 % with 32 (Wu and He, arXiv:1803.08494)"
 
 
 def few_samples(recorded: Recorded) -> Finding | None:
@@ -25,7 +24,7 @@ def few_samples(recorded: Recorded) -> Finding | None:
         "few_samples_in_batch_norm",
         Severity.LOW,
         message=f"{counted(layers, 'batch norm layer')} normalize{'s' * (layers == 1)} with the statistics of "
-        f"{counted(samples, 'sample')}{per_rank}: such statistics are noise. {ERROR}",
+        f"{counted(samples, 'sample')}{per_rank}: such statistics are noise (Wu and He, arXiv:1803.08494)",
         evidence=[
             Evidence("samples_of_forward", "samples per rank and forward", samples, "samples"),
             Evidence("batchnorm_layers", "batch norm layers", layers, "layers"),
