@@ -17,7 +17,7 @@ PAGES = [ROOT / "docs" / "index.md", ROOT / "docs" / "gallery.md", *sorted((ROOT
 DEMO = "feedline run -o runs/demo examples/train_imagefolder.py data/photos --size 32 --workers 1"
 #: A reader has more time, and more cores.
 SHORTER = {
-    "feedline compare ": "feedline compare --only pillow-v1,simplejpeg-v2 ",
+    "feedline compare ": "feedline compare --loaders pillow-v1,simplejpeg-v2 ",
     "feedline probe ": "feedline probe --quick ",
     "--nproc-per-node 8": "--nproc-per-node 2",
     "--seeds 3": "--seeds 2",
@@ -27,7 +27,11 @@ SHORTER = {
     "train_digits.py": "train_digits.py --epochs 2",
 }
 NOT_FEEDLINES = ("pip ", "nsys ", "jq ")
-JUDGES = {"python gate.py ": (1,), "feedline check ": (75, 77)}  # codes with which they end where they find something
+JUDGES = {
+    "python gate.py ": (1,),
+    "feedline check ": (75, 77),
+    "feedline verify ": (75, 77),
+}  # codes with which they end where they find something
 
 TRAIN = """
 import argparse, os, torch
