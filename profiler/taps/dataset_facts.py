@@ -20,6 +20,7 @@ WORKER_INFO = "get_worker_info"
 #: More functions and objects, attributes, or parts of a list than these are not looked at: what they show stays unknown.
 MOST_LOOKED_AT, MOST_ATTRIBUTES, MOST_LISTED = 2_000, 200, 20
 MOST_NAMED = 3  # attributes
+MOST_HASHED = 4096  # characters or bytes: of a longer value, another object counts as another value
 DEPTH = 2  # objects inside a dataset: a dataset that it wraps, its transforms
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 NOT_OPENED = (*PLAIN, list, tuple, dict, set, type, FunctionType, ModuleType, torch.Tensor)
@@ -156,9 +157,9 @@ def attributes(dataset: Any) -> Values | None:
 
 
 def _token(value: Any) -> object:
-    if type(value) in PLAIN:
+    if type(value) in PLAIN and not (type(value) in (str, bytes) and len(value) > MOST_HASHED):
         return type(value), hash(value)
-    length = len(value) if type(value) in (list, dict, set) else 0
+    length = len(value) if type(value) in (list, dict, set, str, bytes) else 0
     return id(value), length, value._version if type(value) is torch.Tensor and not value.is_inference() else 0
 
 
