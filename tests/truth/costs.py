@@ -439,13 +439,17 @@ PART = {
 }
 
 
-def allowed(told: Any, rule_id: str) -> float:
-    """Seconds per step that the limits above the run leave to its fix, which lifts some of them."""
+def allowed(told: Any, rule_id: str, full: bool = False) -> float:
+    """Seconds per step that the limits above the run leave to its fix, which lifts some of them.
+
+    Args:
+        full: the CPUs are, also where no finding that is told says so.
+    """
     made, step_s = told["roofline"], float(told["step"]["mean_s"])
     if made is None or made["next"] is None:
         return math.inf
     above = [roof for roof in made["roofs"] if roof["binds"] and roof["samples_per_s"] >= made["becomes"]]
-    gone = lifted(rule_id, cpus_are_full(finding["cause"] for finding in told["findings"]))
+    gone = lifted(rule_id, full or cpus_are_full(finding["cause"] for finding in told["findings"]))
     kept = [roof["high"] or roof["samples_per_s"] for roof in above if roof["kind"] not in gone]
     return max(0.0, step_s - step_s * made["samples_per_s"] / min(kept, default=math.inf))
 

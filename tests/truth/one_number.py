@@ -158,11 +158,16 @@ def intervals(told: Any) -> Iterator[str]:
             yield f"{what} gives a share of the input of {share}, which is not between {low} and {high}"
 
 
+FULL = 0.25  # of the CPUs: with less of them free, cpu_saturated may hold, although other findings are told in its place
+
+
 def most(told: Any, rule_id: str) -> float:
     """Samples/s that the limits above the run allow with the fix of a cause."""
     mean, pace = told["step"]["mean_s"], told["throughput"]
     rate = pace["samples_per_s"] if pace["all_ranks_samples_per_s"] is None else pace["all_ranks_samples_per_s"]
-    left = mean - allowed(told, rule_id)
+    use = told["cpus"]
+    full = use is not None and use["free"] is not None and use["free"] < FULL * use["allowed"]
+    left = mean - allowed(told, rule_id, full)
     return rate * mean / left if left > 0 else math.inf
 
 
