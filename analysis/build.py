@@ -169,7 +169,7 @@ def _described(
 
 
 def rejected_of(run: Run) -> list[Trial]:
-    """Trials that rejected settings of this training; those of one of several trainings cannot be told apart."""
+    """Return the trials that rejected settings of this training; none if the process ran several, because trials do not say which."""
     return rejected(run.path) if run.part is None else []
 
 

@@ -70,13 +70,6 @@ class LedgerTable:
         """Return the same as a share (0 to 1) of the whole."""
         return self.total_s(*where) / self.whole_s if self.whole_s else 0.0
 
-    def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage, the longest first."""
-        found: dict[str, float] = {}
-        for row in self.rows:
-            found[row.stage] = found.get(row.stage, 0.0) + row.s
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
-
 
 @dataclass(frozen=True)
 class Ledger:

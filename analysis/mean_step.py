@@ -43,7 +43,7 @@ def half_width(error: float, of_machine: float) -> float:
 
 
 def interval_of_rate(rate: float, half: float) -> tuple[float | None, float | None]:
-    """95 % interval of a rate, from that of the mean step; None: it has no such end.
+    """95 % interval of a rate, from that of the mean step; None: that end is unknown.
 
     Args:
         half: of ``half_width``.

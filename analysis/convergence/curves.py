@@ -53,7 +53,7 @@ def level(curve: Curve, samples: float, tail: float = TAIL) -> Level | None:
 def final(name: str, curve: Curve) -> float | None:
     """What a curve ended at: of the training's loss the mean over the last tenth of its samples, of any other the last value.
 
-    Values that are not finite do not count; None: there is no other.
+    Values that are not finite do not count; None: none is finite.
     """
     if name == TRAIN and len(curve.samples):
         end = level(curve, float(curve.samples[-1]))

@@ -273,7 +273,7 @@ def recorded_settings(settings: Mapping[str, object]) -> Settings:
 
 
 def usual_most(cpus: float, now: int) -> int:
-    """The largest number of workers to try on so many CPUs."""
+    """Return the largest number of workers to try on this many CPUs."""
     return max(FEWEST, math.ceil(PER_CPU * cpus), now)
 
 

@@ -1,4 +1,4 @@
-"""What makes launches incomparable: ranks that do not train together, or that share no work. Then there is no efficiency to speak of."""
+"""What makes launches incomparable: ranks that do not train together, or that share no work. Their efficiency is undefined."""
 
 from collections.abc import Sequence
 from typing import Any

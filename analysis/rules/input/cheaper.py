@@ -1,4 +1,4 @@
-"""What would make a sample take less CPU time: named by the stages that it has, so that nobody who reads text is told of images."""
+"""What would make a sample take less CPU time: only stages that the sample has are named, so a text dataset is not advised about images."""
 
 from feedline.analysis.facts import RuleInputs
 from feedline.analysis.formatting import share
