@@ -18,12 +18,12 @@ from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 LONG_S = 3.0  # a wait from here on is told; a person who sees nothing come waits longer before Ctrl-C
-OF_STEPS = 3  # and only if it is that many times the longest step
-FEWEST = 5  # looks at a blocked worker that tell what it waits for
-MOST = 0.9  # of them, that found the same
+_OF_STEPS = 3  # and only if it is that many times the longest step
+_FEWEST = 5  # looks at a blocked worker that tell what it waits for
+_MOST = 0.9  # of them, that found the same
 
 #: Stages that may fail or be interrupted, as a place in a sentence.
-DOING = {
+_DOING = {
     Stage.EPOCH: "while a loader's iterator was made",
     Stage.COPY: "while a tensor was copied to a device",
     Stage.FORWARD: "in the forward pass",
@@ -107,7 +107,7 @@ def at_end(rank: RankMetrics, gauges: list[Gauge]) -> AtEnd:
         wait = None
     evaluation = rank.steps.boundaries.evaluation if rank.steps is not None else np.zeros((0, 2), np.int64)
     return AtEnd(
-        doing=DOING.get(Stage(int(failed["stage"][np.argmax(failed["start"])])), "") if len(failed) and wait is None else "",
+        doing=_DOING.get(Stage(int(failed["stage"][np.argmax(failed["start"])])), "") if len(failed) and wait is None else "",
         silent_s=_silent_s(rank, end - last) if wait is None and not len(failed) else None,
         wait=wait,
         evaluating=bool(len(evaluation) and last <= evaluation[-1, 1]) and rank.steps is not None and rank.steps.boundaries.by != "loader",
@@ -139,7 +139,7 @@ def _silent_s(rank: RankMetrics, ns: int) -> float | None:
     steps, manifest = rank.steps, rank.rank.manifest
     if not manifest.ended or not manifest.exit_code or steps is None or not len(steps.wall) or "stopped" in rank.main.header:
         return None
-    return ns / 1e9 if ns / 1e9 >= LONG_S and ns >= OF_STEPS * int(steps.wall.max()) else None
+    return ns / 1e9 if ns / 1e9 >= LONG_S and ns >= _OF_STEPS * int(steps.wall.max()) else None
 
 
 def _wait(rank: RankMetrics, asked: "np.void", ns: int, origin: int, since: int | None = None) -> LastWait:
@@ -180,7 +180,7 @@ def _blocked(main: Process, workers: dict[int, Process], begin: int, end: int) -
         seen: Records = looks[np.isin(looks["pid"], pids(process))]
         kinds = Counter[str](main.names.get(source, "unknown") for source in seen["source"].tolist())
         kind, most = kinds.most_common(1)[0] if kinds else ("", 0)
-        if most >= FEWEST and most >= MOST * len(seen) and not _idle(process, begin):
+        if most >= _FEWEST and most >= _MOST * len(seen) and not _idle(process, begin):
             found[worker] = kind
             number += most
     return found, number

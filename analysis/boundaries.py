@@ -59,7 +59,7 @@ def find(main: Records, rests: Records | None = None, elsewhere: Records | None 
         elsewhere: records of other threads.
     """
     asked = Asks.of(main, elsewhere)
-    evaluation = evaluations(main, asked)
+    evaluation = _evaluations(main, asked)
     updates, by = _updates(main, evaluation)
     if not len(updates):
         return None
@@ -220,7 +220,7 @@ def pass_of(records: Records) -> IntArray:
     return np.asarray(records["source"].astype(np.int64) << 32 | epoch)
 
 
-def evaluations(main: Records, asks: Asks) -> IntArray:
+def _evaluations(main: Records, asks: Asks) -> IntArray:
     """Intervals [m, 2], ns, of evaluation: from the first request that only infers to the next event that trains; and loops without a
     loader that call models without gradients."""
     loader = asks.of_used(main)

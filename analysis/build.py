@@ -57,10 +57,10 @@ from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
 #: Variables that change what glibc's malloc returns to the system.
-SETTINGS_OF_MALLOC = frozenset(
+_SETTINGS_OF_MALLOC = frozenset(
     ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 )
-ASK_FOR_MORE = (nothing_trained.RULE_ID, too_short.RULE_ID, input_not_seen.RULE_ID)  # findings whose fix is another recording
+_ASK_FOR_MORE = (nothing_trained.RULE_ID, too_short.RULE_ID, input_not_seen.RULE_ID)  # findings whose fix is another recording
 UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
@@ -110,8 +110,8 @@ def _report(
     if read.facts is None:
         return made
     checks = made.convergence.checks if made.convergence else []
-    predictions = predictions_of(made, shown, read.facts, ceilings, rejected_of(run))
-    return _judged(made, read.facts, checks, predictions, ended_badly(made.run, end))
+    predictions = _predictions_of(made, shown, read.facts, ceilings, rejected_of(run))
+    return _judged(made, read.facts, checks, predictions, _ended_badly(made.run, end))
 
 
 def _described(
@@ -121,14 +121,14 @@ def _described(
     read = _read(shown, gathered, notes, compared)
     step, loaders = read.step, read.loaders
     if read.facts is not None:
-        step = with_input(read.facts)
+        step = _with_input(read.facts)
     ended = between_ranks.first_failed(gathered)
-    about, pace = run_info(run, gathered[ended].rank), between_ranks.throughput(gathered, shown)
+    about, pace = _run_info(run, gathered[ended].rank), between_ranks.throughput(gathered, shown)
     if run.part is not None:
-        loaders = [loader for number, loader in enumerate(loaders) if number in used_loaders(shown)]
+        loaders = [loader for number, loader in enumerate(loaders) if number in _used_loaders(shown)]
     trained = convergence(run, notes)
     if len(gathered) == 1 and shown.rank.manifest.ended and not len(shown.main.of(Stage.PROFILED)):  # whose steps do not count
-        pace, trained = trained_on(pace, trained)
+        pace, trained = _trained_on(pace, trained)
     if pace.of_all_ranks and step is not None:
         low, high = interval_of_rate(pace.of_all_ranks, half_width(*relative(means_of(shown))))
         pace = dataclasses.replace(pace, low=low, high=high)
@@ -173,7 +173,9 @@ def rejected_of(run: Run) -> list[Trial]:
     return rejected(run.path) if run.part is None else []
 
 
-def predictions_of(report: Report, shown: RankMetrics, facts: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]) -> Predictions:
+def _predictions_of(
+    report: Report, shown: RankMetrics, facts: RuleInputs, ceilings: Ceilings | None, tried: Sequence[Trial]
+) -> Predictions:
     """Predictions for a run, held against its limits: those of its report, of ``whatif`` and of ``tune``.
 
     A rate is compared with limits of the input: how long steps wait for it must be known.
@@ -193,7 +195,7 @@ def _without_steps(end: AtEnd, loaders: list[Loader], about: RunInfo) -> list[Fi
     return [none] if none is not None else []
 
 
-def ended_badly(about: RunInfo, end: AtEnd) -> bool:
+def _ended_badly(about: RunInfo, end: AtEnd) -> bool:
     """Whether the run cannot simply be made longer: it failed, was killed, or no longer made progress. A person may interrupt any other."""
     failed = about.state == "cut" or bool(about.exit_code) and about.exit_code != INTERRUPTED
     return failed or end.hangs
@@ -222,7 +224,7 @@ def _read(shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str]
         )
     beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
     use = cpu_use(shown, gauges, beside) if step is not None else None
-    facts = facts_of(shown, step, workers, loaders, use, gauges)
+    facts = _facts_of(shown, step, workers, loaders, use, gauges)
     if facts is not None and compared is not None:
         facts = dataclasses.replace(facts, comm=compared.communication, comm_parts=compared.parts)
     return _Read(step, workers, loaders, gauges, use, facts)
@@ -257,7 +259,7 @@ def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[T
     compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, NOTHING, notes)
     shown = gathered[between_ranks.shown(gathered, compared)]
     report, read, _ = _described(run, shown, gathered, notes, compared)
-    predictions = predictions_of(report, shown, read.facts, ceilings, tried) if read.facts else None
+    predictions = _predictions_of(report, shown, read.facts, ceilings, tried) if read.facts else None
     return TrainingInput(shown, read.facts, read.gauges, report.throughput, predictions)
 
 
@@ -269,13 +271,13 @@ def _judged(report: Report, facts: RuleInputs, checks: Sequence[Finding], predic
     """
     findings = within(diagnose(facts, checks, predictions), predictions.limits, facts.step.mean_s)
     if no_more:
-        asks = [rule_id for rule_id in ASK_FOR_MORE if rule_id != too_short.RULE_ID or not facts.failed]  # else it names the error
+        asks = [rule_id for rule_id in _ASK_FOR_MORE if rule_id != too_short.RULE_ID or not facts.failed]  # else it names the error
         findings = [dataclasses.replace(one, fix="") if one.rule_id in asks else one for one in findings]
     together, said = predictions.together(findings), verdict(findings, facts)
     return dataclasses.replace(report, roofline=predictions.limits, findings=findings, together=together, verdict=said)
 
 
-def trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Throughput, ConvergenceSummary | None]:
+def _trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Throughput, ConvergenceSummary | None]:
     """The same number of samples in both.
 
     One counts the batches of the steps. The other counts as updates come, when it is not known yet that a batch before them was only
@@ -287,7 +289,7 @@ def trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Th
     return dataclasses.replace(pace, samples=samples), dataclasses.replace(trained, samples=float(samples))
 
 
-def used_loaders(rank: RankMetrics) -> set[int]:
+def _used_loaders(rank: RankMetrics) -> set[int]:
     """Numbers of the loaders that were gone through."""
     return set(rank.main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
 
@@ -313,7 +315,7 @@ def cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None
     return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
 
 
-def facts_of(
+def _facts_of(
     rank: RankMetrics, step: StepSummary | None, workers: Workers | None, loaders: list[Loader], use: Cpus | None, gauges: list[Gauge]
 ) -> RuleInputs | None:
     """What the rules read; None without a step."""
@@ -334,7 +336,7 @@ def facts_of(
         main_runqueue_share=step.main_runqueue_share,
         main_queued_share=gather.main_queued_share(rank),
         ledger=ledger_of(rank, step),
-        updated=updated(rank.rank.manifest.training),
+        updated=_updated(rank.rank.manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),
         epochs=epochs,
@@ -362,7 +364,7 @@ def failed(manifest: Manifest) -> str:
     )
 
 
-def updated(training: dict[str, object]) -> Updated | None:
+def _updated(training: dict[str, object]) -> Updated | None:
     """What the one optimizer updates; None where there are several, or none was described."""
     listed = training.get("optimizers")
     if not isinstance(listed, list) or len(listed) != 1:
@@ -375,10 +377,10 @@ def updated(training: dict[str, object]) -> Updated | None:
 def _glibc(manifest: Manifest) -> tuple[int, ...]:
     """Version of glibc's malloc, where nothing in the environment has changed its thresholds; () where that is not known."""
     found = re.fullmatch(r"glibc (\d+)\.(\d+)", str(manifest.machine.get("malloc", "")))
-    return tuple(map(int, found.groups())) if found and not manifest.environment.keys() & SETTINGS_OF_MALLOC else ()
+    return tuple(map(int, found.groups())) if found and not manifest.environment.keys() & _SETTINGS_OF_MALLOC else ()
 
 
-def with_input(facts: RuleInputs) -> StepSummary:
+def _with_input(facts: RuleInputs) -> StepSummary:
     """The step with the share that its input takes of it, and how sure that is, where it is known."""
     sure = facts.certainty
     if facts.loader is None or facts.loader_elsewhere or sure is None:
@@ -405,7 +407,7 @@ def _traffic(rank: RankMetrics) -> Traffic:
     )
 
 
-def run_info(run: Run, rank: Rank) -> RunInfo:
+def _run_info(run: Run, rank: Rank) -> RunInfo:
     """Who ran what, and how it ended."""
     manifest = rank.manifest
     anchor = manifest.anchors[0] if manifest.anchors else {"time_ns": 0}

@@ -36,8 +36,8 @@ from feedline.profiler.few import few
 from feedline.profiler.message import reworded
 from feedline.profiler.store.read import Run
 
-SHOWN_ROWS = 100  # of each table
-INPUT = ("loader_pct", "stall_pct", "speedup_ceiling")
+_SHOWN_ROWS = 100  # of each table
+_INPUT = ("loader_pct", "stall_pct", "speedup_ceiling")
 
 
 def holds_traces(run: Run) -> bool:
@@ -155,7 +155,7 @@ def _rank(trace: RankTrace, budget: Budget, between: Between | None, number: int
         state="finished",
         comm=between.parts.get(number) if between else None,
         gpu=RankGpu(**{name: getattr(trace.gpu, name) for name in (*GPU, "reasons")}),
-        input=RankInput(**{name: getattr(trace.input, name) for name in (*INPUT, "reasons")}),
+        input=RankInput(**{name: getattr(trace.input, name) for name in (*_INPUT, "reasons")}),
         budget=budget.shares,
     )
 
@@ -182,12 +182,12 @@ def _traces(traces: Mapping[int, RankTrace], budget: Budget, facts: TraceFacts) 
         budget_notes=[*budget.notes, *([unsure] if perhaps else [])],
         kernels=[
             KernelTime(row.name, row.count, row.total_ns / 1e9, row.busy_share, row.communication, row.operator)
-            for row in shown.kernels[:SHOWN_ROWS]
+            for row in shown.kernels[:_SHOWN_ROWS]
         ],
         operators=[
             OperatorTime(row.name, row.kind.name.lower(), row.count, row.total_ns / 1e9, row.own_ns / 1e9, row.device_ns / 1e9,
                          row.flop, row.nbytes, row.flop_per_s, row.flop_per_byte)
-            for row in shown.calls[:SHOWN_ROWS]
+            for row in shown.calls[:_SHOWN_ROWS]
         ],
         copies=[
             CopyTime(row.which.direction, row.which.memory, row.count, row.total_ns / 1e9, row.nbytes, row.gb_per_s)

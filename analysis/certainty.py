@@ -17,8 +17,8 @@ from feedline.analysis.waits import classify
 from feedline.profiler.events import Stage
 from feedline.profiler.noise_scale import student
 
-FEWEST = 2  # steps that have an interval
-MIN_SHARE = 0.05  # of steps that were only counted, which is left to chance
+_FEWEST = 2  # steps that have an interval
+_MIN_SHARE = 0.05  # of steps that were only counted, which is left to chance
 
 
 def certainty(rank: RankMetrics, starts_once: bool) -> Certainty | None:
@@ -69,7 +69,7 @@ def unseen(rank: RankMetrics) -> Unseen | None:
     high, counted = interval(may_be, wall)[1], 0.0
     if estimate is not None:  # steps that were only counted may have taken longer, for reasons that nothing tells
         counted = max(1 - float(estimate.walls().mean()) / estimate.mean_ns, 0.0)
-    return Unseen(min(share + counted, 1.0), min(high + counted, 1.0), bool(steps.resident[rank.first :].all()) and counted < MIN_SHARE)
+    return Unseen(min(share + counted, 1.0), min(high + counted, 1.0), bool(steps.resident[rank.first :].all()) and counted < _MIN_SHARE)
 
 
 def _interval(rank: RankMetrics, parts: Mapping[str, FloatArray], wall: FloatArray) -> tuple[float, float]:
@@ -78,7 +78,7 @@ def _interval(rank: RankMetrics, parts: Mapping[str, FloatArray], wall: FloatArr
     if rank.estimate is None:
         return interval(np.broadcast_to(_waiting(parts), wall.shape)[rank.first :], wall[rank.first :], looked[rank.first :])
     alike = rank.estimate.alike & looked
-    known = replace(rank.estimate, alike=alike) if alike.sum() >= FEWEST else rank.estimate
+    known = replace(rank.estimate, alike=alike) if alike.sum() >= _FEWEST else rank.estimate
     low, high = np.quantile(_waiting(known.drawn(parts)), (0.025, 0.975))
     share = _waiting(rank.estimate.means(parts)) / rank.estimate.mean_ns  # of all steps, of which those that were looked at are a choice
     return min(float(low), share), min(max(float(high), share) + rank.estimate.unattributed_share, 1.0)
@@ -93,7 +93,7 @@ def interval(part: FloatArray, whole: FloatArray, looked: npt.NDArray[np.bool_] 
     """
     seen = np.ones(len(whole), bool) if looked is None else looked
     number, total = int(seen.sum()), float(whole[seen].sum())
-    if number < FEWEST or total <= 0:
+    if number < _FEWEST or total <= 0:
         return 0.0, 1.0
     residuals = part[seen] - float(part[seen].sum()) / total * whole[seen]
     half = student(number - 1) * float(np.sqrt((residuals**2).sum() * number / (number - 1))) / total

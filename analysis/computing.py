@@ -9,8 +9,8 @@ from feedline.analysis.timeline import IntArray, overlap
 from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.store.segment_reader import Process
 
-NAMES = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
-FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
+_NAMES = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
+_FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
 
 
 def flop(main: Process, steps: Steps) -> Flop | None:
@@ -25,7 +25,7 @@ def flop(main: Process, steps: Steps) -> Flop | None:
     if not samples:
         return None
     return Flop(
-        float(counted["forward_flop"][-1]), float(counted["backward_flop"][-1]), samples, NAMES.get(int(counted["arithmetic"][-1]), "")
+        float(counted["forward_flop"][-1]), float(counted["backward_flop"][-1]), samples, _NAMES.get(int(counted["arithmetic"][-1]), "")
     )
 
 
@@ -77,11 +77,11 @@ def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int, mean_s: float)
         origin_ns: the time from which its readings are counted.
         mean_s: of all steps, also those that were only counted: recorded ones can be longer.
     """
-    if first >= len(steps.wall) or len(gauge.at_s) < FEWEST_READINGS:
+    if first >= len(steps.wall) or len(gauge.at_s) < _FEWEST_READINGS:
         return None
     at, evaluation = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns, steps.boundaries.evaluation
     since = np.append(at[0], at[:-1])  # a rate is that of the time since the reading before
     inside = (since >= steps.start[first]) & (at <= steps.boundaries.end[-1])
     inside &= overlap(since, at, evaluation[:, 0], evaluation[:, 1]) == 0
     rates = np.array(gauge.values)[inside]
-    return float(rates.mean()) * mean_s if len(rates) >= FEWEST_READINGS else None
+    return float(rates.mean()) * mean_s if len(rates) >= _FEWEST_READINGS else None

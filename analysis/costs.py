@@ -26,8 +26,8 @@ from feedline.profiler.store.segment_reader import Process
 
 PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", Stage.USER: "user"}
 CLOCKS = ("wall", "cpu", "runqueue")
-TINY = 1e-9
-ROUNDS = 50  # of the fit; tables of a handful of stages are within 1e-6 after a few
+_TINY = 1e-9
+_ROUNDS = 50  # of the fit; tables of a handful of stages are within 1e-6 after a few
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -66,7 +66,7 @@ class SampledDetails:
     def of(cls, process: Process, loaders: frozenset[int], first_use: bool = False) -> "SampledDetails":
         """Collect one process's detailed samples for these loaders, without those of first use or only these."""
         records = process.of(Stage.SAMPLE, *PARTS)
-        own, home = self_times(records), np.full(len(records), -1, np.int64)
+        own, home = _self_times(records), np.full(len(records), -1, np.int64)
         above = parents(records["start"], records["wall"])
         for index in np.argsort(records["start"], kind="stable"):  # parents come before their children
             home[index] = index if records["stage"][index] == Stage.SAMPLE else home[above[index]] if above[index] >= 0 else -1
@@ -157,7 +157,7 @@ class SampledDetails:
         return ratio, float(error * np.sqrt(alike / (alike - 1)) * student(int(alike) - 1) / NORMAL_975) if left else 0.0
 
 
-def self_times(records: Records) -> dict[str, FloatArray]:
+def _self_times(records: Records) -> dict[str, FloatArray]:
     """Each record's clocks less those of the records directly inside it. An unmeasured clock counts as 0.
 
     The clocks are read one after another, and a thread may lose its CPU in between: what did not fit into the wall time was outside.
@@ -334,7 +334,7 @@ def costs_by_stage(details: SampledDetails, makers: BatchProducers, samples: int
     seen = {stage: {clock: max(scale * details.weighted_mean(part[clock]), 0.0) for clock in CLOCKS} for stage, part in parts.items()}
     if not scale:
         seen = {"dataset": making}
-    for stage, ns in spread(seen, making, len(details.weight)).items():
+    for stage, ns in _spread(seen, making, len(details.weight)).items():
         nbytes = details.weighted_mean(details.nbytes[stage]) if stage in details.nbytes else 0.0
         error = details.share(parts[stage]["wall"], steady.samples)[1]
         error_ns = None if error is None else error * making["wall"]
@@ -349,7 +349,7 @@ def costs_by_stage(details: SampledDetails, makers: BatchProducers, samples: int
     return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
 
 
-def spread(seen: dict[str, dict[str, float]], total: dict[str, float], number: int) -> dict[str, dict[str, float]]:
+def _spread(seen: dict[str, dict[str, float]], total: dict[str, float], number: int) -> dict[str, dict[str, float]]:
     """Clocks of the stages that sum to the total's, clock by clock, and differ from those seen as little as that allows.
 
     Iterative proportional fitting (Deming and Stephan, Annals of Mathematical Statistics 11(4), 1940): rows are scaled to the stages'
@@ -362,11 +362,11 @@ def spread(seen: dict[str, dict[str, float]], total: dict[str, float], number: i
     """
     walls = np.array([ns["wall"] for ns in seen.values()])
     columns = np.array(_divided(total))
-    alike = walls[:, None] * columns / max(columns.sum(), TINY)  # every stage divided as the total is
+    alike = walls[:, None] * columns / max(columns.sum(), _TINY)  # every stage divided as the total is
     table = (number * np.array([_divided(ns) for ns in seen.values()]) + alike) / (number + 1)
-    for _ in range(ROUNDS):
-        table *= (walls / np.maximum(table.sum(1), TINY))[:, None]
-        table *= columns / np.maximum(table.sum(0), TINY)
+    for _ in range(_ROUNDS):
+        table *= (walls / np.maximum(table.sum(1), _TINY))[:, None]
+        table *= columns / np.maximum(table.sum(0), _TINY)
     return {stage: {"wall": ns["wall"], "cpu": float(row[0]), "runqueue": float(row[1])} for (stage, ns), row in zip(seen.items(), table)}
 
 

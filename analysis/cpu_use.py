@@ -13,7 +13,7 @@ from feedline.profiler.events import Stage
 
 #: A reading is the mean since the one before. It counts for the steps if they fill this share of that time: a training of two seconds
 #: after ten seconds of imports has one that is about the imports.
-MOSTLY = 0.5
+_MOSTLY = 0.5
 
 #: CPUs. Less is not told from the kernel's own work: a process's CPU time is known to 10 ms, and read every 250 ms at most (docs/rules.md).
 MIN_OTHERS = 0.1
@@ -52,10 +52,10 @@ def mean_of(shown: RankMetrics, rank: RankMetrics, gauges: list[Gauge], name: st
     anchors = rank.rank.manifest.anchors
     if gauge is None or shown.steps is None or not anchors:
         return None
-    return while_steps_ran(gauge, shown.steps, shown.first, anchors[0]["perf_counter_ns"])
+    return _while_steps_ran(gauge, shown.steps, shown.first, anchors[0]["perf_counter_ns"])
 
 
-def while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> float | None:
+def _while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> float | None:
     """Mean of a gauge over the readings that are mostly of steps; None without one.
 
     Args:
@@ -68,7 +68,7 @@ def while_steps_ran(gauge: Gauge, steps: Steps, first: int, origin_ns: int) -> f
     since = np.append(origin_ns, at[:-1])
     begin, end = int(steps.start[first]), int(steps.boundaries.end[-1])
     inside = np.minimum(at, end) - np.maximum(since, begin) - overlap(since, at, evaluation[:, 0], evaluation[:, 1])
-    weight = np.where(inside > MOSTLY * (at - since), inside, 0)
+    weight = np.where(inside > _MOSTLY * (at - since), inside, 0)
     return float(np.average(np.array(gauge.values), weights=weight)) if weight.any() else None
 
 

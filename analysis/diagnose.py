@@ -36,40 +36,40 @@ BEFORE = {rule.rule_id: frozenset(rule.before.split()) for rule in RULES if rule
 
 #: These say why workers cannot keep pace, and their fix names more workers where that helps. Without workers, ``too_few_workers`` goes
 #: first: it gains more.
-EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage", "swapping")
+_EXPLAINS_SLOW_WORKERS = ("blocked", "small_files", "cold_storage", "swapping")
 
 #: Their fix makes samples cheaper, and nothing else.
-OF_SAMPLES = ("decode_bound", "augmentation_bound")
+_OF_SAMPLES = ("decode_bound", "augmentation_bound")
 
 #: What explains half of the cost of a fix that makes them pointless, or more, and keeps the workers, is told in its place.
-EXPLAINS_QUEUE = ("epoch_restart", "objects_in_queue", "custom_collate")
+_EXPLAINS_QUEUE = ("epoch_restart", "objects_in_queue", "custom_collate")
 
 #: A specific finding goes first only if it can win this share of what the general one can; else it is a detail of it. In planted
 #: trainings (tests/planted) decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.
-MIN_PART = 1 / 3
+_MIN_PART = 1 / 3
 
 #: What a fix gives at most counts half beside what is predicted: that can be relied on, and few stages can be removed altogether.
 BOUND = 2.0
 
 #: What a finding about how the training is set up makes of it.
-WRONG_SET_UP = "Misconfigured"
-WRONG = dict.fromkeys(GRAVE, WRONG_SET_UP) | dict.fromkeys(DIVERGED, "Training diverged")
+_WRONG_SET_UP = "Misconfigured"
+_WRONG = dict.fromkeys(GRAVE, _WRONG_SET_UP) | dict.fromkeys(DIVERGED, "Training diverged")
 #: Told among the findings, but no answer to what holds the run back: a run that is only measured ends before its schedule.
-ASIDE = ("schedule_in_steps", "skipped_steps")
+_ASIDE = ("schedule_in_steps", "skipped_steps")
 
 #: Told beside those: they say nothing of the input, and take no place of a finding that does.
-BESIDE = tuple(rule.rule_id for rule in LOOP)
+_BESIDE = tuple(rule.rule_id for rule in LOOP)
 
 #: What a run is called that waits for its input; the second, where the interval of its share also contains shares that do not count.
-SURE, PERHAPS = "Input-bound", "Probably input-bound"
+_SURE, _PERHAPS = "Input-bound", "Probably input-bound"
 
 #: What these call a run does not depend on how much of the step they cost.
-WHOLE = ("busy_neighbors", "evaluation_time")
+_WHOLE = ("busy_neighbors", "evaluation_time")
 
-COMMENT = "  # "  # of a line to change
+_COMMENT = "  # "  # of a line to change
 
 #: Findings that the input of a rank does not hold it back, or hardly.
-NOT_HELD = (compute_bound.RULE_ID, borderline_input.RULE_ID, gpu_bound.RULE_ID)
+_NOT_HELD = (compute_bound.RULE_ID, borderline_input.RULE_ID, gpu_bound.RULE_ID)
 
 _ORDER = [Severity.HIGH, Severity.LOW, Severity.INFO]
 
@@ -90,13 +90,13 @@ def diagnose(facts: RuleInputs, checks: Sequence[Finding] = (), predictions: Pre
     around, of_loop = (found(rules, facts) if enough else [] for rules in (MACHINE, LOOP))
     loader_elsewhere = any(finding.blame is not None and finding.blame.phase == "wait" for finding in between)
     asked = any(finding.severity is not Severity.INFO for finding in (*of_loop, *between))
-    pointless = NOT_HELD if loader_elsewhere else (compute_bound.RULE_ID,) if asked else ()  # what holds the run back is known
+    pointless = _NOT_HELD if loader_elsewhere else (compute_bound.RULE_ID,) if asked else ()  # what holds the run back is known
     own = [finding for finding in _of_input(facts, bool(around)) if finding.rule_id not in pointless]
     own = [_with_idle_workers(finding, facts) for finding in own]
     between = [_of_its_loader(finding, own) for finding in between]
     wrong = _wrong(checks)
     grave = [finding for finding in wrong if finding.rule_id in GRAVE]
-    others = [*map(estimated, (*around, *own, *of_loop, *between)), *(finding for finding in wrong if finding not in grave)]
+    others = [*map(_estimated, (*around, *own, *of_loop, *between)), *(finding for finding in wrong if finding not in grave)]
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
     return _told(grave + rank(others, before(facts), facts.step.mean_s))
@@ -115,14 +115,14 @@ def _of_its_loader(finding: Finding, own: Sequence[Finding]) -> Finding:
     top = next((one for one in rank(list(own)) if one.severity is not Severity.INFO), None)
     if top is None or finding.rule_id != late_rank.RULE_ID or finding.blame is None or finding.blame.phase != "wait":
         return finding
-    if COMMENT in top.fix:  # a line of code, which nothing can follow
+    if _COMMENT in top.fix:  # a line of code, which nothing can follow
         return replace(finding, fix=f"{finding.fix} Or: {top.fix}")
     return replace(finding, fix=f"{sentence(top.fix).removesuffix('.')}. Or give{finding.fix.removeprefix('Give')}")
 
 
 def diagnose_traces(facts: TraceFacts) -> list[Finding]:
     """The same of traces."""
-    ranked = [estimated(one) for one in rank(refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts))]
+    ranked = [_estimated(one) for one in rank(refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts))]
     if not facts.shown.basis.steps:  # what a cause costs per step is unknown
         ranked = [replace(finding, cost_s=0.0, cost_kind=CostKind.UNKNOWN) for finding in ranked]
     return _told(ranked)
@@ -133,7 +133,7 @@ def found(rules: Sequence[Rule[F]], facts: F) -> list[Finding]:
     return [finding for rule in rules if (finding := rule.check(facts)) is not None]
 
 
-def estimated(finding: Finding) -> Finding:
+def _estimated(finding: Finding) -> Finding:
     """The finding, whose cost is an estimate if its rule does not know better."""
     unsaid = finding.cost_s > 0 and finding.cost_kind is CostKind.UNKNOWN
     return replace(finding, cost_kind=CostKind.ESTIMATED) if unsaid else finding
@@ -141,8 +141,8 @@ def estimated(finding: Finding) -> Finding:
 
 def _told(ranked: list[Finding]) -> list[Finding]:
     asking = [finding for finding in ranked if finding.severity is not Severity.INFO]
-    most = [finding for finding in asking if finding.rule_id not in BESIDE][:MOST]
-    told = [finding for finding in asking if finding in most or finding.rule_id in BESIDE]
+    most = [finding for finding in asking if finding.rule_id not in _BESIDE][:MOST]
+    told = [finding for finding in asking if finding in most or finding.rule_id in _BESIDE]
     return told + [finding for finding in ranked if finding.severity is Severity.INFO]
 
 
@@ -181,7 +181,7 @@ def _without_contradictions(found: list[Finding]) -> list[Finding]:
     pointless: set[str] = set()
     for finding in found:
         others = [other for other in found if other.rule_id in BY_ID[finding.rule_id].instead_of.split()]
-        explained = any(other.rule_id in EXPLAINS_QUEUE and other.cost_s >= finding.cost_s / 2 for other in others)
+        explained = any(other.rule_id in _EXPLAINS_QUEUE and other.cost_s >= finding.cost_s / 2 for other in others)
         pointless |= {finding.rule_id} if explained else {other.rule_id for other in others}
     return [finding for finding in found if finding.rule_id not in pointless]
 
@@ -190,10 +190,10 @@ def before(facts: RuleInputs) -> dict[str, frozenset[str]]:
     """``BEFORE`` for these facts."""
     if not num_workers(facts):
         return BEFORE
-    found = BEFORE | {rule_id: BEFORE.get(rule_id, frozenset()) | {"too_few_workers"} for rule_id in EXPLAINS_SLOW_WORKERS}
+    found = BEFORE | {rule_id: BEFORE.get(rule_id, frozenset()) | {"too_few_workers"} for rule_id in _EXPLAINS_SLOW_WORKERS}
     waits = input_wait(facts)
     if cpus.throttled(facts) or waits.making_s < waits.handover_s + waits.transport_s:  # cheaper samples are not what it waits for
-        found |= {rule_id: found[rule_id] - {cpu_saturated.RULE_ID} for rule_id in OF_SAMPLES}
+        found |= {rule_id: found[rule_id] - {cpu_saturated.RULE_ID} for rule_id in _OF_SAMPLES}
     return found
 
 
@@ -228,12 +228,12 @@ def _worth_s(finding: Finding, mean_s: float) -> float:
 
 def _goes_before(first: Finding, second: Finding, before: Mapping[str, frozenset[str]]) -> bool:
     same = first.severity is second.severity
-    return same and second.rule_id in before.get(first.rule_id, ()) and first.cost_s >= MIN_PART * second.cost_s
+    return same and second.rule_id in before.get(first.rule_id, ()) and first.cost_s >= _MIN_PART * second.cost_s
 
 
 def leading(findings: Sequence[Finding]) -> Finding | None:
     """The finding that the verdict tells; None without findings."""
-    return next((finding for finding in findings if finding.rule_id not in ASIDE), findings[0] if findings else None)
+    return next((finding for finding in findings if finding.rule_id not in _ASIDE), findings[0] if findings else None)
 
 
 def verdict(findings: list[Finding], facts: RuleInputs) -> str:
@@ -246,17 +246,17 @@ def _verdict(findings: list[Finding], facts: RuleInputs) -> str:
     top = leading(findings)
     if top is None:
         return "What limits this run is unknown: no rule applies to it."
-    if top.rule_id in WRONG or top.rule_id in ASIDE:
-        return f"{WRONG.get(top.rule_id, WRONG_SET_UP)}: {top.message}."
+    if top.rule_id in _WRONG or top.rule_id in _ASIDE:
+        return f"{_WRONG.get(top.rule_id, _WRONG_SET_UP)}: {top.message}."
     goes = "waits for data" if facts.loader is not None and num_workers(facts) != 0 else "goes to the input"
     waits = f"{share(steady_share(facts))}{too_short.unsure(facts)} of each {seconds(facts.step.mean_s)} step {goes}. "
     change = setting(facts, top.settings) if top.settings else ""
     if bound := _bound_by(top):
-        called = bound if top.rule_id in WHOLE else _partly(bound, _costs(top, facts.step.mean_s))
+        called = bound if top.rule_id in _WHOLE else _partly(bound, _costs(top, facts.step.mean_s))
         return _sentences(top, facts.step.mean_s, called, change=change)
     by_cpus = top.rule_id == cpu_saturated.RULE_ID
-    sure = "CPU-bound" if by_cpus else _partly(SURE, Severity.of(steady_share(facts)))
-    return _sentences(top, facts.step.mean_s, PERHAPS if too_short.maybe_below(facts) and not by_cpus else sure, waits, change)
+    sure = "CPU-bound" if by_cpus else _partly(_SURE, Severity.of(steady_share(facts)))
+    return _sentences(top, facts.step.mean_s, _PERHAPS if too_short.maybe_below(facts) and not by_cpus else sure, waits, change)
 
 
 def _costs(finding: Finding, mean_s: float | None) -> Severity:
@@ -281,7 +281,7 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
     if not findings:
         most = max(PARTS, key=facts.share)
         return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
-    called = _bound_by(findings[0]) or SURE
+    called = _bound_by(findings[0]) or _SURE
     if findings[0].rule_id == host_bound.RULE_ID and any(finding.rule_id == input_not_seen.RULE_ID for finding in findings):
         called = "Host-bound, or input-bound"
     bound = _partly(called, _costs(findings[0], mean_step_s(facts.budgets[facts.rank])))

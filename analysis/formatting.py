@@ -7,8 +7,8 @@ from dataclasses import dataclass
 NOT_MEASURED = "not measured"
 BLANK = "–"  # in table cells; every table that can hold one says what it means
 
-TINY, HUGE = 1e-6, 1e15
-ROUNDED = 1 + 1e-9  # a sum of floats that should be 10 ms may be a little less, which must not decide on its digits
+_TINY, _HUGE = 1e-6, 1e15
+_ROUNDED = 1 + 1e-9  # a sum of floats that should be 10 ms may be a little less, which must not decide on its digits
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _HERTZ = ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
@@ -20,9 +20,9 @@ def number(x: float | None, digits: int = 3) -> str:
         return NOT_MEASURED
     if x == 0:
         return "0"
-    if not TINY <= abs(x) < HUGE:
+    if not _TINY <= abs(x) < _HUGE:
         return f"{x:.{digits - 1}e}"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(x) * ROUNDED)))
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(x) * _ROUNDED)))
     return f"{x:,.{decimals}f}"
 
 
@@ -123,7 +123,7 @@ class Scale:
         """The scale that gives the largest figure at least ``digits`` digits."""
         if not largest or not math.isfinite(largest):
             return cls("s", 1.0, 0)
-        largest = abs(largest) * ROUNDED
+        largest = abs(largest) * _ROUNDED
         factor, unit = next((pair for pair in _SECONDS if largest >= pair[0]), _SECONDS[-1])
         scaled = largest / factor
         whole = math.floor(math.log10(scaled)) + 1 if scaled >= 1 else 1

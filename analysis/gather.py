@@ -25,11 +25,11 @@ from feedline.profiler.store.columns import view
 from feedline.profiler.store.read import Rank
 from feedline.profiler.store.segment_reader import Process
 
-IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
+_IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
 COLUMNS = 600  # points of a series: one per pixel column of a figure
 #: What a loader says of its batches, by the name it has in the report.
-BATCH_FLAGS = {"float32": Flag.FLOAT32, "shared": Flag.SHARED, "pinned": Flag.PINNED, "objects": Flag.OBJECTS}
-FEW_BATCHES = 3  # of a worker in an epoch: with fewer, it is busy from its first to its last
+_BATCH_FLAGS = {"float32": Flag.FLOAT32, "shared": Flag.SHARED, "pinned": Flag.PINNED, "objects": Flag.OBJECTS}
+_FEW_BATCHES = 3  # of a worker in an epoch: with fewer, it is busy from its first to its last
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class RankMetrics:
         found = {name: values.astype(float) for name, values in self.steps.stages.items()}
         making = found.pop("samples", None)
         if making is not None:
-            parts = {name: cost.wall_s for name, cost in self.sample_costs.items() if name in IN_GETITEM}
+            parts = {name: cost.wall_s for name, cost in self.sample_costs.items() if name in _IN_GETITEM}
             whole = sum(parts.values())
             for name, part in (parts if whole else {"dataset": 1.0}).items():
                 found[name] = found.get(name, 0.0) + making * part / (whole or 1.0)
@@ -124,7 +124,7 @@ class RankMetrics:
     @cached_property
     def counted_makers(self) -> BatchProducers:
         """Without the batches made before the first step that counts, where those are the fewer."""
-        later = replace(self.makers, since=counted_since(self))
+        later = replace(self.makers, since=_counted_since(self))
         most = 2 * later.sums(Stage.FETCH)["records"] >= self.makers.sums(Stage.FETCH)["records"]
         return later if most else self.makers
 
@@ -157,7 +157,7 @@ def step_summary(rank: RankMetrics) -> StepSummary | None:
     )
 
 
-class Mean(NamedTuple):
+class _Mean(NamedTuple):
     """Of all steps that count, seconds.
 
     Attributes:
@@ -172,20 +172,20 @@ class Mean(NamedTuple):
     waits: dict[str, float]
 
 
-def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, IntArray]) -> Mean:
+def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, IntArray]) -> _Mean:
     """Where every step was recorded."""
     walls = steps.wall[rank.first :] / 1e9
     stages, split = ({name: float(ns[rank.first :].mean()) / 1e9 for name, ns in parts.items()} for parts in (rank.stages, kinds))
-    return Mean(float(walls.mean()), walls, stages, split)
+    return _Mean(float(walls.mean()), walls, stages, split)
 
 
-def _estimated(rank: RankMetrics, estimate: Estimate, kinds: Mapping[str, IntArray]) -> Mean:
+def _estimated(rank: RankMetrics, estimate: Estimate, kinds: Mapping[str, IntArray]) -> _Mean:
     """Where most of them were only counted."""
     stages = {name: ns / 1e9 for name, ns in estimate.means(rank.stages).items()}
     means = {name: float(ns[rank.first :].mean()) for name, ns in kinds.items()}
     whole, waiting = sum(means.values()), stages.get("wait", 0.0)
     split = {name: waiting * ns / whole if whole else 0.0 for name, ns in means.items()}
-    return Mean(estimate.mean_ns / 1e9, estimate.walls() / 1e9, stages, split)
+    return _Mean(estimate.mean_ns / 1e9, estimate.walls() / 1e9, stages, split)
 
 
 def series(start: IntArray, wall_ns: IntArray, stages: dict[str, FloatArray]) -> StepSeries:
@@ -216,9 +216,9 @@ def workers(rank: RankMetrics) -> Workers | None:
     """What making batches costs, None when no loader was seen."""
     if not rank.samples:
         return None
-    walls = batch_walls(rank) / 1e9
+    walls = _batch_walls(rank) / 1e9
     processes = [process for process in rank.makers.processes if process.is_worker]
-    busy, idle = busy_shares(processes, counted_since(rank))
+    busy, idle = busy_shares(processes, _counted_since(rank))
     details = rank.details
     seen = details.decoded > 0
     blocked = blocking.of(rank.main, rank.makers.processes, rank.makers.loaders)
@@ -244,15 +244,15 @@ def workers(rank: RankMetrics) -> Workers | None:
     )
 
 
-def batch_walls(rank: RankMetrics) -> IntArray:
+def _batch_walls(rank: RankMetrics) -> IntArray:
     """int64 [n], ns: what making each batch took, without those from before the first step that counts where there are others."""
     fetches = np.concatenate([process.batches for process in rank.makers.processes])
     fetches = fetches[np.isin(fetches["source"], list(rank.makers.loaders))]
-    counts = fetches["start"] >= counted_since(rank)
+    counts = fetches["start"] >= _counted_since(rank)
     return np.asarray(fetches["wall"][counts] if counts.sum() > 1 else fetches["wall"])
 
 
-def counted_since(rank: RankMetrics) -> int:
+def _counted_since(rank: RankMetrics) -> int:
     """Nanoseconds: start of the first step that counts in the means; 0 where there is none."""
     steps = rank.steps
     return int(steps.start[rank.first]) if steps is not None and rank.first < len(steps.start) else 0
@@ -299,7 +299,7 @@ def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, fl
         fetches = fetches[fetches["start"] >= since]
         for epoch in np.unique(fetches["number"] >> 32).tolist():
             made = fetches[fetches["number"] >> 32 == epoch]
-            if len(made) < FEW_BATCHES:
+            if len(made) < _FEW_BATCHES:
                 continue
             begin, end = int(made["start"].min()), int((made["start"] + made["wall"]).max())
             if (made["flags"] & Flag.END != 0).any():
@@ -347,7 +347,7 @@ def loaders(rank: RankMetrics) -> list[Loader]:
         made = [process.of(Stage.BATCH)["flags"] & Flag.SHARED for process in own]
         if not all(shared.all() for shared in made):  # once it left the queue, every tensor is shared
             flags &= ~Flag.SHARED
-        names = [name for name, flag in BATCH_FLAGS.items() if flags & flag]
+        names = [name for name, flag in _BATCH_FLAGS.items() if flags & flag]
         found.append(
             Loader(
                 name=f"loader {number}",
@@ -359,7 +359,7 @@ def loaders(rank: RankMetrics) -> list[Loader]:
                 batch_bytes=float(asked["nbytes"].mean()) if len(asked) else None,
                 flags=names,
                 pickle_bytes=_mean(np.concatenate(pickles).tolist()) if pickles else None,
-                first_batch_s=_mean(starts := first_batches(rank.main, number)),
+                first_batch_s=_mean(starts := _first_batches(rank.main, number)),
                 epochs=len(starts),
                 objects=max(1, int((epochs["flags"][epochs["source"] == number] & Flag.FIRST != 0).sum())),
             )
@@ -367,7 +367,7 @@ def loaders(rank: RankMetrics) -> list[Loader]:
     return found
 
 
-def first_batches(main: Process, loader: int) -> list[float]:
+def _first_batches(main: Process, loader: int) -> list[float]:
     """Seconds from asking for an iterator to its first batch, epoch by epoch."""
     records = main.records[main.records["source"] == loader]
     begun = {int(epoch["epoch"]): int(epoch["start"]) for epoch in view(records[records["stage"] == Stage.EPOCH], Stage.EPOCH)}

@@ -26,11 +26,11 @@ class Between:
 
 #: A batch through a worker's queue and each tensor in it, in the main thread (docs/rules.md): its CPU time where the caches are warm, and
 #: what it took between steps that compute for 15 ms.
-PER_BATCH_S = Between(0.2e-3, 1.0e-3)
-PER_TENSOR_S = Between(0.1e-3, 0.4e-3)
+_PER_BATCH_S = Between(0.2e-3, 1.0e-3)
+_PER_TENSOR_S = Between(0.1e-3, 0.4e-3)
 
 #: The pages of shared memory are new to the main process: the first touch of each is a fault (docs/rules.md).
-PER_BYTE_S = Between(0.1e-9, 0.3e-9)
+_PER_BYTE_S = Between(0.1e-9, 0.3e-9)
 
 #: When a batch is dropped, its shared memory goes back to the system: CPU time of the main thread (benchmarks/freeing.py). Private memory
 #: takes 0.007 ns.
@@ -39,18 +39,18 @@ FREEING_S_PER_BYTE = Between(0.1e-9, 0.3e-9)
 #: What a tensor's shared memory takes besides, whatever its size: a worker makes a file of it, and the main thread unmaps it and closes the
 #: file (benchmarks/freeing.py --mb 0.001).
 SHARING_S_PER_TENSOR = 45e-6
-FREEING_S_PER_TENSOR = 17e-6
+_FREEING_S_PER_TENSOR = 17e-6
 
 #: Forking a worker of a training and its first batch (docs/rules.md): 40 to 200 ms where the process is large, so at least that.
 WORKER_START_S = 40e-3
 
 #: A batch of which nothing is known is taken for a pair of inputs and labels.
-USUAL_TENSORS = 2.0
+_USUAL_TENSORS = 2.0
 
 
 def per_batch_s(facts: RuleInputs) -> Between:
     """Receiving one batch whose tensors come in shared memory, and of which nothing else is pickled."""
-    return PER_BATCH_S.plus(PER_TENSOR_S.times(tensors(facts))).plus(PER_BYTE_S.times(_nbytes(facts)))
+    return _PER_BATCH_S.plus(_PER_TENSOR_S.times(tensors(facts))).plus(_PER_BYTE_S.times(_nbytes(facts)))
 
 
 def from_workers_s(facts: RuleInputs) -> Between:
@@ -60,12 +60,12 @@ def from_workers_s(facts: RuleInputs) -> Between:
 
 def freed_s(facts: RuleInputs) -> float:
     """CPU seconds that the main thread takes to give back a batch's shared memory."""
-    return FREEING_S_PER_BYTE.middle * shared_bytes(facts) + FREEING_S_PER_TENSOR * tensors(facts)
+    return FREEING_S_PER_BYTE.middle * shared_bytes(facts) + _FREEING_S_PER_TENSOR * tensors(facts)
 
 
 def tensors(facts: RuleInputs) -> float:
     """In a batch."""
-    return USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
+    return _USUAL_TENSORS if facts.batch_tensors is None else facts.batch_tensors
 
 
 def shared_bytes(facts: RuleInputs) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-CLOSES = 0.001  # of the whole: how much of it rows may miss, or exceed
+_CLOSES = 0.001  # of the whole: how much of it rows may miss, or exceed
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LedgerTable:
     @property
     def closes(self) -> bool:
         """Whether its rows sum to the whole. Those of a damaged recording may not."""
-        return abs(self.whole_s - sum(row.s for row in self.rows)) <= CLOSES * self.whole_s
+        return abs(self.whole_s - sum(row.s for row in self.rows)) <= _CLOSES * self.whole_s
 
     def row(self, where: str) -> LedgerRow | None:
         """Return the row of exactly this path; None: there is none."""

@@ -29,7 +29,7 @@ from feedline.profiler.store.trainings import Training, trainings, workers
 if TYPE_CHECKING:
     import pandas as pd
 
-NAMED = 4  # trainings that an error names
+_NAMED = 4  # trainings that an error names
 
 
 def frame(table: Table) -> "Callable[[Callable[[LoadedRun], pd.DataFrame]], property]":
@@ -185,7 +185,7 @@ def load(path: "str | Path", training: int | None = None) -> LoadedRun:
     """
     found = load_all(path, training)
     if len(found) > 1:
-        names = [str(one.path) for one in found[:NAMED]] + ["..."] * (len(found) > NAMED)
+        names = [str(one.path) for one in found[:_NAMED]] + ["..."] * (len(found) > _NAMED)
         raise RunNotFound(
             f"{path} holds {len(found)} training runs: load one of them ({', '.join(names)}), or all with feedline.load_all()"
         )

@@ -17,7 +17,7 @@ from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 STAGE = "input"
-FEWEST = 4  # steps that are worth a mean
+_FEWEST = 4  # steps that are worth a mean
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Making:
         step = step_of(made["start"], steps)
         inside = (step >= 0) & looked[step]
         made, step = made[inside], step[inside]
-        if steps.training_loaders or not len(made) or looked.sum() < FEWEST:
+        if steps.training_loaders or not len(made) or looked.sum() < _FEWEST:
             return None
         begin, end, own = made["start"], made["start"] + made["stretch"], made["wall"] - made["copying"]
         of_loss = pieces.owner < 0

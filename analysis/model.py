@@ -19,7 +19,7 @@ FIRST_STEPS = "first_steps"  # the note on steps that are not in the means
 #: Why the main process waited for a batch.
 WAIT_KINDS = ("starved", "head_of_line", "handover", "in_transit", "first_batch", "overhead")
 
-WIDE = 0.1  # of a measured rate: a narrower interval is not told
+_WIDE = 0.1  # of a measured rate: a narrower interval is not told
 
 #: What a roof is.
 ROOF_KINDS = (
@@ -78,7 +78,7 @@ class Throughput:
     def varies(self) -> tuple[float, float] | None:
         """The interval of its samples/s; None: not known, or so narrow that it need not be told."""
         rate, low, high = self.of_all_ranks, self.low, self.high
-        if rate is None or low is None or high is None or high - low <= WIDE * rate:
+        if rate is None or low is None or high is None or high - low <= _WIDE * rate:
             return None
         return low, high
 

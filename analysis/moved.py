@@ -7,7 +7,7 @@ from feedline.analysis.steps import Steps
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.segment_reader import Process
 
-STAGES = {"transport": Stage.TRANSPORT, "pin": Stage.PIN, "copy": Stage.COPY}
+_STAGES = {"transport": Stage.TRANSPORT, "pin": Stage.PIN, "copy": Stage.COPY}
 
 
 def of(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
@@ -18,7 +18,7 @@ def of(main: Process, steps: Steps, first: int) -> dict[str, Moved]:
     """
     begin, end = steps.start[first:], steps.boundaries.end[first:]
     found = {}
-    for name, stage in STAGES.items():
+    for name, stage in _STAGES.items():
         records = main.of(stage)
         at = np.searchsorted(begin, records["start"], "right") - 1
         records = records[(at >= 0) & (records["start"] < np.append(end, 0)[at])]

@@ -10,10 +10,10 @@ from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules import AS_MUCH_CPU, BY_ID, CHEAPER
 from feedline.analysis.text.limits import holds, is_rough
 
-GRAVEST = list(Severity)[::-1]
-GPU = "gpu"  # id of the limit that holds even where it is the nearest: a batch that comes earlier does not make the GPU's work shorter
+_GRAVEST = list(Severity)[::-1]
+_GPU = "gpu"  # id of the limit that holds even where it is the nearest: a batch that comes earlier does not make the GPU's work shorter
 ABOVE = Refused("above_limit", "The replay of this change is faster than a limit of this run allows, so it predicts nothing.")
-CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
+_CLOCKS = 0.03  # what limits are off by, too (analysis/roofline.py)
 
 
 def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) -> list[Finding]:
@@ -28,7 +28,7 @@ def within(findings: Sequence[Finding], limits: Roofline | None, mean_s: float) 
     if full:
         more = [_relieves(finding, before.cost_s, limits) for finding, before in zip(kept, findings)]
         kept = [dataclasses.replace(finding, cost_kind=CostKind.AT_LEAST) if one else finding for finding, one in zip(kept, more)]
-    return sorted(kept, key=lambda finding: GRAVEST.index(finding.severity))
+    return sorted(kept, key=lambda finding: _GRAVEST.index(finding.severity))
 
 
 def cpus_are_full(causes: Iterable[str]) -> bool:
@@ -80,11 +80,11 @@ def held(told: PredictedRate, limits: Roofline, lifts: frozenset[str]) -> Predic
         return told
     most_per_s = told.before * max(_times(limit, limits), 1.0)
     rough = is_rough(limit, limits.samples_per_s, limits.nearest_id if limit.id != limits.nearest_id else None)
-    if told.low > most_per_s * (1 + CLOCKS if rough else 1.0):
+    if told.low > most_per_s * (1 + _CLOCKS if rough else 1.0):
         return ABOVE
-    if rough or told.high <= most_per_s * (1 + CLOCKS) and told.after <= most_per_s:
+    if rough or told.high <= most_per_s * (1 + _CLOCKS) and told.after <= most_per_s:
         return told
-    return dataclasses.replace(told, after=min(told.after, most_per_s), high=min(told.high, most_per_s * (1 + CLOCKS)))
+    return dataclasses.replace(told, after=min(told.after, most_per_s), high=min(told.high, most_per_s * (1 + _CLOCKS)))
 
 
 def beyond(finding: Finding, report: Report) -> str:
@@ -113,7 +113,7 @@ def _exceeded(told: PredictedRate | None, limits: Roofline | None) -> Throughput
     following = next((roof for roof in limits.roofs if roof.id == limits.next_id), None) if limits else None
     if limits is None or following is None or told is None:
         return None
-    return following if limits.samples_per_s * told.after / told.before > following.samples_per_s * (1 + CLOCKS) else None
+    return following if limits.samples_per_s * told.after / told.before > following.samples_per_s * (1 + _CLOCKS) else None
 
 
 def gained(mean_s: float, cost_s: float, rate: float) -> float:
@@ -124,7 +124,7 @@ def gained(mean_s: float, cost_s: float, rate: float) -> float:
 def _limit(finding: Finding, limits: Roofline, full: bool) -> ThroughputBound | None:
     """The limit that stays with this finding's fix."""
     ids = [roof.id for roof in limits.roofs]
-    first = limits.nearest_id if limits.nearest_id == GPU else limits.next_id
+    first = limits.nearest_id if limits.nearest_id == _GPU else limits.next_id
     above = limits.roofs[ids.index(first) :] if first in ids else []
     gone = lifted(finding.rule_id, full)
     kept = [roof for roof in above if roof.binds and roof.kind not in gone]
@@ -156,6 +156,6 @@ def _at_most(finding: Finding, mean_s: float, limits: Roofline, full: bool) -> F
     most_s = mean_s * (1 - 1 / max(_times(limit, limits), 1.0))
     if limit is None or finding.cost_s <= most_s or finding.cost_kind is CostKind.PREDICTED:
         return finding
-    weight = max(finding.severity, Severity.of(most_s / mean_s), key=GRAVEST.index)
+    weight = max(finding.severity, Severity.of(most_s / mean_s), key=_GRAVEST.index)
     kind = CostKind.BOUND if holds(limit) else finding.cost_kind
     return dataclasses.replace(finding, cost_s=most_s, severity=weight, cost_kind=kind)

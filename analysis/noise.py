@@ -12,10 +12,10 @@ from feedline.profiler.noise_scale import student
 FloatArray = npt.NDArray[np.float64]
 
 FEWEST = 8  # values, below which nothing is said of a mean (the report's own limit for steps)
-STRETCHES = 8  # of a run, for its drift
-FEWEST_COMPARED = 2 * STRETCHES  # values, below which nothing is said of how another run would differ
-DRAWS = 400  # of the bootstrap of a quantile
-NORMAL = NormalDist()
+_STRETCHES = 8  # of a run, for its drift
+FEWEST_COMPARED = 2 * _STRETCHES  # values, below which nothing is said of how another run would differ
+_DRAWS = 400  # of the bootstrap of a quantile
+_NORMAL = NormalDist()
 
 
 def block_length(values: FloatArray) -> int:
@@ -84,8 +84,8 @@ def error_of(statistic: Callable[[FloatArray], FloatArray], values: FloatArray) 
     if n < FEWEST:
         return math.nan
     length = block_length(values)
-    starts = np.random.default_rng(0).integers(n, size=(DRAWS, math.ceil(n / length)))
-    drawn = ((starts[:, :, None] + np.arange(length)) % n).reshape(DRAWS, -1)[:, :n]
+    starts = np.random.default_rng(0).integers(n, size=(_DRAWS, math.ceil(n / length)))
+    drawn = ((starts[:, :, None] + np.arange(length)) % n).reshape(_DRAWS, -1)[:, :n]
     return float(statistic(values[drawn]).std(ddof=1))
 
 
@@ -102,8 +102,8 @@ def drift(values: FloatArray) -> float:
     """
     if len(values) < FEWEST_COMPARED:
         return math.nan
-    means = np.array([stretch.mean() for stretch in np.array_split(values, STRETCHES)])
-    return math.sqrt(max(0.0, float(means.var(ddof=1)) - STRETCHES * float(values.var()) / len(values)))
+    means = np.array([stretch.mean() for stretch in np.array_split(values, _STRETCHES)])
+    return math.sqrt(max(0.0, float(means.var(ddof=1)) - _STRETCHES * float(values.var()) / len(values)))
 
 
 def p_of(effect: float, error: float, freedom: int | None = None) -> float:
@@ -116,7 +116,7 @@ def p_of(effect: float, error: float, freedom: int | None = None) -> float:
     z = abs(effect) / error
     if freedom is not None:
         z = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(z * z / freedom))
-    return 2 * NORMAL.cdf(-z)
+    return 2 * _NORMAL.cdf(-z)
 
 
 def reach(error: float, freedom: int | None = None) -> float:

@@ -28,10 +28,10 @@ def of_rank(rank: RankMetrics) -> list[str]:
     if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
         notes.append("workers dropped part of their records, so what they did in this training is estimated from the rest")
     notes += [str(hook["why"]) for hook in rank.rank.manifest.hooks if hook["name"] == overrides.NAME and hook["attached"]]
-    notes += sampled(rank)
+    notes += _sampled(rank)
     if len(rank.main.of(Stage.PROFILED)):
         notes.append("steps that torch.profiler recorded are excluded, because it slows them: see kineto.json.gz in the run folder")
-    notes += ahead(rank)
+    notes += _ahead(rank)
     if repeats_stream(rank):
         notes.append(REPEATED)
     if rank.first:
@@ -40,12 +40,12 @@ def of_rank(rank: RankMetrics) -> list[str]:
         why = [*starts, *(["feedline counts FLOPs"] if rank.first > 1 else [])]
         said = f"the {first} excluded from the means: {' and '.join([', '.join(why[:-1]), why[-1]] if len(why) > 1 else why)}"
         notes.append(Message(said, FIRST_STEPS))
-    if missing := missing_workers(rank):
+    if missing := _missing_workers(rank):
         notes.append(f"{counted(missing, 'worker')} left no records: they ended before the first batch, or feedline could not attach")
     return notes
 
 
-def ahead(rank: RankMetrics) -> list[str]:
+def _ahead(rank: RankMetrics) -> list[str]:
     """Where the host was faster than the GPU until the run ended: CUDA queues about a thousand launches, often many steps."""
     work, steps_per_s = rank.gpu_work, throughput(rank).steps_per_s
     if work is None or work.ranks > 1 or steps_per_s is None or work.busy_s < GPU_BEHIND / steps_per_s:
@@ -57,7 +57,7 @@ def ahead(rank: RankMetrics) -> list[str]:
     ]
 
 
-def sampled(rank: RankMetrics) -> list[str]:
+def _sampled(rank: RankMetrics) -> list[str]:
     """Of which steps the stages are known."""
     estimate = rank.estimate
     if estimate is None:
@@ -82,7 +82,7 @@ def sampled(rank: RankMetrics) -> list[str]:
     return [f"{note}. The largest stage, {largest}{closure}, is {between} of the mean step (95 % interval)"]
 
 
-def missing_workers(rank: RankMetrics) -> int:
+def _missing_workers(rank: RankMetrics) -> int:
     """Workers that loaders were to have and of which there are no records."""
     expected = [int(about.get("num_workers") or 0) for about in rank.rank.manifest.loaders]  # type: ignore[call-overload]
     there = {(int(str(one.header["loader"])), int(str(one.header["worker"]))) for one in rank.workers}

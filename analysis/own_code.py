@@ -22,11 +22,11 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.segment_reader import Process
 
-FEWEST = 3  # steps whose code was looked at that are worth a mean
-FEWEST_EVALUATIONS = 2
-Z = 1.96  # of a 95 % interval
-MOST = 8  # functions that are kept
-MAINLY = 0.5  # of a function's time that a function called in it takes, at least, to be told with it
+_FEWEST = 3  # steps whose code was looked at that are worth a mean
+_FEWEST_EVALUATIONS = 2
+_Z = 1.96  # of a 95 % interval
+_MOST = 8  # functions that are kept
+_MAINLY = 0.5  # of a function's time that a function called in it takes, at least, to be told with it
 
 
 def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
@@ -39,7 +39,7 @@ def of_steps(rank: RankMetrics, step: StepSummary) -> OwnCode | None:
     of_loss = float(rank.steps.computing_loss[rank.first :].sum()) / loss if loss else 0.0
     of_input = rank.steps.making.functions if rank.steps.making else ()
     whole_s = step.stages["other"] + of_loss * step.stages.get("loss", 0.0)
-    return _of(chosen, rank.main, whole_s, of_input) if len(chosen) >= FEWEST else None
+    return _of(chosen, rank.main, whole_s, of_input) if len(chosen) >= _FEWEST else None
 
 
 def of_evaluation(rank: RankMetrics) -> OwnCode | None:
@@ -48,7 +48,7 @@ def of_evaluation(rank: RankMetrics) -> OwnCode | None:
         return None
     looks = _looks(rank.main)
     chosen = looks[_for_evaluation(looks, rank.steps.boundaries)]
-    return _of(chosen, rank.main, rank.steps.evaluating / 1e9) if len(chosen) >= FEWEST_EVALUATIONS else None
+    return _of(chosen, rank.main, rank.steps.evaluating / 1e9) if len(chosen) >= _FEWEST_EVALUATIONS else None
 
 
 def _looks(main: Process) -> Records:
@@ -77,7 +77,7 @@ def _of(looks: Records, main: Process, whole_s: float, without: Collection[str] 
         return None
     shares = {name: float(ns.sum() / took.sum()) for name, ns in outer.items() if ns.any()}
     inside = {name: ns / float(took.sum()) for name, ns in depth.items() if name not in without}
-    most, found = sorted(shares, key=shares.__getitem__, reverse=True)[:MOST], []
+    most, found = sorted(shares, key=shares.__getitem__, reverse=True)[:_MOST], []
     for name in most:
         low, high = _interval(outer[name], took)
         found.append(OwnFunction(name, shares[name] * whole_s, low * whole_s, high * whole_s, _mainly(name, shares[name], inside)))
@@ -95,12 +95,12 @@ def _interval(part: FloatArray, whole: FloatArray) -> tuple[float, float]:
     if seen >= 1 or seen <= 0:
         return low, high
     number, share = float(whole.sum() ** 2 / (whole**2).sum()), float(part.sum() / whole.sum())
-    middle, half = seen + Z**2 / (2 * number), Z * math.sqrt(seen * (1 - seen) / number + Z**2 / (4 * number**2))
-    least, most = ((middle + sign * half) / (1 + Z**2 / number) for sign in (-1, 1))
+    middle, half = seen + _Z**2 / (2 * number), _Z * math.sqrt(seen * (1 - seen) / number + _Z**2 / (4 * number**2))
+    least, most = ((middle + sign * half) / (1 + _Z**2 / number) for sign in (-1, 1))
     return min(low, share * least / seen), max(high, min(share * most / seen, 1.0))
 
 
 def _mainly(name: str, share: float, depth: Mapping[str, float]) -> str:
     """The deepest function that surely has half of another one's time, or more: what it takes cannot all be outside of that."""
-    inside = {other: took for other, took in depth.items() if other != name and took - (1 - share) >= MAINLY * share}
+    inside = {other: took for other, took in depth.items() if other != name and took - (1 - share) >= _MAINLY * share}
     return min(inside, key=inside.__getitem__) if inside else ""

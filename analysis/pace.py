@@ -9,16 +9,16 @@ from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Stage
 from feedline.profiler.store.segment_reader import Process
 
-WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates
-COUNTED = 2  # the steps up to the one whose FLOPs were counted (0.1 s slower) are excluded if they are at most one in two
+_WARM_UP = 4  # with this many steps or more, the first is left out of the means: it starts workers, compiles and allocates
+_COUNTED = 2  # the steps up to the one whose FLOPs were counted (0.1 s slower) are excluded if they are at most one in two
 
 
 def first_step(main: Process, steps: Steps) -> int:
     """Index of the first step that counts in the means."""
     counted = main.of(Stage.FLOP)["start"]
     after = int(np.searchsorted(steps.start, counted.min(), "right")) if len(counted) else 0  # once more where an optimizer came late
-    one = int(len(steps.wall) >= WARM_UP)
-    return max(after, one) if COUNTED * after <= len(steps.wall) else one
+    one = int(len(steps.wall) >= _WARM_UP)
+    return max(after, one) if _COUNTED * after <= len(steps.wall) else one
 
 
 def throughput_of(main: Process, steps: Steps | None) -> Throughput:

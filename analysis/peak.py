@@ -21,7 +21,7 @@ def peak(ceilings: Ceilings | None, computed_in: str) -> tuple[float | None, str
         return _of_the_probe(ceilings, products)
     for how in ("specified", "matmul"):
         for one in products:
-            if one.name.startswith(f"compute/{how} ") and arithmetic(one) == computed_in:
+            if one.name.startswith(f"compute/{how} ") and _arithmetic(one) == computed_in:
                 return one.high or one.value, f"{one.name}: {one.source}"
     return None, f"the ceilings file gives no peak FLOP/s for {spoken(computed_in)}, which this run uses"
 
@@ -30,7 +30,7 @@ def spoken(computed_in: str) -> str:
     return "TF32" if computed_in == "tf32" else computed_in
 
 
-def arithmetic(one: Ceiling) -> str:
+def _arithmetic(one: Ceiling) -> str:
     """What a product was computed in. An older feedline measured or named float32 with TF32 where the settings allowed it."""
     dtype = str(one.settings.get("dtype", ""))
     return "tf32" if dtype == "float32" and one.settings.get("tf32") else dtype

@@ -31,10 +31,10 @@ from feedline.profiler.errors import FeedlineError, shows_tracebacks
 #: Findings about several ranks: their rules read other facts.
 BETWEEN_RANKS = frozenset(rule.rule_id for rule in CROSS_RANK)
 
-NO_RATE = Refused("no_rate", "No loader reported the size of its batches, so no rate in samples/s can be predicted.")
+_NO_RATE = Refused("no_rate", "No loader reported the size of its batches, so no rate in samples/s can be predicted.")
 SET_UP = Refused("set_up", "This finding is about correctness or convergence, not speed, so no speedup is predicted.")
 TOO_LITTLE = Refused("too_little", "This finding costs less than 5 % of the step, too little to predict a gain.")
-NO_INTERVAL = Refused("no_interval", "The uncertainty of the replay is unknown.")
+_NO_INTERVAL = Refused("no_interval", "The uncertainty of the replay is unknown.")
 NOT_REPLAYED = Refused("not_replayed", "The replay of this run does not show the delay, so it cannot predict a run without it.")
 
 
@@ -90,7 +90,7 @@ class Predictions:
         if isinstance(change, Refused):
             return change
         if not self.rate:
-            return NO_RATE
+            return _NO_RATE
         if isinstance(change, Change) and (tried := self._tried(change)) is not None:
             return tried.refusal()
         made = _of_step(change) if isinstance(change, Prediction) else self._replayed(change, interval)
@@ -192,7 +192,7 @@ def change_of(rule_id: str, facts: RuleInputs) -> Change | Prediction | Refused:
 def refused_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> list[Finding]:
     """Findings of traces, with the reason why none is predicted: traces have neither a loader nor ranks to replay."""
     changes = [BY_ID[one.rule_id].change(facts.ranks if one.rule_id in BETWEEN_RANKS else facts) for one in findings]
-    return [_with(one, made if isinstance(made, Refused) else NO_RATE) for one, made in zip(findings, changes)]
+    return [_with(one, made if isinstance(made, Refused) else _NO_RATE) for one, made in zip(findings, changes)]
 
 
 def joined(changes: Sequence[Change]) -> Change:
@@ -228,7 +228,7 @@ def _with(finding: Finding, made: PredictedRate | Refused) -> Finding:
 def _of_step(told: Prediction) -> PredictedRate | Refused:
     """A step time that the replay of the ranks predicted, as rates in steps/s."""
     if told.step_s is None or told.low is None or told.high is None or told.low <= 0:
-        return NO_INTERVAL
+        return _NO_INTERVAL
     return PredictedRate(1 / (told.step_s + told.gain_s), 1 / told.step_s, 1 / told.high, 1 / told.low)
 
 

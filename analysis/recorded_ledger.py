@@ -14,15 +14,15 @@ from feedline.analysis.timeline import IntArray, flatten
 from feedline.analysis.traces.intervals import clip, common, joined, length, union, without
 from feedline.profiler.events import Stage
 
-USER = "user"
-THIRDS = 3
-FEWEST_IN_THIRD = 5  # steps: fewer have no trend
-PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
+_USER = "user"
+_THIRDS = 3
+_FEWEST_IN_THIRD = 5  # steps: fewer have no trend
+_PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 #: Before the first step, between steps, and after the last one: what a stage took there is a row below these.
-START, BETWEEN, END = "start", "between", "end"
+_START, _BETWEEN, _END = "start", "between", "end"
 #: In steps that count: what a stage took is a row below it. Those in which torch.profiler recorded do not count.
-STEPS, PROFILED, EVALUATION = "steps", "profiled", "evaluation"
+_STEPS, PROFILED, _EVALUATION = "steps", "profiled", "evaluation"
 
 
 def ledger_of(rank: RankMetrics, step: StepSummary) -> Ledger:
@@ -31,10 +31,10 @@ def ledger_of(rank: RankMetrics, step: StepSummary) -> Ledger:
     Args:
         step: its mean step, with the program's own code.
     """
-    return Ledger(step_table(rank, step), run_table(rank))
+    return Ledger(_step_table(rank, step), run_table(rank))
 
 
-def step_table(rank: RankMetrics, step: StepSummary) -> LedgerTable:
+def _step_table(rank: RankMetrics, step: StepSummary) -> LedgerTable:
     """Return the mean step as rows.
 
     The kinds of waiting are rows below ``wait``. What functions of the program take between models, backward passes and updates are rows
@@ -47,7 +47,7 @@ def step_table(rank: RankMetrics, step: StepSummary) -> LedgerTable:
     rows = []
     for name, stage_s in step.stages.items():
         left = stage_s - sum(row.s for row in inside if row.stage == name)
-        rows.append(LedgerRow(name, left, steps=occurs(rank, name), trend=trend(rank, name)))
+        rows.append(LedgerRow(name, left, steps=_occurs(rank, name), trend=trend(rank, name)))
     return LedgerTable.made_of("step", step.mean_s, [*rows, *inside])
 
 
@@ -62,13 +62,13 @@ def _functions(step: StepSummary) -> Iterator[LedgerRow]:
         return
     in_other = min(1.0, step.stages.get("other", 0.0) / own.s)
     for one in own.functions:
-        found = PLACE.fullmatch(one.name)
+        found = _PLACE.fullmatch(one.name)
         name, place = (found["name"], found["place"]) if found else (one.name, "")
         for stage, part in (("other", in_other), ("loss", 1 - in_other)):
-            yield LedgerRow(f"{stage}/{USER}/{name}", one.s * part, place=place)
+            yield LedgerRow(f"{stage}/{_USER}/{name}", one.s * part, place=place)
 
 
-def occurs(rank: RankMetrics, stage: str) -> float | None:
+def _occurs(rank: RankMetrics, stage: str) -> float | None:
     """Return the share (0 to 1) of the recorded steps in which a stage occurs; None without steps of that stage."""
     ns = _counting(rank, stage)
     return float(np.count_nonzero(ns) / len(ns)) if ns is not None and len(ns) else None
@@ -77,8 +77,8 @@ def occurs(rank: RankMetrics, stage: str) -> float | None:
 def trend(rank: RankMetrics, stage: str) -> float | None:
     """Return what a stage takes in the last third of the recorded steps over the first; None where they are too few, or it was none."""
     ns = _counting(rank, stage)
-    third = len(ns) // THIRDS if ns is not None else 0
-    if ns is None or third < FEWEST_IN_THIRD:
+    third = len(ns) // _THIRDS if ns is not None else 0
+    if ns is None or third < _FEWEST_IN_THIRD:
         return None
     first, last = float(ns[:third].mean()), float(ns[-third:].mean())
     return last / first if first > 0 else None
@@ -115,11 +115,11 @@ def run_table(rank: RankMetrics) -> LedgerTable | None:
     first, last = int(steps[0, 0]), int(steps[-1, 1])
     rows = [
         *_in_steps(rank, length(recorded) + length(only_counted)),
-        LedgerRow(EVALUATION, length(evaluation) / 1e9),
+        LedgerRow(_EVALUATION, length(evaluation) / 1e9),
         LedgerRow(PROFILED, length(profiled) / 1e9),
-        *_by_stage(rank, START, clip(outside, 0, first)),
-        *_by_stage(rank, BETWEEN, clip(outside, first, last)),
-        *_by_stage(rank, END, clip(outside, last, end)),
+        *_by_stage(rank, _START, clip(outside, 0, first)),
+        *_by_stage(rank, _BETWEEN, clip(outside, first, last)),
+        *_by_stage(rank, _END, clip(outside, last, end)),
     ]
     return LedgerTable.made_of("run", (end - begin) / 1e9, rows)
 
@@ -134,7 +134,7 @@ def _in_steps(rank: RankMetrics, taken_ns: int) -> Iterator[LedgerRow]:
         sums = {name: max(ns * every, 0.0) for name, ns in means.items()}
     known = sum(sums.values())
     for name, ns in sums.items():
-        yield LedgerRow(f"{STEPS}/{name}", ns / known * taken_ns / 1e9 if known else 0.0)
+        yield LedgerRow(f"{_STEPS}/{name}", ns / known * taken_ns / 1e9 if known else 0.0)
 
 
 def _by_stage(rank: RankMetrics, where: str, moments: IntArray) -> Iterator[LedgerRow]:

@@ -24,9 +24,9 @@ from feedline.profiler.store.segment_reader import Process
 
 FloatArray = npt.NDArray[np.float64]
 FEWEST = 4  # recorded steps, or windows, that say something of others
-ENOUGH = 32  # recorded steps after the first rest, to do without those before it
-DRAWS = 400  # of the bootstrap
-UNSURE = 0.5  # of what recording a step in full costs: what that may be off by
+_ENOUGH = 32  # recorded steps after the first rest, to do without those before it
+_DRAWS = 400  # of the bootstrap
+_UNSURE = 0.5  # of what recording a step in full costs: what that may be off by
 
 
 @dataclass(frozen=True)
@@ -102,19 +102,19 @@ class Estimate:
         if not counted.number:
             return None
         after = np.arange(len(steps.wall)) >= first
-        alike = after & ~of_a_kind(main, steps)
+        alike = after & ~_of_a_kind(main, steps)
         if alike.sum() < FEWEST:
             alike = after
         if not alike.any():
             return None
         wall = steps.wall.astype(float)
         window = np.searchsorted(counted.start, steps.start, "left")
-        if (alike & (window > 0)).sum() >= ENOUGH:
+        if (alike & (window > 0)).sum() >= _ENOUGH:
             alike &= window > 0
         longer = max(float(wall[alike].mean()) - counted.mean_ns, 0.0)
         cost = min(longer if counted.cost_ns is None else counted.cost_ns, float(wall[alike].mean()) / 2)
-        found = cls(counted, alike, after & ~alike, cost, cost_lies(main), wall, window)
-        most = float(np.quantile(found.drawn_walls(), 0.975)) - cost * (1 - UNSURE)
+        found = cls(counted, alike, after & ~alike, cost, _cost_lies(main), wall, window)
+        most = float(np.quantile(found.drawn_walls(), 0.975)) - cost * (1 - _UNSURE)
         return replace(found, longer=counted.mean_ns > most)
 
     @property
@@ -167,7 +167,7 @@ class Estimate:
         of, draws = self._drawn()
         sums = {name: np.bincount(of, values[self.alike].astype(float)) for name, values in stages.items()}
         sizes = draws @ np.bincount(of)
-        found = {name: np.zeros(DRAWS) for name in (*stages, *([UNATTRIBUTED] if self.longer else []))}
+        found = {name: np.zeros(_DRAWS) for name in (*stages, *([UNATTRIBUTED] if self.longer else []))}
         for index, (row, size) in enumerate(zip(draws, sizes.tolist())):
             own = self._without_cost({name: float(row @ values) / size for name, values in sums.items()})
             for name, value in own.items():
@@ -186,10 +186,10 @@ class Estimate:
         by_window = len(groups) >= FEWEST
         of = np.searchsorted(groups, self.window[self.alike]) if by_window else np.arange(int(self.alike.sum()))
         number = int(of.max()) + 1
-        return of, np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), DRAWS)
+        return of, np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), _DRAWS)
 
 
-def cost_lies(main: Process) -> dict[str, float]:
+def _cost_lies(main: Process) -> dict[str, float]:
     """Stage -> share of what recording costs: of a span, in the one that it is in; of an outermost one, between it and its neighbors.
 
     Each span counts alike, but for those of gradients, which cost a tenth of a model's.
@@ -206,7 +206,7 @@ def cost_lies(main: Process) -> dict[str, float]:
     return {name: number / len(spans) for name, number in found.items() if number}
 
 
-def of_a_kind(main: Process, steps: Steps) -> npt.NDArray[np.bool_]:
+def _of_a_kind(main: Process, steps: Steps) -> npt.NDArray[np.bool_]:
     """bool [n]: steps in which something happened that is always told."""
     ends = main.of(Stage.NEXT)
     ends = ends[ends["flags"] & Flag.END != 0]

@@ -11,9 +11,9 @@ from feedline.analysis.peak import peak
 from feedline.analysis.text.limits import RATE, behind, sentence
 from feedline.profiler.ceilings import Ceilings
 
-MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
-WARM = 3  # columns of a long series that are left out of its spread
-KNEE_SHARE = 0.95
+_MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
+_WARM = 3  # columns of a long series that are left out of its spread
+_KNEE_SHARE = 0.95
 
 
 def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | None:
@@ -37,14 +37,14 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
         found.append(roofs.of_device(peak_flops, flop, computed_in, peak_source))
     found.sort(key=lambda roof: roof.samples_per_s)
     mfu = rate * flop / peak_flops if flop and peak_flops else None
-    if mfu is not None and mfu > 1 + MARGIN:
+    if mfu is not None and mfu > 1 + _MARGIN:
         peak_source = f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have been busy when the peak was measured"
         mfu = None
-    low, high = spread(report)
+    low, high = _spread(report)
     pace, least = report.throughput, low or rate
     if pace.low and pace.high and pace.of_all_ranks:  # what is told of the measured rate elsewhere
         low, high = (rate * end / pace.of_all_ranks for end in (pace.low, pace.high))
-    nearest, following = (None, None) if report.step.gpu_is_behind else bounds(found, least)
+    nearest, following = (None, None) if report.step.gpu_is_behind else _bounds(found, least)
     unit = RATE if report.throughput.ranks == 1 else f"{RATE} per rank"
     return Roofline(
         samples_per_s=rate,
@@ -77,15 +77,15 @@ def flop_per_sample(report: Report, ceilings: Ceilings | None) -> tuple[float | 
     return None, hook.why if hook else "they were not counted in any step of this run"
 
 
-def spread(report: Report) -> tuple[float | None, float | None]:
+def _spread(report: Report) -> tuple[float | None, float | None]:
     """Throughput two standard errors of the mean step below and above; from the columns of the series, so a slow drift is in it too."""
     rate, step = report.throughput.samples_per_s, report.step
     if rate is None or step is None:
         return None, None
     means = [sum(parts) for parts in zip(*step.series.stages.values(), strict=True)]
     steps = step.series.steps
-    if len(means) >= 4 * WARM:
-        means, steps = means[WARM:], steps[WARM:]
+    if len(means) >= 4 * _WARM:
+        means, steps = means[_WARM:], steps[_WARM:]
     if len(means) < 4:
         return None, None
     total = sum(steps)
@@ -94,14 +94,14 @@ def spread(report: Report) -> tuple[float | None, float | None]:
     return rate / (1 + 2 * error), rate / max(1 - 2 * error, 0.01)
 
 
-def bounds(found: list[ThroughputBound], at_least: float) -> tuple[ThroughputBound | None, ThroughputBound | None]:
+def _bounds(found: list[ThroughputBound], at_least: float) -> tuple[ThroughputBound | None, ThroughputBound | None]:
     """The nearest roof and the next, of those that can bind; one that lies below the run did not hold.
 
     Args:
         found: lowest first.
         at_least: samples/s that the run reached for certain.
     """
-    above = [roof for roof in found if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - MARGIN)]
+    above = [roof for roof in found if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - _MARGIN)]
     if above and above[0].kind == "gpu":  # which a fix of anything else does not lift
         return above[0], None
     return (above[0] if above else None), (above[1] if len(above) > 1 else None)
@@ -114,7 +114,7 @@ def sweep(ceilings: Ceilings) -> Sweep | None:
             rows = _columns(one.settings)
             if len(rows) >= 2:
                 sizes, rates, low, high = (list(column) for column in zip(*rows, strict=True))
-                knee = next(int(size) for size, rate in zip(sizes, rates, strict=True) if rate >= KNEE_SHARE * max(rates))
+                knee = next(int(size) for size, rate in zip(sizes, rates, strict=True) if rate >= _KNEE_SHARE * max(rates))
                 return Sweep([int(size) for size in sizes], rates, low, high, knee, one.source)
     return None
 

@@ -15,10 +15,10 @@ from feedline.analysis.step_model import StepSummary
 from feedline.analysis.text import limits
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
-THIS_RUN = "this run"
-WAITING = ("wait", "epoch_start")  # of the main process
-MOVING = ("transport", "pin", "copy")  # in the main process
-MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk; so much of a step is told
+_THIS_RUN = "this run"
+_WAITING = ("wait", "epoch_start")  # of the main process
+_MOVING = ("transport", "pin", "copy")  # in the main process
+_MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk; so much of a step is told
 
 
 def of_run(report: Report) -> list[ThroughputBound]:
@@ -26,26 +26,26 @@ def of_run(report: Report) -> list[ThroughputBound]:
     step, workers, batch = report.step, report.workers, report.throughput.batch_size
     if step is None or not batch:
         return []
-    found = [*_of_step(report, step, batch), *_of_workers(workers, in_turns(workers, step)), *_of_cpus(report, batch)]
+    found = [*_of_step(report, step, batch), *_of_workers(workers, _in_turns(workers, step)), *_of_cpus(report, batch)]
     return [roof for roof in found if math.isfinite(roof.samples_per_s) and roof.samples_per_s > 0]
 
 
-def in_turns(workers: Workers | None, step: StepSummary) -> bool:
+def _in_turns(workers: Workers | None, step: StepSummary) -> bool:
     """Samples are made in the main process, between one step and the next."""
     return workers is not None and workers.processes == 0 and any(step.stages.get(name) for name in MAKING_STAGES)
 
 
-def for_ranks_s(report: Report) -> float:
+def _for_ranks_s(report: Report) -> float:
     """Seconds of the shown rank's mean step in which it did nothing but wait for another rank: no work of its own is in them."""
     shown = min(report.ranks, key=int, default="") if report.shown is None else str(report.shown)
     own = report.ranks[shown].comm if report.ranks else None
     return (own.exposed_wait_s or 0.0) if own else 0.0
 
 
-def left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, float]:
+def _left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, float]:
     """Seconds of the mean step that are none of its own work, by what they are, in words."""
     return {
-        "in the DataLoader" if turns else "waiting for batches": sum(step.stages.get(name, 0.0) for name in WAITING),
+        "in the DataLoader" if turns else "waiting for batches": sum(step.stages.get(name, 0.0) for name in _WAITING),
         "making batches": sum(step.stages.get(name, 0.0) for name in MAKING_STAGES) if turns else 0.0,
         "waiting for other ranks": for_ranks,
         "waiting for a CPU in forward and backward": step.runqueue_s or 0.0,
@@ -60,12 +60,12 @@ def cpus(report: Report) -> float | None:
 
 
 def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[ThroughputBound]:
-    turns, for_ranks = in_turns(report.workers, step), for_ranks_s(report)
-    parts, per_step = left_out(step, turns, for_ranks), f"per step of {count(batch)} samples"
+    turns, for_ranks = _in_turns(report.workers, step), _for_ranks_s(report)
+    parts, per_step = _left_out(step, turns, for_ranks), f"per step of {count(batch)} samples"
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
         received = step.stages.get("transport", 0.0)
-        most = f", {seconds(received)} of it receiving batches from workers" if received > MOSTLY * alone else ""
+        most = f", {seconds(received)} of it receiving batches from workers" if received > _MOSTLY * alone else ""
         yield _roof("step", "step", "step", batch / alone, f"{seconds(alone)} {per_step}{most}{limits.without(parts, step.mean_s)}")
     if step.gpu_work is not None and step.gpu_s:
         message = f"{seconds(step.gpu_s)} of work {per_step}, in the {counted(step.gpu_work.steps, 'step')} that torch.profiler recorded"
@@ -76,7 +76,7 @@ def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[Throug
             f"no workers: each step makes its batch, then computes on it, {seconds(both)} {per_step}{limits.without(apart, step.mean_s)}"
         )
         yield _roof("turns", "serialized", "turns", batch / both, message)
-    for name in MOVING:
+    for name in _MOVING:
         on_gpu = (step.gpu_stages or {}).get(name)
         took = on_gpu or step.stages.get(name, 0.0)
         if took > 0:
@@ -106,14 +106,14 @@ def _of_cpus(report: Report, batch: float) -> Iterator[ThroughputBound]:
     costs = workers.per_sample if workers else {}
     for stage in ("total", *SAMPLE_STAGES):
         cost = costs.get(stage)
-        if cost is not None and cost.cpu_s and stage not in MOVING:
+        if cost is not None and cost.cpu_s and stage not in _MOVING:
             id, name, kind = ("loader_on_all_cpus", "loader on all CPUs", "cores") if stage == "total" else (stage, stage, "stage")
             message = f"{have}; {seconds(cost.cpu_s)} of CPU time per sample"
             yield _roof(id, name, kind, cores / cost.cpu_s, message, binds=stage == "total")
 
 
 def _roof(id: str, name: str, kind: str, samples_per_s: float, message: str, binds: bool = True) -> ThroughputBound:
-    return ThroughputBound(id, name, kind, samples_per_s, None, None, message, THIS_RUN, binds)
+    return ThroughputBound(id, name, kind, samples_per_s, None, None, message, _THIS_RUN, binds)
 
 
 def of_device(peak_flops: float, flop_per_sample: float, computed_in: str, source: str) -> ThroughputBound:
@@ -140,7 +140,7 @@ def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterat
     costs = report.workers.per_sample if report.workers else {}
     read = costs.get("read")
     nbytes = (read.bytes if read else None) or (costs["total"].bytes if "total" in costs else None) or ceilings.sample_bytes
-    from_disk = read is not None and (read.blocked_s or 0.0) > MOSTLY * read.wall_s
+    from_disk = read is not None and (read.blocked_s or 0.0) > _MOSTLY * read.wall_s
     for cache in ("cold", "warm"):
         reads = [one for one in measured if one.part == "read" and one.settings.get("cache") == cache]
         chosen = [one for one in reads if one.settings.get("pattern") == "files"]

@@ -13,7 +13,7 @@ from feedline.profiler.noise_scale import student
 UNCHANGED, CHANGED = "unchanged", "changed"
 ACCEPT, REJECT, INCONCLUSIVE = "accept", "reject", "inconclusive"
 CODES = {ACCEPT: 0, REJECT: OverBudget.exit_code, INCONCLUSIVE: NotJudged.exit_code}  # exit codes (docs/exit-codes.md)
-CHANGED_BY = 1.25  # times: how much faster or slower the unchanged training runs at least, where its conditions have changed
+_CHANGED_BY = 1.25  # times: how much faster or slower the unchanged training runs at least, where its conditions have changed
 MARGIN = 0.02  # gain that a change must be sure to give: less is not worth a line of code, and within what machines drift
 
 
@@ -47,7 +47,7 @@ class Recorded:
     def differs(self, rate: float) -> bool:
         """Whether the same training at this rate runs under other conditions."""
         inside = self.low is not None and self.low <= rate and (self.high is None or rate <= self.high)
-        return not inside and not 1 / CHANGED_BY <= rate / self.rate <= CHANGED_BY
+        return not inside and not 1 / _CHANGED_BY <= rate / self.rate <= _CHANGED_BY
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Tried:
 def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
     """Accept a change that is faster by more than the margin with 95 % confidence, and reject one that is not, with the same confidence, or
     with which the training fails. Everything else is inconclusive."""
-    gain = gain_of(runs)
+    gain = _gain_of(runs)
     measured, residual, inside = None, None, None
     if gain is not None:
         before = fmean(run.rate for run in runs if run.arm == UNCHANGED and run.rate is not None)
@@ -129,13 +129,13 @@ def decide(tried: Tried, runs: Sequence[TrialRun]) -> SpeedTrial:
         expected = tried.predicted
         residual = (1 + gain.mean) * expected.before / expected.after
         inside = (1 + gain.low) * expected.before <= expected.high and (1 + gain.high) * expected.before >= expected.low
-    verdict, why = judged(runs, gain, tried.margin)
+    verdict, why = _judged(runs, gain, tried.margin)
     return SpeedTrial(
         **vars(tried), runs=list(runs), measured=measured, gain=gain, residual=residual, inside=inside, verdict=verdict, why=why
     )
 
 
-def gain_of(runs: Sequence[TrialRun]) -> Gain | None:
+def _gain_of(runs: Sequence[TrialRun]) -> Gain | None:
     """None: fewer than two pairs are whole."""
     rates = {(run.arm, run.pair): run.rate for run in runs if run.rate}
     logs = [math.log(rate / rates[UNCHANGED, pair]) for (arm, pair), rate in rates.items() if arm == CHANGED and (UNCHANGED, pair) in rates]
@@ -146,7 +146,7 @@ def gain_of(runs: Sequence[TrialRun]) -> Gain | None:
     return Gain(mean, low, high, len(logs))
 
 
-def judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[str, str]:
+def _judged(runs: Sequence[TrialRun], gain: Gain | None, margin: float) -> tuple[str, str]:
     """The verdict and its reason."""
     failed = {arm: [run for run in runs if run.arm == arm and run.failed] for arm in (UNCHANGED, CHANGED)}
     if failed[CHANGED] and not failed[UNCHANGED]:

@@ -10,7 +10,7 @@ from feedline.profiler.events import Stage
 
 
 @dataclass(frozen=True)
-class StageSpec:
+class _StageSpec:
     """One stage.
 
     Attributes:
@@ -35,7 +35,7 @@ class StageSpec:
 
 _MAKING: dict[str, Any] = {"phase": "wait", "of_sample": True, "is_input": True}
 STAGES = (
-    StageSpec(
+    _StageSpec(
         "epoch_start",
         "making or resetting a loader's iterator: starting workers, pickling the dataset",
         "wait",
@@ -44,17 +44,17 @@ STAGES = (
         "wait",
         is_input=True,
     ),
-    StageSpec("sampler", "drawing indices in the main process", "wait", ("#c7688c", "#dc86a6"), Stage.SAMPLER, "wait", is_input=True),
-    StageSpec("input", "without a loader: functions of the program that make its batches", "input", ("#e8a01c", "#f0b13f"), is_input=True),
-    StageSpec("samples", "a loader's own work in the main process", "input", ("#c98a3a", "#d69c50"), Stage.FETCH, "wait", of_step=False),
-    StageSpec("read", "reading files", "input", ("#7a4a12", "#a8713a"), **_MAKING),
-    StageSpec("decode", "decoding images, audio, arrays", "input", ("#e8a01c", "#f0b13f"), **_MAKING),
-    StageSpec("augment", "transforms", "input", ("#a85b0b", "#c07428"), **_MAKING),
-    StageSpec("user", "inside feedline.stage(...) in a dataset", "user", None, of_step=False, of_sample=True, is_input=True),
-    StageSpec("dataset", "the rest of __getitem__", "input", ("#f3d58e", "#f5deaa"), **_MAKING),
-    StageSpec("collate", "making one batch of samples", "input", ("#57571a", "#5f5d20"), Stage.COLLATE, **_MAKING),
-    StageSpec("wait", "the main process has no batch yet", "wait", ("#cf3f16", "#e2562c"), Stage.NEXT, "wait", is_input=True),
-    StageSpec(
+    _StageSpec("sampler", "drawing indices in the main process", "wait", ("#c7688c", "#dc86a6"), Stage.SAMPLER, "wait", is_input=True),
+    _StageSpec("input", "without a loader: functions of the program that make its batches", "input", ("#e8a01c", "#f0b13f"), is_input=True),
+    _StageSpec("samples", "a loader's own work in the main process", "input", ("#c98a3a", "#d69c50"), Stage.FETCH, "wait", of_step=False),
+    _StageSpec("read", "reading files", "input", ("#7a4a12", "#a8713a"), **_MAKING),
+    _StageSpec("decode", "decoding images, audio, arrays", "input", ("#e8a01c", "#f0b13f"), **_MAKING),
+    _StageSpec("augment", "transforms", "input", ("#a85b0b", "#c07428"), **_MAKING),
+    _StageSpec("user", "inside feedline.stage(...) in a dataset", "user", None, of_step=False, of_sample=True, is_input=True),
+    _StageSpec("dataset", "the rest of __getitem__", "input", ("#f3d58e", "#f5deaa"), **_MAKING),
+    _StageSpec("collate", "making one batch of samples", "input", ("#57571a", "#5f5d20"), Stage.COLLATE, **_MAKING),
+    _StageSpec("wait", "the main process has no batch yet", "wait", ("#cf3f16", "#e2562c"), Stage.NEXT, "wait", is_input=True),
+    _StageSpec(
         "transport",
         "receiving and unpickling a batch from a worker, in the main thread",
         "move",
@@ -62,12 +62,12 @@ STAGES = (
         Stage.TRANSPORT,
         **_MAKING,
     ),
-    StageSpec("pin", "copying a batch to pinned memory", "move", ("#17695a", "#1f6f5f"), Stage.PIN, "wait"),
-    StageSpec("copy", "moving tensors between devices", "move", ("#46b08f", "#58c7a4"), Stage.COPY, "copy"),
-    StageSpec("forward", "the model's forward pass", "compute", ("#3577c0", "#5a9be0"), Stage.FORWARD, "forward"),
-    StageSpec("loss", "computing the loss", "compute", ("#b4d2f0", "#c9e0f7"), Stage.LOSS, "forward"),
-    StageSpec("backward", "the backward pass", "compute", ("#1e3a80", "#3d57a6"), Stage.BACKWARD, "backward"),
-    StageSpec(
+    _StageSpec("pin", "copying a batch to pinned memory", "move", ("#17695a", "#1f6f5f"), Stage.PIN, "wait"),
+    _StageSpec("copy", "moving tensors between devices", "move", ("#46b08f", "#58c7a4"), Stage.COPY, "copy"),
+    _StageSpec("forward", "the model's forward pass", "compute", ("#3577c0", "#5a9be0"), Stage.FORWARD, "forward"),
+    _StageSpec("loss", "computing the loss", "compute", ("#b4d2f0", "#c9e0f7"), Stage.LOSS, "forward"),
+    _StageSpec("backward", "the backward pass", "compute", ("#1e3a80", "#3d57a6"), Stage.BACKWARD, "backward"),
+    _StageSpec(
         "gradients",
         "clearing, unscaling and clipping gradients: zero_grad, unscale_, clip_grad_norm_",
         "compute",
@@ -75,7 +75,7 @@ STAGES = (
         Stage.GRADIENTS,
         "optimizer",
     ),
-    StageSpec(
+    _StageSpec(
         "optimizer",
         "the update of the parameters; with the code of its closure, outside model and backward",
         "compute",
@@ -83,15 +83,15 @@ STAGES = (
         Stage.OPTIMIZER,
         "optimizer",
     ),
-    StageSpec("compile", "torch.compile compiling a graph", "rest", ("#55565c", "#73757c"), Stage.COMPILE, "compile"),
-    StageSpec("checkpoint", "torch.save", "rest", ("#9a9ca3", "#a7a9b0"), Stage.CHECKPOINT, "checkpoint"),
-    StageSpec(
+    _StageSpec("compile", "torch.compile compiling a graph", "rest", ("#55565c", "#73757c"), Stage.COMPILE, "compile"),
+    _StageSpec("checkpoint", "torch.save", "rest", ("#9a9ca3", "#a7a9b0"), Stage.CHECKPOINT, "checkpoint"),
+    _StageSpec(
         "unattributed",
         "in steps that were only timed: what they took longer than those recorded in detail, in an unknown stage",
         "rest",
         ("#b9a58f", "#8f7d68"),
     ),
-    StageSpec("other", "what no stage accounts for", "rest", ("#d3d5da", "#8d9098")),
+    _StageSpec("other", "what no stage accounts for", "rest", ("#d3d5da", "#8d9098")),
 )
 
 #: Stages of a step, in order. ``step.stages`` has those that occurred, and always "other".

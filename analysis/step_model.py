@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-GPU_AT_MOST = 1.03  # of the mean step: the clocks of two processes differ
+_GPU_AT_MOST = 1.03  # of the mean step: the clocks of two processes differ
 GPU_BEHIND = 1.1  # times the mean step: what profiled steps and the others differ by anyway
 
 
@@ -105,7 +105,7 @@ class StepSummary:
         It is not for one of several ranks, and where the mean step was shorter than the few that torch.profiler recorded.
         """
         work = self.gpu_work
-        return work.busy_s if work and work.ranks == 1 and work.busy_s <= self.mean_s * GPU_AT_MOST else 0.0
+        return work.busy_s if work and work.ranks == 1 and work.busy_s <= self.mean_s * _GPU_AT_MOST else 0.0
 
     @property
     def gpu_is_behind(self) -> bool:

@@ -30,8 +30,8 @@ ASIDE = (
     Stage.OWN_CODE,
     Stage.CALLED,
 )  # what did not happen in the main thread, though it wrote it down
-FEWEST = 4  # steps that are worth a mean
-BATCH_IN_EPOCH = (1 << 32) - 1  # of a batch key (profiler/events.py)
+_FEWEST = 4  # steps that are worth a mean
+_BATCH_IN_EPOCH = (1 << 32) - 1  # of a batch key (profiler/events.py)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def left_after(steps: Steps | None) -> int | None:
     last = steps.asked[-1]
     if not last["flags"] & Flag.END or steps.start[-1] > last["start"]:
         return None
-    return int(last["number"] & BATCH_IN_EPOCH)
+    return int(last["number"] & _BATCH_IN_EPOCH)
 
 
 def _without_looking(found: Steps, looks: Records) -> Steps:
@@ -158,7 +158,7 @@ def _undisturbed(found: Boundaries, profiled: Records) -> Boundaries:
     """Without the steps in which torch.profiler recorded, which takes time of its own; where next to nothing is left, with them."""
     end = np.maximum.accumulate(profiled["start"] + profiled["wall"]) if len(profiled) else profiled["start"]
     slowed = overlap(found.start, found.end, profiled["start"], end) > 0
-    if (~slowed).sum() < FEWEST:
+    if (~slowed).sum() < _FEWEST:
         return found
     return replace(found, start=found.start[~slowed], end=found.end[~slowed])
 
@@ -300,6 +300,6 @@ def _taken_early(batches: IntArray, before: int) -> int:
         batches: int64 [steps], taken in each.
         before: taken before the first forward.
     """
-    if len(batches) < FEWEST or not batches[1] or (batches[1:] != batches[1]).any():
+    if len(batches) < _FEWEST or not batches[1] or (batches[1:] != batches[1]).any():
         return 0
     return max(0, min(int(batches[0]), before) - int(batches[1]))

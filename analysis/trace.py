@@ -30,26 +30,36 @@ from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
 packing: ModuleType = gzip
-LEVEL = 5
+_LEVEL = 5
 try:  # five times as fast
     from isal import igzip as packing
 
-    LEVEL = 2
+    _LEVEL = 2
 except ImportError:
     pass
 
-LINES_AT_A_TIME = 4096
-NO_SPANS = (
+_LINES_AT_A_TIME = 4096
+_NO_SPANS = (
     *(Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.START, Stage.VALUE, Stage.GRADIENT),
     *(Stage.KERNEL, Stage.LOOK, Stage.LOOKED, Stage.MADE, Stage.OWN_CODE, Stage.CALLED),
 )
-NAMED = (Stage.READ, Stage.DECODE, Stage.AUGMENT, Stage.FORWARD, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER, Stage.USER, Stage.COLLECTIVE)
-OF_BATCHES = (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE)
+_NAMED = (
+    Stage.READ,
+    Stage.DECODE,
+    Stage.AUGMENT,
+    Stage.FORWARD,
+    Stage.LOSS,
+    Stage.GRADIENTS,
+    Stage.OPTIMIZER,
+    Stage.USER,
+    Stage.COLLECTIVE,
+)
+_OF_BATCHES = (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE)
 #: What does not happen in a thread gets tracks of its own, behind those of threads: a record's thread is below 256.
-GPU, COLLECTIVES = 256, 257
-OTHER_HOST_NS = 50_000_000  # clocks of one host are not read so far apart
+GPU, _COLLECTIVES = 256, 257
+_OTHER_HOST_NS = 50_000_000  # clocks of one host are not read so far apart
 
-Clock = Callable[[IntArray], IntArray]  # from a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns
+_Clock = Callable[[IntArray], IntArray]  # from a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns
 
 
 def is_trace(path: Path) -> bool:
@@ -84,10 +94,10 @@ def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None) ->
     notes: list[str] = []
     windows = windows or Windows()
     about = json.dumps({"feedline": {"clocks": windows.notes}})
-    with packing.GzipFile("", "wb", LEVEL, file, 0) if pack else nullcontext(file) as packed:
+    with packing.GzipFile("", "wb", _LEVEL, file, 0) if pack else nullcontext(file) as packed:
         packed.write(f'{{"displayTimeUnit": "ns", "otherData": {about}, "traceEvents": ['.encode())
         lines, comma = lines_of(run, windows, notes), "\n"
-        while part := list(islice(lines, LINES_AT_A_TIME)):
+        while part := list(islice(lines, _LINES_AT_A_TIME)):
             packed.write((comma + ",\n".join(part)).encode())
             comma = ",\n"
         packed.write(b"\n]}\n")
@@ -120,22 +130,22 @@ def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
             notes.append(f"rank {number}: {made.lost:,} events are not in the trace: more overlap than there are tracks")
 
 
-def _clocks(ranks: list[Rank]) -> list[Clock]:
+def _clocks(ranks: list[Rank]) -> list[_Clock]:
     """Of each rank, from the moment on at which the first one began: Perfetto drops what lies before 0."""
     host = _measured(ranks[0])[1] if len(ranks) > 1 else ""
-    onto: list[Clock] = [_onto(ranks[0], rank, host) for rank in ranks] if len(ranks) > 1 else [partial(_less, origin=0)]
+    onto: list[_Clock] = [_onto(ranks[0], rank, host) for rank in ranks] if len(ranks) > 1 else [partial(_less, origin=0)]
     began = [int(clock(np.array([_anchor(rank)["perf_counter_ns"]]))[0]) for clock, rank in zip(onto, ranks) if rank.manifest.anchors]
     return [partial(_less, origin=min(began, default=0), clock=clock) for clock in onto]
 
 
-def _onto(base: Rank, rank: Rank, host: str) -> Clock:
+def _onto(base: Rank, rank: Rank, host: str) -> _Clock:
     """A rank's clock on that of another, on ``host``: as it was measured; where it was not, by their times of day if they must be of two
     hosts, and as it is if not."""
     clock, own = _measured(rank)
     if clock is not None and own != host:
         return clock.to_reference
     apart = _time_of_day(rank) - _time_of_day(base)
-    return partial(_less, origin=-apart if abs(apart) > OTHER_HOST_NS else 0)
+    return partial(_less, origin=-apart if abs(apart) > _OTHER_HOST_NS else 0)
 
 
 def _time_of_day(rank: Rank) -> int:
@@ -155,27 +165,27 @@ def _anchor(rank: Rank) -> dict[str, int]:
     return rank.manifest.anchors[0] if rank.manifest.anchors else {"perf_counter_ns": 0, "time_ns": 0}
 
 
-def _less(times: IntArray, origin: int, clock: Clock | None = None) -> IntArray:
+def _less(times: IntArray, origin: int, clock: _Clock | None = None) -> IntArray:
     return (times if clock is None else clock(times)) - origin
 
 
-def _process(process: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+def _process(process: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
     if process.is_worker:
         label = f"loader {process.header['loader']} worker {process.header['worker']}"
     else:
         label = "training"
         yield from _steps(process, made, clock)
         yield from _values(process, made, clock)
-    spans = process.records[~np.isin(process.records["stage"], NO_SPANS)]
+    spans = process.records[~np.isin(process.records["stage"], _NO_SPANS)]
     place = spans["thread"].astype(np.int64)
     place[spans["stage"] == Stage.GPU] = GPU
-    place[spans["stage"] == Stage.COLLECTIVE] = COLLECTIVES
-    names = {0: label, GPU: f"{label}, GPU", COLLECTIVES: f"{label}, collectives"}
+    place[spans["stage"] == Stage.COLLECTIVE] = _COLLECTIVES
+    names = {0: label, GPU: f"{label}, GPU", _COLLECTIVES: f"{label}, collectives"}
     for one in np.unique(place).tolist():
         yield from _track(process, spans[place == one], names.get(one, f"{label}, thread {one}"), made, clock)
 
 
-def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+def _steps(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
     records = main.records[(main.records["thread"] == 0) & ~np.isin(main.records["stage"], (Stage.GPU, Stage.PROFILED))]
     records.sort(order="start")
     found = find(records, elsewhere=main.records[main.records["thread"] != 0]) if len(records) else None
@@ -188,7 +198,7 @@ def _steps(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
         yield span(f'"name": "step {number}"', made.pid, tid, begin, until - begin)
 
 
-def _values(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
+def _values(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
     """The loss and other numbers of the training, each as a curve; values that are not finite are left out, as JSON has none."""
     records = main.view(Stage.VALUE)
     values = np.ascontiguousarray(records["value"]).view(np.float64)
@@ -198,7 +208,7 @@ def _values(main: Process, made: PerfettoRank, clock: Clock) -> Iterator[str]:
 
 
 def _track(
-    process: Process, own: "np.ndarray[tuple[int], np.dtype[np.void]]", name: str, made: PerfettoRank, clock: Clock
+    process: Process, own: "np.ndarray[tuple[int], np.dtype[np.void]]", name: str, made: PerfettoRank, clock: _Clock
 ) -> Iterator[str]:
     wall = np.maximum(own["wall"], 0)
     order = np.lexsort((-wall, own["start"]))
@@ -223,7 +233,7 @@ class _Says:
 
     def name(self, record: tuple[int, ...]) -> str:
         _, _, _, _, _, _, extra, source, _, _, _, stage = record
-        key = stage, extra if stage == Stage.GPU else source if stage in NAMED else 0
+        key = stage, extra if stage == Stage.GPU else source if stage in _NAMED else 0
         if key not in self._names:
             self._names[key] = f'"name": {json.dumps(self._name(*key))}'
         return self._names[key]
@@ -231,13 +241,13 @@ class _Says:
     def _name(self, stage: int, which: int) -> str:
         if stage == Stage.GPU:
             return Stage(which).name.lower()
-        name, operation = Stage(stage).name.lower(), self._process.names.get(which) if stage in NAMED else None
+        name, operation = Stage(stage).name.lower(), self._process.names.get(which) if stage in _NAMED else None
         return name if operation is None else operation if stage in (Stage.USER, Stage.COLLECTIVE) else f"{name}: {operation}"
 
     def args(self, record: tuple[int, ...]) -> str:
         _, wall, cpu, _, nbytes, number, _, source, _, flags, _, stage = record
         said = []
-        if stage in OF_BATCHES:
+        if stage in _OF_BATCHES:
             said.append(f'"epoch": {number >> 32}, "batch": {number & 0xFFFFFFFF}, "loader": {source}')
         if nbytes > 0:
             said.append(f'"bytes": {nbytes}')

@@ -6,7 +6,7 @@ Times are microseconds with three decimals. On one track the outer of two events
 import json
 from collections.abc import Iterator
 
-FIRST = 1  # Perfetto takes thread 0 for the idle one
+_FIRST = 1  # Perfetto takes thread 0 for the idle one
 
 
 class PerfettoRank:
@@ -20,7 +20,7 @@ class PerfettoRank:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.lost = 0
-        self._next = FIRST
+        self._next = _FIRST
 
     def named(self) -> Iterator[str]:
         """The lines that name the rank."""

@@ -94,15 +94,15 @@ def trial(line: Mapping[str, Any]) -> Trial:
         at,
         str(line.get("run", "")),
         str(line["change"]),
-        gains(*(predicted[name] / predicted["from"] - 1 for name in ("to", "low", "high"))) if predicted and predicted["from"] else "",
-        gains(*(gain[name] for name in ("mean", "low", "high"))) if gain else "",
+        _gains(*(predicted[name] / predicted["from"] - 1 for name in ("to", "low", "high"))) if predicted and predicted["from"] else "",
+        _gains(*(gain[name] for name in ("mean", "low", "high"))) if gain else "",
         None if residual is None else float(residual),
         None if inside is None else bool(inside),
         verdict,
     )
 
 
-def gains(mean: float, low: float, high: float) -> str:
+def _gains(mean: float, low: float, high: float) -> str:
     """``+61.2 % [+58.0 %, +64.3 %]``."""
     return f"{more(mean)} [{more(low)}, {more(high)}]"
 

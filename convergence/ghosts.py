@@ -47,13 +47,13 @@ def normalise(
     # torch.func transforms only functions with a setup_context, which the two below do without
     eager_cpu = x.device.type == "cpu" and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
     if eager_cpu and x.numel() >= TOGETHER_BELOW * len(sizes):
-        return OneByOne.apply(x, weight, bias, sizes, eps, dtype)
+        return _OneByOne.apply(x, weight, bias, sizes, eps, dtype)
     if sizes[0] != sizes[-1]:
         ends = [(x[: -sizes[-1]], sizes[:-1]), (x[-sizes[-1] :], sizes[-1:])]
         outs, of_ends = zip(*(normalise(part, weight, bias, some, eps, dtype) for part, some in ends), strict=True)
         return torch.cat(outs), torch.cat(of_ends, 1)
     if eager_cpu:
-        return Together.apply(x, weight, bias, len(sizes), eps, dtype)
+        return _Together.apply(x, weight, bias, len(sizes), eps, dtype)
     return _folded(x, weight, bias, len(sizes), eps, dtype)
 
 
@@ -72,7 +72,7 @@ def _folded(
     return out, moments.view(2, ghosts, channels)
 
 
-class Together(torch.autograd.Function):
+class _Together(torch.autograd.Function):
     """Batch norm of equally large ghosts, in operations on all of them. Per-channel values have the shape [ghosts, 1, channels, 1, ...]."""
 
     @staticmethod
@@ -132,7 +132,7 @@ def _like_scale(of_channels: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return of_channels.view(scale.shape[1:])
 
 
-class OneByOne(torch.autograd.Function):
+class _OneByOne(torch.autograd.Function):
     """Batch norm of each ghost, written into one output."""
 
     @staticmethod

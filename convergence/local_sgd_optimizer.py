@@ -18,7 +18,7 @@ with warnings.catch_warnings():  # it compiles parts of itself in a way that tor
     from torch.distributed.optim import PostLocalSGDOptimizer
 
 
-def to_average(model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
+def _to_average(model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
     """Floating-point buffers of a model (running statistics), and an optimizer's state that has its parameter's shape (momentum).
 
     The order is that of the model and of the parameters, so it is the same on every rank that trains the same of them.
@@ -84,7 +84,7 @@ class LocalSgd(PostLocalSGDOptimizer):
         loss = self.optim.step() if closure is None else self.optim.step(closure)
         group = self._exchanges_now()
         if group is not None:
-            tensors = to_average(self.model, self.optim if self.momentum else None)
+            tensors = _to_average(self.model, self.optim if self.momentum else None)
             average(tensors, group)
         self.averager.average_parameters(self.param_groups)
         self._keep_step()

@@ -9,7 +9,7 @@ import torch
 
 from feedline.convergence.fix import Fix, Training
 
-KEYS = {
+_KEYS = {
     "wd": "weight_decay",
     "momentum": "momentum",
     "beta1": "betas",
@@ -21,7 +21,7 @@ KEYS = {
     "every": "precondition_frequency",
 }
 #: The same by the names of the optimizer's arguments, which may be written as well.
-SHORT = {name: key for key, name in KEYS.items() if name != "betas"}
+_SHORT = {name: key for key, name in _KEYS.items() if name != "betas"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Setting:
         return f"{name}({', '.join([params, f'lr={self.lr:g}', *(f'{key}={value}' for key, value in self.arguments.items())])})"
 
 
-def parse(value: str, keys: tuple[str, ...], betas: tuple[float, float]) -> Setting:
+def _parse(value: str, keys: tuple[str, ...], betas: tuple[float, float]) -> Setting:
     """Parse ``LR[:key=number...]``, such as ``0.04:weight_decay=0.2:beta1=0.8``.
 
     Args:
@@ -50,16 +50,16 @@ def parse(value: str, keys: tuple[str, ...], betas: tuple[float, float]) -> Sett
     arguments: dict[str, Any] = {}
     for option in options:
         written, _, text = option.partition("=")
-        key = SHORT.get(written, written)
+        key = _SHORT.get(written, written)
         if key not in keys:
-            known = (key if KEYS[key] == "betas" else KEYS[key] for key in keys)
+            known = (key if _KEYS[key] == "betas" else _KEYS[key] for key in keys)
             raise ValueError(f"{written!r} is not one of its settings ({', '.join(known)})")
         number = _number(text, written)
         if key in ("beta1", "beta2"):
             first, second = arguments.get("betas", betas)
             arguments["betas"] = (number, second) if key == "beta1" else (first, number)
         else:
-            arguments[KEYS[key]] = int(number) if key == "every" else number
+            arguments[_KEYS[key]] = int(number) if key == "every" else number
     return Setting(_number(rate, "the learning rate"), arguments)
 
 
@@ -122,4 +122,4 @@ def optimizer_fix(
         training.optimizer(lambda _, params, arguments: make(groups_at(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
 
     value = "LR" + "".join(f"[:{key}=NUMBER]" for key in keys)
-    return Fix(name, value, summary, lambda text: parse(text, keys, betas), lines, attach, control, replaces_optimizer=True)
+    return Fix(name, value, summary, lambda text: _parse(text, keys, betas), lines, attach, control, replaces_optimizer=True)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 #: Older names of options, which still work.
-RENAMED = {"bc": "critical_batch", "b0": "base_batch"}
+_RENAMED = {"bc": "critical_batch", "b0": "base_batch"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Value:
         words, found = [], {}
         for part in text.strip().split(":"):
             key, equals, value = part.partition("=")
-            key = RENAMED.get(key, key)
+            key = _RENAMED.get(key, key)
             if not equals:
                 words.append(part)
             elif key not in options:

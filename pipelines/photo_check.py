@@ -16,10 +16,10 @@ ENDINGS = {
     "TIFF": (".tif", ".tiff"),
     "WEBP": (".webp",),
 }
-EIGHT_BITS = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX"}  # Pillow modes that all loaders convert to the same RGB
-SIXTEEN_BITS = {"I", "I;16", "I;16B", "I;16L", "I;16N", "F"}
-EXIF_ORIENTATION = 0x0112
-TIFF_BITS_PER_SAMPLE = 258
+_EIGHT_BITS = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX"}  # Pillow modes that all loaders convert to the same RGB
+_SIXTEEN_BITS = {"I", "I;16", "I;16B", "I;16L", "I;16N", "F"}
+_EXIF_ORIENTATION = 0x0112
+_TIFF_BITS_PER_SAMPLE = 258
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ def check(path: Path) -> Checked:
             return Checked(bad=("zero_bytes", "the file is empty"))
         with Image.open(path) as image:
             kind = "JPEG" if image.format == "MPO" else str(image.format)  # MPO: a JPEG with more pictures behind it, as phones write
-            bad = unreadable(image, kind)
+            bad = _unreadable(image, kind)
             if bad is None:
                 image.load()
             found = Checked(size, kind, image.width, image.height, image.mode, bad)
             return found if bad else Checked(size, kind, image.width, image.height, image.mode, None, remarks(image, kind, path))
     except Exception as error:  # noqa: BLE001 - Pillow's plugins raise nearly everything (SyntaxError, struct.error, ...) on broken files
-        return Checked(size, bad=broken(error))
+        return Checked(size, bad=_broken(error))
 
 
-def broken(error: Exception) -> tuple[str, str]:
+def _broken(error: Exception) -> tuple[str, str]:
     """(kind, says) of an error that Pillow raised."""
     message = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, OSError) and error.strerror:
@@ -75,7 +75,7 @@ def broken(error: Exception) -> tuple[str, str]:
     return "corrupt", f"cannot be decoded ({message})"
 
 
-def unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
+def _unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
     """Why loaders would read this image differently, known before it is decoded."""
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":
@@ -84,16 +84,16 @@ def unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
         return "other_format", f"{kind} is not read by all loaders"
     if image.mode == "CMYK":
         return "cmyk", "CMYK colors; loaders convert them differently"
-    if image.mode in SIXTEEN_BITS or deep(image):
+    if image.mode in _SIXTEEN_BITS or _deep(image):
         return "16_bit", "more than 8 bits per channel; loaders reduce them differently"
-    if image.mode not in EIGHT_BITS:
+    if image.mode not in _EIGHT_BITS:
         return "other_format", f"its colors are {image.mode}, which not all loaders read"
     return None
 
 
-def deep(image: "Image") -> bool:
+def _deep(image: "Image") -> bool:
     """Whether a file has more than 8 bits per channel although Pillow's mode does not say so: it opens 16-bit RGB as RGB."""
-    bits = getattr(image, "tag_v2", {}).get(TIFF_BITS_PER_SAMPLE, ())
+    bits = getattr(image, "tag_v2", {}).get(_TIFF_BITS_PER_SAMPLE, ())
     if any(value > 8 for value in (bits if isinstance(bits, tuple) else (bits,))):
         return True
     arguments: list[Any] = []
@@ -108,7 +108,7 @@ def deep(image: "Image") -> bool:
 def remarks(image: "Image", kind: str, path: Path) -> list[tuple[str, str]]:
     """(kind, says) of unusual properties of a usable image."""
     found = []
-    orientation = image.getexif().get(EXIF_ORIENTATION, 1)
+    orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
     if orientation != 1:
         found.append(("exif_rotated", f"EXIF orientation {orientation}; not applied by any loader here, as in torchvision"))
     if path.suffix.lower() not in ENDINGS[kind]:

@@ -15,7 +15,7 @@ from feedline.profiler.errors import UserCodeError
 if TYPE_CHECKING:
     from torch import nn
 
-GUARD = 'put what trains under `if __name__ == "__main__":`, so that the module can be imported'
+_GUARD = 'put what trains under `if __name__ == "__main__":`, so that the module can be imported'
 
 
 def load_transforms(name: str) -> Callable[[Any], Any]:
@@ -96,7 +96,7 @@ def _import(name: str, option: str) -> ModuleType:
             ) from error
         raise UserCodeError(f"{option}: importing {name} failed at {_place(error)}: {error}: install it, or leave it out") from error
     except (Exception, SystemExit) as error:
-        raise UserCodeError(f"{option}: importing {name} raised {_said(error)} at {_place(error)}: {GUARD}") from error
+        raise UserCodeError(f"{option}: importing {name} raised {_said(error)} at {_place(error)}: {_GUARD}") from error
 
 
 def _safe_path() -> bool:

@@ -45,7 +45,7 @@ class Arrivals:
             spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
                 if not isinstance(spec.loader, type) and hasattr(spec.loader, "exec_module"):
-                    spec.loader = Telling(spec.loader, self._tell)  # type: ignore[assignment]
+                    spec.loader = _Telling(spec.loader, self._tell)  # type: ignore[assignment]
                 return spec
         return None
 
@@ -66,7 +66,7 @@ def _call(arrived: Arrived, module: ModuleType) -> None:
         arrived(module)
 
 
-class Telling:
+class _Telling:
     """Wraps a loader until its module has run. By then, module and spec have their own loader again.
 
     Args:

@@ -12,7 +12,7 @@ from feedline.profiler.files import output
 from feedline.profiler.files.checking import NotNegative, Positive, WorldSize, checked
 from feedline.profiler.files.reading import MOST_JSON, OF_RUN, OF_USER, json_of, one_line, whole
 
-CEILINGS_SCHEMA_VERSION = 1
+_CEILINGS_SCHEMA_VERSION = 1
 FILE = "ceilings.json"
 
 
@@ -70,7 +70,7 @@ class CeilingShape(TypedDict, total=False):
     settings: Settings
 
 
-class CeilingsShape(TypedDict, total=False):
+class _CeilingsShape(TypedDict, total=False):
     """Types of the rest of a file, in addition to those of ``Ceilings``."""
 
     schema_version: Annotated[int, Meta(ge=1)]
@@ -101,7 +101,7 @@ class Ceilings:
     cores: float | None = None
     notes: list[str] = field(default_factory=list)
     conclusion: str = ""
-    schema_version: int = CEILINGS_SCHEMA_VERSION
+    schema_version: int = _CEILINGS_SCHEMA_VERSION
 
     def write(self, path: Path) -> None:
         """Write as JSON, by an atomic rename.
@@ -149,12 +149,12 @@ class Ceilings:
         """
         try:
             data = json_of(whole(path, MOST_JSON, OF_RUN if in_run else OF_USER))
-            version = checked(data, CeilingsShape).get("schema_version", 1)
-            if version <= CEILINGS_SCHEMA_VERSION:
+            version = checked(data, _CeilingsShape).get("schema_version", 1)
+            if version <= _CEILINGS_SCHEMA_VERSION:
                 found: Ceilings = checked(data, cls)
                 return found
         except (OSError, ValueError, RunDamaged) as error:
             raise CeilingsDamaged(
                 f"{path} is not a ceilings file ({one_line(error)}): create one with `feedline probe -o {path.name}`"
             ) from error
-        raise SchemaTooNew.of(path, version, CEILINGS_SCHEMA_VERSION)
+        raise SchemaTooNew.of(path, version, _CEILINGS_SCHEMA_VERSION)

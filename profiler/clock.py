@@ -43,7 +43,7 @@ class _Own(threading.local):
     chars = calls = 0
 
 
-class ThreadCounters:
+class _ThreadCounters:
     """Reads the calling thread's /proc counters through file descriptors opened once per thread.
 
     A kernel or container that does not offer them gives UNMEASURED; ``absent`` then says which and why.
@@ -104,7 +104,7 @@ class ThreadCounters:
             return False
 
 
-counters = ThreadCounters()
+counters = _ThreadCounters()
 os.register_at_fork(after_in_child=counters.forget_after_fork)
 
 

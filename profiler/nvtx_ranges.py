@@ -22,7 +22,7 @@ from typing import Any
 from feedline.profiler import masks
 from feedline.profiler.events import Stage
 
-DOMAIN = "feedline"
+_DOMAIN = "feedline"
 INJECTION = "NVTX_INJECTION64_PATH" if sys.maxsize > 2**32 else "NVTX_INJECTION32_PATH"
 MAX_NAMES = 4096  # NVTX keeps every name for the life of the process; a program that makes up names without end gets "other" after these
 
@@ -88,7 +88,7 @@ def _attach() -> Ranges | str:
     except Exception as error:
         return f"an NVTX tool listens, but the package nvtx cannot be imported ({masks.error(error)}): pip install nvtx"
     try:
-        domain = nvtx.get_domain(DOMAIN)
+        domain = nvtx.get_domain(_DOMAIN)
         # nvtx gives a domain without attributes when no tool was loaded; it says so in no other way.
         if domain.get_event_attributes("next") is None:
             return f"NVTX could not load the tool at {INJECTION}={masks.path(os.environ[INJECTION])}"

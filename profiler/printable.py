@@ -14,12 +14,12 @@ from feedline.profiler.errors import FeedlineError
 from feedline.profiler.message import reworded
 
 MARKS = 8  # combining marks on one letter; living scripts need up to 5, a pile of them covers the lines around it
-ZERO_WIDTH_JOINER = "\u200d"
+_ZERO_WIDTH_JOINER = "\u200d"
 #: Characters without a shape that Unicode lists as letters, marks or unassigned: grapheme joiner, fillers, vowels that are not drawn.
-SHAPELESS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0")
-HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, formats (bidi, zero width, tags), surrogates, line and paragraph separators
+_SHAPELESS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0")
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, formats (bidi, zero width, tags), surrogates, line and paragraph separators
 PICTOGRAPHS = ((0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FAFF))
-SELECTORS = ((0x180B, 0x180D), (0x180F, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+_SELECTORS = ((0x180B, 0x180D), (0x180F, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 
 T = TypeVar("T")
 
@@ -43,15 +43,15 @@ def printable(text: object, lines: bool = False) -> str:
         kind = unicodedata.category(c)
         mark = kind in ("Mn", "Me")
         marks = marks + 1 if mark else 0
-        if _within(c, SELECTORS):
+        if _within(c, _SELECTORS):
             keep = bare
-        elif c == ZERO_WIDTH_JOINER:
+        elif c == _ZERO_WIDTH_JOINER:
             keep = pictograph and _within(text[at + 1 : at + 2], PICTOGRAPHS)
         else:
             keep = (lines and c in "\n\t") or not (_hidden(c, kind) or marks > MARKS)
         shown.append(c if keep else c.encode("unicode_escape").decode("ascii"))
         pictograph = keep and (_within(c, PICTOGRAPHS) or (pictograph and mark))
-        bare = keep and not mark and c != ZERO_WIDTH_JOINER
+        bare = keep and not mark and c != _ZERO_WIDTH_JOINER
     return "".join(shown)
 
 
@@ -62,7 +62,7 @@ def _within(c: str, ranges: tuple[tuple[int, int], ...]) -> bool:
 def _hidden(c: str, kind: str) -> bool:
     if kind == "Cn":  # unassigned, noncharacters among them; emoji are newer than some Python
         return not _within(c, PICTOGRAPHS)
-    return kind in HIDDEN or c in SHAPELESS
+    return kind in _HIDDEN or c in _SHAPELESS
 
 
 def printable_in(value: T) -> T:

@@ -17,8 +17,8 @@ from feedline.profiler.errors import RunDamaged
 
 #: What a collective can be, by its number in an envelope.
 KINDS = ("other", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "broadcast", "scatter", "gather", "reduce")
-MOST_ROWS = 8_000_000  # of a group: some 500 MB
-EXTENT_DTYPE = np.dtype(
+_MOST_ROWS = 8_000_000  # of a group: some 500 MB
+_EXTENT_DTYPE = np.dtype(
     [
         ("start_min", "<i8"),  # ns, rank 0's clock
         ("start_max", "<i8"),
@@ -32,7 +32,7 @@ EXTENT_DTYPE = np.dtype(
         ("kind", "u1"),  # index into KINDS
     ]
 )
-NEVER = np.iinfo(np.int64).max
+_NEVER = np.iinfo(np.int64).max
 _TOGETHER = [KINDS.index(name) for name in sorted(TOGETHER)]
 
 
@@ -61,7 +61,7 @@ class Extents:
         """Both together."""
         first = min(self.first, other.first)
         length = max(self.first + len(self.rows), other.first + len(other.rows)) - first
-        rows = empty(length) if (first, length) != (self.first, len(self.rows)) else self.rows.copy()
+        rows = _empty(length) if (first, length) != (self.first, len(self.rows)) else self.rows.copy()
         if (first, length) != (self.first, len(self.rows)):
             rows[self.first - first :][: len(self.rows)] = self.rows
         mine, theirs = rows[other.first - first :][: len(other.rows)], other.rows
@@ -77,22 +77,22 @@ class Extents:
         return Extents(first, rows)
 
 
-def empty(length: int) -> np.ndarray:
+def _empty(length: int) -> np.ndarray:
     """Rows of no rank.
 
     Raises:
         RunDamaged: more than fit into the memory of one process.
     """
-    if length > MOST_ROWS:
-        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}; at most {MOST_ROWS:,} can be compared")
-    rows = np.zeros(length, EXTENT_DTYPE)
-    rows["start_min"] = rows["end_min"] = NEVER
+    if length > _MOST_ROWS:
+        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}; at most {_MOST_ROWS:,} can be compared")
+    rows = np.zeros(length, _EXTENT_DTYPE)
+    rows["start_min"] = rows["end_min"] = _NEVER
     rows["start_max"] = rows["end_max"] = rows["free"] = rows["root"] = -1
     rows["last"] = np.iinfo(np.int32).max
     return rows
 
 
-NOTHING = Extents(0, empty(0))
+_NOTHING = Extents(0, _empty(0))
 
 
 @dataclass
@@ -105,14 +105,14 @@ class Envelope:
     def of(cls, one: Collectives) -> "Envelope":
         """Of one rank alone. Sends and receives have numbers of their own on each rank, and are not in it."""
         found = cls()
-        start, end = on_reference(one)
-        for key, at in numbered(one).items():
+        start, end = _on_reference(one)
+        for key, at in _numbered(one).items():
             table = one.table[at]
             first = int(table["sequence"].min())
-            rows = empty(int(table["sequence"].max()) - first + 1)
+            rows = _empty(int(table["sequence"].max()) - first + 1)
             row = table["sequence"] - first
             rows["start_min"][row] = rows["start_max"][row] = start[at]
-            rows["end_min"][row] = np.where(end[at] == MISSING, NEVER, end[at])
+            rows["end_min"][row] = np.where(end[at] == MISSING, _NEVER, end[at])
             rows["end_max"][row] = np.where(end[at] == MISSING, -1, end[at])
             rows["free"][row] = np.maximum(start[at], slot_free(end[at], one.groups[table["group"][0]].backend))
             rows["root"][row] = start[at] if key.ranks[:1] == (one.rank,) else -1
@@ -136,7 +136,7 @@ class Envelope:
         early = total = 0
         for extents in self.groups.values():
             rows = extents.rows
-            met = (rows["ranks"] > 1) & (rows["end_min"] < NEVER) & np.isin(rows["kind"], _TOGETHER)
+            met = (rows["ranks"] > 1) & (rows["end_min"] < _NEVER) & np.isin(rows["kind"], _TOGETHER)
             total += int(met.sum())
             early += int((rows["start_max"][met] - rows["end_min"][met] > bound + SLACK_NS).sum())
         return early / total if total else 0.0
@@ -144,11 +144,11 @@ class Envelope:
     def rows_of(self, one: Collectives) -> np.ndarray:
         """The row of each of a rank's collectives: EXTENT_DTYPE [n]; its own times for sends and receives, and for what the rank began
         after the envelope was made."""
-        found = empty(len(one.table))
+        found = _empty(len(one.table))
         found["start_max"] = found["free"] = one.clock.to_reference(one.table["start"])
         found["last"] = one.rank
-        for key, at in numbered(one).items():
-            extents = self.groups.get(key, NOTHING)
+        for key, at in _numbered(one).items():
+            extents = self.groups.get(key, _NOTHING)
             row = one.table["sequence"][at] - extents.first
             known = (row >= 0) & (row < len(extents.rows))
             found[at[known]] = extents.rows[row[known]]
@@ -165,9 +165,9 @@ class Envelope:
         """
         if not np.isfinite(bound):
             return incomparable(one, [one.rank])
-        there = among_all(one)
+        there = _among_all(one)
         rows = self.rows_of(one)[there]
-        start, end = (times[there] for times in on_reference(one))
+        start, end = (times[there] for times in _on_reference(one))
         roots = np.array([min(group.ranks, default=-1) for group in one.groups], np.int64)[one.table["group"][there]]
         last, whom = rows["start_max"].astype(np.int64), rows["last"].astype(np.int64)
         one_way = np.flatnonzero(~np.isin(rows["kind"], _TOGETHER))
@@ -179,20 +179,20 @@ class Envelope:
         return arrived(one, there, last - start, rows["free"] - rows["start_max"], late, known.tolist(), bound, met)
 
 
-def on_reference(one: Collectives) -> tuple[IntArray, IntArray]:
+def _on_reference(one: Collectives) -> tuple[IntArray, IntArray]:
     """int64 [n] each, ns, by the clock that the rank measured: when each of its collectives began and ended; MISSING: no end was seen."""
     begin, done = one.table["start"], one.table["end"]
     return one.clock.to_reference(begin), np.where(done < 0, MISSING, one.clock.to_reference(done))
 
 
-def among_all(one: Collectives) -> BoolArray:
+def _among_all(one: Collectives) -> BoolArray:
     """bool [n]: which entries of a rank's table are collectives, not messages between two ranks."""
     return ~np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
 
 
-def numbered(one: Collectives) -> dict[Key, IntArray]:
+def _numbered(one: Collectives) -> dict[Key, IntArray]:
     """Where in a rank's table the collectives of each group and generation are."""
-    collective = among_all(one)
+    collective = _among_all(one)
     found: dict[Key, IntArray] = {}
     for index, group in enumerate(one.groups):
         at = np.flatnonzero((one.table["group"] == index) & collective)

@@ -140,7 +140,7 @@ def _seen(rank: Rank, one: Collectives) -> RankScan:
     )
 
 
-def warm_up(one: Collectives) -> int:
+def _warm_up(one: Collectives) -> int:
     """Index of the first step that counts."""
     return min(WARM_UP, max(0, len(one.steps) - 1))
 
@@ -180,7 +180,7 @@ def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) 
 def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
     others = envelope.arrivals(one, bound)
     made = partition(one, others)
-    first = warm_up(one)
+    first = _warm_up(one)
     blamed = made.blamed[first:].sum(0).tolist()
     return Spent(
         one.rank,

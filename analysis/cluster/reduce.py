@@ -15,7 +15,7 @@ from feedline.profiler.errors import RunDamaged
 from feedline.profiler.store.read import Rank
 
 #: Ranks per task: with more, progress shows later; with fewer, the envelope is sent more often.
-CHUNK = 8
+_CHUNK = 8
 
 
 def of_rank(rank: Rank) -> Collectives | None:
@@ -43,9 +43,9 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell
         WorkersLost: the workers are gone.
     """
     there = sources(urls)
-    everybody = surveyed(there.found, pool, load, tell)
+    everybody = _surveyed(there.found, pool, load, tell)
     if strange := foreign(everybody.seen):  # minimum and maximum forget what they are of: the others are read again
-        kept = surveyed([source for source in there.found if source.rank not in strange], pool, load, tell)
+        kept = _surveyed([source for source in there.found if source.rank not in strange], pool, load, tell)
         everybody = replace(kept, unread={**kept.unread, **strange})
     if not everybody.seen:
         first = min(everybody.unread)
@@ -54,15 +54,15 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell
     readable = [source for source in there.found if source.rank in everybody.seen]
     shared = pool.share(everybody)
     spent: list[Spent] = []
-    for costs in each(pool, spend, chunked(readable, CHUNK), (shared, load, bound), "splitting steps", tell):
+    for costs in each(pool, spend, chunked(readable, _CHUNK), (shared, load, bound), "splitting steps", tell):
         spent += costs
     return put_together(everybody, sorted(spent, key=lambda cost: cost.rank), [*there.notes, *why], bound)
 
 
-def surveyed(chosen: Sequence[Source], pool: RankPool, load: Load, tell: Tell) -> Survey:
+def _surveyed(chosen: Sequence[Source], pool: RankPool, load: Load, tell: Tell) -> Survey:
     """The first pass over all of them."""
     everybody = Survey()
-    for part in each(pool, survey, chunked(chosen, CHUNK), (load,), "reading ranks", tell):
+    for part in each(pool, survey, chunked(chosen, _CHUNK), (load,), "reading ranks", tell):
         everybody = everybody.merge(part)
     return everybody
 

@@ -12,8 +12,8 @@ from feedline.analysis.comm.match import kept
 from feedline.analysis.formatting import counted
 from feedline.profiler.store.restarts import named
 
-SCHEMA_VERSION = 1
-MOST_KINDS = 12  # rows of the table of collectives
+_SCHEMA_VERSION = 1
+_MOST_KINDS = 12  # rows of the table of collectives
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Many:
     notes: list[str]
     samples_per_s: float | None = None
     together: bool | None = None
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = _SCHEMA_VERSION
 
     @property
     def late(self) -> list[RankCost]:
@@ -164,7 +164,7 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int,
             for (kind, nbytes), times in zip(each.tolist(), number.tolist(), strict=True):
                 label = Label(KINDS[kind], nbytes, n)
                 counts[label] = counts.get(label, 0) + times
-    most = sorted(counts, key=lambda label: (-label.nbytes * counts[label], label))[:MOST_KINDS]
+    most = sorted(counts, key=lambda label: (-label.nbytes * counts[label], label))[:_MOST_KINDS]
     return [Kind(*label, counts[label], _busbw(label, spent)) for label in most], incomplete, total
 
 

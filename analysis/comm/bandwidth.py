@@ -17,10 +17,10 @@ from feedline.profiler.ceilings import Ceiling, Ceilings
 
 FloatArray = npt.NDArray[np.float64]
 
-GIGA = 1e9
-GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
-POOR = 0.50
-LIKE = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
+_GIGA = 1e9
+_GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
+_POOR = 0.50
+_LIKE = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
 
 
 def kinds(together: CrossRank) -> list[CollectiveKind]:
@@ -107,13 +107,13 @@ def measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[f
             continue
         bus = one.settings.get("bus_bytes_per_s")
         bus = float(bus) if isinstance(bus, (int, float)) else rate * bus_factor("all_reduce", ranks) if isinstance(ranks, int) else rate
-        far = abs(np.log(max(kind.bytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(LIKE) * 2
+        far = abs(np.log(max(kind.bytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(_LIKE) * 2
         if best is None or far < best[0]:
             best = (float(far), bus, one)
     return (best[1], best[2]) if best else None
 
 
-def specified_link(ceilings: Ceilings | None) -> float | None:
+def _specified_link(ceilings: Ceilings | None) -> float | None:
     """bytes/s of a link as given by hand: a ceiling of part ``link``."""
     return next((one.value for one in ceilings.ceilings if one.part == "link" and one.value), None) if ceilings else None
 
@@ -140,10 +140,10 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
     """What the largest collectives say about the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
         return BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
-    busbw = kind.busbw_gbps * GIGA
+    busbw = kind.busbw_gbps * _GIGA
     what = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks"
     here = f"{what} reaches a bus bandwidth of {size(busbw)}/s"
-    link = link_bytes_per_s or specified_link(ceilings)
+    link = link_bytes_per_s or _specified_link(ceilings)
     if link:
         return _against(here, busbw / link, f"the link's {size(link)}/s")
     found = measured_ceiling(ceilings, kind)
@@ -159,5 +159,5 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
 def _against(here: str, part: float, what: str) -> BandwidthCheck:
     if part >= 1.15:
         return BandwidthCheck(part, f"{here}, above {what}, which is therefore not the limit of this network")
-    word = "as fast as the network allows" if part >= GOOD else "slower than it should be" if part >= POOR else "much too slow"
+    word = "as fast as the network allows" if part >= _GOOD else "slower than it should be" if part >= _POOR else "much too slow"
     return BandwidthCheck(part, f"{here}, {share(part)} of {what}: {word}")

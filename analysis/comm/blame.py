@@ -13,14 +13,14 @@ from feedline.analysis.comm.operations import operation
 from feedline.analysis.comm.partition import BACKWARD, OTHER, phase_spans
 from feedline.analysis.timeline import IntArray, overlap
 
-BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
+_BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
 
 #: A rank is late persistently if it is to blame for this share of the late steps, and far more often than chance would have it. With less,
 #: other ranks cost a quarter of the waiting or more: two that collect garbage in turns share it by 58 to 42 %.
 PERSISTENT_SHARE = 0.75
 #: Steps in which lateness costs: the fewest that hold this share of the waiting, and others down to that part of the least of them.
-COSTLY_SHARE, COSTLY_LEAST = 0.9, 0.5
-CHANCE_SIGMAS = 2.0
+_COSTLY_SHARE, _COSTLY_LEAST = 0.9, 0.5
+_CHANCE_SIGMAS = 2.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def blame(together: CrossRank, first: int = 0) -> Blame:
     most = waited.argmax(1) if steps else np.zeros(0, np.int64)
     row, late = _decisive(together, most)
     guilty = (late > bound) & (waited[np.arange(steps), most] > 0)
-    guilty[first:] &= costly(np.where(guilty, waited[np.arange(steps), most], 0)[first:])
+    guilty[first:] &= _costly(np.where(guilty, waited[np.arange(steps), most], 0)[first:])
     culprit = np.where(guilty, most, -1)
     row = np.where(guilty, row, -1)
     excess = _excess(ranks, matched, row, culprit)
@@ -87,15 +87,15 @@ def blame(together: CrossRank, first: int = 0) -> Blame:
     return Blame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
 
 
-def costly(waited: IntArray) -> BoolArray:
+def _costly(waited: IntArray) -> BoolArray:
     """bool [steps]: where lateness costs. In most steps some rank is late by a little, and which one says nothing.
 
     Args:
         waited: int64 [steps], ns: waiting for the late rank.
     """
     ordered = np.sort(waited)[::-1]
-    enough = int(np.searchsorted(np.cumsum(ordered), COSTLY_SHARE * waited.sum())) if len(waited) else 0
-    return waited > 0 if enough >= len(ordered) else (waited > 0) & (waited >= COSTLY_LEAST * ordered[enough])
+    enough = int(np.searchsorted(np.cumsum(ordered), _COSTLY_SHARE * waited.sum())) if len(waited) else 0
+    return waited > 0 if enough >= len(ordered) else (waited > 0) & (waited >= _COSTLY_LEAST * ordered[enough])
 
 
 def _decisive(together: CrossRank, column: IntArray) -> tuple[IntArray, IntArray]:
@@ -165,7 +165,7 @@ def _together(matched: CollectiveTable, ongoing: IntArray, row: int) -> IntArray
     if row < 0:
         return nothing
     start, group = matched.start[row], matched.group[row]
-    near = np.arange(max(0, row - BEHIND), row)
+    near = np.arange(max(0, row - _BEHIND), row)
     near = near[(matched.group[near] == group) & matched.together[near] & ((ongoing[near] < 0) | (ongoing[near] != ongoing[row]))]
     there = start != MISSING
     done = (matched.end[near] != MISSING) & (matched.end[near] <= start)
@@ -193,17 +193,19 @@ def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[
     lates = []
     for number in late:
         chosen = column == number
-        phase, excess_s = max(((phase, mean_s(values[first:], chosen)) for phase, values in found.excess.items()), key=lambda pair: pair[1])
+        phase, excess_s = max(
+            ((phase, _mean_s(values[first:], chosen)) for phase, values in found.excess.items()), key=lambda pair: pair[1]
+        )
         lates.append(LateRank(
             rank=found.ranks[number], steps=int(chosen.sum()), late_steps=total, all_steps=len(column),
-            late_s=mean_s(found.late[first:], chosen), waited_s=mean_s(found.waited[first:], chosen),
+            late_s=_mean_s(found.late[first:], chosen), waited_s=_mean_s(found.waited[first:], chosen),
             phase=phase if excess_s > 0 else OTHER, excess_s=max(excess_s, 0.0), part=None, cost_s=None,
             persistent=persistent[number], whole_host=len(hosts) > 1 and hosts[ranks[number].host] == often,
         ))  # fmt: skip
     return sorted(lates, key=lambda one: (not one.persistent, -one.waited_s * one.steps))
 
 
-def mean_s(ns: IntArray, chosen: BoolArray) -> float:
+def _mean_s(ns: IntArray, chosen: BoolArray) -> float:
     """Seconds."""
     return float(ns[chosen].mean()) / 1e9
 
@@ -211,7 +213,7 @@ def mean_s(ns: IntArray, chosen: BoolArray) -> float:
 def _persistent(times: int, of: int, ranks: int) -> bool:
     chance = 1 / ranks
     sigma = float(np.sqrt(chance * (1 - chance) / max(of, 1)))
-    return of >= 4 and times / of >= max(PERSISTENT_SHARE, min(chance + CHANCE_SIGMAS * sigma, 1.0))
+    return of >= 4 and times / of >= max(PERSISTENT_SHARE, min(chance + _CHANCE_SIGMAS * sigma, 1.0))
 
 
 def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:

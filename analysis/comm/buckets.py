@@ -11,10 +11,10 @@ from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
 from feedline.analysis.comm.partition import BACKWARD
 from feedline.analysis.timeline import IntArray, overlap
 
-INIT = PHASES.index("init")
-ENOUGH = 0.9  # share of the bytes that have to be all-reduced in backward
-USUAL = 0.8  # share of the steps that have to look alike
-FEWEST = 4  # steps
+_INIT = PHASES.index("init")
+_ENOUGH = 0.9  # share of the bytes that have to be all-reduced in backward
+_USUAL = 0.8  # share of the steps that have to look alike
+_FEWEST = 4  # steps
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
         NoTimeline: it is not data parallel training of steps that look alike.
     """
     ranks, matched = together.ranks, together.matched
-    if len(ranks) < 2 or len(ranks[0].steps) < FEWEST + 1:
+    if len(ranks) < 2 or len(ranks[0].steps) < _FEWEST + 1:
         raise NoTimeline("there are too few steps or ranks")
     rows = _rows(ranks[0], matched)
     step = ranks[0].step_at(matched.start[rows, 0])
@@ -75,13 +75,13 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
         raise NoTimeline("no step has a collective of all ranks")
     usual, numbers = _usual(matched, rows, step)
     if not len(usual):
-        raise NoTimeline(f"fewer than {USUAL:.0%} of the steps have the same collectives")
+        raise NoTimeline(f"fewer than {_USUAL:.0%} of the steps have the same collectives")
     shape = usual[0]
     nbytes = matched.nbytes[shape]
     if not nbytes.any():
         raise NoTimeline("its collectives move no bytes")
     gradients = _gradients(ranks[0], matched, shape)
-    if nbytes[gradients].sum() < ENOUGH * nbytes.sum():
+    if nbytes[gradients].sum() < _ENOUGH * nbytes.sum():
         names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})
         raise NoTimeline(
             f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
@@ -115,10 +115,10 @@ def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) 
 
 def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
     """Rows that all ranks took part in, in the first rank's order, its constructor's left out."""
-    phase = np.full(len(matched.group), INIT)
+    phase = np.full(len(matched.group), _INIT)
     row = matched.rows[0]
     phase[row[row >= 0]] = first.table["phase"][row >= 0]
-    everybody = matched.whole & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != INIT)
+    everybody = matched.whole & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != _INIT)
     rows = np.flatnonzero(everybody)
     return rows[np.argsort(matched.start[rows, 0], kind="stable")]
 
@@ -130,7 +130,7 @@ def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[In
     shapes = [(matched.name[part].tobytes(), matched.nbytes[part].tobytes()) for part in parts]
     most = max(set(shapes), key=shapes.count)
     chosen = [index for index, shape in enumerate(shapes) if shape == most]
-    if len(chosen) < max(FEWEST, USUAL * (len(shapes) - 3)):  # buckets are rebuilt after the first step
+    if len(chosen) < max(_FEWEST, _USUAL * (len(shapes) - 3)):  # buckets are rebuilt after the first step
         return np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
     return np.stack([parts[index] for index in chosen]), step[begin][chosen]
 
@@ -149,7 +149,7 @@ def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.
     start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
     release = end.max((1, 2))
     following = _following(ranks[0], matched.start[usual[:, -1], 0], numbers)
-    if len(following) < FEWEST:
+    if len(following) < _FEWEST:
         raise NoTimeline("there are too few consecutive steps")
     ready = np.empty_like(start[following])
     since = release[following - 1][:, None] + np.zeros(start.shape[2], np.int64)

@@ -15,10 +15,10 @@ from feedline.analysis.comm.match import MISSING, CollectiveTable
 from feedline.analysis.timeline import IntArray
 
 WINDOW = 20  # collectives that one offset is the median of
-MOST_WINDOWS = 64
+_MOST_WINDOWS = 64
 FEWEST = 5  # ends in common below which nothing is aligned
 SLACK_NS = 1_000_000  # stamps of start and end come from two threads, of which one may have been held up in between
-DRIFTS = np.linspace(-5e-4, 5e-4, 101)  # how fast two clocks can part: what NTP slews at most (adjtimex(2): 500 ppm)
+_DRIFTS = np.linspace(-5e-4, 5e-4, 101)  # how fast two clocks can part: what NTP slews at most (adjtimex(2): 500 ppm)
 OUTLIERS = 0.01  # share of collectives that may contradict an alignment
 
 
@@ -125,7 +125,7 @@ def _on_ends(own: IntArray, reference: IntArray) -> RankClock:
     order = np.argsort(own, kind="stable")
     own, difference = own[order], (reference - own)[order]
     middle = int(np.median(difference))  # float64 holds what is left exactly
-    windows = np.array_split(np.arange(len(own)), max(1, min(MOST_WINDOWS, len(own) // WINDOW)))
+    windows = np.array_split(np.arange(len(own)), max(1, min(_MOST_WINDOWS, len(own) // WINDOW)))
     at = np.array([own[window[len(window) // 2]] for window in windows], np.int64)
     offset = np.array([middle + int(np.median(difference[window] - middle)) for window in windows], np.int64)
     clock = RankClock(at, offset, 0.0)
@@ -151,7 +151,7 @@ def _misfit(matched: CollectiveTable, base: int, column: int) -> str:
     high = end[:, base] - start[:, column] + SLACK_NS
     middle = int(np.median(low))
     time = (start[:, column] - start[0, column]).astype(float)
-    slope = DRIFTS[:, None] * time
+    slope = _DRIFTS[:, None] * time
     lows, highs = np.sort((low - middle) - slope, 1), np.sort((high - middle) - slope, 1)
     skip = int(OUTLIERS * len(time))
     if (lows[:, -1 - skip] <= highs[:, skip]).any():

@@ -8,8 +8,8 @@ from feedline.analysis.comm.partition import BACKWARD
 from feedline.profiler.store.manifest import Manifest
 
 #: Of a model's parameters in float32, that the collectives of a step move at least if they carry gradients, however compressed.
-LEAST_SHARE = 0.01
-PARAMETER_BYTES = 4
+_LEAST_SHARE = 0.01
+_PARAMETER_BYTES = 4
 
 
 def exchanges(one: Collectives, manifest: Manifest) -> bool | None:
@@ -28,12 +28,12 @@ def exchanges(one: Collectives, manifest: Manifest) -> bool | None:
     between = np.array([operation(name) in BETWEEN_TWO for name in one.names])[table["name"]]
     if (inside & (between | table["bucket"] | (table["phase"] == BACKWARD))).any():
         return True
-    if not (elements := trained_elements(manifest)):
+    if not (elements := _trained_elements(manifest)):
         return None
-    return bool(np.bincount(step[inside], table["nbytes"][inside]).max() >= LEAST_SHARE * PARAMETER_BYTES * elements)
+    return bool(np.bincount(step[inside], table["nbytes"][inside]).max() >= _LEAST_SHARE * _PARAMETER_BYTES * elements)
 
 
-def trained_elements(manifest: Manifest) -> int:
+def _trained_elements(manifest: Manifest) -> int:
     """Elements of the parameters that the rank's optimizers update; 0: unknown."""
     optimizers = manifest.training.get("optimizers")
     known = [one for one in optimizers if isinstance(one, dict)] if isinstance(optimizers, list) else []

@@ -18,7 +18,7 @@ MISSING = np.iinfo(np.int64).min
 
 #: A rank of which more than this share of the collectives is something else than on most ranks belongs to another run. Single ones
 #: differ in honest programs: a rank that logs more, an all_to_all of uneven shards.
-FOREIGN_SHARE = 0.05
+_FOREIGN_SHARE = 0.05
 
 #: Their messages are equally long on all ranks.
 _EQUAL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast"})
@@ -205,7 +205,7 @@ def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int,
     found = {}
     for column, one in enumerate(ranks):
         shared_by, differ = int((signature[shared][:, column] >= 0).sum()), int(odd[:, column].sum())
-        if shared_by and differ > FOREIGN_SHARE * shared_by:
+        if shared_by and differ > _FOREIGN_SHARE * shared_by:
             found[one.rank] = (
                 f"rank {one.rank} is left out of the comparison: {differ} of its {shared_by} collectives differ from those of most ranks, "
                 "so its folder belongs to another run or program"

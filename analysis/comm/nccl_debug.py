@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-ALGORITHMS = ("Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT")  # by number, NCCL's src/include/nccl_tuner.h
-PROTOCOLS = ("LL", "LL128", "Simple")
+_ALGORITHMS = ("Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT")  # by number, NCCL's src/include/nccl_tuner.h
+_PROTOCOLS = ("LL", "LL128", "Simple")
 
 _VERSION = re.compile(r"NCCL version ([\w.+-]+)")
 _RANKS = re.compile(r"\brank (\d+) nranks (\d+)", re.I)
@@ -73,7 +73,7 @@ def read(lines: Iterable[str]) -> NcclDebug:
         if found := _EDGE.search(line):
             edges.setdefault(_family(found[5]), set()).add((int(found[2]), int(found[3])))
         elif found := _CHOICE.search(line):
-            choices[found[1] or "collective", int(found[2]), _named(found[3], ALGORITHMS), _named(found[4], PROTOCOLS)] += 1
+            choices[found[1] or "collective", int(found[2]), _named(found[3], _ALGORITHMS), _named(found[4], _PROTOCOLS)] += 1
         elif found := _PATTERN.search(line):
             bandwidth = float(found[1]), float(found[2])
         elif found := _NETWORK.search(line):

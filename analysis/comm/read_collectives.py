@@ -12,8 +12,8 @@ from feedline.profiler.store.columns import Records
 from feedline.profiler.store.read import Rank
 from feedline.profiler.store.segment_reader import Process
 
-TAP = "collectives"  # the hook that sees the others
-ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collective: of PHASES
+_TAP = "collectives"  # the hook that sees the others
+_ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collective: of PHASES
     Stage.FORWARD: "forward",
     Stage.LOSS: "forward",
     Stage.BACKWARD: "backward",
@@ -21,8 +21,8 @@ ENQUEUED_IN = {  # stage -> what the rank was doing when it asked for a collecti
     Stage.NEXT: "loader",
     Stage.EPOCH: "loader",
 }
-DISTURBED = 4.0  # a measurement with a round trip of more than this many medians was delayed on the way
-FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjtimex(2): 500 ppm)
+_DISTURBED = 4.0  # a measurement with a round trip of more than this many medians was delayed on the way
+_FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjtimex(2): 500 ppm)
 
 
 def collectives_of(rank: Rank) -> Collectives | None:
@@ -49,11 +49,11 @@ def steps_and_collectives(rank: Rank) -> Collectives:
     names, name_index = _indices(main, records["source"])
     dtypes, dtype_index = _indices(main, records["dtype"])
     table = np.zeros(len(records), COLLECTIVE_DTYPE)
-    table["start"] = came_to_it(records)
+    table["start"] = _came_to_it(records)
     table["end"] = np.where(records["wall"] >= 0, records["start"] + records["wall"], UNKNOWN)
     table["nbytes"], table["sequence"] = records["nbytes"], records["sequence"]
     table["group"], table["name"], table["dtype"] = group_index, name_index, dtype_index
-    table["phase"] = phases(main, records["start"], steps)
+    table["phase"] = _phases(main, records["start"], steps)
     table["bucket"] = records["flags"] & Flag.BUCKET != 0
     last = int((main.records["start"] + np.maximum(main.records["wall"], 0)).max(initial=0))
     clock, host = clock_of(main, last)
@@ -65,7 +65,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
         names=names,
         dtypes=dtypes,
         steps=np.zeros((0, 2), np.int64) if steps is None else np.stack([steps.start, steps.boundaries.end], 1),
-        stages=stages_of(main),
+        stages=_stages_of(main),
         clock=clock,
         unseen=unseen_of(rank),
         evaluation=np.zeros((0, 2), np.int64) if steps is None else steps.boundaries.evaluation,
@@ -77,15 +77,15 @@ def steps_and_collectives(rank: Rank) -> Collectives:
 def in_order(main: Process) -> Records:
     """COLLECTIVE records in the order in which they could begin."""
     records = main.view(Stage.COLLECTIVE)
-    return records[np.argsort(came_to_it(records), kind="stable")]
+    return records[np.argsort(_came_to_it(records), kind="stable")]
 
 
-def came_to_it(records: Records) -> IntArray:
+def _came_to_it(records: Records) -> IntArray:
     """int64 [n], ns: when each could begin, on a GPU once that came to it."""
     return np.asarray(records["start"] + np.maximum(records["until_gpu"], 0))
 
 
-def phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
+def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
     """What the main thread was doing at these times.
 
     A backward that a kill cut short left no record: a collective that the reducer began then is in "other".
@@ -95,7 +95,7 @@ def phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
     """
     found = np.full(len(times), PHASES.index("other"), np.int64)
     records = main.records[main.records["thread"] == 0]
-    for stage, name in ENQUEUED_IN.items():
+    for stage, name in _ENQUEUED_IN.items():
         spans = records[records["stage"] == stage]
         spans = spans[np.argsort(spans["start"], kind="stable")]
         end = np.maximum.accumulate(spans["start"] + spans["wall"]) if len(spans) else spans["start"]
@@ -105,7 +105,7 @@ def phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
     return found
 
 
-def stages_of(main: Process) -> dict[str, IntArray]:
+def _stages_of(main: Process) -> dict[str, IntArray]:
     """Stage of a step -> int64 [k, 2], ns: its spans in the main thread, in order of start. They nest: a compilation inside a forward."""
     records = main.records[main.records["thread"] == 0]
     found: dict[str, IntArray] = {}
@@ -128,13 +128,13 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
         nothing = np.zeros(0, np.int64)
         return RankClock(nothing, nothing, np.inf), UNKNOWN_HOST
     host = main.names.get(int(notes["source"][-1]), UNKNOWN_HOST)
-    notes = notes[notes["round_trip"] <= DISTURBED * np.median(notes["round_trip"])]
+    notes = notes[notes["round_trip"] <= _DISTURBED * np.median(notes["round_trip"])]
     notes = notes[np.argsort(notes["start"], kind="stable")]
     at, offset = notes["start"].astype(np.int64), notes["offset"].astype(np.int64)
     bound = float(np.max(notes["round_trip"])) / 2
     if len(at) > 1 and 0 < last - at[-1] <= at[-1] - at[0]:  # no farther than was looked at
         slope = float(offset[-1] - offset[0]) / float(at[-1] - at[0])
-        if abs(offset[-1] - offset[0]) > 2 * bound and abs(slope) <= FASTEST_DRIFT:  # not what two unlucky measurements make
+        if abs(offset[-1] - offset[0]) > 2 * bound and abs(slope) <= _FASTEST_DRIFT:  # not what two unlucky measurements make
             at, offset = np.append(at, last), np.append(offset, offset[-1] + round(slope * (last - at[-1])))
     return RankClock(at, offset, bound), host
 
@@ -159,4 +159,4 @@ def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
 def unseen_of(rank: Rank) -> list[str]:
     """Backends and libraries whose communication was not recorded on this rank, and why."""
     hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
-    return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == TAP or hook.get("reason") == OTHER_LIBRARY]
+    return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == _TAP or hook.get("reason") == OTHER_LIBRARY]

@@ -19,21 +19,21 @@ from feedline.analysis.comm.shared_cpus import UNSURE, Least
 from feedline.analysis.timeline import IntArray
 
 FloatArray = npt.NDArray[np.float64]
-Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: seconds
+_Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: seconds
 
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
-MOST_OFF = 0.10
+_MOST_OFF = 0.10
 
 #: Standard deviation of the measured gain over the predicted one, both as logarithms, less 1 (docs/measured/faults.md).
-MODEL_ERROR = 0.12
+_MODEL_ERROR = 0.12
 
-APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
+_APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
 
 #: How much faster workers may make batches than they did: from one run to the next (docs/measured/diff.md).
-BATCHES_VARY = 0.1
+_BATCHES_VARY = 0.1
 
 #: Steps that a replay looks at: evenly chosen from longer runs.
-MOST_STEPS = 400
+_MOST_STEPS = 400
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def fit(made: Timeline, together: CrossRank) -> Link:
 def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
     """(seconds, whether sizes differ enough): the line through the medians of the smallest and the largest size."""
     small, large = sizes.min(), sizes.max()
-    if large < APART * max(small, 1):
+    if large < _APART * max(small, 1):
         return 0.0, False
     low, high = float(np.median(moved[sizes == small])), float(np.median(moved[sizes == large]))
     slope = max(high - low, 0.0) / (large - small)
@@ -82,9 +82,9 @@ def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
 
 def thinned(made: Timeline) -> Timeline:
     """At most MOST_STEPS of its steps."""
-    if len(made.period) <= MOST_STEPS:
+    if len(made.period) <= _MOST_STEPS:
         return made
-    chosen = np.linspace(0, len(made.period) - 1, MOST_STEPS).astype(np.int64)
+    chosen = np.linspace(0, len(made.period) - 1, _MOST_STEPS).astype(np.int64)
     return replace(made, ready=made.ready[chosen], period=made.period[chosen], numbers=made.numbers[chosen], rows=made.rows[chosen])
 
 
@@ -103,7 +103,7 @@ def simulate(ready: IntArray, made: Timeline, link: Link) -> FloatArray:
 def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray[np.bool_], slots: int) -> float:
     """One step: buckets between two synchronous collectives share the link."""
     now, done = 0.0, 0.0
-    waiting: list[Job] = []
+    waiting: list[_Job] = []
     for at, (alpha, demand), together in zip(ready, alone, synchronous, strict=True):
         waiting.append((now + max(at, 0.0), alpha, demand))
         if together:
@@ -112,7 +112,7 @@ def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray
     return max(done, _share(waiting, slots)) if waiting else done
 
 
-def _share(jobs: list[Job], slots: int) -> float:
+def _share(jobs: list[_Job], slots: int) -> float:
     """Time at which the last of these jobs ends: they begin in order, ``slots`` at a time, and share the link evenly; alpha is not shared.
 
     Args:
@@ -178,7 +178,7 @@ def held(told: Prediction, least: Least, apart_s: float) -> Prediction:
     measured = told.step_s + told.gain_s
     more_s = max(0.0, min(max(least.computing_s, least.batches_s), measured) - told.step_s)
     step_s, high = told.step_s + more_s, told.high + (1 + UNSURE) * more_s + apart_s
-    low = max(told.low, min(least.batches_s, step_s) * (1 - BATCHES_VARY))
+    low = max(told.low, min(least.batches_s, step_s) * (1 - _BATCHES_VARY))
     return replace(told, step_s=step_s, gain_s=told.gain_s - more_s, low=low, high=max(min(high, measured), told.high))
 
 
@@ -193,7 +193,7 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     measured = made.period / 1e9
     mean = float(measured.mean())
     bias = float((base - measured).mean())
-    if abs(bias) > MOST_OFF * mean:
+    if abs(bias) > _MOST_OFF * mean:
         return refused(
             asked, f"the replay misses the measured step by {abs(bias) / mean:.0%}: something other than gradient buckets determines it"
         )
@@ -202,6 +202,6 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     deviation = float(errors.std(ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
     step = mean - gain
     half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * deviation + spread
-    error = float(np.exp(2 * MODEL_ERROR * abs(np.log(mean / step)))) if step > 0 else 1.0
+    error = float(np.exp(2 * _MODEL_ERROR * abs(np.log(mean / step)))) if step > 0 else 1.0
     low, high = max(0.0, min(step - half, step / error)), max(step + half, step * error)
     return Prediction(asked.id, asked.value, text(asked), step, float(low), float(high), gain, "")

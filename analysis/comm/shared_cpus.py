@@ -8,7 +8,7 @@ from what workers do meanwhile.
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
+_ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
 UNSURE = 0.5  # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as much longer)
 
 
@@ -68,7 +68,7 @@ def batches_s(ranks: Sequence[RankCpu]) -> float:
 
 def _of_machine(ranks: Sequence[RankCpu], asleep_s: float) -> float:
     cpus, step_s = min(rank.cpus for rank in ranks), asleep_s + sum(rank.cpu_s for rank in ranks)
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         awake_s = step_s - asleep_s
         step_s = asleep_s + sum(rank.cpu_s - rank.making_s * _elsewhere(rank, awake_s, step_s) for rank in ranks) / cpus
     return step_s

@@ -16,12 +16,12 @@ from feedline.analysis.comm.replay import fit, refused, thinned
 from feedline.analysis.comm.shared_cpus import RankCpu
 from feedline.profiler.ceilings import Ceilings
 
-SHOWN_KINDS = 20
-SHOWN_LATE = 8
-LINKS = (2.0, 10.0)  # times as fast
-BUCKETS_MIB = (10.0, 100.0)  # the default is 25
-ACCUMULATE = 4
-GIGA = 1e9
+_SHOWN_KINDS = 20
+_SHOWN_LATE = 8
+_LINKS = (2.0, 10.0)  # times as fast
+_BUCKETS_MIB = (10.0, 100.0)  # the default is 25
+_ACCUMULATE = 4
+_GIGA = 1e9
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ def communication(
     found = bandwidth.kinds(together)
     network = bandwidth.network(found, together, ceilings, link_bytes_per_s)
     return Communication(
-        collectives=found[:SHOWN_KINDS],
-        clock_bound_s=together.bound / GIGA if np.isfinite(together.bound) else None,
+        collectives=found[:_SHOWN_KINDS],
+        clock_bound_s=together.bound / _GIGA if np.isfinite(together.bound) else None,
         clocks=together.alignment.how,
-        late=list(lates[:SHOWN_LATE]),
+        late=list(lates[:_SHOWN_LATE]),
         network=network.message,
         network_share=network.share,
         what_if=[],
@@ -103,13 +103,13 @@ def means(part: Partition, first: int) -> RankParts:
     """Of the steps from the first that counts on; waiting is None for a rank that met no other."""
     counted = {name: values[first:] if len(values) > first else values for name, values in part.parts.items()}
     known = {name: len(counted[name]) > 0 and (part.met or name not in BETWEEN) for name in PARTS}
-    return RankParts(**{f"{name}_s": float(counted[name].mean()) / GIGA if known[name] else None for name in PARTS})
+    return RankParts(**{f"{name}_s": float(counted[name].mean()) / _GIGA if known[name] else None for name in PARTS})
 
 
 def exposed(part: Partition, first: int) -> list[ExposedKind]:
     """Mean seconds per step of the transfer that no backward covers, by what moved, the most first. They sum to exposed_transfer_s."""
     counted = {what: values[first:] if len(values) > first else values for what, values in part.exposed.items()}
-    found = [ExposedKind(*what, float(values.mean()) / GIGA) for what, values in counted.items() if values.any()]
+    found = [ExposedKind(*what, float(values.mean()) / _GIGA) for what, values in counted.items() if values.any()]
     return sorted(found, key=lambda one: -one.transfer_s)
 
 
@@ -126,13 +126,13 @@ def _across(
     asked = what_if.WhatIf(made, fit(made, together), _limit(ceilings), _sharing(together, first, cpus))
     column = {rank: number for number, rank in enumerate(together.matched.ranks)}
     if asked.as_it_was().low is not None:  # else the replay is too far from the run
-        shown = lates[:SHOWN_LATE]
+        shown = lates[:_SHOWN_LATE]
         lates = [replace(late, cost_s=float(asked.cost(column[late.rank]).mean())) for late in shown]
     always = lates[0].rank if lates and lates[0].persistent else None
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
     if always is not None and late.step_s is not None:  # the CPUs that ranks share may give less than the replay alone says
         lates[0] = replace(lates[0], cost_s=late.gain_s)
-    return lates, questions(asked, late, what_if.micro_batches(together.ranks, first), backward_passes(together.ranks[0], made))
+    return lates, _questions(asked, late, what_if.micro_batches(together.ranks, first), backward_passes(together.ranks[0], made))
 
 
 def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:
@@ -144,7 +144,7 @@ def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[
     return {column: (cpus[rank], max(0.0, s - cpus[rank].busy_s)) for column, (rank, s) in enumerate(zip(ranks, own_s))}
 
 
-def questions(asked: what_if.WhatIf, late: Prediction, micro_s: what_if.FloatArray, passes: int = 1) -> list[Prediction]:
+def _questions(asked: what_if.WhatIf, late: Prediction, micro_s: what_if.FloatArray, passes: int = 1) -> list[Prediction]:
     """What a report answers, the run itself first.
 
     Args:
@@ -154,10 +154,10 @@ def questions(asked: what_if.WhatIf, late: Prediction, micro_s: what_if.FloatArr
     return [
         asked.as_it_was(),
         late,
-        *(asked.faster_link(times) for times in LINKS),
+        *(asked.faster_link(times) for times in _LINKS),
         asked.half_gradients(),
-        *(asked.bucket_size(mib) for mib in BUCKETS_MIB),
-        *([asked.no_sync(passes)] if passes > 1 else [asked.accumulate(ACCUMULATE, micro_s)]),
+        *(asked.bucket_size(mib) for mib in _BUCKETS_MIB),
+        *([asked.no_sync(passes)] if passes > 1 else [asked.accumulate(_ACCUMULATE, micro_s)]),
     ]
 
 

@@ -15,16 +15,16 @@ from feedline.analysis.comm.replay import FloatArray, Link, answer, apart_s, hel
 from feedline.analysis.comm.shared_cpus import NOTHING, Least, RankCpu, batches_s, needed_s
 from feedline.analysis.timeline import overlap
 
-MIB = 1 << 20
-FIRST_BUCKET = MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
-WIDE = ("float32", "float", "f32")
-FASTER_MOST = 20.0  # no link so much faster was ever measured
-LARGE = MIB  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
-ONLY_SMALL = "all collectives are small and of about the same size, so how much of their time is latency is unknown"
+_MIB = 1 << 20
+FIRST_BUCKET = _MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+_WIDE = ("float32", "float", "f32")
+_FASTER_MOST = 20.0  # no link so much faster was ever measured
+_LARGE = _MIB  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
+_ONLY_SMALL = "all collectives are small and of about the same size, so how much of their time is latency is unknown"
 #: What gloo's fp16 hook adds to half the transfer, per byte of float32: casts, and sums of float16, which CPUs compute in software (0.8 to
 #: 2.2 ns for 1 to 25 MB on a core of a Xeon).
-HALVING_S_PER_BYTE = 1.2e-9
-LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
+_HALVING_S_PER_BYTE = 1.2e-9
+_LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
 
 class WhatIf:
@@ -71,10 +71,10 @@ class WhatIf:
     def faster_link(self, times: float) -> Prediction:
         """A link with ``times`` the bandwidth and the same latency."""
         asked = Question("faster_link", times)
-        if not 1 / FASTER_MOST <= times <= FASTER_MOST:
-            return refused(asked, f"links more than {FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
+        if not 1 / _FASTER_MOST <= times <= _FASTER_MOST:
+            return refused(asked, f"links more than {_FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
         if self._only_small():
-            return refused(asked, ONLY_SMALL)
+            return refused(asked, _ONLY_SMALL)
         rate = self.link.bytes_per_s * times
         if self.limit is not None and times > 1 and rate > self.limit:
             asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
@@ -83,11 +83,11 @@ class WhatIf:
     def half_gradients(self) -> Prediction:
         """The fp16 or bf16 compression hook: half the bytes. On gloo, CPUs cast and add them, which takes as long as a fast link."""
         asked = Question("half_gradients")
-        if self.made.dtype.removeprefix("torch.").lower() not in WIDE:
+        if self.made.dtype.removeprefix("torch.").lower() not in _WIDE:
             return refused(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
         if self._only_small():
-            return refused(asked, ONLY_SMALL)
-        each_s = HALVING_S_PER_BYTE if self.made.slots == SLOTS["gloo"] else 0.0
+            return refused(asked, _ONLY_SMALL)
+        each_s = _HALVING_S_PER_BYTE if self.made.slots == SLOTS["gloo"] else 0.0
         instead = each_s * self.link.bytes_per_s / bus_factor("all_reduce", self.made.group_ranks) if each_s else 0.0  # as if sent
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes * (0.5 + instead), self.made.nbytes))
         unsure_s = each_s * float(self.made.nbytes[self.made.gradients].sum())
@@ -100,11 +100,11 @@ class WhatIf:
         total = int(self.made.nbytes[buckets].sum())
         if not self.link.known:
             return refused(asked, "all buckets have about the same size, so the cost of one more is unknown")
-        if buckets.sum() < 2 and mib * MIB < total:
+        if buckets.sum() < 2 and mib * _MIB < total:
             return refused(asked, "there is only one bucket: when each of its gradients became ready is unknown")
         if self.made.synchronous[:-1].any():
             return refused(asked, "other collectives run between the buckets")
-        edges = bucket_edges(total, int(mib * MIB))
+        edges = bucket_edges(total, int(mib * _MIB))
         ready = split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
         synchronous[-1] = True
@@ -148,7 +148,7 @@ class WhatIf:
 
     def _only_small(self) -> bool:
         """Whether all of a collective's time would count as bytes although most of it may be latency."""
-        return not self.link.known and int(self.made.nbytes.max(initial=0)) < LARGE
+        return not self.link.known and int(self.made.nbytes.max(initial=0)) < _LARGE
 
     def _least(self, late: int | None = None) -> Least:
         """What a step takes at least; in place of the late rank in that column, with one like the others."""
@@ -164,8 +164,8 @@ class WhatIf:
         self, asked: Question, ready: np.ndarray, made: Timeline, link: Link, least: Least = NOTHING, apart: float = 0.0
     ) -> Prediction:
         changed = simulate(ready, made, link)
-        slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - LINK_ERROR))
-        before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - LINK_ERROR))
+        slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - _LINK_ERROR))
+        before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - _LINK_ERROR))
         moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
         found = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
         return held(found, least, apart)

@@ -17,22 +17,22 @@ from feedline.analysis.formatting import count, number, share
 
 #: Optimizers that scale each update by the gradient's size themselves: their rate grows with the square root of the batch
 #: (Malladi and others, arXiv:2205.10287; Krizhevsky, arXiv:1404.5997).
-ADAPTIVE = ("adam", "adamw", "nadam", "radam", "lamb", "novograd", "soap", "rmsprop", "adagrad")
-WARMUP_EPOCHS = 5.0  # Goyal and others, arXiv:1706.02677
+_ADAPTIVE = ("adam", "adamw", "nadam", "radam", "lamb", "novograd", "soap", "rmsprop", "adagrad")
+_WARMUP_EPOCHS = 5.0  # Goyal and others, arXiv:1706.02677
 #: Of the training at most: the longest of You and others (arXiv:1904.00962, table 4), 1/5 at a batch of 32,768.
-WARMUP_SHARE = 1 / 5
-FEWEST_WARMUP = 2  # updates: a shorter one changes nothing
-STARTS_LOW = 0.5  # of its highest rate: a training whose rate begins below it warms up already
-ALREADY = 1.1  # times a rate that is not worth changing, or that two runs have in common
-GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance table
-NOISE = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
-GROWTH_EPOCHS = 4  # fewer have no room for three stages
+_WARMUP_SHARE = 1 / 5
+_FEWEST_WARMUP = 2  # updates: a shorter one changes nothing
+_STARTS_LOW = 0.5  # of its highest rate: a training whose rate begins below it warms up already
+_ALREADY = 1.1  # times a rate that is not worth changing, or that two runs have in common
+_GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance table
+_NOISE = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
+_GROWTH_EPOCHS = 4  # fewer have no room for three stages
 WRITTEN = ("recalibrate_bn", "longer", "batch_growth", "local_sgd")  # fixes that cannot be applied from outside
-OWN_CONTROL = ("lars", "larc")  # fixes with a control of their own, which warms up for five epochs
-AS_IT_IS = "the unchanged training, with the same number of samples"
-RECALIBRATED_ON = 50  # batches (Wu and Johnson, arXiv:2105.07576: a few thousand samples are enough)
-WORTH_SAVING = 0.05  # of the samples: a smaller batch that saves less is not advised
-AT_MOST_LONGER = 8.0  # times as many epochs that are advised: beyond it, a smaller batch is the answer
+_OWN_CONTROL = ("lars", "larc")  # fixes with a control of their own, which warms up for five epochs
+_AS_IT_IS = "the unchanged training, with the same number of samples"
+_RECALIBRATED_ON = 50  # batches (Wu and Johnson, arXiv:2105.07576: a few thousand samples are enough)
+_WORTH_SAVING = 0.05  # of the samples: a smaller batch that saves less is not advised
+_AT_MOST_LONGER = 8.0  # times as many epochs that are advised: beyond it, a smaller batch is the answer
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Advised:
 
 
 @dataclass(frozen=True)
-class Case:
+class _Case:
     """What recommendations are made from.
 
     Attributes:
@@ -122,7 +122,7 @@ def advise(runs: Sequence[Recorded]) -> Advised:
     verdicts = classify.classify(runs)
     largest, over, of = ordered[-1], *_best_noise(checked)
     priced = batch_cost.price(over, largest.batch) if largest.batch else None
-    case = Case(largest, ordered[0] if len(groups(runs)) > 1 else None, over, priced)
+    case = _Case(largest, ordered[0] if len(groups(runs)) > 1 else None, over, priced)
     needs = list(dict.fromkeys(need for verdict in verdicts for need in verdict.needs))
     if over.value is None:
         needs.append(f"the noise scale, to judge the batch size: {over.why}")
@@ -137,7 +137,7 @@ def _best_noise(checked: Sequence[tuple[Recorded, Sequence[Finding]]]) -> tuple[
     return max(found, key=lambda one: sum(window.value is not None for window in one[0].windows))
 
 
-def _all(case: Case, verdicts: Sequence[Verdict]) -> list[Advice]:
+def _all(case: _Case, verdicts: Sequence[Verdict]) -> list[Advice]:
     """Each thing once, in the order of the verdicts and then of what the batch costs.
 
     Args:
@@ -146,14 +146,14 @@ def _all(case: Case, verdicts: Sequence[Verdict]) -> list[Advice]:
     mine = [verdict for verdict in verdicts if verdict.run == verdicts[-1].run]
     found: dict[str, Advice] = {}
     for verdict in mine:
-        for advice in FOR[verdict.kind](replace(case, verdict=verdict)) if verdict.kind in FOR else ():
+        for advice in _FOR[verdict.kind](replace(case, verdict=verdict)) if verdict.kind in _FOR else ():
             found.setdefault(advice.fix or advice.id, advice)
     for advice in _for_price(case) if all(verdict.kind != INSTABILITY for verdict in mine) else ():
         found.setdefault(advice.fix or advice.id, advice)
     return [advice for advice in found.values() if advice.fix.partition("=")[0] not in _fixes(case.run)]
 
 
-def _for_deficit(case: Case) -> Iterator[Advice]:
+def _for_deficit(case: _Case) -> Iterator[Advice]:
     """The large batch makes fewer updates than it needs: longer steps first, then more of them, then better ones."""
     yield from _rate(case)
     inflation = _inflation(case)
@@ -161,11 +161,11 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
         yield _make(
             case,
             "longer",
-            f"train for {number(min(inflation, AT_MOST_LONGER))} times the epochs",
+            f"train for {number(min(inflation, _AT_MOST_LONGER))} times the epochs",
             f"longer={case.run.batch:.5g}:base_batch={case.base:.5g}:critical_batch={case.noise.value:.3g}",
             f"at this batch size, a sample contributes {share(1 / inflation)} of what it contributes in a batch of {number(case.base)}",
             f"reaches the small batch's loss in {share(inflation / case.ratio)} of its updates"
-            if inflation <= AT_MOST_LONGER
+            if inflation <= _AT_MOST_LONGER
             else f"gets closer to the small batch's loss; reaching it needs {number(inflation)} times the epochs: "
             "a smaller batch is better",
             "the small batch for the same number of epochs",
@@ -183,26 +183,26 @@ def _for_deficit(case: Case) -> Iterator[Advice]:
     yield from _growth(case)
 
 
-def _for_lag(case: Case) -> Iterator[Advice]:
+def _for_lag(case: _Case) -> Iterator[Advice]:
     yield _make(
         case,
         "recalibrate_bn",
         "recalibrate batch norm's running statistics on training data before evaluating",
-        f"recalibrate_bn={min(RECALIBRATED_ON, _batches_of_epoch(case.run))}",
+        f"recalibrate_bn={min(_RECALIBRATED_ON, _batches_of_epoch(case.run))}",
         _told(case),
         "closes the part of the gap that stale statistics cause; none if they are not stale",
     )
 
 
-def _for_gap(case: Case) -> Iterator[Advice]:
+def _for_gap(case: _Case) -> Iterator[Advice]:
     """Only here, where the training data is learned as well, does noise have something to give."""
-    if "BatchNorm" in " ".join(_norms(case.run)) and _samples_of_forward(case.run) > GHOST:
-        yield _make(case, "ghost_bn", f"use ghost batch norm over {GHOST} samples", f"ghost_bn={GHOST}", _told(case))
-    yield _make(case, "gradient_noise", "add multiplicative gradient noise", f"gradient_noise={NOISE}", _told(case))
+    if "BatchNorm" in " ".join(_norms(case.run)) and _samples_of_forward(case.run) > _GHOST:
+        yield _make(case, "ghost_bn", f"use ghost batch norm over {_GHOST} samples", f"ghost_bn={_GHOST}", _told(case))
+    yield _make(case, "gradient_noise", "add multiplicative gradient noise", f"gradient_noise={_NOISE}", _told(case))
     yield from _growth(case)
 
 
-def _for_instability(case: Case) -> Iterator[Advice]:
+def _for_instability(case: _Case) -> Iterator[Advice]:
     warmup = _warmup(case.run)
     if warmup is not None:
         at = next((fact.value for fact in case.verdict.evidence if fact.id == "updates_before_climb"), None) if case.verdict else None
@@ -221,10 +221,10 @@ def _for_instability(case: Case) -> Iterator[Advice]:
     )
 
 
-def _lower_rate(case: Case) -> Iterator[Advice]:
+def _lower_rate(case: _Case) -> Iterator[Advice]:
     """The square root rule's rate, where that is lower than the rate that was unstable, or where that is unknown."""
     root, scaled = math.sqrt(case.ratio), _scaled(case)
-    if case.ratio <= 1 or scaled is not None and scaled < ALREADY * root:
+    if case.ratio <= 1 or scaled is not None and scaled < _ALREADY * root:
         return
     warmup = _warmup(case.run)
     too, then = (f",{warmup.setting}", f", with a warm-up over {warmup.words}") if warmup is not None else ("", "")
@@ -237,14 +237,14 @@ def _lower_rate(case: Case) -> Iterator[Advice]:
     yield _make(case, "sqrt_rule", what, fix, _told(case))
 
 
-def _for_price(case: Case) -> Iterator[Advice]:
+def _for_price(case: _Case) -> Iterator[Advice]:
     """What the batch itself gives, whatever the loss."""
     if case.price is None:
         return
     bound = case.noise.high if case.noise.high is not None else case.noise.value
     if case.price.where in ("far above", "above") and bound:
         kept, end = _ratio_of_samples(case, bound), "" if case.noise.high is None else "the upper end of the range of "
-        if kept is None or 1 - kept >= WORTH_SAVING:
+        if kept is None or 1 - kept >= _WORTH_SAVING:
             yield _make(
                 case,
                 "smaller_batch",
@@ -255,7 +255,7 @@ def _for_price(case: Case) -> Iterator[Advice]:
                 f"reaches the same loss with at least {share(1 - kept)} fewer samples{', on fewer ranks' * (case.run.ranks > 1)}"
                 if kept is not None
                 else "fewer samples",
-                AS_IT_IS,
+                _AS_IT_IS,
             )
         yield from _growth(case)
     low = _at_most_batch(case)
@@ -273,45 +273,45 @@ def _for_price(case: Case) -> Iterator[Advice]:
         )
 
 
-FOR = {DEFICIT: _for_deficit, LAG: _for_lag, GAP: _for_gap, INSTABILITY: _for_instability}
+_FOR = {DEFICIT: _for_deficit, LAG: _for_lag, GAP: _for_gap, INSTABILITY: _for_instability}
 
 
 @dataclass(frozen=True)
-class Warmup:
+class _Warmup:
     """How long to warm up, as a part of a ``--fix`` text and in words."""
 
     setting: str
     words: str
 
 
-def _warmup(run: Recorded) -> Warmup | None:
+def _warmup(run: Recorded) -> _Warmup | None:
     """Five epochs, or a fifth of the training where that is less; None: it warms up already, or its length is unknown or too short."""
-    if "warmup" in _fixes(run) or _warms_up(run) or run.updates * WARMUP_SHARE < FEWEST_WARMUP:
+    if "warmup" in _fixes(run) or _warms_up(run) or run.updates * _WARMUP_SHARE < _FEWEST_WARMUP:
         return None
     epochs = _epochs(run)
     if epochs is not None:
-        length = float(f"{min(WARMUP_EPOCHS, WARMUP_SHARE * epochs):.2g}")
-        return Warmup(f"warmup={length:g}ep", f"{length:g} epoch{'s' * (length != 1)}")
+        length = float(f"{min(_WARMUP_EPOCHS, _WARMUP_SHARE * epochs):.2g}")
+        return _Warmup(f"warmup={length:g}ep", f"{length:g} epoch{'s' * (length != 1)}")
     if not run.samples_known:
         return None
-    samples = int(float(f"{WARMUP_SHARE * run.samples:.2g}"))
-    return Warmup(f"warmup={samples}", f"{count(samples)} samples")
+    samples = int(float(f"{_WARMUP_SHARE * run.samples:.2g}"))
+    return _Warmup(f"warmup={samples}", f"{count(samples)} samples")
 
 
 def _warms_up(run: Recorded) -> bool:
     """Whether the learning rate begins low and is highest later."""
     rates = _rates(run)
-    return len(rates) > 1 and float(rates[0]) < STARTS_LOW * float(rates.max())
+    return len(rates) > 1 and float(rates[0]) < _STARTS_LOW * float(rates.max())
 
 
-def _rate(case: Case) -> Iterator[Advice]:
+def _rate(case: _Case) -> Iterator[Advice]:
     """The rule for the learning rate and a warm-up, as far as the training does not have them."""
     fix, said = _rate_fix(case)
     if fix:
         yield _make(case, "rate_rule", said, fix, _told(case))
 
 
-def _rate_fix(case: Case) -> tuple[str, str]:
+def _rate_fix(case: _Case) -> tuple[str, str]:
     """Rule and warm-up as fix and in words; both empty: the training has both."""
     rule, said = _rule(case)
     warmup = _warmup(case.run)
@@ -320,7 +320,7 @@ def _rate_fix(case: Case) -> tuple[str, str]:
     return ",".join(filter(None, (rule, warmup.setting))), f"{said or 'the same learning rate'}, with a warm-up over {warmup.words}"
 
 
-def _rule(case: Case) -> tuple[str, str]:
+def _rule(case: _Case) -> tuple[str, str]:
     """Rate rule of the noise scale for SGD where it is known, of the square root for Adam and its like, as fix and in words; both empty:
     the rate is as high already, or there is no smaller batch."""
     times, base, scaled = case.ratio, case.base, _scaled(case)
@@ -336,14 +336,14 @@ def _rule(case: Case) -> tuple[str, str]:
     words = f"{number(factor)} times the small batch's learning rate for {number(times)} times the batch ({name})"
     if scaled is None:
         return fix, f"{words}; skip the rule if the learning rate is scaled already"
-    if factor < ALREADY * scaled:
+    if factor < _ALREADY * scaled:
         return "", ""
-    if scaled > ALREADY:
+    if scaled > _ALREADY:
         return f"lr_rule=linear:{factor / scaled:.3g}", f"{words}; it is {number(scaled)} times already"
     return fix, words
 
 
-def _scaled(case: Case) -> float | None:
+def _scaled(case: _Case) -> float | None:
     """The highest learning rate over that of the small batch; None: unknown, or of optimizers that cannot be compared."""
     if case.reference is None or _kinds(case.run) != _kinds(case.reference):
         return None
@@ -357,7 +357,7 @@ def _rates(run: Recorded) -> FloatArray:
     return rate.values[np.isfinite(rate.values)] if rate is not None else np.zeros(0)
 
 
-def _optimizer(case: Case) -> Iterator[Advice]:
+def _optimizer(case: _Case) -> Iterator[Advice]:
     """A layer-wise optimizer, on trial only: with batch norm and a good rate none beat its control."""
     adaptive = _adaptive(case.run)
     name, control = ("lamb=0.01", "adamw=0.01") if adaptive or not _has_norm(case.run) else ("lars=1", _rate_fix(case)[0])
@@ -374,7 +374,7 @@ def _optimizer(case: Case) -> Iterator[Advice]:
     )
 
 
-def _growth(case: Case) -> Iterator[Advice]:
+def _growth(case: _Case) -> Iterator[Advice]:
     """Nothing for a training that is known to be too short for three stages, or whose batch cannot be divided by four."""
     run, stages = case.run, _stages(case)
     epochs = _epochs(run)
@@ -401,12 +401,12 @@ def _updates_of(stages: dict[int, int], epochs: int) -> float:
     return sum((end - first) * largest / size for (first, size), end in zip(stages.items(), ends, strict=True)) / epochs
 
 
-def _stages(case: Case) -> dict[int, int]:
+def _stages(case: _Case) -> dict[int, int]:
     """Epoch -> samples per rank, from a quarter of the batch to all of it, doubled at half and at three quarters of the training; {}: its
     length is unknown."""
     run = case.run
     epochs = round(_epochs(run) or 0)
-    if not run.batch or epochs < GROWTH_EPOCHS or run.batch / run.ranks < 4:
+    if not run.batch or epochs < _GROWTH_EPOCHS or run.batch / run.ranks < 4:
         return {}
     first = int(run.batch / run.ranks) // 4
     return {0: first, epochs // 2: 2 * first, 3 * epochs // 4: 4 * first}
@@ -421,14 +421,14 @@ def _as_words(stages: dict[int, int]) -> str:
     return f" ({', '.join(sizes)})" if sizes else ""
 
 
-def _inflation(case: Case) -> float | None:
+def _inflation(case: _Case) -> float | None:
     """Epochs at this batch over those at the reference's, for one loss: (1 + B/Bc) / (1 + B0/Bc)."""
     if not case.noise.value or case.base is None or not case.run.batch:
         return None
     return (1 + case.run.batch / case.noise.value) / (1 + case.base / case.noise.value)
 
 
-def _ratio_of_samples(case: Case, batch: float) -> float | None:
+def _ratio_of_samples(case: _Case, batch: float) -> float | None:
     """Samples at another batch over those at this one, by the noise scale's upper end, which says the least."""
     critical = case.noise.high or case.noise.value
     if not critical or case.price is None:
@@ -436,7 +436,7 @@ def _ratio_of_samples(case: Case, batch: float) -> float | None:
     return (1 + batch / critical) / (1 + case.price.batch / critical)
 
 
-def _at_most_batch(case: Case) -> float | None:
+def _at_most_batch(case: _Case) -> float | None:
     """The lower end of the noise scale, or less where that would leave fewer than a hundred updates of the training."""
     low, run = case.noise.low, case.run
     return min(low, run.samples / classify.FEW_UPDATES) if low and run.samples_known else low
@@ -459,21 +459,21 @@ def _samples_of_forward(run: Recorded) -> float:
     return float(max(seen)) if seen else (run.batch or 0.0) / run.ranks
 
 
-def _told(case: Case) -> str:
+def _told(case: _Case) -> str:
     return case.verdict.message if case.verdict is not None else ""
 
 
-def _make(case: Case, id: str, what: str, fix: str, why: str, gain: str = "", control: str = AS_IT_IS, control_fix: str = "") -> Advice:
+def _make(case: _Case, id: str, what: str, fix: str, why: str, gain: str = "", control: str = _AS_IT_IS, control_fix: str = "") -> Advice:
     facts = list(case.verdict.evidence) if case.verdict is not None else []
     said = f"--fix {control_fix}, for the same number of samples" if control_fix else control
-    return Advice(id, what, fix, why, gain, said, control_fix, verify_line(fix, control_fix), facts)
+    return Advice(id, what, fix, why, gain, said, control_fix, _verify_line(fix, control_fix), facts)
 
 
-def verify_line(fix: str, control: str) -> str:
+def _verify_line(fix: str, control: str) -> str:
     """The command that trains with and without it, with seeds and equal samples; "": no fix can be run."""
     if not fix or written(fix):
         return ""
-    own = fix.partition("=")[0] in OWN_CONTROL  # which would be tried without being named
+    own = fix.partition("=")[0] in _OWN_CONTROL  # which would be tried without being named
     against = f" --control {shlex.quote(control or 'none')}" if control or own else ""
     return f"feedline verify --fix {shlex.quote(fix)}{against} -- SCRIPT ... --seed {{seed}} --output-dir out/{{arm}}-{{seed}}"
 
@@ -494,7 +494,7 @@ def _kinds(run: Recorded) -> list[str]:
 
 
 def _adaptive(run: Recorded) -> bool:
-    return any(kind in ADAPTIVE for kind in _kinds(run))
+    return any(kind in _ADAPTIVE for kind in _kinds(run))
 
 
 def _norms(run: Recorded) -> dict[str, int]:

@@ -5,7 +5,7 @@ from feedline.analysis.convergence.model import BatchPrice, NoiseOverTraining
 
 #: Beyond these multiples of the ends of the noise scale's range, a batch is far off: at twice the upper end, 2 of 3 samples are wasted;
 #: at a third of the lower end, doubling the batch still saves 37 % of the updates.
-FAR_ABOVE, FAR_BELOW = 2.0, 1 / 3
+_FAR_ABOVE, _FAR_BELOW = 2.0, 1 / 3
 
 
 def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
@@ -21,7 +21,7 @@ def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
         raise ValueError(f"a batch has samples, not {batch}")
     spent = [None if bound is None else samples_factor(batch, bound) for bound in (noise.value, noise.high, noise.low)]
     made = [None if bound is None else updates_factor(batch, bound) for bound in (noise.value, noise.low, noise.high)]
-    where = place(batch, noise.low, noise.high)
+    where = _place(batch, noise.low, noise.high)
     return BatchPrice(batch, where, spent[0], spent[1], spent[2], made[0], made[1], made[2], says(noise, batch, where, spent[0], made[0]))
 
 
@@ -35,10 +35,10 @@ def updates_factor(batch: float, critical: float) -> float:
     return 1 + critical / batch
 
 
-def place(batch: float, low: float | None, high: float | None) -> str:
+def _place(batch: float, low: float | None, high: float | None) -> str:
     """Where a batch is against the range of the noise scale, whichever end of it is known."""
     if high is not None and batch > high:
-        return "far above" if batch > FAR_ABOVE * high else "above"
+        return "far above" if batch > _FAR_ABOVE * high else "above"
     if low is not None and batch < low:
-        return "far below" if batch < FAR_BELOW * low else "below"
+        return "far below" if batch < _FAR_BELOW * low else "below"
     return "unknown" if low is None or high is None else "near"

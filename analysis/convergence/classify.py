@@ -12,16 +12,16 @@ from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.formatting import count, counted, number, share
 
-EVAL = "eval loss"
-DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"
+_EVAL = "eval loss"
+DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, _UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"
 #: Differences within this many standard errors are noise.
-ERRORS = 3.0
+_ERRORS = 3.0
 #: Two trainings that differ in their seed alone differ by as much, 19 times of 20: 4 % of what the loss came down, 4 points of a hundred
 #: for an accuracy (1.96 sqrt(2) times the acceptance table's root mean square deviation over seeds: 0.028 of a loss that fell by 2.1, and
 #: 1.4 points; docs/measured/convergence-table.md), and at least 10 % of the loss. With n seeds on either side 1 / sqrt(n) of it.
-OF_LOSS, OF_FALL, OF_ACCURACY = 0.10, 0.04, 0.04
+_OF_LOSS, _OF_FALL, _OF_ACCURACY = 0.10, 0.04, 0.04
 #: Recalibration closes the gap where it closes this share of it.
-CLOSES = 0.5
+_CLOSES = 0.5
 #: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much of what they saw is a younger model.
 FEW_UPDATES = 100
 WORDS = {
@@ -30,7 +30,7 @@ WORDS = {
     GAP: "generalization gap: this run fits the training data as well, but held-out data less well",
     INSTABILITY: "instability: the loss spiked or diverged",
     HEALTHY: "healthy: no difference beyond the noise",
-    UNKNOWN: "unknown",
+    _UNKNOWN: "unknown",
 }
 
 
@@ -89,7 +89,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """A measure of two groups at equal samples; ``worse``: by how much the larger batch is, and beyond the margin it counts."""
 
     name: str
@@ -150,7 +150,7 @@ def _without_reference(reference: Group, other: Group) -> Verdict:
     if broken := _unstable(other):
         return Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)
     said = f"{reference.name} is unstable, so there is nothing to compare with"
-    return Verdict(other.name, reference.name, UNKNOWN, False, said, [], ["a stable run with a smaller batch"], None, ratio)
+    return Verdict(other.name, reference.name, _UNKNOWN, False, said, [], ["a stable run with a smaller batch"], None, ratio)
 
 
 def _alone(group: Group) -> Verdict:
@@ -159,7 +159,7 @@ def _alone(group: Group) -> Verdict:
     if broken:
         return Verdict(group.name, "", INSTABILITY, False, broken[0], broken[1], needs)
     said = "the loss is stable; telling whether the batch size costs accuracy takes a second run"
-    return Verdict(group.name, "", UNKNOWN, False, said, [], needs)
+    return Verdict(group.name, "", _UNKNOWN, False, said, [], needs)
 
 
 def _against(reference: Group, other: Group) -> list[Verdict]:
@@ -169,7 +169,7 @@ def _against(reference: Group, other: Group) -> list[Verdict]:
         return [Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)]
     samples, needs = _common(reference, other)
     if not samples:
-        return [Verdict(other.name, reference.name, UNKNOWN, False, "one of the runs recorded no samples", [], needs, None, ratio)]
+        return [Verdict(other.name, reference.name, _UNKNOWN, False, "one of the runs recorded no samples", [], needs, None, ratio)]
     train = _difference(TRAIN, reference, other, samples)
     held = _held_out(reference, other, samples)
     lag = _lag(reference, other, samples, held)
@@ -179,15 +179,15 @@ def _against(reference: Group, other: Group) -> list[Verdict]:
     return found
 
 
-Kind = tuple[str, bool, str, list[Evidence]]
+_Kind = tuple[str, bool, str, list[Evidence]]
 
 
-def _kinds(other: Group, train: Difference | None, held: Difference | None, lag: float | None) -> list[Kind]:
+def _kinds(other: Group, train: _Difference | None, held: _Difference | None, lag: float | None) -> list[_Kind]:
     """Every kind that the differences show, the main one first."""
     if train is None and held is None:
-        return [(UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
-    found: list[Kind] = []
-    if lag is not None and held is not None and lag >= CLOSES:
+        return [(_UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
+    found: list[_Kind] = []
+    if lag is not None and held is not None and lag >= _CLOSES:
         said = f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in {held.name}: {held.text()}"
         found.append(
             (
@@ -208,8 +208,8 @@ def _kinds(other: Group, train: Difference | None, held: Difference | None, lag:
         found.append((GAP, bool(found) or train is None, told, proof))
     if not found:
         both = [one for one in (train, held) if one is not None]
-        kind = UNKNOWN if any(one.unclear for one in both) else HEALTHY
-        said = "; ".join(one.text() for one in both) + ("; too noisy to tell: record more seeds or evaluations" if kind == UNKNOWN else "")
+        kind = _UNKNOWN if any(one.unclear for one in both) else HEALTHY
+        said = "; ".join(one.text() for one in both) + ("; too noisy to tell: record more seeds or evaluations" if kind == _UNKNOWN else "")
         found.append((kind, False, said, [fact for one in both for fact in one.evidence()]))
     return found
 
@@ -230,7 +230,7 @@ def _common(reference: Group, other: Group) -> tuple[float, list[str]]:
         needs.append(
             f"runs with the same number of samples: {longer} was compared before its end, where its learning rate may still be high"
         )
-    if not any(EVAL in group.runs[0].curves or _measures(group) for group in (reference, other)):
+    if not any(_EVAL in group.runs[0].curves or _measures(group) for group in (reference, other)):
         needs.append("an evaluation loss, or an accuracy given to feedline.metric, to see a generalization gap")
     return samples, needs
 
@@ -244,41 +244,41 @@ def _measures(group: Group) -> list[str]:
     ]
 
 
-def _held_out(reference: Group, other: Group, samples: float) -> Difference | None:
+def _held_out(reference: Group, other: Group, samples: float) -> _Difference | None:
     """The measure on held-out data: an accuracy before a loss, which overfitting raises without harm."""
     losses = [name for name in reference.runs[0].curves if curves.held_out(name) and not curves.rises(name) and RECALIBRATED not in name]
-    for name in [*_measures(reference), EVAL, *losses]:
+    for name in [*_measures(reference), _EVAL, *losses]:
         if (found := _difference(name, reference, other, samples)) is not None:
             return found
     return None
 
 
-def _difference(name: str, reference: Group, other: Group, samples: float) -> Difference | None:
+def _difference(name: str, reference: Group, other: Group, samples: float) -> _Difference | None:
     before, after = reference.level(name, samples), other.level(name, samples)
     if before is None or after is None:
         return None
     rising = curves.rises(name)
-    noise = ERRORS * math.hypot(before.error, after.error)
+    noise = _ERRORS * math.hypot(before.error, after.error)
     if rising:
-        floor = OF_ACCURACY * (100.0 if max(before.mean, after.mean) > 1.5 else 1.0)
+        floor = _OF_ACCURACY * (100.0 if max(before.mean, after.mean) > 1.5 else 1.0)
     else:
-        floor = max(OF_LOSS * abs(before.mean), OF_FALL * reference.fall())
+        floor = max(_OF_LOSS * abs(before.mean), _OF_FALL * reference.fall())
     floor /= math.sqrt(min(len(reference.runs), len(other.runs)))
     worse = before.mean - after.mean if rising else after.mean - before.mean
-    return Difference(name, before, after, worse, max(noise, floor), floor)
+    return _Difference(name, before, after, worse, max(noise, floor), floor)
 
 
-def _lag(reference: Group, other: Group, samples: float, held: Difference | None) -> float | None:
+def _lag(reference: Group, other: Group, samples: float, held: _Difference | None) -> float | None:
     """Share of the held-out gap that recalibrating batch norm closes: 1: all of it, below 0: it grows. None: no gap, or not tried."""
     if held is None or not held.counts:
         return None
     again = other.level(held.name + RECALIBRATED, samples)
     name = held.name
-    if again is None and (again := other.level(EVAL + RECALIBRATED, samples)) is not None:
-        found = _difference(EVAL, reference, other, samples)
+    if again is None and (again := other.level(_EVAL + RECALIBRATED, samples)) is not None:
+        found = _difference(_EVAL, reference, other, samples)
         if found is None or found.worse <= 0:
             return None
-        held, name = found, EVAL
+        held, name = found, _EVAL
     if again is None:
         return None
     closed = again.mean - held.other.mean

@@ -12,13 +12,13 @@ from feedline.analysis.convergence.recorded import Curve, FloatArray
 #: Part of the samples before a point that its mean is taken over.
 TAIL = 0.1
 #: Blocks of neighbours behind a standard error: neighbours are alike, blocks hardly.
-BLOCKS = 10
-POINTS = 200
+_BLOCKS = 10
+_POINTS = 200
 #: A loss that climbs back by this share of all that it had come down broke out. Healthy trainings at batch 32 climbed back by 0.26.
-CLIMB = 0.5
+_CLIMB = 0.5
 
-RISING = ("acc", "accuracy", "top1", "top5", "f1", "auc", "map", "bleu", "miou", "precision", "recall")
-HELD_OUT = ("eval", "val", "valid", "validation", "test")
+_RISING = ("acc", "accuracy", "top1", "top5", "f1", "auc", "map", "bleu", "miou", "precision", "recall")
+_HELD_OUT = ("eval", "val", "valid", "validation", "test")
 RECALIBRATED = " recalibrated"
 TRAIN = "train loss"
 
@@ -41,7 +41,7 @@ def level(curve: Curve, samples: float, tail: float = TAIL) -> Level | None:
     seen = (curve.samples <= samples * (1 + 1e-9)) & np.isfinite(curve.values)
     values = curve.values[seen & (curve.samples >= samples * (1 - tail))]
     if len(values) >= 4:
-        means = np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
+        means = np.array([block.mean() for block in np.array_split(values, min(_BLOCKS, len(values)))])
         return Level(float(values.mean()), float(means.std(ddof=1)) / math.sqrt(len(means)), len(values))
     before = curve.values[seen]
     if not len(before):
@@ -81,12 +81,12 @@ def together(levels: Sequence[Level]) -> Level:
 
 def rises(name: str) -> bool:
     """Whether more is better, as its name says: an accuracy, but not a loss or an error."""
-    return any(word in RISING for word in words(name)) and not {"loss", "error", "err"} & set(words(name))
+    return any(word in _RISING for word in words(name)) and not {"loss", "error", "err"} & set(words(name))
 
 
 def held_out(name: str) -> bool:
     """Whether it is of data that the training did not see, as its name says."""
-    return any(word in HELD_OUT for word in words(name))
+    return any(word in _HELD_OUT for word in words(name))
 
 
 def words(name: str) -> list[str]:
@@ -128,7 +128,7 @@ def outbreak(curve: Curve) -> LossSpike | None:
     at = int(np.argmax(smoothed - lowest))
     climbed, gained = float(smoothed[at] - lowest[at]), float(smoothed[0] - lowest[-1])
     scatter = float(np.median(np.abs(np.diff(values)))) * math.sqrt(2 / width)
-    if climbed <= max(CLIMB * gained, 8 * scatter, 1e-12):
+    if climbed <= max(_CLIMB * gained, 8 * scatter, 1e-12):
         return None
     begin = int(np.argmin(smoothed[: at + 1]))
     return LossSpike(int(updates[begin + width - 1]), int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
@@ -137,7 +137,7 @@ def outbreak(curve: Curve) -> LossSpike | None:
 def thin(name: str, curve: Curve) -> CurvePoints:
     """At most 200 points, each the mean of its neighbours' values at the last one's place. A value that is not finite is left out."""
     fine = np.flatnonzero(np.isfinite(curve.values))
-    pieces = [piece for piece in np.array_split(fine, min(POINTS, len(fine))) if len(piece)] if len(fine) else []
+    pieces = [piece for piece in np.array_split(fine, min(_POINTS, len(fine))) if len(piece)] if len(fine) else []
     return CurvePoints(
         name,
         [int(curve.updates[piece[-1]]) for piece in pieces],

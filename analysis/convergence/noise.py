@@ -14,16 +14,16 @@ from feedline.profiler.message import Message, id_of
 from feedline.profiler.noise_scale import WINDOWS, Window, windows
 from feedline.profiler.reasons import ONE_GRADIENT
 
-NEEDS = Message("needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT)
-UNSEEN = "the ranks' own gradients were not seen before they were averaged"
+_NEEDS = Message("needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT)
+_UNSEEN = "the ranks' own gradients were not seen before they were averaged"
 #: A finite dataset matters once the noise scale is a tenth of it.
-NEAR = 0.1
-PIECES = (WINDOWS, 7, 3, 1)
+_NEAR = 0.1
+_PIECES = (WINDOWS, 7, 3, 1)
 #: Of the windows: where fewer can be measured, they are those whose noise scale came out low by chance.
-MOST = 0.8
+_MOST = 0.8
 #: From this many windows on their lowest and highest value are far enough apart to hold that of the training; of fewer, a standard error is
 #: added to each, half of its interval on a scale of ratios.
-MANY = 8
+_MANY = 8
 
 
 def over_training(recorded: Recorded) -> NoiseOverTraining:
@@ -37,12 +37,12 @@ def over_training(recorded: Recorded) -> NoiseOverTraining:
     """
     norms = recorded.norms
     if norms is None:
-        why = recorded.why or (NEEDS if recorded.ranks < 2 else UNSEEN)
+        why = recorded.why or (_NEEDS if recorded.ranks < 2 else _UNSEEN)
         return NoiseOverTraining(None, None, None, why, "", [], 0, id_of(why))
     found = _windows(norms, None)
     known = [one.scale.value for one in found if one.scale.value is not None]
     size = recorded.samples_per_epoch
-    if size and known and max(known) > NEAR * size:
+    if size and known and max(known) > _NEAR * size:
         found = _windows(norms, size)
     listed = [_window(one, norms.samples) for one in found]
     dropped = sum(one.scale.dropped for one in found)
@@ -63,9 +63,9 @@ def unless_spoiled(recorded: Recorded, findings: Sequence[Finding]) -> NoiseOver
 
 def _windows(norms: GradientNorms, data_set: float | None) -> list[Window]:
     """As many as leave most of them measurable: fewer windows are longer, and one has the best bound where nothing can be measured."""
-    for pieces in PIECES:
+    for pieces in _PIECES:
         found = windows(norms.small_sq, norms.big_sq, norms.b, norms.B, pieces=pieces, data_set=data_set)
-        if sum(one.scale.value is not None for one in found) >= MOST * len(found):
+        if sum(one.scale.value is not None for one in found) >= _MOST * len(found):
             break
     return found
 
@@ -88,7 +88,7 @@ def _whole(listed: list[NoiseWindow], batch: float) -> tuple[float | None, float
         return None, min(lows) if lows and not highs else None, max(highs) if highs and not lows else None, why
     values = np.array([one.value for one in measured], float)
     weights = 1 / (1 + _steady(values) / batch) if math.isfinite(batch) else np.ones(len(values))
-    reach = 1.0 if len(measured) == 1 else 0.5 if len(measured) < MANY else 0.0
+    reach = 1.0 if len(measured) == 1 else 0.5 if len(measured) < _MANY else 0.0
     low = min((one.value or 0.0) ** (1 - reach) * (one.low or 0.0) ** reach for one in measured)
     high = max((one.value or 0.0) ** (1 - reach) * (one.high or 0.0) ** reach for one in measured)
     unseen = [one.low for one in listed if one.value is None and one.low]

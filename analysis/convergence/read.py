@@ -15,7 +15,7 @@ from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
-PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is not a step
+_PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is not a step
 
 
 def read(path: Path) -> Recorded:
@@ -35,19 +35,19 @@ def of_run(run: Run) -> Recorded:
     """
     shown = run.ranks[min(run.ranks)]
     main, feeding = shown.main, training_loaders(shown.main)
-    setup = of_loaders(shown.manifest.training, feeding)
+    setup = _of_loaders(shown.manifest.training, feeding)
     ranks = int(str(shown.manifest.place.get("world_size", 1)))
     values = main.view(Stage.VALUE)
     curves = {
-        main.names.get(source, "?"): curve(values[values["source"] == source], ranks, values) for source in np.unique(values["source"])
+        main.names.get(source, "?"): _curve(values[values["source"] == source], ranks, values) for source in np.unique(values["source"])
     }
-    norms, why = read_norms(run, values, ranks)
+    norms, why = _read_norms(run, values, ranks)
     loss = curves.get("train loss")
     return Recorded(
         name=run.name,
         curves=curves,
         norms=norms,
-        why=why or why_no_norms(setup) if norms is None else "",
+        why=why or _why_no_norms(setup) if norms is None else "",
         setup=setup,
         ranks=ranks,
         batch=batch(loss),
@@ -62,14 +62,14 @@ def of_run(run: Run) -> Recorded:
     )
 
 
-def why_no_norms(setup: dict[str, object]) -> str:
+def _why_no_norms(setup: dict[str, object]) -> str:
     """Return what the recorder says of it; empty where it saw some."""
     why = str(setup.get("noise_scale", ""))
     reason = str(setup.get("noise_scale_reason", ""))
     return Message(why, reason) if reason else why
 
 
-def curve(records: Records, ranks: int, all_values: Records) -> Curve:
+def _curve(records: Records, ranks: int, all_values: Records) -> Curve:
     """One name's VALUE records, in the order of updates."""
     records = records[np.argsort(records["updates"], kind="stable")]
     begun = int(all_values["start"].min())
@@ -96,7 +96,7 @@ def step_s(loss: Curve | None) -> float | None:
     if loss is None or len(loss.updates) < 3:
         return None
     each = np.diff(loss.at_s)[np.diff(loss.updates) == 1]
-    each = each[each <= PAUSE * np.median(each)] if len(each) else each
+    each = each[each <= _PAUSE * np.median(each)] if len(each) else each
     return float(each.mean()) if len(each) else None
 
 
@@ -106,7 +106,7 @@ def samples_per_epoch(feeding: list[dict[str, object]], ranks: int) -> float | N
     return float(int(str(found[0]))) * ranks if len(found) == 1 and found[0] is not None else None
 
 
-def of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, object]:
+def _of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, object]:
     """The set-up without samplers that draw for other loaders: an evaluation may take the same order every time."""
     listed = setup.get("samplers")
     if not isinstance(listed, list):
@@ -115,17 +115,17 @@ def of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, o
     return {**setup, "samplers": kept}
 
 
-def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | None, str]:
+def _read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | None, str]:
     """The updates' norms, mean over the ranks that were recorded; None, and why, where there are none."""
-    own = {number: gradients(rank) for number, rank in sorted(run.ranks.items())}
+    own = {number: _gradients(rank) for number, rank in sorted(run.ranks.items())}
     own = {number: (records, names) for number, (records, names) in own.items() if len(records)}
     if not own:
         return None, ""
-    records, how = keep_usual(*next(iter(own.values())))
+    records, how = _keep_usual(*next(iter(own.values())))
     shared = records["updates"]
     kept = [records]
     for other, names in list(own.values())[1:]:
-        other, other_how = keep_usual(other, names)
+        other, other_how = _keep_usual(other, names)
         if other_how == how:
             shared = np.intersect1d(shared, other["updates"])
             kept.append(other)
@@ -143,7 +143,7 @@ def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | N
     return (
         GradientNorms(
             updates=shared.astype(np.int64),
-            samples=samples_at(shared, values, ranks),
+            samples=_samples_at(shared, values, ranks),
             at_s=(first["start"] - begun) / 1e9,
             small_sq=pairs[:, :, 0].mean(0),
             big_sq=pairs[:, :, 1].sum(0) if sharded else pairs[:, :, 1].mean(0),
@@ -156,7 +156,7 @@ def read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | N
     )
 
 
-def gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
+def _gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
     """A rank's GRADIENT records in the order of updates, each update once."""
     main: Process = rank.main
     records = main.view(Stage.GRADIENT)
@@ -164,7 +164,7 @@ def gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
     return records[first], main.names
 
 
-def keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
+def _keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
     """The records that were seen in the way, and made of as many parts, as most were: one estimate is of one kind."""
     kinds, counts = np.unique(records[["source", "parts"]], return_counts=True)
     usual = kinds[counts.argmax()]
@@ -172,7 +172,7 @@ def keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
     return kept, names.get(int(usual["source"]), "?")
 
 
-def samples_at(updates: IntArray, values: Records, ranks: int) -> npt.NDArray[np.float64]:
+def _samples_at(updates: IntArray, values: Records, ranks: int) -> npt.NDArray[np.float64]:
     """Samples that all ranks had trained on by these updates, between the values that were written down."""
     if not len(values):
         return np.full(len(updates), np.nan)

@@ -7,12 +7,12 @@ from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.recorded import Recorded
 
 #: First in a report; the others by name.
-ORDER = ("train loss", "eval loss", "lr")
+_ORDER = ("train loss", "eval loss", "lr")
 
 
 def summarise(recorded: Recorded) -> ConvergenceSummary:
     """All that one run tells by itself."""
-    names = [name for name in ORDER if name in recorded.curves]
+    names = [name for name in _ORDER if name in recorded.curves]
     names += sorted(set(recorded.curves) - set(names))
     findings = checks.run_checks(recorded)
     scale = noise.unless_spoiled(recorded, findings)

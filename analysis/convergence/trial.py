@@ -11,9 +11,9 @@ from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.profiler.noise_scale import student
 
-SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
-LOWER_WORDS = ("loss", "error", "perplexity")
-LOWER_NAMES = frozenset("bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split())  # or parts of names
+_SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
+_LOWER_WORDS = ("loss", "error", "perplexity")
+_LOWER_NAMES = frozenset("bpb bpc bpd brier cer ece eer fid kld mae mape mse nll nmse ppl rmse rmsle ter wer".split())  # or parts of names
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Trial:
 
 def is_lower_better(metric: str) -> bool:
     """Whether a number of this name is better when it is smaller."""
-    return any(word in metric.lower() for word in LOWER_WORDS) or bool(LOWER_NAMES & set(re.split(r"[^a-z]+", metric.lower())))
+    return any(word in metric.lower() for word in _LOWER_WORDS) or bool(_LOWER_NAMES & set(re.split(r"[^a-z]+", metric.lower())))
 
 
 def usual_metric(runs: Sequence[Recorded]) -> str:
@@ -104,12 +104,12 @@ def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: 
         margin: what it must be better than the baseline by, in the metric's unit.
     """
     lower = is_lower_better(metric)
-    differences = [found for than in ("baseline", "control") if (found := difference(branches, than, lower)) is not None]
-    verdict, why = judged(control, branches, differences, margin)
+    differences = [found for than in ("baseline", "control") if (found := _difference(branches, than, lower)) is not None]
+    verdict, why = _judged(control, branches, differences, margin)
     return Trial(fix, control, metric, lower, branches, differences, verdict, why)
 
 
-def difference(branches: list[Branch], than: str, lower: bool) -> Difference | None:
+def _difference(branches: list[Branch], than: str, lower: bool) -> Difference | None:
     """How much better "fix" is than another arm, over the seeds that both have; None with fewer than two."""
     values = {(branch.arm, branch.seed): branch.value for branch in branches if branch.value is not None}
     pairs = [(value, values[than, seed]) for (arm, seed), value in values.items() if arm == "fix" and (than, seed) in values]
@@ -121,7 +121,7 @@ def difference(branches: list[Branch], than: str, lower: bool) -> Difference | N
     return Difference(than, mean, mean - half, mean + half, len(gains))
 
 
-def judged(control: str, branches: list[Branch], differences: list[Difference], margin: float) -> tuple[str, str]:
+def _judged(control: str, branches: list[Branch], differences: list[Difference], margin: float) -> tuple[str, str]:
     """The verdict and its reason."""
     failed = {arm: [branch for branch in branches if branch.arm == arm and branch.failed] for arm in ("baseline", "fix", "control")}
     if failed["fix"] and not failed["baseline"]:
@@ -132,7 +132,7 @@ def judged(control: str, branches: list[Branch], differences: list[Difference], 
         first = failed["baseline"][0]
         return "inconclusive", f"the unchanged training failed (seed {first.seed}: {first.failed})"
     samples = [branch.samples for branch in branches if not branch.failed]
-    if max(samples) > (1 + SAME_SAMPLES) * min(samples):
+    if max(samples) > (1 + _SAME_SAMPLES) * min(samples):
         return "inconclusive", f"the arms trained on different numbers of samples: {min(samples):,.0f} to {max(samples):,.0f}"
     by_arm = {found.than: found for found in differences}
     base, beside = by_arm.get("baseline"), by_arm.get("control")

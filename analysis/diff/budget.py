@@ -17,13 +17,13 @@ from feedline.analysis.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 PASSED, EXCEEDED = "passed", "exceeded"
 MIN_STEPS = 16
 #: Half an interval over the step or the sample: a change that small would not have been seen, so that "no change" says nothing.
-RESOLUTION = 0.25
+_RESOLUTION = 0.25
 #: A figure that is beyond its limit by no more than this share, and within the noise of the run, passes; beyond it, it is unknown.
-SLACK = 0.05
-ORDER = list(Severity)
+_SLACK = 0.05
+_ORDER = list(Severity)
 #: Stages that a step may lack -> the hook that sees them. Without a forward or backward pass, what was recorded is not known to be a step.
-OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "gradients": "gradients", "copy": "Tensor.to", "pin": "pin_memory"}
-GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
+_OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "gradients": "gradients", "copy": "Tensor.to", "pin": "pin_memory"}
+_GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Figure:
         return value(x, self.unit)
 
 
-NO_TIME = Figure(0.0, None, None, "s")
+_NO_TIME = Figure(0.0, None, None, "s")
 
 
 def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mapping[str, Diff]) -> list[Checked]:
@@ -98,7 +98,7 @@ def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mappin
         diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run whose smallest change is that limit.
     """
     limits, findings, than_base = _limits(budget, run), _findings(budget, run), _against_base(budget, run, base, diffs)
-    if why := unjudged(budget, run):
+    if why := _unjudged(budget, run):
         return [_unknown(one, why) for one in (*limits, *findings, *than_base)]
     if lost := _lost(run):
         return [*(_unknown(one, lost) for one in limits), *findings, *(_unknown(one, lost) for one in than_base)]
@@ -115,7 +115,7 @@ def _lost(run: Measured) -> str:
     return f"the training diverged: {lost}" if lost else ""
 
 
-def unjudged(budget: Budget, run: Measured) -> str:
+def _unjudged(budget: Budget, run: Measured) -> str:
     """Why nothing can be said of a run; "": it can be judged."""
     report, steps = run.report, run.report.throughput.steps
     if report.run.state in ("cut", "live"):
@@ -130,15 +130,15 @@ def unjudged(budget: Budget, run: Measured) -> str:
 
 
 def _limits(budget: Budget, run: Measured) -> Iterator[Checked]:
-    figures = dict(figures_of(run))
+    figures = dict(_figures_of(run))
     for section, limits, sign in (("at_least", budget.at_least, -1), ("at_most", budget.at_most, 1)):
         for name, limit in limits.items():
-            yield _limited(f"{section}.{name}", name, figures, limit, sign, takes_no_time(name, run))
+            yield _limited(f"{section}.{name}", name, figures, limit, sign, _takes_no_time(name, run))
 
 
 def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, sign: int, absent: bool) -> Checked:
     """A figure against its limit: exceeded only if its whole interval is beyond, so that noise does not fail a gate."""
-    figure = figures.get(name, NO_TIME if absent else None)
+    figure = figures.get(name, _NO_TIME if absent else None)
     if figure is None:
         group = name.partition(".")[0] + "."
         others = ", ".join(one.removeprefix(group) for one in figures if one.startswith(group)) if "." in name else ""
@@ -153,25 +153,25 @@ def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, si
         "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
     )
     if near is not None and sign * near <= sign * limit:
-        outcome, said = (PASSED, "") if beyond <= SLACK else (UNKNOWN, "too noisy to judge, ")
+        outcome, said = (PASSED, "") if beyond <= _SLACK else (UNKNOWN, "too noisy to judge, ")
         within = f"{said}beyond the limit but within the noise{interval}"
         return Checked(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
     return Checked(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
 
 
-def takes_no_time(name: str, run: Measured) -> bool:
+def _takes_no_time(name: str, run: Measured) -> bool:
     """Whether a figure is of a stage that would have been seen, but did not occur."""
     group, _, stage = name.partition(".")
     report = run.report
     if report.step is None or report.traces is not None or not group.startswith("stage_") or stage not in STEP_STAGES:
         return False
     if stage not in INPUT_STAGES:
-        return any(hook.attached and hook.name == OPTIONAL.get(stage) for hook in report.hooks)
+        return any(hook.attached and hook.name == _OPTIONAL.get(stage) for hook in report.hooks)
     beside_step = report.workers is not None and report.workers.processes > 0
     return report.step.input_share is not None and (beside_step or stage not in MAKING_STAGES)
 
 
-def figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
+def _figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
     """Name -> figure."""
     report, step = run.report, run.report.step
     for name, id in (("step_mean_s", "step/mean"), ("step_median_s", "step/median"), ("step_p95_s", "step/p95")):
@@ -208,7 +208,7 @@ def _findings(budget: Budget, run: Measured) -> Iterator[Checked]:
     told = {one.rule_id for one in report.findings}
     all_of = [*report.findings, *(one for one in checks if one.rule_id not in told)]
     if budget.severity:
-        worse = [one for one in report.findings if ORDER.index(one.severity) >= ORDER.index(Severity(budget.severity))]
+        worse = [one for one in report.findings if _ORDER.index(one.severity) >= _ORDER.index(Severity(budget.severity))]
         yield _finding(f"findings.none_of_severity={budget.severity}", worse, unseen.of_severity(run, budget.severity))
     for rule_id in budget.rules:
         there = [one for one in all_of if one.rule_id == rule_id]
@@ -233,13 +233,13 @@ def _against_base(budget: Budget, run: Measured, base: Sequence[Measured], diffs
         if why := _incomparable(budget, run, base, name):
             yield Checked(id, UNKNOWN, why, None, limit, about)
         else:
-            chosen = [one for one in diff.quantities if one.id in GROUPS[name] or one.group in GROUPS[name]]
+            chosen = [one for one in diff.quantities if one.id in _GROUPS[name] or one.group in _GROUPS[name]]
             yield _than_base(id, diff, chosen, limit, about)
 
 
 def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name: str) -> str:
     """Why a run cannot be compared with its base; "": it can. CPU time of a sample is known of other models and machines, too."""
-    if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := unjudged(budget, one) or _lost(one))]:
+    if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := _unjudged(budget, one) or _lost(one))]:
         return "; ".join(damaged)
     differs = [] if name == "sample_cpu" else [*context.different_work(base, [run]), *context.different_machine(base, [run])]
     return f"not comparable with its base ({'; '.join(differs)}): record a base like this run" if differs else ""
@@ -264,7 +264,7 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
         return Checked(id, UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about)
     seen = max(_resolution(one, whole) for one in quantities)
     unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
-    if seen > RESOLUTION:
+    if seen > _RESOLUTION:
         way = "record more steps, or on a less busy machine"
         return Checked(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
     if explained := [one for one in quantities if one.outcome == MACHINE and one.grew]:

@@ -11,11 +11,11 @@ from feedline.analysis.formatting import number, sentence, value
 from feedline.analysis.noise import FEWEST_COMPARED
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
-CAUSES = ("stage", "cpu", "sample", "blocked")
-PER_STEP = ("stage", "cpu")
-WHOLES = ("sample/total", "blocked/total")
+_CAUSES = ("stage", "cpu", "sample", "blocked")
+_PER_STEP = ("stage", "cpu")
+_WHOLES = ("sample/total", "blocked/total")
 #: Stage -> libraries whose version may explain it.
-LIBRARIES = {
+_LIBRARIES = {
     "decode": ("pillow", "opencv-python", "torchvision", "numpy", "python"),
     "augment": ("torchvision", "torch", "opencv-python", "pillow", "numpy", "python"),
     "read": ("python",),
@@ -24,15 +24,25 @@ LIBRARIES = {
     **dict.fromkeys(("forward", "loss", "backward", "optimizer"), ("torch", "timm", "transformers")),
 }
 #: Settings of a loader that decide how fast it is.
-LOADER = ("num_workers", "batch_size", "prefetch_factor", "persistent_workers", "in_order", "pin_memory", "start_method", "kind", "dataset")
-EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
+_LOADER = (
+    "num_workers",
+    "batch_size",
+    "prefetch_factor",
+    "persistent_workers",
+    "in_order",
+    "pin_memory",
+    "start_method",
+    "kind",
+    "dataset",
+)
+_EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
 LEAST = 1e-3  # smallest ratio of times, so that rates stay finite
-OPEN = 0.05  # an interval whose ratio of times starts below this is printed as "or more": its rate could be over 20 times as high
+_OPEN = 0.05  # an interval whose ratio of times starts below this is printed as "or more": its rate could be over 20 times as high
 WORTH = 0.02  # the smallest share of a change that is mentioned
-NAMED = 3  # differences in a sentence
+_NAMED = 3  # differences in a sentence
 #: Stages whose name says little in a sentence.
-NAMES = {"wait": "waiting for data", "other": "time in no stage", "epoch_start": "starting an epoch", "dataset": "the rest of __getitem__"}
-CLOCKS = {"cpu": " CPU", "blocked": " blocked"}
+_NAMES = {"wait": "waiting for data", "other": "time in no stage", "epoch_start": "starting an epoch", "dataset": "the rest of __getitem__"}
+_CLOCKS = {"cpu": " CPU", "blocked": " blocked"}
 
 
 def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by_sample: bool) -> str:
@@ -49,17 +59,17 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by
     def moved_s(quantity: Quantity) -> float:
         before = quantity.before or 0.0
         own = abs((quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0)
-        return own if quantity.group in PER_STEP else own * per_step * (per_cpu_s if quantity.clock == "cpu" else 1.0)
+        return own if quantity.group in _PER_STEP else own * per_step * (per_cpu_s if quantity.clock == "cpu" else 1.0)
 
-    changed = [one for one in quantities if one.outcome == CHANGED and one.group in CAUSES]
-    changed = [one for one in changed if one.id not in WHOLES] or changed
+    changed = [one for one in quantities if one.outcome == CHANGED and one.group in _CAUSES]
+    changed = [one for one in changed if one.id not in _WHOLES] or changed
     if not changed:
         return ""
     most = max(changed, key=moved_s)
     same = [one for one in changed if one.clock == "cpu" and one.name == most.name]
     if same and most.clock == "wall":  # which other programs change, too
         return same[0].id
-    inside = [one for one in changed if one.group not in PER_STEP and one.grew == most.grew and moved_s(one) >= EXPLAINS * moved_s(most)]
+    inside = [one for one in changed if one.group not in _PER_STEP and one.grew == most.grew and moved_s(one) >= _EXPLAINS * moved_s(most)]
     return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
 
 
@@ -71,7 +81,7 @@ def _per_cpu_s(run: Measured) -> float:
 
 def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) -> str:
     """The sentences."""
-    said = [pace(diff, [*before, *after])]
+    said = [_pace(diff, [*before, *after])]
     if other := different_work(before, after):
         said.append(f"Steps do different work: {'; '.join(other)}.")
     lost = [(side, next(filter(None, map(diverged, runs)), "")) for side, runs in (("A", before), ("B", after))]
@@ -79,7 +89,7 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:
-        joined = sentence("; ".join([changed(cause, diff.per), *related(diff, cause)]))
+        joined = sentence("; ".join([changed(cause, diff.per), *_related(diff, cause)]))
         if cause.clock == "cpu" and (step is None or step.outcome != CHANGED):
             return " ".join([f"{joined}.", *said])
         agrees = step is not None and step.outcome in (CHANGED, EITHER) and step.grew == cause.grew
@@ -87,12 +97,12 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
     elif work := pixels(diff):
         said.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == CHANGED:
-        settings = ", ".join([differing(one) for one in _loader(diff)][:NAMED])
+        settings = ", ".join([differing(one) for one in _loader(diff)][:_NAMED])
         said.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
     return " ".join(said)
 
 
-def pace(diff: Diff, runs: Sequence[Measured]) -> str:
+def _pace(diff: Diff, runs: Sequence[Measured]) -> str:
     """How much faster or slower.
 
     Args:
@@ -102,22 +112,22 @@ def pace(diff: Diff, runs: Sequence[Measured]) -> str:
     if step is None or not step.before or not step.after or step.p is None or step.measured is None:
         few = f"A has {_steps(diff.before)}, B has {_steps(diff.after)}"
         return f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must count toward the mean."
-    rates, by = rate(step, diff.per, runs), faster(step.measured)
+    rates, by = _rate(step, diff.per, runs), faster(step.measured)
     if step.outcome == CHANGED:
         assert step.ratio is not None
         equal = "" if _negligible(step.machine) else f"; at least {faster(step.ratio)} at equal machine speed"
         return f"B is {by} than A: {rates}{equal} ({interval(step)})."
     if step.outcome == MACHINE:
-        return f"B ran {by} than A ({rates}), but the machine explains it: {because(diff)}."
+        return f"B ran {by} than A ({rates}), but the machine explains it: {_because(diff)}."
     if step.outcome == EITHER:
-        return f"B ran {by} than A ({rates}); how much of that is due to the machine is unknown: {because(diff)}."
+        return f"B ran {by} than A ({rates}); how much of that is due to the machine is unknown: {_because(diff)}."
     if abs(_speed(step.measured)) >= diff.min_change:
         if _negligible(step.machine):
             return f"B ran {by} than A ({rates}), which is within the noise of the runs ({interval(step)})."
         machine = f"the machine explains up to {faster(step.machine)}, and the rest is within the noise of the runs"
         return f"B ran {by} than A ({rates}): {machine} ({interval(step)})."
-    seen = max(resolution(step), diff.min_change)
-    return f"No change in speed beyond noise: {rates}; a change of less than {percent(seen)} would not have been seen."
+    seen = max(_resolution(step), diff.min_change)
+    return f"No change in speed beyond noise: {rates}; a change of less than {_percent(seen)} would not have been seen."
 
 
 def _steps(side: Sequence[RunName]) -> str:
@@ -126,7 +136,7 @@ def _steps(side: Sequence[RunName]) -> str:
 
 def faster(ratio: float) -> str:
     """``9.1 % slower``, for a ratio of times."""
-    return f"{percent(abs(_speed(ratio)))} {'slower' if ratio > 1 else 'faster'}"
+    return f"{_percent(abs(_speed(ratio)))} {'slower' if ratio > 1 else 'faster'}"
 
 
 def _negligible(machine: float) -> bool:
@@ -139,22 +149,22 @@ def _speed(ratio: float) -> float:
     return 1 / max(ratio, LEAST) - 1
 
 
-def percent(share: float) -> str:
+def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.1f} %"
 
 
 def interval(step: Quantity) -> str:
     """``95 % interval -13 % to -5 %``, of the rate; ``+71 % or more``, where the time may be next to nothing."""
     fastest, slowest = (None if end is None else f"{round(100 * _speed(end)):+d} %" for end in (step.low, step.high))
-    return f"95 % interval {slowest} {'or more' if (step.low or 0.0) < OPEN else f'to {fastest}'}"
+    return f"95 % interval {slowest} {'or more' if (step.low or 0.0) < _OPEN else f'to {fastest}'}"
 
 
-def resolution(quantity: Quantity) -> float:
+def _resolution(quantity: Quantity) -> float:
     """The smallest change of a time that its interval excludes: half the width of the interval."""
     return math.inf if quantity.low is None or quantity.high is None else (quantity.high - quantity.low) / 2
 
 
-def rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
+def _rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
     """``53.1 -> 48.4 samples/s``; of several ranks, those of one."""
     assert step.before and step.after
     batches = [run.batch for run in runs]
@@ -164,7 +174,7 @@ def rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
     return f"{number((batch or 1.0) / step.before)} -> {number((batch or 1.0) / step.after)} {unit}{ranks}"
 
 
-def because(diff: Diff) -> str:
+def _because(diff: Diff) -> str:
     """What the machine did that works in the direction in which the step changed; or, of a common change, what all stages share."""
     step = diff.of("step/mean")
     assert step is not None
@@ -186,8 +196,8 @@ def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
     if machine.waiting_before and machine.waiting_after and abs(machine.waiting_after / machine.waiting_before - 1) >= WORTH:
         yield (
             machine.waiting_after > machine.waiting_before,
-            f"the main thread waited for a CPU {percent(1 - 1 / machine.waiting_after)} of the time "
-            f"({percent(1 - 1 / machine.waiting_before)} in A)",
+            f"the main thread waited for a CPU {_percent(1 - 1 / machine.waiting_after)} of the time "
+            f"({_percent(1 - 1 / machine.waiting_before)} in A)",
         )
     first, last = machine.others_before, machine.others_after
     if first is not None and last is not None and abs(last - first) >= MIN_OTHERS:
@@ -200,20 +210,20 @@ def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
 def changed(quantity: Quantity, per: str) -> str:
     """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
     of = "sample" if quantity.group in ("sample", "blocked") else per
-    what = "making a sample" if quantity.name == "total" else NAMES.get(quantity.name, quantity.name)
+    what = "making a sample" if quantity.name == "total" else _NAMES.get(quantity.name, quantity.name)
     if quantity.measured is None or not quantity.after:
         states = ("no longer blocked", "now blocked") if quantity.group == "blocked" else ("gone", "new")
-        return f"{what} is {states[bool(quantity.after)]} ({amounts(quantity)} per {of})"
+        return f"{what} is {states[bool(quantity.after)]} ({_amounts(quantity)} per {of})"
     verb = "is blocked" if quantity.group == "blocked" else "takes"
     apart = "" if _negligible(quantity.machine) else f", of which the machine explains up to {quantity.machine:.2f}x"
-    return f"{what} {verb} {quantity.measured:.2f}x as long per {of} ({amounts(quantity)}{apart})"
+    return f"{what} {verb} {quantity.measured:.2f}x as long per {of} ({_amounts(quantity)}{apart})"
 
 
-def amounts(quantity: Quantity) -> str:
+def _amounts(quantity: Quantity) -> str:
     """``6.2 -> 6.8 ms CPU``."""
     before, after = value(quantity.before or 0.0, quantity.unit), value(quantity.after or 0.0, quantity.unit)
     same = before.rpartition(" ")[2] == after.rpartition(" ")[2]
-    return f"{before.rpartition(' ')[0] if same else before} -> {after}{CLOCKS.get(quantity.clock, '')}"
+    return f"{before.rpartition(' ')[0] if same else before} -> {after}{_CLOCKS.get(quantity.clock, '')}"
 
 
 def pixels(diff: Diff) -> list[str]:
@@ -223,21 +233,21 @@ def pixels(diff: Diff) -> list[str]:
     return [f"{words} {work.ratio:.2f}x the pixels" for words, work in found if work.ratio is not None]
 
 
-def related(diff: Diff, cause: Quantity) -> list[str]:
+def _related(diff: Diff, cause: Quantity) -> list[str]:
     """What differs that may be why."""
     found = pixels(diff) if cause.group == "sample" else []
     disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
     if disk is not None and disk.outcome == MACHINE and disk.grew == cause.grew:
-        found.append(f"the disk was read at {amounts(disk)}: only one of the runs may have found its files in the page cache")
-    libraries = LIBRARIES.get(cause.name, ())
+        found.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")
+    libraries = _LIBRARIES.get(cause.name, ())
     found += [differing(one) for one in diff.settings if one.kind == "version" and one.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):
         found += [differing(one) for one in _loader(diff)]
-    return found[:NAMED]
+    return found[:_NAMED]
 
 
 def _loader(diff: Diff) -> list[Differing]:
-    return [one for one in diff.settings if one.kind == "loader" and one.name in LOADER]
+    return [one for one in diff.settings if one.kind == "loader" and one.name in _LOADER]
 
 
 def differing(one: Differing) -> str:

@@ -12,17 +12,17 @@ from feedline.analysis.finding import Finding
 from feedline.analysis.formatting import counted, number
 from feedline.analysis.noise import FEWEST_COMPARED
 
-CAME, WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
+_CAME, _WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 #: Properties of the machine that say what it is, beside its GPUs; others, such as free memory, vary.
-HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
+_HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
 #: Those that decide how long a step takes.
-SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
+_SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
 #: What every stage depends on.
-SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
+_SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
 #: Classes around a model that say nothing of what it computes.
-WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
+_WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
 #: Settings of a loader that do not decide how fast it is.
-LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", "sample_code", "asks_for_worker", "dataset_changes")
+_LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", "sample_code", "asks_for_worker", "dataset_changes")
 
 
 def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[FindingChange]:
@@ -32,14 +32,14 @@ def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Find
     found = []
     for rule_id in dict.fromkeys([*last, *first]):
         old, new = first.get(rule_id), last.get(rule_id)
-        change = STAYED if old and new else CAME if new else WENT
+        change = STAYED if old and new else _CAME if new else _WENT
         if any(unseen.of_rule(run, rule_id) for run in (() if old and new else before if new else after)):
             change = UNJUDGED
         shown = new or old
         assert shown is not None
         had, has = (one.severity.value if one else "" for one in (old, new))
         found.append(FindingChange(rule_id, change, had, has, shown.message))
-    return sorted(found, key=lambda one: (CAME, WENT, UNJUDGED, STAYED).index(one.change))
+    return sorted(found, key=lambda one: (_CAME, _WENT, UNJUDGED, STAYED).index(one.change))
 
 
 def _findings(side: Sequence[Measured]) -> dict[str, Finding]:
@@ -75,14 +75,14 @@ def _of_run(run: Measured) -> Iterator[tuple[tuple[str, str], str]]:
         if loader.role == "training":
             yield ("loader", "kind"), loader.kind
             for name, value in loader.settings.items():
-                if name not in LOADER_ASIDE:
+                if name not in _LOADER_ASIDE:
                     yield ("loader", name), _text(value)
     yield ("training", "model"), report.run.model
     yield ("training", "optimizer"), report.run.optimizer
     yield ("training", "ranks"), str(report.run.ranks)
     yield from ((("version", name), value) for name, value in report.run.versions.items())
     machine: Mapping[str, object] = report.run.machine
-    yield from ((("machine", name), _text(machine[name])) for name in HARDWARE if name in machine)
+    yield from ((("machine", name), _text(machine[name])) for name in _HARDWARE if name in machine)
     yield ("machine", "gpus"), gpus(machine.get("gpus"))
     yield from ((("environment", name), value) for name, value in run.environment.items())
     yield ("command", "command"), " ".join(report.run.command)
@@ -104,14 +104,14 @@ def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> lis
     """Why a step of B is not the same work as one of A, in clauses; batches of other sizes aside, which are compared by sample."""
     return [
         f"{what} {' or '.join(first)} -> {' or '.join(last)}"
-        for what, of in WORK.items()
+        for what, of in _WORK.items()
         if (first := _each(before, of)) and (last := _each(after, of)) and first != last
     ]
 
 
 def shared(differing: Sequence[Differing]) -> list[Differing]:
     """What differs that all stages depend on: it makes CPU time longer or shorter as a slower or faster CPU does."""
-    return [one for one in differing if (one.kind, one.name) in SHARED]
+    return [one for one in differing if (one.kind, one.name) in _SHARED]
 
 
 def diverged(run: Measured) -> str:
@@ -123,7 +123,7 @@ def diverged(run: Measured) -> str:
 
 def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
     """Properties of the machine that decide how long a step takes, and differ; those that a side does not know are not compared."""
-    known = [name for name in SPEED if all(name in run.report.run.machine for run in (*before, *after))]
+    known = [name for name in _SPEED if all(name in run.report.run.machine for run in (*before, *after))]
     return [f"{one.name} {one.before or 'none'} -> {one.after or 'none'}" for one in settings(before, after) if one.name in known]
 
 
@@ -134,11 +134,11 @@ def _each(runs: Sequence[Measured], of: Callable[[Measured], str]) -> list[str]:
 def _model(run: Measured) -> str:
     """Class of the model; "" where only what it is wrapped in is known."""
     name = run.report.run.model
-    return "" if name in WRAPPERS else name.removeprefix("FSDP")
+    return "" if name in _WRAPPERS else name.removeprefix("FSDP")
 
 
 #: What makes steps different work -> how a run says it.
-WORK: dict[str, Callable[[Measured], str]] = {
+_WORK: dict[str, Callable[[Measured], str]] = {
     "recorded by": lambda run: "another tool" if run.report.traces else "feedline",
     "model": _model,
     "ranks": lambda run: str(run.report.run.ranks),

@@ -11,7 +11,7 @@ from feedline.analysis.diff.measure import CPU, NONE, Measure
 from feedline.analysis.diff.side import Measured, Speed, room
 from feedline.analysis.noise import FloatArray, p_of, reach
 
-WIDEST = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
+_WIDEST = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
 LEVEL = 0.05  # of p values
 MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measured
 
@@ -154,7 +154,7 @@ class Sides:
         base, after = self._means(own)
         most_s = base * math.expm1(self.shift(measures[0].kind, id)) if machine_s is None else machine_s
         part_s = min(max(after - base, min(most_s, 0.0)), max(most_s, 0.0))
-        factor = max(base + part_s, base / WIDEST) / base if base > 0 else 1.0
+        factor = max(base + part_s, base / _WIDEST) / base if base > 0 else 1.0
         measured = self.freedom >= MEASURED
         error = self._spread(own, measures) if measured else self._estimated(own, measures)
         return Effect(measures[0], base, after, after / factor - base, error / factor, factor, self.freedom if measured else None)

@@ -17,11 +17,11 @@ from feedline.profiler.events import Stage
 
 NONE, CPU, THREAD = "none", "cpu", "thread"
 #: Stages that wait for something other than a CPU, whose length says nothing of the CPUs.
-NOT_OF_CPU = frozenset(("wait", "epoch_start", "copy", "checkpoint"))
+_NOT_OF_CPU = frozenset(("wait", "epoch_start", "copy", "checkpoint"))
 TIMED = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}  # in which the main thread's CPU time is measured
-CPU_BOUND = 0.8  # CPU time over the time not waiting for a CPU, from which on a stage is made of CPU time
-TAIL = 10  # values beyond a quantile, below which a bootstrap says nothing of it
-RARE = 0.01  # of a sample's wall time: less blocked time is not looked at
+_CPU_BOUND = 0.8  # CPU time over the time not waiting for a CPU, from which on a stage is made of CPU time
+_TAIL = 10  # values beyond a quantile, below which a bootstrap says nothing of it
+_RARE = 0.01  # of a sample's wall time: less blocked time is not looked at
 
 
 @dataclass(frozen=True)
@@ -91,22 +91,22 @@ def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
     for name, value, at in (("median", step.median_s, 0.5), ("p95", step.p95_s, 0.95)):
         error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
         middle = float(np.quantile(walls, at))
-        known = middle > 0 and len(walls) * min(at, 1 - at) >= TAIL
+        known = middle > 0 and len(walls) * min(at, 1 - at) >= _TAIL
         yield replace(measure(f"step/{name}", "s", value, walls), error=error / middle if known else math.nan)
 
 
 def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[Measure]:
     """A stage of the step, and the CPU time of the main thread in it, where it is made of that."""
     series = rank.stages[name][chosen]
-    yield measure(f"stage/{name}", "s", mean_s, series, kind=NONE if name in NOT_OF_CPU else THREAD)
-    if name in TIMED and (cpu := main_thread(rank, TIMED[name], "cpu")) is not None:
-        queued = main_thread(rank, TIMED[name], "runqueue")
+    yield measure(f"stage/{name}", "s", mean_s, series, kind=NONE if name in _NOT_OF_CPU else THREAD)
+    if name in TIMED and (cpu := _main_thread(rank, TIMED[name], "cpu")) is not None:
+        queued = _main_thread(rank, TIMED[name], "runqueue")
         own = float(series.sum() - (queued[chosen].sum() if queued is not None else 0.0))
-        if own > 0 and cpu[chosen].sum() >= CPU_BOUND * own:
+        if own > 0 and cpu[chosen].sum() >= _CPU_BOUND * own:
             yield measure(f"cpu/{name}", "s", float(cpu[chosen].mean()) / 1e9, cpu[chosen], kind=CPU, clock="cpu")
 
 
-def main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | None:
+def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | None:
     """float64 [steps], ns of a clock of the main thread in a stage's records; None where it was not measured."""
     assert rank.steps is not None
     records = rank.main.of(stage)
@@ -125,7 +125,7 @@ def waiting_factor(rank: RankMetrics) -> float | None:
         return None
     chosen, wall, queued = counted_in(rank), 0.0, 0.0
     for stage in TIMED.values():
-        walls, waited = main_thread(rank, stage, "wall"), main_thread(rank, stage, "runqueue")
+        walls, waited = _main_thread(rank, stage, "wall"), _main_thread(rank, stage, "runqueue")
         if walls is not None and waited is not None:
             wall, queued = wall + float(walls[chosen].sum()), queued + float(waited[chosen].sum())
     return wall / (wall - queued) if wall > queued else None
@@ -141,7 +141,7 @@ def of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     for name, cost in workers.per_sample.items():
         if cost.cpu_s:
             yield _sample(rank, f"sample/{name}", "cpu", cost.cpu_s, totals["cpu"])
-        if cost.blocked_s and cost.blocked_s > RARE * whole_s:
+        if cost.blocked_s and cost.blocked_s > _RARE * whole_s:
             yield _sample(rank, f"blocked/{name}", "blocked", cost.blocked_s, totals["blocked"])
     for name, value, pixels in (
         ("decoded_pixels", workers.decoded_pixels, rank.details.decoded),
@@ -171,11 +171,11 @@ def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: Float
     only samples in detail tell."""
     made = measure(id, "s", value, batches, kind=CPU if clock == "cpu" else NONE, clock=clock)
     name = id.partition("/")[2]
-    share = 0.0 if name in ("total", "collate", "transport") else share_error(rank.details, name, clock, rank.samples)
+    share = 0.0 if name in ("total", "collate", "transport") else _share_error(rank.details, name, clock, rank.samples)
     return replace(made, error=math.hypot(made.error, share))
 
 
-def share_error(details: SampledDetails, name: str, clock: str, samples: int) -> float:
+def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -> float:
     """Relative standard error of a stage's share of the samples' time; NaN where one sample was looked at."""
 
     def spent(of: dict[str, FloatArray]) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1
 
 #: What a quantity did.
 CHANGED = "changed"  # by more than noise, and by more than the machine explains
@@ -154,7 +154,7 @@ class Diff:
     findings: list[FindingChange]
     settings: list[Differing]
     notes: list[str] = field(default_factory=list)
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = _SCHEMA_VERSION
 
     def of(self, id: str) -> Quantity | None:
         """A quantity by its id."""

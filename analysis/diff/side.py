@@ -20,7 +20,7 @@ from feedline.profiler.store.read import Run, rank_folders
 
 #: Groups of quantities that are per step.
 OF_STEP = ("step", "stage", "cpu", "wait", "collective")
-PIXELS, SAME_PIXELS = "work/output_pixels", 1.01
+PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Measured:
         if pipeline.holds_traces(run):
             found, waiting = [*measure.of_trace(report), *measure.of_collectives(report, next(iter(report.ranks)))], None
         else:
-            rank = shown_rank(run, report)
-            found, waiting = list(measures_of(rank, report)), measure.waiting_factor(rank)
+            rank = _shown_rank(run, report)
+            found, waiting = list(_measures_of(rank, report)), measure.waiting_factor(rank)
         world = int(str(manifest.place.get("world_size", 1)))
         return cls(report, {one.id: one for one in found}, waiting, manifest.environment, tuple(unread(run, report)), world)
 
@@ -80,13 +80,13 @@ def unread(run: Run, report: Report) -> list[int]:
     return sorted(number for number, restart in places if restart == last and str(number) not in report.ranks)
 
 
-def shown_rank(run: Run, report: Report) -> RankMetrics:
+def _shown_rank(run: Run, report: Report) -> RankMetrics:
     """The rank that the report's figures are of."""
     ranks = gather_ranks(run, [])
     return ranks[report.shown if report.shown in ranks else min(ranks)]
 
 
-def measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
+def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     """All of a recorded run."""
     yield from measure.of_steps(rank, report)
     yield from measure.of_samples(rank, report)
@@ -94,11 +94,11 @@ def measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     yield from measure.of_gauges(report)
 
 
-def same_work(runs: Sequence[Measured]) -> bool:
+def _same_work(runs: Sequence[Measured]) -> bool:
     """Whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
     described = {(run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs}
     pixels = [run.measures[PIXELS].value for run in runs if PIXELS in run.measures]
-    return len(described) == 1 and (not pixels or (len(pixels) == len(runs) and max(pixels) < SAME_PIXELS * min(pixels)))
+    return len(described) == 1 and (not pixels or (len(pixels) == len(runs) and max(pixels) < _SAME_PIXELS * min(pixels)))
 
 
 def same_processes(runs: Sequence[Measured]) -> bool:
@@ -122,7 +122,7 @@ def room(run: Measured) -> float | None:
     return min(cpus.allowed, cpus.affinity - cpus.others)
 
 
-def taken_by_others(run: Measured) -> float:
+def _taken_by_others(run: Measured) -> float:
     """Share of the CPUs that other programs used; 0 where it was not sampled."""
     cpus = run.report.cpus
     return (cpus.others or 0.0) / cpus.affinity if cpus is not None and cpus.affinity else 0.0
@@ -169,12 +169,12 @@ class Speed:
     def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Speed":
         runs = [*before, *after]
         alike = [id for id, one in runs[0].measures.items() if one.kind == CPU and id not in ("sample/total", "step/cpu")]
-        ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if same_work(runs) and same_processes(runs) else []
+        ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if _same_work(runs) and same_processes(runs) else []
         logs = {id: [math.log(run.measures[id].value) for run in runs] for id in ids}
         middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}
         shifts = [{id: float(logs[id][at] - middle[id]) for id in ids} for at in range(len(runs))]
         weight = {id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids}
-        loaded = max(taken_by_others(run) for run in runs)
+        loaded = max(_taken_by_others(run) for run in runs)
         found = cls(shifts, weight, loaded)
         spread = [found.of_run(at, "") for at in range(len(runs))]
         return found if max(spread) - min(spread) < math.log(cls.MOST) else replace(found, weight={})
@@ -190,7 +190,7 @@ class Speed:
 
     def _common(self, shift: Mapping[str, float], ids: Sequence[str]) -> float:
         parts = [[id for id in ids if id.startswith(part)] for part in self.PARTS]
-        found = [weighted_median([shift[id] for id in part], [self.weight[id] for id in part]) for part in parts if part]
+        found = [_weighted_median([shift[id] for id in part], [self.weight[id] for id in part]) for part in parts if part]
         return min(found, key=abs) if min(found) * max(found) > 0 else 0.0
 
     def known(self, without: str = "") -> bool:
@@ -219,7 +219,7 @@ def _known(one: Measure | None) -> bool:
     return one is not None and one.value > 0 and math.isfinite(one.error)
 
 
-def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
+def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
     """The value that half of the weight lies below; between two where exactly half does."""
     order = np.argsort(values, kind="stable")
     sums = np.cumsum(np.array(weights)[order])

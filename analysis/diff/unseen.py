@@ -19,15 +19,15 @@ from feedline.analysis.rules.input import (
 from feedline.analysis.rules.trace import input_stall
 from feedline.analysis.traces.gpu import NO_COMMUNICATION
 
-OF_INPUT = {rule.rule_id for rule in INPUT}
-OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
-OF_RUNS = {*OF_INPUT, *OF_RANKS, *(rule.rule_id for rule in (*MACHINE, *OTHERWISE))}
-OF_TRACES = {*OF_RANKS, *(rule.rule_id for rule in TRACE)}
+_OF_INPUT = {rule.rule_id for rule in INPUT}
+_OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
+_OF_RUNS = {*_OF_INPUT, *_OF_RANKS, *(rule.rule_id for rule in (*MACHINE, *OTHERWISE))}
+_OF_TRACES = {*_OF_RANKS, *(rule.rule_id for rule in TRACE)}
 #: For information: none of them is left out for others.
-ALWAYS = {one.RULE_ID for one in (compute_bound, borderline_input, too_short, input_not_seen, nothing_trained)}
-LATE = (late_rank.RULE_ID, late_rank.SPREAD)
+_ALWAYS = {one.RULE_ID for one in (compute_bound, borderline_input, too_short, input_not_seen, nothing_trained)}
+_LATE = (late_rank.RULE_ID, late_rank.SPREAD)
 #: Findings in whose place no rule about the input was tried.
-INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_ID)
+_INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_ID)
 
 
 def of_rule(run: Measured, rule_id: str) -> str:
@@ -37,14 +37,14 @@ def of_rule(run: Measured, rule_id: str) -> str:
         return nothing
     if rule_id not in BY_ID:
         return "" if report.convergence is not None else "how the training is set up was not recorded"
-    if rule_id not in (OF_TRACES if report.traces else OF_RUNS):
+    if rule_id not in (_OF_TRACES if report.traces else _OF_RUNS):
         return f"only {'recorded runs' if report.traces else 'traces of other tools'} are checked for it"
-    if rule_id in OF_RANKS and _is_alone(run):
+    if rule_id in _OF_RANKS and _is_alone(run):
         return ""
     if unseen := _unseen(run, rule_id):
         return unseen
     asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
-    if rule_id in ALWAYS or len(asking) < MOST:
+    if rule_id in _ALWAYS or len(asking) < MOST:
         return ""
     return f"it may be left out: a report has at most {MOST} findings that ask for a change ({', '.join(one.rule_id for one in asking)})"
 
@@ -58,16 +58,16 @@ def of_severity(run: Measured, severity: str) -> str:
 def _unseen(run: Measured, rule_id: str) -> str:
     """Why the rule had too little to look at."""
     report = run.report
-    if rule_id in LATE:
+    if rule_id in _LATE:
         return _late_unseen(run)
-    if rule_id in OF_RANKS:
+    if rule_id in _OF_RANKS:
         return _ranks_unseen(run) or (_network_unseen(report) if rule_id == exposed_communication.SLOW else "")
     if rule_id == input_stall.RULE_ID:
         return _message(report, input_not_seen.RULE_ID)
     if rule_id == busy_neighbors.RULE_ID:
         sampled = report.cpus is not None and report.cpus.own is not None and report.cpus.others is not None
         return "" if sampled else "CPU use by other programs was not sampled"
-    return _input_unseen(report) if rule_id in OF_INPUT else ""
+    return _input_unseen(report) if rule_id in _OF_INPUT else ""
 
 
 def _message(report: Report, *rule_ids: str) -> str:
@@ -104,7 +104,7 @@ def _network_unseen(report: Report) -> str:
 
 
 def _input_unseen(report: Report) -> str:
-    if instead := _message(report, *INSTEAD):
+    if instead := _message(report, *_INSTEAD):
         return f"not looked for: {instead}"
     looked_at = report.workers is not None and report.workers.samples_in_detail
     return "" if looked_at or _message(report, compute_bound.RULE_ID) else "no sample was timed in detail"

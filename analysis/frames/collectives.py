@@ -21,8 +21,8 @@ from feedline.analysis.timeline import IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
-UNENDED = "its end was not seen"
-ALONE = "not comparable with other ranks: their records are missing, or clocks cannot be compared"
+_UNENDED = "its end was not seen"
+_ALONE = "not comparable with other ranks: their records are missing, or clocks cannot be compared"
 
 COLLECTIVES = Table(
     "collectives",
@@ -41,10 +41,10 @@ COLLECTIVES = Table(
         Column("group_size", "integer", "ranks", "Ranks in that group; 0: unknown"),
         Column("backend", "text", "", "gloo, nccl, ..."),
         Column("phase", "text", "", f"What the rank was doing when it began: {', '.join(PHASES)}"),
-        Column("wall_s", "number", "s", "From the call until it was complete on this rank", UNENDED),
-        Column("wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{UNENDED}; or {ALONE}"),
-        Column("queue_s", "number", "s", "Of that: all ranks had begun it, and it was queued behind others", f"{UNENDED}; or {ALONE}"),
-        Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move bytes at the same time share it", UNENDED),
+        Column("wall_s", "number", "s", "From the call until it was complete on this rank", _UNENDED),
+        Column("wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{_UNENDED}; or {_ALONE}"),
+        Column("queue_s", "number", "s", "Of that: all ranks had begun it, and it was queued behind others", f"{_UNENDED}; or {_ALONE}"),
+        Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move bytes at the same time share it", _UNENDED),
     ),
 )
 

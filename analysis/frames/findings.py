@@ -11,10 +11,10 @@ from feedline.analysis.model import Report
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_COST = "it names no cost in time"
-NO_INTERVAL = "cost_s is not a prediction"
-NOT_PREDICTED = "refused says why it is not predicted"
-NO_RANK = "it does not name one rank"
+_NO_COST = "it names no cost in time"
+_NO_INTERVAL = "cost_s is not a prediction"
+_NOT_PREDICTED = "refused says why it is not predicted"
+_NO_RANK = "it does not name one rank"
 
 FINDINGS = Table(
     "findings",
@@ -23,18 +23,18 @@ FINDINGS = Table(
         Column("cause", "text", "", "Stable identifier of the rule that found it: decode_bound, too_few_workers, ..."),
         Column("severity", "text", "", "high, low or info"),
         Column("says", "text", "", "One sentence with the figures"),
-        Column("cost_s", "number", "s", "What it costs per step", NO_COST),
+        Column("cost_s", "number", "s", "What it costs per step", _NO_COST),
         Column("cost_kind", "text", "", "What cost_s says of the gain: predicted, estimated, at_least, bound or unknown"),
-        Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (95 %)", NO_INTERVAL),
-        Column("cost_high_s", "number", "s", "Its upper end", NO_INTERVAL),
-        Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", NO_COST),
+        Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (95 %)", _NO_INTERVAL),
+        Column("cost_high_s", "number", "s", "Its upper end", _NO_INTERVAL),
+        Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", _NO_COST),
         Column("fix", "text", "", "What to change"),
         Column("how_to_check", "text", "", "An experiment, and the outcome that would prove this finding wrong"),
-        Column("predicted", "number", "samples/s", "Throughput with its fix, as predicted", NOT_PREDICTED),
-        Column("predicted_low", "number", "samples/s", "Lower end of its 95 % interval", NOT_PREDICTED),
-        Column("predicted_high", "number", "samples/s", "Its upper end", NOT_PREDICTED),
+        Column("predicted", "number", "samples/s", "Throughput with its fix, as predicted", _NOT_PREDICTED),
+        Column("predicted_low", "number", "samples/s", "Lower end of its 95 % interval", _NOT_PREDICTED),
+        Column("predicted_high", "number", "samples/s", "Its upper end", _NOT_PREDICTED),
         Column("refused", "text", "", "Why its fix is not predicted; empty where it is"),
-        Column("rank", "integer", "", "The rank that the others wait for", NO_RANK),
+        Column("rank", "integer", "", "The rank that the others wait for", _NO_RANK),
     ),
 )
 

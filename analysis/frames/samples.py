@@ -16,7 +16,7 @@ from feedline.profiler.store.segment_reader import Process
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
+_NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
 
 SAMPLES = Table(
     "samples",
@@ -41,8 +41,8 @@ SAMPLES = Table(
         Column("stands_for", "number", "samples", "How many samples (or batches, for `__getitems__`) it stands for: the weight of its row"),
         Column("wall_s", "number", "s", "How long it took"),
         Column("cpu_s", "number", "s", "CPU time of the thread that made it", "not measured on this system"),
-        Column("runqueue_s", "number", "s", "Runnable without a CPU", NO_SCHEDSTAT),
-        Column("blocked_s", "number", "s", "The rest: asleep, waiting for a disk, a lock or a network", NO_SCHEDSTAT),
+        Column("runqueue_s", "number", "s", "Runnable without a CPU", _NO_SCHEDSTAT),
+        Column("blocked_s", "number", "s", "The rest: asleep, waiting for a disk, a lock or a network", _NO_SCHEDSTAT),
         Column("read_s", "number", "s", "Reading files"),
         Column("decode_s", "number", "s", "Decoding"),
         Column("augment_s", "number", "s", "Transforms"),

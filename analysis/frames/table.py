@@ -11,9 +11,9 @@ if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame i
     import pandas as pd
 
 #: Kind of a column -> its dtype. An integer that may be missing is "Int64"; "str" is what this pandas has for text.
-DTYPES = {"integer": "int64", "number": "float64", "bool": "bool", "time": "datetime64[ns, UTC]", "text": "str"}
+_DTYPES = {"integer": "int64", "number": "float64", "bool": "bool", "time": "datetime64[ns, UTC]", "text": "str"}
 NO_TIME = int(np.iinfo(np.int64).min)  # pandas' NaT
-WIDTH = 100  # of a docstring
+_WIDTH = 100  # of a docstring
 Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
 
 
@@ -36,7 +36,7 @@ class Column:
     @property
     def dtype(self) -> str:
         """Of the frame's column."""
-        return "Int64" if self.kind == "integer" and self.missing else DTYPES[self.kind]
+        return "Int64" if self.kind == "integer" and self.missing else _DTYPES[self.kind]
 
     def text(self) -> str:
         """Unit, meaning and when it is missing, in one line."""
@@ -81,8 +81,8 @@ class Table:
 
     def docstring(self) -> str:
         """For the property of a loaded run."""
-        lines = [textwrap.fill(column.text(), WIDTH, subsequent_indent="    ", break_on_hyphens=False) for column in self.columns]
-        return "\n".join([textwrap.fill(self.rows, WIDTH, break_on_hyphens=False), "", *lines, ""])
+        lines = [textwrap.fill(column.text(), _WIDTH, subsequent_indent="    ", break_on_hyphens=False) for column in self.columns]
+        return "\n".join([textwrap.fill(self.rows, _WIDTH, break_on_hyphens=False), "", *lines, ""])
 
     def markdown(self) -> str:
         """A section of docs/api.md."""

@@ -7,14 +7,14 @@ from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.predict.loader_replay import Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput
 
-ENDLESS = 1_000_000  # batches
-MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
+_ENDLESS = 1_000_000  # batches
+_MODELLED = ("num_workers", "prefetch_factor", "in_order", "persistent_workers")
 
 
 def not_modelled(recorded: RecordedInput, change: Change) -> Refused | None:
     """Whether it sets something to a new value that the replay does not know."""
     given = change.settings
-    unknown = sorted(name for name in given if name not in MODELLED and given[name] != recorded.others_set.get(name))
+    unknown = sorted(name for name in given if name not in _MODELLED and given[name] != recorded.others_set.get(name))
     if not unknown:
         return None
     return Refused("not_modelled", f"the effect of {' and '.join(unknown)} on the loader is not modelled")
@@ -59,7 +59,7 @@ def with_change(recorded: RecordedInput, change: Change) -> RecordedInput:
         unpacking=_scaled(recorded.unpacking, transport, 1.0),
         receiving_bounds=tuple(_scaled(bound, transport, 1.0) for bound in recorded.receiving_bounds),
         handing_over=_longer(_scaled(recorded.handing_over, transport, 1.0), recorded.sharing_s * into_shared),
-        starts=replace(recorded.starts, counted=0, per_pass=ENDLESS, to_its_end=False) if change.endless else recorded.starts,
+        starts=replace(recorded.starts, counted=0, per_pass=_ENDLESS, to_its_end=False) if change.endless else recorded.starts,
         helpers=helpers,
         cpus=change.cpus or recorded.cpus,
         others=recorded.others if change.others else 0.0,

@@ -15,10 +15,10 @@ class Predictor(Protocol):
 
 
 #: Times the throughput: what raises it by less is not called a limit. The replay's own error is of that size (docs/measured/whatif.md).
-WORTH = 1.05
-MANY_CPUS = 1024.0
-MORE_WORKERS = 2  # times as many
-OF_DISK = "disk_bandwidth"  # why the replay refuses a prediction that would read faster than the disk was seen to
+_WORTH = 1.05
+_MANY_CPUS = 1024.0
+_MORE_WORKERS = 2  # times as many
+_OF_DISK = "disk_bandwidth"  # why the replay refuses a prediction that would read faster than the disk was seen to
 
 CPUS, WORKERS, BOTH, ALONE, PASSES, STEP, DISK = "cpus", "workers", "cpus_and_workers", "no_workers", "epoch_starts", "step", "disk"
 
@@ -48,8 +48,8 @@ def next_limit(predict: Predictor, change: Change, after: PredictedRate, workers
     Returns:
         None where nothing is predicted without a limit.
     """
-    free = replace(change, cpus=MANY_CPUS, others=False)
-    with_more = _with_workers(change.settings, max(1, MORE_WORKERS * workers))
+    free = replace(change, cpus=_MANY_CPUS, others=False)
+    with_more = _with_workers(change.settings, max(1, _MORE_WORKERS * workers))
     lifted = {
         CPUS: predict(free, interval=False),
         WORKERS if workers else ALONE: predict(replace(change, settings=with_more), interval=False),
@@ -59,11 +59,11 @@ def next_limit(predict: Predictor, change: Change, after: PredictedRate, workers
     rates = {name: rate.after for name, rate in lifted.items() if isinstance(rate, PredictedRate)}
     if len(rates) < len(lifted):
         refused = {rate.reason for rate in lifted.values() if isinstance(rate, Refused)}
-        return NextLimit(DISK, after.after) if refused == {OF_DISK} else None
+        return NextLimit(DISK, after.after) if refused == {_OF_DISK} else None
     single = {name: rate for name, rate in rates.items() if name != BOTH}
     for among in (single, rates):
         best = max(among, key=lambda name: among[name])
-        if among[best] >= WORTH * after.after:
+        if among[best] >= _WORTH * after.after:
             return NextLimit(best, among[best])
     return NextLimit(STEP, after.after)
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, cycle, islice
 
-MAIN, PINS, FIRST_SENDER = -1, -2, -3
-LOOKS = 4  # whether a worker still makes a batch, while another of its threads waits for Python's lock
+_MAIN, _PINS, _FIRST_SENDER = -1, -2, -3
+_LOOKS = 4  # whether a worker still makes a batch, while another of its threads waits for Python's lock
 LAG = 2  # steps of a few hundred launches each, of which CUDA queues about a thousand
 Part = tuple[float, float]  # of an actor's work: seconds, and threads that compute for so long on CPUs of their own (0: it waits)
-Actor = Generator[Part | None, None, None]  # None: until it is woken
+_Actor = Generator[Part | None, None, None]  # None: until it is woken
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Clock:
         return actor
 
 
-class Replay:
+class _Replay:
     """The state of one pass."""
 
     def __init__(self, setting: Setting, work: Pass, clock: Clock) -> None:
@@ -172,7 +172,7 @@ class Replay:
         self.by: dict[int, int] = {}  # batch -> worker
         self.sent: deque[tuple[float, int]] = deque()  # by workers: when each batch can be received
         pins = work.pinning != NOTHING and setting.num_workers > 0
-        self.receiver = PINS if pins else MAIN  # from workers
+        self.receiver = _PINS if pins else _MAIN  # from workers
         self.ready: deque[tuple[float, int]] = deque() if pins else self.sent  # for the main process
         self.early: set[int] = set()  # received, and not yet their turn
         self.drawn = 0
@@ -185,14 +185,14 @@ class Replay:
         self.making: set[int] = set()  # workers
         self.queued: list[deque[int]] = [deque() for _ in workers]  # made, and not yet sent
         self.actors = {number: self._worker(number) for number in workers}
-        self.actors |= {FIRST_SENDER - number: self._sender(number) for number in workers}
-        self.actors[PINS] = self._pins()
-        self.actors[MAIN] = self._main() if setting.num_workers else self._alone()
+        self.actors |= {_FIRST_SENDER - number: self._sender(number) for number in workers}
+        self.actors[_PINS] = self._pins()
+        self.actors[_MAIN] = self._main() if setting.num_workers else self._alone()
         self.dice = random.Random(0)
 
     def run(self) -> Replayed:
         """Replay it to the end of its last step."""
-        for actor in (PINS, *(FIRST_SENDER - number for number in range(self.setting.num_workers)), MAIN):
+        for actor in (_PINS, *(_FIRST_SENDER - number for number in range(self.setting.num_workers)), _MAIN):
             self._go_on(actor)
         while len(self.ends) < len(self.work.steps):
             self._go_on(self.clock.next())
@@ -218,7 +218,7 @@ class Replay:
             if task.off_cpu_s:
                 yield (end - begin) * task.off_cpu_s, 0.0
 
-    def _alone(self) -> Actor:
+    def _alone(self) -> _Actor:
         """Without workers, making a batch and its step take turns."""
         for batch, step in zip(self.work.batches, self.work.steps):
             begin = self.clock.now
@@ -228,7 +228,7 @@ class Replay:
             self.waited += self.clock.now - begin
             yield from self._step(step)
 
-    def _worker(self, number: int) -> Actor:
+    def _worker(self, number: int) -> _Actor:
         yield from self._does(self.work.births)
         while True:
             while not self.asked[number]:
@@ -239,9 +239,9 @@ class Replay:
             self.making.discard(number)
             self.made.append(self.clock.now - begin)
             self.queued[number].append(batch)
-            self._wake(FIRST_SENDER - number)
+            self._wake(_FIRST_SENDER - number)
 
-    def _sender(self, number: int) -> Actor:
+    def _sender(self, number: int) -> _Actor:
         """The worker's thread that sends its batches."""
         while True:
             while not self.queued[number]:
@@ -251,21 +251,21 @@ class Replay:
             self.sent.append((self.clock.now + self.work.sending, batch))
             self._wake(self.receiver)
 
-    def _lock(self, worker: int) -> Actor:
+    def _lock(self, worker: int) -> _Actor:
         """Get Python's lock in a worker."""
-        for _ in range(LOOKS):
+        for _ in range(_LOOKS):
             if self.work.lock_s and worker in self.making:
-                yield self.work.lock_s / LOOKS, 0.0
+                yield self.work.lock_s / _LOOKS, 0.0
 
-    def _pins(self) -> Actor:
+    def _pins(self) -> _Actor:
         while True:
             batch = yield from self._first_of(self.sent)
             yield from self._does(self.work.unpacking)
             yield from self._does(self.work.pinning)
             self.ready.append((self.clock.now, batch))
-            self._wake(MAIN)
+            self._wake(_MAIN)
 
-    def _main(self) -> Actor:
+    def _main(self) -> _Actor:
         for number in range(self.setting.num_workers):
             yield from self._does(self.work.starting)
             self._go_on(number)
@@ -275,7 +275,7 @@ class Replay:
             yield from self._next(number)
             yield from self._step(step)
 
-    def _step(self, step: Task) -> Actor:
+    def _step(self, step: Task) -> _Actor:
         begin = self.clock.now
         yield from self._does(step)
         if self.work.gpu_s:
@@ -284,7 +284,7 @@ class Replay:
                 yield late, 0.0
         self.ends.append(self.clock.now)
 
-    def _next(self, number: int) -> Actor:
+    def _next(self, number: int) -> _Actor:
         """``_next_data``: receive batches until there is one to hand over."""
         batch = number
         while number not in self.early:
@@ -301,7 +301,7 @@ class Replay:
         self.outstanding[self.by.pop(batch)] -= 1
         self._ask()
 
-    def _receive(self, batch: int) -> Actor:
+    def _receive(self, batch: int) -> _Actor:
         yield from self._does(self.work.receiving)
         begin = self.clock.now
         for _ in range(self.work.locks):
@@ -339,4 +339,4 @@ def replay(setting: Setting, work: Pass, cpus: float, others: float = 0.0) -> Re
     Args:
         others: threads of other programs that want a CPU all the time.
     """
-    return Replay(setting, work, Clock(cpus, others)).run()
+    return _Replay(setting, work, Clock(cpus, others)).run()

@@ -14,11 +14,11 @@ from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
 
 TIMED = (Stage.FORWARD, Stage.BACKWARD)  # whose CPU time is measured, and which lie outside of each other
-MIN_HELPERS = 0.2  # of all CPU time: with less, threads beside the main one are not told from the work around batches and from feedline's
+_MIN_HELPERS = 0.2  # of all CPU time: with less, threads beside the main one are not told from the work around batches and from feedline's
 ASLEEP = 0.5  # of what no record accounts for: with less CPU time than this, the main thread waits there for a device
-CROWDED = 0.05  # share of the time that it waits for a CPU, above which it does so everywhere
-SLICE_S = 6e-3  # a thread that lost its CPU waits about that long: twice the scheduler's base slice of 3 ms
-NOTHING_ELSE = 1e-6  # s: a step has an end
+_CROWDED = 0.05  # share of the time that it waits for a CPU, above which it does so everywhere
+_SLICE_S = 6e-3  # a thread that lost its CPU waits about that long: twice the scheduler's base slice of 3 ms
+_NOTHING_ELSE = 1e-6  # s: a step has an end
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_
     measured = np.minimum(sum((stages[name] for name in ("forward", "backward") if name in stages), np.zeros(len(whole))), whole)
     waiting = queued.sum() / max(cpu.sum() + queued.sum(), 1)  # share of the time in which it wants a CPU
     rest = _computed(whole - measured, waiting)
-    own = np.maximum(measured - np.minimum(queued, measured) + rest, NOTHING_ELSE * 1e9)
-    batches = max(float(steps.batches[counts].mean()), NOTHING_ELSE) if steps.batches[counts].any() else 1.0
+    own = np.maximum(measured - np.minimum(queued, measured) + rest, _NOTHING_ELSE * 1e9)
+    batches = max(float(steps.batches[counts].mean()), _NOTHING_ELSE) if steps.batches[counts].any() else 1.0
     beside_s = _making_cpu_s(facts) + asking_cpu_s(rank, workers) + (restarting_s + pinning_s) * batches
     helped = not restarting_s  # what the ends of workers take is not told from helper threads
     computes, threads = _computing(facts.step.cpu_s, beside_s, helped, float(np.minimum(cpu, own).mean()) / 1e9, float(rest.mean()) / 1e9)
@@ -80,11 +80,11 @@ def main_process(rank: RankMetrics, facts: RuleInputs, workers: int, restarting_
     target = sum(means.values()) * unqueued  # where steps were only counted, of all
     usual = min(target, float(own.mean()) / 1e9) if restarting_s and rank.estimate is not None else target
     return Main(
-        own_s=own / float(own.mean()) * max(usual, NOTHING_ELSE),
+        own_s=own / float(own.mean()) * max(usual, _NOTHING_ELSE),
         cpu_share=min(1.0, computes * 1e9 / float(own.mean())),
         threads=threads,
         batches=batches,
-        shares={name: value / max(sum(means.values()), NOTHING_ELSE) for name, value in means.items()},
+        shares={name: value / max(sum(means.values()), _NOTHING_ELSE) for name, value in means.items()},
         receiving=_receiving(rank, counts) if workers else Task(0.0, 0.0),
         starting_s=(target - usual) / batches,
     )
@@ -99,8 +99,8 @@ def _computed(rest: FloatArray, waiting: float) -> FloatArray:
         waiting: share of the time in which it wants a CPU and has none, where that is measured (0 to 1).
     """
     queued = rest * waiting
-    if waiting > CROWDED:
-        queued = np.maximum(queued, np.minimum(rest - np.quantile(rest, 0.25), SLICE_S * 1e9))
+    if waiting > _CROWDED:
+        queued = np.maximum(queued, np.minimum(rest - np.quantile(rest, 0.25), _SLICE_S * 1e9))
     return np.asarray(rest - queued)
 
 
@@ -130,8 +130,8 @@ def _computing(cpu_s: float | None, beside_s: float, helped: bool, known_s: floa
     if used_s - known_s < ASLEEP * rest_s:
         return known_s + max(used_s - known_s, 0.0), 1.0
     computes_s = known_s + rest_s
-    helps = helped and used_s - computes_s > MIN_HELPERS * cpu_s
-    return computes_s, used_s / max(computes_s, NOTHING_ELSE) if helps else 1.0
+    helps = helped and used_s - computes_s > _MIN_HELPERS * cpu_s
+    return computes_s, used_s / max(computes_s, _NOTHING_ELSE) if helps else 1.0
 
 
 def _making_cpu_s(facts: RuleInputs) -> float:

@@ -18,19 +18,19 @@ from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
 
 FEWEST = 16  # batches, and steps: fewer say little of how they differ
-MANY = 160  # batches that are replayed to learn how long one takes to be made
-WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.0)  # of other programs' threads beside the training's
-CLOSE = 1.02  # how much longer than recorded a batch may take to be made
-SWITCH_INTERVAL_S = 5e-3  # sys.getswitchinterval(): after so long, a thread has to leave Python's lock to another
-LOCKS_PER_TENSOR = 7  # that a worker's thread takes to hand over a tensor's file: accepting, two challenges, sending it
-LOCKED = 0.5  # of what is waited for workers while batches are received: less is not told from other waiting
-LOCK_ERROR_S = 0.1e-3
-MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
-STATEFUL = "StatefulDataLoader"  # of torchdata: it dispatches like torch's
-FEW_BYTES = 1e6  # per second: any disk has room for more
-SENDING_S = 0.3e-3  # through the queue's pipe, besides pickling
-PICKLING_S = 0.1e-3  # CPU time per batch whose tensors are in shared memory
-SHARING_S_PER_BYTE = 0.8e-9  # CPU time of a worker that collates into new shared memory (benchmarks/whatif_truth.py)
+_MANY = 160  # batches that are replayed to learn how long one takes to be made
+_WEIGHTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.0)  # of other programs' threads beside the training's
+_CLOSE = 1.02  # how much longer than recorded a batch may take to be made
+_SWITCH_INTERVAL_S = 5e-3  # sys.getswitchinterval(): after so long, a thread has to leave Python's lock to another
+_LOCKS_PER_TENSOR = 7  # that a worker's thread takes to hand over a tensor's file: accepting, two challenges, sending it
+_LOCKED = 0.5  # of what is waited for workers while batches are received: less is not told from other waiting
+_LOCK_ERROR_S = 0.1e-3
+_MOST_PIECES = 6  # in which a batch computes and waits in turns: more change the replay by less than 1 %
+_STATEFUL = "StatefulDataLoader"  # of torchdata: it dispatches like torch's
+_FEW_BYTES = 1e6  # per second: any disk has room for more
+_SENDING_S = 0.3e-3  # through the queue's pipe, besides pickling
+_PICKLING_S = 0.1e-3  # CPU time per batch whose tensors are in shared memory
+_SHARING_S_PER_BYTE = 0.8e-9  # CPU time of a worker that collates into new shared memory (benchmarks/whatif_truth.py)
 
 
 def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = False) -> RecordedInput | Refused:
@@ -59,7 +59,7 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
     helpers, best, into_shared_s = _helpers(facts), from_workers_s(facts), _into_shared_s(facts)
     rate, samples = facts.throughput.samples_per_s or 0.0, (facts.throughput.batch_size or 1.0) / main.batches
     sharing_s = _sharing_s(made, into_shared_s) if setting.num_workers else 0.0
-    handing_s = sharing_s + _pickling_s(rank) if setting.num_workers else into_shared_s + PICKLING_S
+    handing_s = sharing_s + _pickling_s(rank) if setting.num_workers else into_shared_s + _PICKLING_S
     recorded = RecordedInput(
         setting=setting,
         persistent=persistent,
@@ -72,10 +72,10 @@ def recorded_input(rank: RankMetrics, facts: RuleInputs, at_own_locks: bool = Fa
         unpacking=unpacking,
         gpu_s=facts.step.gpu_s / main.batches,
         handing_over=Task(handing_s, 0.0),
-        sharing_s=max(0.0, SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
+        sharing_s=max(0.0, _SHARING_S_PER_BYTE * min(_loader_bytes(facts)) - _collating_s(facts) * samples),
         freeing_s=FREEING_S_PER_BYTE.middle * min(_loader_bytes(facts)),
         freed_s=freed_s(facts) if setting.num_workers else 0.0,
-        sending=SENDING_S,
+        sending=_SENDING_S,
         starts=replace(begins, main_s=main.starting_s * begins.per_pass),
         making=_making(facts),
         own=main.shares,
@@ -98,7 +98,7 @@ def _unfit(rank: RankMetrics, facts: RuleInputs) -> Refused | None:
         return Refused("loader_in_thread", "a thread of the program takes the batches from the loader; how it hands them over is unknown")
     if loader is None or rank.steps is None:
         return Refused("no_loader", "no DataLoader feeds the training")
-    if not facts.setting("torchs_dispatch", loader.kind == "DataLoader") and loader.kind != STATEFUL:
+    if not facts.setting("torchs_dispatch", loader.kind == "DataLoader") and loader.kind != _STATEFUL:
         return Refused("not_a_dataloader", f"{loader.kind} does not dispatch its batches as torch's DataLoader does")
     if len(rank.makers.loaders) > 1:
         return Refused("several_loaders", f"{len(rank.makers.loaders)} loaders feed the training; only a single loader can be replayed")
@@ -152,14 +152,14 @@ def _batches(made: Records, helpers: float, samples: float, sharing_s: float) ->
     """
     cpu = np.minimum(made["cpu"], made["wall"]) / 1e9
     off = np.maximum(made["wall"] / 1e9 - cpu - made["runqueue"] / 1e9, 0.0)
-    pieces = max(1, min(MOST_PIECES, round(samples)))
+    pieces = max(1, min(_MOST_PIECES, round(samples)))
     own = cpu * (1 - sharing_s / max(float(cpu.mean()), 1e-9))
     return [Task(computes * helpers, blocked, helpers, pieces) for computes, blocked in zip(own.tolist(), off.tolist())]
 
 
 def _into_shared_s(facts: RuleInputs) -> float:
     """CPU seconds that a worker takes to collate a batch into new shared memory, instead of memory that it has."""
-    return SHARING_S_PER_BYTE * shared_bytes(facts) + SHARING_S_PER_TENSOR * tensors(facts)
+    return _SHARING_S_PER_BYTE * shared_bytes(facts) + SHARING_S_PER_TENSOR * tensors(facts)
 
 
 def _sharing_s(made: Records, at_most_s: float) -> float:
@@ -176,15 +176,15 @@ def _locking(recorded: RecordedInput, tensors: float) -> RecordedInput:
         tensors: of a batch.
     """
     waits_s = recorded.receiving.off_cpu_s
-    found = replace(recorded, receiving=replace(recorded.receiving, off_cpu_s=0.0), locks=round(LOCKS_PER_TENSOR * tensors))
-    least, most = 0.0, SWITCH_INTERVAL_S
-    at_most_s = replace(found, lock_s=most).locked_s(MANY) if waits_s else 0.0
-    if at_most_s < LOCKED * waits_s or not waits_s:
+    found = replace(recorded, receiving=replace(recorded.receiving, off_cpu_s=0.0), locks=round(_LOCKS_PER_TENSOR * tensors))
+    least, most = 0.0, _SWITCH_INTERVAL_S
+    at_most_s = replace(found, lock_s=most).locked_s(_MANY) if waits_s else 0.0
+    if at_most_s < _LOCKED * waits_s or not waits_s:
         return recorded
-    while at_most_s > waits_s and most - least > LOCK_ERROR_S:
+    while at_most_s > waits_s and most - least > _LOCK_ERROR_S:
         middle = (least + most) / 2
-        least, most = (least, middle) if replace(found, lock_s=middle).locked_s(MANY) > waits_s else (middle, most)
-    rest_s = max(0.0, waits_s - replace(found, lock_s=most).locked_s(MANY))
+        least, most = (least, middle) if replace(found, lock_s=middle).locked_s(_MANY) > waits_s else (middle, most)
+    rest_s = max(0.0, waits_s - replace(found, lock_s=most).locked_s(_MANY))
     return replace(found, receiving=replace(recorded.receiving, off_cpu_s=rest_s), lock_s=most)
 
 
@@ -195,12 +195,12 @@ def _delayed(recorded: RecordedInput, made: Records) -> RecordedInput:
     wait for its turn.
     """
     queued_s, wall_s = (float(made[column].mean()) / 1e9 for column in ("runqueue", "wall"))
-    for weight in WEIGHTS if recorded.others else (0.0,):
+    for weight in _WEIGHTS if recorded.others else (0.0,):
         weighed = replace(recorded, others=recorded.others * weight)
-        making_s = weighed.making_s(MANY)
+        making_s = weighed.making_s(_MANY)
         late_s = min(queued_s, max(0.0, wall_s - making_s))
         late = replace(weighed, batches=[replace(task, off_cpu_s=task.off_cpu_s + late_s) for task in weighed.batches])
-        if making_s <= wall_s * CLOSE and late.batches_per_s(MANY) * late.samples_per_batch * CLOSE >= late.samples_per_s:
+        if making_s <= wall_s * _CLOSE and late.batches_per_s(_MANY) * late.samples_per_batch * _CLOSE >= late.samples_per_s:
             break
     return late
 
@@ -262,4 +262,4 @@ def _locked(facts: RuleInputs) -> float:
 
 def _disk(facts: RuleInputs, rate: float) -> float | None:
     nbytes = (facts.traffic.disk_bytes or 0.0) * rate
-    return nbytes if nbytes > FEW_BYTES else None
+    return nbytes if nbytes > _FEW_BYTES else None

@@ -15,7 +15,7 @@ from feedline.analysis.rank_gauges import read_rank_gauges
 from feedline.analysis.stages import INPUT_STAGES
 from feedline.profiler.events import Stage
 
-AS_RECORDED = (*INPUT_STAGES, "forward", "backward")  # stages whose CPU time is measured, or which are not the step's own
+_AS_RECORDED = (*INPUT_STAGES, "forward", "backward")  # stages whose CPU time is measured, or which are not the step's own
 
 
 def rank_cpus(gathered: Mapping[int, RankMetrics]) -> dict[int, RankCpu]:
@@ -45,7 +45,7 @@ def rank_cpu(rank: RankMetrics, machine: tuple[object, str], ranks: int) -> Rank
     batch_s = ((whole.cpu_s or 0.0) + (whole.blocked_s or 0.0)) * samples if whole else 0.0
     known_s = _timed_s(rank) + asking_cpu_s(rank, int(workers))
     queued_s = computing.runqueue_s(rank.main, rank.steps, rank.first, Stage.NEXT, *TIMED) or 0.0
-    rest_s = sum(s for name, s in step.stages.items() if name not in AS_RECORDED)
+    rest_s = sum(s for name, s in step.stages.items() if name not in _AS_RECORDED)
     computes = used * step.mean_s - making_s - known_s >= ASLEEP * rest_s
     busy_s = known_s + queued_s + (rest_s if computes else 0.0)
     return RankCpu(machine, cpus, used * step.mean_s, making_s, batch_s, busy_s, _workers(rank))

@@ -9,7 +9,7 @@ from statistics import fmean
 from feedline.analysis.predict.loader_replay import NOTHING, Pass, Replayed, Setting, Task, replay
 from feedline.analysis.predict.starts import Starts
 
-BLOCK = 8  # neighboring batches or steps that are drawn together: what slows one often slows the next
+_BLOCK = 8  # neighboring batches or steps that are drawn together: what slows one often slows the next
 
 
 @dataclass(frozen=True)
@@ -181,5 +181,5 @@ def _blocks(tasks: Sequence[Task], dice: random.Random, number: int) -> list[Tas
     found: list[Task] = []
     while len(found) < number:
         begin = dice.randrange(len(tasks))
-        found += [tasks[(begin + index) % len(tasks)] for index in range(min(BLOCK, len(tasks)))]
+        found += [tasks[(begin + index) % len(tasks)] for index in range(min(_BLOCK, len(tasks)))]
     return found

@@ -15,11 +15,11 @@ from feedline.analysis.predict.starts import WARMING
 
 __all__ = ["RecordedInput", "predict", "recorded_input"]
 
-BATCHES = 320  # that are replayed at least
-DRAWS = 12  # of the bootstrap
-OF_DRAW = 120  # batches of each
-TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
-MOST_LOCKED = 0.1  # share of the making of batches that may be waiting for a lock where more workers are predicted
+_BATCHES = 320  # that are replayed at least
+_DRAWS = 12  # of the bootstrap
+_OF_DRAW = 120  # batches of each
+_TOLERANCE = 0.15  # by which the replay of the run as it was may miss its rate
+_MOST_LOCKED = 0.1  # share of the making of batches that may be waiting for a lock where more workers are predicted
 #: Standard deviation of replayed over measured, as a logarithm, where the same work is done by other workers (docs/measured/whatif.md).
 MODEL_ERROR = 0.05
 #: What is added to it, per logarithm of the gain, where work falls away: below and above what is replayed. What remains was a small part of
@@ -27,8 +27,8 @@ MODEL_ERROR = 0.05
 REMOVAL_ERROR = 0.1, 0.3
 #: Upper limit of that logarithm for starts of workers that fall away: the batches between them were measured without any start, so the
 #: length of a start adds no uncertainty. Passes so short that all their batches are first ones of a worker are an exception.
-MOST_OF_STARTS = 1.0
-NORMAL_975 = 1.96
+_MOST_OF_STARTS = 1.0
+_NORMAL_975 = 1.96
 
 
 def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> PredictedRate | Refused:
@@ -45,7 +45,7 @@ def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> P
     if refused is not None:
         return refused
     changed, before = variants(recorded, change), recorded.samples_per_s
-    ratios = sorted(variant.batches_per_s(BATCHES) / _as_it_was(recorded) for variant in changed)
+    ratios = sorted(variant.batches_per_s(_BATCHES) / _as_it_was(recorded) for variant in changed)
     ratio = math.sqrt(ratios[0] * ratios[-1])
     refused = _beyond_the_disk(recorded, change, ratio)
     if refused is not None:
@@ -61,7 +61,7 @@ def predict(recorded: RecordedInput, change: Change, interval: bool = True) -> P
 def _invalid(recorded: RecordedInput) -> Refused | None:
     """Whether the replay of the training as it was misses its rate."""
     replayed = _as_it_was(recorded) * recorded.samples_per_batch
-    if abs(math.log(replayed / recorded.samples_per_s)) <= math.log1p(TOLERANCE):
+    if abs(math.log(replayed / recorded.samples_per_s)) <= math.log1p(_TOLERANCE):
         return None
     return Refused(
         "replay_disagrees",
@@ -72,7 +72,7 @@ def _invalid(recorded: RecordedInput) -> Refused | None:
 
 def _behind_a_lock(recorded: RecordedInput, change: Change) -> Refused | None:
     """Whether more workers would wait for a lock that they already wait for."""
-    if change.settings.get("num_workers", 0) <= recorded.setting.num_workers or recorded.locked <= MOST_LOCKED:
+    if change.settings.get("num_workers", 0) <= recorded.setting.num_workers or recorded.locked <= _MOST_LOCKED:
         return None
     return Refused(
         "lock",
@@ -84,7 +84,7 @@ def _behind_a_lock(recorded: RecordedInput, change: Change) -> Refused | None:
 def _beyond_the_disk(recorded: RecordedInput, change: Change, ratio: float) -> Refused | None:
     """Whether the disk would have to give more than it was seen to give."""
     more = change.stages.get("read", Factor()).off_cpu * ratio
-    if recorded.disk is None or more <= 1 + TOLERANCE:
+    if recorded.disk is None or more <= 1 + _TOLERANCE:
         return None
     return Refused(
         "disk_bandwidth",
@@ -100,7 +100,7 @@ def _removed(recorded: RecordedInput, changed: RecordedInput) -> float:
         return math.inf
     starts = max(0.0, math.log((before_s + recorded.restart_s()) / (before_s + restart_s)))
     if recorded.starts.per_pass > WARMING * recorded.setting.num_workers:
-        starts = min(starts, MOST_OF_STARTS)
+        starts = min(starts, _MOST_OF_STARTS)
     return starts + max(0.0, math.log((before_s + restart_s) / (work_s + restart_s)))
 
 
@@ -120,17 +120,17 @@ def _spread(recorded: RecordedInput, changed: Sequence[RecordedInput], removed: 
     model's error."""
     by_chance = stdev(math.log(after / before) for after, before in zip(_draws(changed[0]), _draws_as_it_was(recorded)))
     below, above = _errors(removed, by_chance)
-    return NORMAL_975 * below, NORMAL_975 * above
+    return _NORMAL_975 * below, _NORMAL_975 * above
 
 
 def _draws(recorded: RecordedInput) -> list[float]:
     """Batches per second, with other batches and steps of the same kind."""
-    return [recorded.drawn(random.Random(seed), OF_DRAW).batches_per_s(OF_DRAW) for seed in range(DRAWS)]
+    return [recorded.drawn(random.Random(seed), _OF_DRAW).batches_per_s(_OF_DRAW) for seed in range(_DRAWS)]
 
 
 @lru_cache(maxsize=4)
 def _as_it_was(recorded: RecordedInput) -> float:
-    return recorded.batches_per_s(BATCHES)
+    return recorded.batches_per_s(_BATCHES)
 
 
 @lru_cache(maxsize=4)

@@ -11,14 +11,14 @@ Settings = Mapping[str, int | bool]
 
 #: Of the best throughput: within it, fewer workers win, then fewer batches ahead. They cost memory, and CPUs that others could use.
 NEAR = 0.98
-DEPTHS = (2, 4, 8)  # prefetch_factor
-USUAL_DEPTH = 2  # torch's default
-ALL_WORKERS = 12  # up to it each number is tried, then those half as many again
-FEW = 5  # settings that are told
-PER_CPU = 2  # workers that are tried, at most: those that are often blocked share a CPU
-FEWEST = 4  # of them
-USUAL: Settings = {"num_workers": 0, "prefetch_factor": USUAL_DEPTH, "in_order": True, "persistent_workers": False}  # torch's defaults
-SEARCHED = tuple(USUAL)
+_DEPTHS = (2, 4, 8)  # prefetch_factor
+_USUAL_DEPTH = 2  # torch's default
+_ALL_WORKERS = 12  # up to it each number is tried, then those half as many again
+_FEW = 5  # settings that are told
+_PER_CPU = 2  # workers that are tried, at most: those that are often blocked share a CPU
+_FEWEST = 4  # of them
+_USUAL: Settings = {"num_workers": 0, "prefetch_factor": _USUAL_DEPTH, "in_order": True, "persistent_workers": False}  # torch's defaults
+_SEARCHED = tuple(_USUAL)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Memory:
 
     def shared_of(self, settings: Settings) -> float:
         """Of it, in shared memory (/dev/shm): prefetch_factor batches per worker."""
-        return settings.get("num_workers", 0) * settings.get("prefetch_factor", USUAL_DEPTH) * (self.batch_bytes or 0.0)
+        return settings.get("num_workers", 0) * settings.get("prefetch_factor", _USUAL_DEPTH) * (self.batch_bytes or 0.0)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Search:
     @property
     def changes(self) -> Settings:
         """Of the best settings, those that are other than now; empty: keep them."""
-        now = {**USUAL, **self.now.settings}
+        now = {**_USUAL, **self.now.settings}
         return {name: value for name, value in self.best.settings.items() if value != now[name]}
 
 
@@ -168,22 +168,22 @@ class Searcher:
         now = self._candidate(recorded_settings(self.now))
         if isinstance(now, Refused):
             return now
-        depth = now.depth or USUAL_DEPTH
+        depth = now.depth or _USUAL_DEPTH
         curve = [one for number in numbers(self.limits.workers, now.workers) if (one := self._allowed(number, depth)) is not None]
         if not curve:
             return self._refusal()
-        most = smallest(curve).workers
+        most = _smallest(curve).workers
         around = [one.workers for one in curve if one.workers and most / 2 <= one.workers <= most]
-        deeper = [self._allowed(number, other, interval=False) for number in around for other in DEPTHS if other != depth]
+        deeper = [self._allowed(number, other, interval=False) for number in around for other in _DEPTHS if other != depth]
         tried = [*curve, *(one for one in deeper if one is not None)]
         no_more = any(workers > now.workers for workers in self.rejected)  # then others are not recommended either
-        best = self._with_interval(smallest([one for one in tried if not no_more or one.workers <= now.workers] or [now]))
+        best = self._with_interval(_smallest([one for one in tried if not no_more or one.workers <= now.workers] or [now]))
         surely = best.predicted.low > now.predicted.after and best.predicted.after * NEAR >= now.predicted.after
         if best.workers >= now.workers and not surely and self._fits(now.settings):
             best = now
         change = self._change(best.settings)
         limit = None if no_more else next_limit(self._predicted, change, best.predicted, best.workers)
-        unordered, few = self._unordered(best), list(map(self._with_interval, ranked(tried, best)))
+        unordered, few = self._unordered(best), list(map(self._with_interval, _ranked(tried, best)))
         refused = [one for one in self.known.values() if isinstance(one, Refused) and one.reason == REJECTED]
         rejected, asked = sorted({one.message for one in refused}), len({asked for asked, _ in self.known})
         return Search(now, best, few, curve, unordered, limit, self.too_large, self.unpredicted, asked, rejected, no_more)
@@ -194,7 +194,7 @@ class Searcher:
         if isinstance(now, Refused):
             return None
         for number in (number for number in numbers(self.limits.workers, now.workers) if number > now.workers):
-            settings = self._settings(number, now.depth or USUAL_DEPTH)
+            settings = self._settings(number, now.depth or _USUAL_DEPTH)
             found = self._candidate(settings, interval=False)
             if isinstance(found, Candidate) and found.predicted.after > now.predicted.after:
                 found = self._candidate(settings)
@@ -268,37 +268,37 @@ class Searcher:
 
 def recorded_settings(settings: Mapping[str, object]) -> Settings:
     """The settings of a loader that the search varies; without workers, only num_workers."""
-    names = SEARCHED if settings.get("num_workers") else SEARCHED[:1]
+    names = _SEARCHED if settings.get("num_workers") else _SEARCHED[:1]
     return {name: value for name in names if isinstance(value := settings.get(name), int)}
 
 
 def usual_most(cpus: float, now: int) -> int:
     """Return the largest number of workers to try on this many CPUs."""
-    return max(FEWEST, math.ceil(PER_CPU * cpus), now)
+    return max(_FEWEST, math.ceil(_PER_CPU * cpus), now)
 
 
 def effective(settings: Settings, now: Mapping[str, object]) -> dict[str, int | bool]:
     """Settings with those that they leave as recorded."""
-    found = {**USUAL, **recorded_settings(now), **settings}
+    found = {**_USUAL, **recorded_settings(now), **settings}
     return found if found["num_workers"] else {"num_workers": 0}
 
 
 def numbers(most: int, now: int) -> list[int]:
     """Numbers of workers to try, ascending: all of the small ones, then half as many again; that of now among them."""
-    found = list(range(min(most, ALL_WORKERS) + 1))
+    found = list(range(min(most, _ALL_WORKERS) + 1))
     while found[-1] < most:
         found.append(min(most, found[-1] + max(1, found[-1] // 2)))
     return sorted({*found, min(now, most)})
 
 
-def smallest(candidates: Iterable[Candidate]) -> Candidate:
+def _smallest(candidates: Iterable[Candidate]) -> Candidate:
     """The fewest workers, then the fewest batches ahead, that come near the best throughput."""
     candidates = list(candidates)
     best = max(one.predicted.after for one in candidates)
     return min((one for one in candidates if one.predicted.after >= NEAR * best), key=lambda one: (one.workers, one.depth))
 
 
-def ranked(candidates: Iterable[Candidate], best: Candidate) -> list[Candidate]:
+def _ranked(candidates: Iterable[Candidate], best: Candidate) -> list[Candidate]:
     """The chosen one, then the others, fastest first."""
     others = [one for one in candidates if one.settings != best.settings]
-    return [best, *sorted(others, key=lambda one: (-one.predicted.after, one.workers, one.depth))][:FEW]
+    return [best, *sorted(others, key=lambda one: (-one.predicted.after, one.workers, one.depth))][:_FEW]

@@ -16,16 +16,16 @@ from feedline.profiler.store.segment_reader import Process
 
 #: Where no workers were recorded: a fork of a small training, what such a worker takes until its first batch, and its end
 #: (benchmarks/whatif_truth.py).
-FORK = Task(7e-3, 1e-3)
-BIRTH = Task(20e-3, 0.0)
-ENDING_S = 7e-3
-RESET_S = 1e-3  # for workers that stay
+_FORK = Task(7e-3, 1e-3)
+_BIRTH = Task(20e-3, 0.0)
+_ENDING_S = 7e-3
+_RESET_S = 1e-3  # for workers that stay
 WARMING = 3  # first batches of a worker, which take longer: it copies the pages of memory that it shares with its parent
-MANY_STARTS = 16  # of workers, which show themselves how many these are
-FEWEST_IN_PASSES = 3  # batches from which passes tell what page faults take
-CLEARLY = 2.0  # times as many page faults as in later passes, in each batch of the first one
-FEWER = 1.25  # times as many page faults in each third of a pass as in the next
-WARM = 1.1  # times what a worker's last batches take
+_MANY_STARTS = 16  # of workers, which show themselves how many these are
+_FEWEST_IN_PASSES = 3  # batches from which passes tell what page faults take
+_CLEARLY = 2.0  # times as many page faults as in later passes, in each batch of the first one
+_FEWER = 1.25  # times as many page faults in each third of a pass as in the next
+_WARM = 1.1  # times what a worker's last batches take
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def starts(rank: RankMetrics, workers: int, persistent: bool) -> Starts:
         counted=int((epochs["start"] >= first).sum()),
         per_pass=_per_pass(rank, ends),
         to_its_end=bool((ends["number"] >> 32 == last).any()),
-        each=_each(with_start, workers) if len(with_start) else FORK,
-        births=_births(rank.makers.processes, with_start, workers, persistent) if len(with_start) else BIRTH,
-        reset_s=float(resets["wall"].mean()) / 1e9 if len(resets) else RESET_S,
-        ending_s=float(shut["wall"].mean()) / 1e9 / max(1.0, workers / _cpus(rank)) if len(shut) else ENDING_S,
+        each=_each(with_start, workers) if len(with_start) else _FORK,
+        births=_births(rank.makers.processes, with_start, workers, persistent) if len(with_start) else _BIRTH,
+        reset_s=float(resets["wall"].mean()) / 1e9 if len(resets) else _RESET_S,
+        ending_s=float(shut["wall"].mean()) / 1e9 / max(1.0, workers / _cpus(rank)) if len(shut) else _ENDING_S,
     )
 
 
@@ -91,11 +91,11 @@ def warm_up(processes: Sequence[Process], persistent: bool) -> int:
     workers = [process for process in processes if process.is_worker and len(process.batches)]
     since = [_since_start(process, persistent) for process in workers]
     number = np.bincount(np.concatenate([*since, np.zeros(0, np.int64)]))
-    if not len(number) or number[0] < MANY_STARTS:
+    if not len(number) or number[0] < _MANY_STARTS:
         return WARMING if number[WARMING:].sum() > number[:WARMING].sum() else 0
     whole = number >= number[0] / 2
     cpu = np.bincount(np.concatenate(since), np.concatenate([process.batches["cpu"] for process in workers]))[whole] / number[whole]
-    warm = cpu <= WARM * cpu[-max(1, len(cpu) // 3) :].mean()
+    warm = cpu <= _WARM * cpu[-max(1, len(cpu) // 3) :].mean()
     return int(np.argmax(warm))
 
 
@@ -105,7 +105,7 @@ def staying_cpu_s(makers: BatchProducers) -> float:
     less memory to the system (docs/rules.md, page_faults). 0 where the page faults do not show that for sure."""
     number, seen = _page_faults(makers)
     first, later = seen[number >> 32 == 0], seen[number >> 32 > 0]
-    if min(len(first), len(later)) < FEWEST_IN_PASSES or first[:, 0].min() < CLEARLY * later[:, 0].mean():
+    if min(len(first), len(later)) < _FEWEST_IN_PASSES or first[:, 0].min() < _CLEARLY * later[:, 0].mean():
         return 0.0
     faults, system, _ = (first - later.mean(0)).mean(0)
     return float(max(0.0, min(system / 1e9, faults * MOST_FAULT_S)))
@@ -119,12 +119,12 @@ def settling_cpu_s(makers: BatchProducers) -> float:
     number, seen = _page_faults(makers)
     place = number & 0xFFFFFFFF
     third = np.minimum(place * 3 // (place.max(initial=0) + 1), 2)
-    if np.bincount(third, minlength=3).min() < FEWEST_IN_PASSES:
+    if np.bincount(third, minlength=3).min() < _FEWEST_IN_PASSES:
         return 0.0
     fault_ns = min(seen[:, 1].sum() / max(seen[:, 0].sum(), 1.0), MOST_FAULT_S * 1e9)
     faults, cpu = ([values[third == which].mean() for which in range(3)] for values in (seen[:, 0], seen[:, 2] - seen[:, 0] * fault_ns))
     fewer, fewer_still = faults[0] - faults[1], faults[1] - faults[2]
-    settles = faults[0] >= FEWER * faults[1] and faults[1] >= FEWER * faults[2] and fewer >= FEWER * fewer_still > 0
+    settles = faults[0] >= _FEWER * faults[1] and faults[1] >= _FEWER * faults[2] and fewer >= _FEWER * fewer_still > 0
     if not settles or cpu[2] < cpu[0] * math.sqrt(faults[2] / faults[0]):  # the work falls as the page faults do, rather than not at all
         return 0.0
     return float(min(faults[2], fewer_still**2 / (fewer - fewer_still)) * fault_ns / 1e9)

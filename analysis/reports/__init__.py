@@ -1,6 +1,6 @@
 """Every way to show a run: terminal, text, HTML, JSON. All are drawn from one ``Report``.
 
-Adding one: a module with ``render(report) -> str``, and a line in ``ENDINGS``.
+Adding one: a module with ``render(report) -> str``, and a line in ``_ENDINGS``.
 """
 
 import importlib
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # rich is loaded when something is printed
     from feedline.analysis.reports.console import Console
 
 #: File ending -> module of this package whose ``render(report) -> str`` makes the file's text.
-ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}
+_ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}
 
 
 def write(report: Report, path: Path) -> None:
@@ -34,9 +34,9 @@ def text(report: Report, path: Path) -> str:
     Raises:
         OutputError: an ending that no format has.
     """
-    module = ENDINGS.get(path.suffix.lower())
+    module = _ENDINGS.get(path.suffix.lower())
     if module is None:
-        known = f"{', '.join(ENDINGS)}, or .trace.json.gz for a trace"
+        known = f"{', '.join(_ENDINGS)}, or .trace.json.gz for a trace"
         raise OutputError(f"{path}: unknown report format {path.suffix or 'without an extension'}: use one of {known}")
     made: str = importlib.import_module(f"{__name__}.{module}").render(report)
     return made

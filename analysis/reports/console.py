@@ -12,7 +12,7 @@ from rich.text import Text
 
 from feedline.profiler.printable import printable
 
-ASCII = str.maketrans({"█": "#", "×": "x", "·": "|", "–": "-", "…": "~", "µ": "u", "±": "~"})
+_ASCII = str.maketrans({"█": "#", "×": "x", "·": "|", "–": "-", "…": "~", "µ": "u", "±": "~"})
 
 
 class Console(rich.console.Console):
@@ -60,7 +60,7 @@ class Console(rich.console.Console):
                 yield segment
             else:
                 text = printable(segment.text, lines=True)
-                yield Segment(text.translate(ASCII) if self._poor else text, segment.style)
+                yield Segment(text.translate(_ASCII) if self._poor else text, segment.style)
 
 
 class Count(ProgressColumn):

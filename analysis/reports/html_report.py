@@ -29,10 +29,10 @@ from feedline.analysis.step_model import StepSeries, StepSummary
 from feedline.analysis.traces import kernel_names
 from feedline.profiler.printable import printable_in
 
-RANKS_SHOWN = 16  # as bars of the communication figure
-FIGURES_SHOWN = 3  # of curves, beside those of the batch
-ROWS_SHOWN = 20  # of kernels and of operators
-SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in the details
+_RANKS_SHOWN = 16  # as bars of the communication figure
+_FIGURES_SHOWN = 3  # of curves, beside those of the batch
+_ROWS_SHOWN = 20  # of kernels and of operators
+_SETTINGS_SHOWN = ("num_workers", "batch_size")  # as columns; the others are in the details
 
 
 def render(report: Report) -> str:
@@ -140,7 +140,7 @@ def _roofline(made: Roofline) -> dict[str, object]:
 
 
 def _comm(report: Report) -> dict[str, object]:
-    shown, left_out = phrases.ranks_to_show(report, RANKS_SHOWN)
+    shown, left_out = phrases.ranks_to_show(report, _RANKS_SHOWN)
     scale = Scale.column(max((sum(getattr(own, name) or 0.0 for name in PARTS) for own in shown.values()), default=0.0))
     return {
         "figure": rank_parts(shown),
@@ -161,7 +161,7 @@ def _convergence(report: Report, made: ConvergenceSummary) -> dict[str, object]:
         "price": of_convergence.price(made),
         "curves": loss_curve(made.curves, made.samples is not None),
         "legend": [(curve.name, colors[curve.name]) for curve in made.curves if curve.values],
-        "told": [curve for curve in of_convergence.told_curves(made) if curve.values][:FIGURES_SHOWN],
+        "told": [curve for curve in of_convergence.told_curves(made) if curve.values][:_FIGURES_SHOWN],
         "noise": noise_scale(made.noise, batch, made.samples or 0.0),
         "efficiency": batch_efficiency(made.noise, batch) if batch else None,
     }
@@ -172,7 +172,7 @@ def _traces(report: Report, made: Traces) -> dict[str, object]:
         "heads": of_traces.heads(),
         "rows": of_traces.rows(report),
         "reasons": of_traces.reasons(report),
-        "shown": ROWS_SHOWN,
+        "shown": _ROWS_SHOWN,
         "operators": operator_roofline(made.operators),
     }
 
@@ -191,7 +191,7 @@ def _ranks(report: Report, made: Palette) -> list[dict[str, object]]:
 def _loader(loader: Loader) -> dict[str, object]:
     settings = plain(loader.settings)
     assert isinstance(settings, dict)
-    shown = {name: settings.get(name, formatting.BLANK) for name in SETTINGS_SHOWN}
+    shown = {name: settings.get(name, formatting.BLANK) for name in _SETTINGS_SHOWN}
     return {"it": loader, "shown": shown, "settings": {name: json.dumps(value, ensure_ascii=False) for name, value in settings.items()}}
 
 

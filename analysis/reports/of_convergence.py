@@ -10,9 +10,9 @@ from feedline.analysis.model import Report
 from feedline.analysis.reports.figures.svg import cut
 from feedline.profiler.reasons import ONE_GRADIENT
 
-MOST_CHECKS, MOST_CURVES = 3, 2  # lines and curves of the terminal
-LEAST_EPOCHS = 0.01  # below this the dataset is endless, and epochs mean nothing
-TURNS = 2  # times as many updates as steps: several optimizers take turns, and the number of steps is told as well
+_MOST_CHECKS, _MOST_CURVES = 3, 2  # lines and curves of the terminal
+_LEAST_EPOCHS = 0.01  # below this the dataset is endless, and epochs mean nothing
+_TURNS = 2  # times as many updates as steps: several optimizers take turns, and the number of steps is told as well
 #: Instead of the whole reason, where there is one line for it.
 NEEDS = "Noise scale: not measured; it needs several ranks or gradient accumulation."
 
@@ -30,10 +30,10 @@ def trained(made: ConvergenceSummary, steps: int, short: bool = False) -> str:
     """Over how much: ``48 updates, 3,076 samples (3.00 epochs)``; in short, one of the last two. Optimizers that take turns make several
     updates per step."""
     updates = counted(made.updates, "update")
-    if 0 < TURNS * steps <= made.updates:
+    if 0 < _TURNS * steps <= made.updates:
         updates += f" in {count(steps)} steps"
     said = f"{updates}, {count(made.samples)} samples" if made.samples else updates
-    if not made.samples_per_epoch or not made.samples or made.samples < LEAST_EPOCHS * made.samples_per_epoch:
+    if not made.samples_per_epoch or not made.samples or made.samples < _LEAST_EPOCHS * made.samples_per_epoch:
         return said
     epochs = number(made.samples / made.samples_per_epoch)
     return f"{updates if short else said} ({epochs} epoch{'' if epochs == '1.00' else 's'})"
@@ -62,14 +62,14 @@ def lines(report: Report, width: int) -> list[str]:
     made = report.convergence
     if made is None or not (made.curves or made.noise.windows or made.checks):
         return []
-    curves = ", ".join(progress(curve) for curve in told_curves(made)[:MOST_CURVES])
+    curves = ", ".join(progress(curve) for curve in told_curves(made)[:_MOST_CURVES])
     text = f"{trained(made, report.throughput.steps, short=True)}: {curves or 'no metric was recorded'}."
     if made.noise.value is not None or (made.price and made.price.where != "unknown"):
         said = _at_most(text, width, 2) + _at_most(price(made), width, 3)
     else:
         said = [wrapped for line in (text, _no_scale(made)) for wrapped in _at_most(line, width, 2)]
     checks = own_checks(report)
-    for finding, told in checks[:MOST_CHECKS]:
+    for finding, told in checks[:_MOST_CHECKS]:
         said.append(cut(f"- {finding.rule_id}: {'see the findings' if told else finding.fix or finding.message}", width))
     return said
 
@@ -79,11 +79,11 @@ def short(report: Report) -> list[tuple[str, str]]:
     made = report.convergence
     if made is None or not (made.curves or made.noise.windows or made.checks):
         return []
-    curves = ", ".join(progress(curve) for curve in told_curves(made)[:MOST_CURVES])
+    curves = ", ".join(progress(curve) for curve in told_curves(made)[:_MOST_CURVES])
     measured = made.noise.value is not None or (made.price and made.price.where != "unknown")
     said = [f"{trained(made, report.throughput.steps, short=True)}: {curves}." if curves else "", price(made) if measured else ""]
     told = [("Convergence", " ".join(part for part in said if part))] if any(said) else []
-    return told + [("Set-up", f"{one.rule_id}: {one.fix or one.message}") for one, above in own_checks(report)[:MOST_CHECKS] if not above]
+    return told + [("Set-up", f"{one.rule_id}: {one.fix or one.message}") for one, above in own_checks(report)[:_MOST_CHECKS] if not above]
 
 
 def _no_scale(made: ConvergenceSummary) -> str:

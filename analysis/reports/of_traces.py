@@ -4,7 +4,7 @@ from feedline.analysis.formatting import BLANK, number, seconds
 from feedline.analysis.model import RankSummary, Report
 
 #: (section of a rank, field, head of the column, in the terminal's 80 columns).
-COLUMNS = (
+_COLUMNS = (
     ("gpu", "span_s", "time", True),
     ("gpu", "idle_pct", "idle %", True),
     ("gpu", "compute_pct", "compute %", True),
@@ -19,12 +19,14 @@ COLUMNS = (
 
 def heads(narrow: bool = False) -> list[str]:
     """Heads of the columns after the rank."""
-    return [head for _, _, head, fits in COLUMNS if fits or not narrow]
+    return [head for _, _, head, fits in _COLUMNS if fits or not narrow]
 
 
 def rows(report: Report, narrow: bool = False) -> list[tuple[str, list[str]]]:
     """Rank -> its cells; blank where the trace cannot say."""
-    return [(rank, [_cell(own, part, name) for part, name, _, fits in COLUMNS if fits or not narrow]) for rank, own in report.ranks.items()]
+    return [
+        (rank, [_cell(own, part, name) for part, name, _, fits in _COLUMNS if fits or not narrow]) for rank, own in report.ranks.items()
+    ]
 
 
 def _cell(own: RankSummary, part: str, name: str) -> str:

@@ -20,9 +20,9 @@ from feedline.analysis.text.headline import how
 from feedline.profiler.few import few
 from feedline.profiler.printable import printable_in
 
-SCHEMA_VERSION = 1
-SHOWN = 12  # trainings in the terminal; more are in the files
-LONGEST = 16  # characters of a cell
+_SCHEMA_VERSION = 1
+_SHOWN = 12  # trainings in the terminal; more are in the files
+_LONGEST = 16  # characters of a cell
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Overview:
     @property
     def lines(self) -> list[str]:
         """What is said below the table."""
-        return [*(time_outside(self.outside, self.rows) if self.outside is not None else []), *self.notes]
+        return [*(_time_outside(self.outside, self.rows) if self.outside is not None else []), *self.notes]
 
 
 def row(name: str, report: Report, path: Path) -> Row:
@@ -124,11 +124,11 @@ def row(name: str, report: Report, path: Path) -> Row:
     )
 
 
-HEADS = ("training", "model", "optimizer", "steps", "epochs", "samples/s", "time", "main finding")
-NUMBERED = 4  # of the columns in the terminal, that of the first figure
+_HEADS = ("training", "model", "optimizer", "steps", "epochs", "samples/s", "time", "main finding")
+_NUMBERED = 4  # of the columns in the terminal, that of the first figure
 
 
-def cells(one: Row) -> list[str]:
+def _cells(one: Row) -> list[str]:
     """A row as text, in the order of HEADS."""
     return [
         one.name,
@@ -142,7 +142,7 @@ def cells(one: Row) -> list[str]:
     ]
 
 
-def title(overview: Overview) -> str:
+def _title(overview: Overview) -> str:
     """How many trainings there are."""
     return f"{len(overview.rows)} training runs"
 
@@ -155,47 +155,47 @@ def show(overview: Overview, console: Console, alone: bool = True) -> None:
     """
     overview = printable_in(overview)
     width = min(WIDTH, console.width)
-    console.print(plain(f"{overview.name}: {title(overview)}", "bold"), width=width)
-    console.print(_table(overview.rows[:SHOWN]), width=width)
-    if len(overview.rows) > SHOWN:
-        console.print(plain(f"{len(overview.rows) - SHOWN} more training runs are in report.html and report.json.", "dim"), width=width)
+    console.print(plain(f"{overview.name}: {_title(overview)}", "bold"), width=width)
+    console.print(_table(overview.rows[:_SHOWN]), width=width)
+    if len(overview.rows) > _SHOWN:
+        console.print(plain(f"{len(overview.rows) - _SHOWN} more training runs are in report.html and report.json.", "dim"), width=width)
     first, last = overview.rows[0].report, overview.rows[-1].report
     here = "; show one here with --training N" if overview.outside is not None else ""
     if alone:
         console.print(plain(f"Reports: {first} to {last}{here}", "dim"), width=width)
-    for line in [*verdicts(overview.rows), *overview.lines]:
+    for line in [*_verdicts(overview.rows), *overview.lines]:
         console.print(plain(line), width=width)
 
 
 def _table(rows: Sequence[Row]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    for head in HEADS[:-1]:
-        table.add_column(justify="right" if HEADS.index(head) >= NUMBERED - 1 else "left", no_wrap=True)
-    table.add_row(*(Text(head, "dim") for head in HEADS[:-1]))
+    for head in _HEADS[:-1]:
+        table.add_column(justify="right" if _HEADS.index(head) >= _NUMBERED - 1 else "left", no_wrap=True)
+    table.add_row(*(Text(head, "dim") for head in _HEADS[:-1]))
     for one in rows:
-        table.add_row(*(Text(cell if len(cell) <= LONGEST else f"{cell[: LONGEST - 1]}…") for cell in cells(one)[:-1]))
+        table.add_row(*(Text(cell if len(cell) <= _LONGEST else f"{cell[: _LONGEST - 1]}…") for cell in _cells(one)[:-1]))
     return table
 
 
-def verdicts(rows: Sequence[Row]) -> list[str]:
+def _verdicts(rows: Sequence[Row]) -> list[str]:
     """What holds the trainings back, each cause once with the first training's figures; and how they ended, where not well."""
     by_rule: dict[str, list[Row]] = {}
     for one in rows:
         by_rule.setdefault(one.rule_id, []).append(one)
     said = []
     for rule_id, own in by_rule.items():
-        names = f"Training {own[0].name}" if len(own) == 1 else f"Training runs {few([one.name for one in own], SHOWN)}"
+        names = f"Training {own[0].name}" if len(own) == 1 else f"Training runs {few([one.name for one in own], _SHOWN)}"
         of_first = f" (Showing training {own[0].name}.)" if len(own) > 1 else ""
         said.append(f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{of_first}")
-    return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := ending(one)))]
+    return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := _ending(one)))]
 
 
-def ending(one: Row) -> str:
+def _ending(one: Row) -> str:
     """How a training ended; nothing where it came to its end."""
     return "is still running" if one.state == "live" else how(one.state, one.exit_code, one.ended_by)
 
 
-def render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
+def _render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
     """As text, 80 columns wide.
 
     Args:
@@ -214,7 +214,7 @@ def render_json(overview: Overview, reports: Sequence[Report] = ()) -> str:
         reports: of the trainings, in order: its member ``reports``.
     """
     found: dict[str, object] = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": _SCHEMA_VERSION,
         "name": overview.name,
         "command": overview.command,
         "trainings": overview.rows,
@@ -226,7 +226,7 @@ def render_json(overview: Overview, reports: Sequence[Report] = ()) -> str:
     return json.dumps(as_json(found), indent=1, allow_nan=False) + "\n"
 
 
-def render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
+def _render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
     """As a page with a link to each training's own.
 
     Args:
@@ -239,18 +239,18 @@ def render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
         page.HERE / "overview.html",
         it=overview,
         pages=[escape(html_report.render(report)) for report in reports],
-        title_of=title(overview),
-        heads=HEADS,
-        cells=cells,
-        verdicts=verdicts(overview.rows),
+        title_of=_title(overview),
+        heads=_HEADS,
+        cells=_cells,
+        verdicts=_verdicts(overview.rows),
         shell=phrases.shell,
     )
 
 
-ENDINGS = {".html": render_html, ".json": render_json, ".txt": render_text}
+ENDINGS = {".html": _render_html, ".json": render_json, ".txt": _render_text}
 
 
-def time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
+def _time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
     """Where the time went that is in no step of any training, in sentences."""
     between = outside.between_s
     longest = max(between, default=0.0)

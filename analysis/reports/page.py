@@ -10,7 +10,7 @@ from feedline.analysis.reports import palette
 from feedline.profiler.printable import printable
 
 HERE = Path(__file__).parent
-FILTERS = (formatting.count, formatting.duration, formatting.number, formatting.seconds, formatting.share, formatting.size)
+_FILTERS = (formatting.count, formatting.duration, formatting.number, formatting.seconds, formatting.share, formatting.size)
 
 
 def environment(*folders: Path) -> jinja2.Environment:
@@ -19,7 +19,7 @@ def environment(*folders: Path) -> jinja2.Environment:
     made = jinja2.Environment(
         loader=loader, autoescape=True, finalize=shown, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {function.__name__: function for function in FILTERS}
+    made.filters |= {function.__name__: function for function in _FILTERS}
     return made
 
 

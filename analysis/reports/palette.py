@@ -12,9 +12,9 @@ from feedline.analysis.stages import STAGES
 
 #: stage -> color on white, color on black
 COLORS = {spec.name: spec.colors for spec in STAGES if spec.colors is not None}
-FAMILIES = {spec.name: spec.family for spec in STAGES}
+_FAMILIES = {spec.name: spec.family for spec in STAGES}
 #: Parts of a trace's budget have the color of what they are like.
-LIKE = {
+_LIKE = {
     "compute": "forward",
     "waiting_for_rank": "wait",
     "exposed_transfer": "pin",
@@ -24,7 +24,7 @@ LIKE = {
     "unexplained": "other",
 }
 #: For stages that a user named, in the order they are met.
-USER = (
+_USER = (
     ("#00838f", "#1fa3b0"),
     ("#c2569b", "#d977b4"),
     ("#6b8e23", "#86ac38"),
@@ -43,12 +43,12 @@ class Palette:
             names.update(dict.fromkeys([*report.step.stages, *report.step.series.stages]))
         if report.workers:
             names.update(dict.fromkeys([*report.workers.per_sample, *(operation.stage for operation in report.workers.operations)]))
-        own = [name for name in names if name not in COLORS and name not in LIKE and name != "total"]
-        self._slot = {name: f"c-user{index % len(USER)}" for index, name in enumerate(own)}
+        own = [name for name in names if name not in COLORS and name not in _LIKE and name != "total"]
+        self._slot = {name: f"c-user{index % len(_USER)}" for index, name in enumerate(own)}
 
     def css_class(self, stage: str) -> str:
         """The class that sets ``--c``, the stage's color."""
-        stage = LIKE.get(stage, stage)
+        stage = _LIKE.get(stage, stage)
         if stage in COLORS:
             return f"c-{stage}"
         return self._slot.get(stage, "c-total")
@@ -56,7 +56,7 @@ class Palette:
 
 def family(stage: str) -> str:
     """What a stage does: wait, input, move, compute, rest, or user."""
-    return FAMILIES.get(LIKE.get(stage, stage), "user")
+    return _FAMILIES.get(_LIKE.get(stage, stage), "user")
 
 
 def luminance(color: str) -> float:
@@ -77,7 +77,7 @@ def _variables(color: str) -> str:
 
 def css() -> str:
     """Style rules for both color schemes."""
-    slots = COLORS | {f"user{index}": colors for index, colors in enumerate(USER)}
+    slots = COLORS | {f"user{index}": colors for index, colors in enumerate(_USER)}
     assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in slots)
     light = "".join(f".c-{name}{{{_variables(colors[0])}}}" for name, colors in slots.items())
     dark = "".join(f".c-{name}{{{_variables(colors[1])}}}" for name, colors in slots.items())

@@ -19,7 +19,7 @@ from feedline.analysis.text.ranks import changing, clocks, late
 from feedline.profiler import reasons
 from feedline.profiler.masks import MASK
 
-STATES = {"live": "still running"}
+_STATES = {"live": "still running"}
 #: Kind of waiting -> what it means.
 WAITS = {
     "starved": "no worker had finished a batch",
@@ -30,16 +30,16 @@ WAITS = {
     "overhead": "the DataLoader's own work in the main process (no workers), without making the samples",
 }
 #: Replaces an entry of WAITS in runs without workers.
-WAITS_ALONE = {"first_batch": "starting the loader, or making its first batch"}
+_WAITS_ALONE = {"first_batch": "starting the loader, or making its first batch"}
 #: The same of loaders whose batches were not seen being made.
-WAITS_UNSEEN = {"starved": "the loader had no batch ready", "first_batch": "the loader was starting or making its first batch"}
-SEVERITIES = {
+_WAITS_UNSEEN = {"starved": "the loader had no batch ready", "first_batch": "the loader was starting or making its first batch"}
+_SEVERITIES = {
     Severity.HIGH: "costs at least 20 % of the step, or causes at least half of an input wait that does",
     Severity.LOW: "costs 5 to 20 % of the step, or causes at least half of an input wait that does",
     Severity.INFO: "costs less than 5 % of the step",
 }
 #: Of mistakes in a training's setup, whose cost is not time.
-WRONG = {
+_WRONG = {
     Severity.HIGH: "the training does not do what was intended",
     Severity.LOW: "degrades the training",
     Severity.INFO: "worth knowing",
@@ -55,17 +55,17 @@ BOUNDARIES = {
     "none": "no steps were found: this is the whole trace",
 }
 #: How the gradients behind the noise scale were seen.
-NOISE = {
+_NOISE = {
     "ddp": "DDP's all-reduce of gradients",
     "hook": "DDP's communication hook",
     "manual": "the program's own all-reduce of gradients",
     "accumulation": "the micro-batches of gradient accumulation",
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
-NAMED = 0.97  # of the time outside the model: less of it in the functions that are shown is told
-NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
-NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
-NO_FINDINGS = "No rule found a cause that slows this run down."
+_NAMED = 0.97  # of the time outside the model: less of it in the functions that are shown is told
+_NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
+_NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
+_NO_FINDINGS = "No rule found a cause that slows this run down."
 NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
@@ -99,7 +99,7 @@ def full_stop(text: str) -> str:
 
 def state(run: RunInfo) -> str:
     """How the run ended."""
-    return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or STATES.get(run.state, run.state)
+    return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or _STATES.get(run.state, run.state)
 
 
 def input_share(step: StepSummary) -> float:
@@ -160,12 +160,12 @@ def pace(report: Report) -> list[str]:
     """The throughput line, in parts: what could not be measured is left out."""
     throughput, parts = report.throughput, []
     if throughput.of_all_ranks is not None:
-        parts.append(f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{of_ranks(throughput)}")
+        parts.append(f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{_of_ranks(throughput)}")
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
     if throughput.batch_size is not None:
         per_rank = " per rank" if throughput.ranks > 1 else ""
-        parts.append(f"{count(throughput.batch_size)} samples per step{per_rank}{accumulated(report)}")
+        parts.append(f"{count(throughput.batch_size)} samples per step{per_rank}{_accumulated(report)}")
     return parts or ["throughput not measured: no step was timed"]
 
 
@@ -177,7 +177,7 @@ def spread(throughput: Throughput) -> str:
     return f" [{number(low)}, {number(high)}]"
 
 
-def accumulated(report: Report) -> str:
+def _accumulated(report: Report) -> str:
     """`` (4 batches of 64)``, where a step takes several whole ones."""
     sizes = {loader.settings.get("batch_size") for loader in report.loaders if loader.role == "training"}
     size, per_step = (sizes.pop() if len(sizes) == 1 else None), report.throughput.batch_size
@@ -186,12 +186,12 @@ def accumulated(report: Report) -> str:
     return f" ({count(per_step / size)} batches of {count(size)})"
 
 
-def no_samples(report: Report) -> str:
+def _no_samples(report: Report) -> str:
     """Why samples/s and the batch size are unknown."""
     return "not in a trace" if report.traces else "no step was recorded" if report.step is None else "no loader reported it"
 
 
-def of_ranks(throughput: Throughput) -> str:
+def _of_ranks(throughput: Throughput) -> str:
     """Whose samples are counted, where that is not one process."""
     return f" on {throughput.ranks} ranks" if throughput.ranks > 1 else ""
 
@@ -209,7 +209,7 @@ def step_title(step: StepSummary) -> str:
 
 def severity(finding: Finding) -> str:
     """What the severity means: a share of the step or, for a mistake in the setup, how serious it is."""
-    return SEVERITIES[finding.severity] if finding.cost_s > 0 else WRONG[finding.severity]
+    return _SEVERITIES[finding.severity] if finding.cost_s > 0 else _WRONG[finding.severity]
 
 
 def cost(finding: Finding, mean_step_s: float | None) -> str:
@@ -257,8 +257,8 @@ def waits_title(report: Report) -> str:
 def waits(report: Report) -> dict[str, str]:
     """Kind of waiting -> what it means in this run."""
     if report.workers is None:
-        return WAITS | WAITS_UNSEEN
-    return WAITS if report.workers.processes else WAITS | WAITS_ALONE
+        return WAITS | _WAITS_UNSEEN
+    return WAITS if report.workers.processes else WAITS | _WAITS_ALONE
 
 
 def communication(report: Report, late_ranks: bool = True, in_short: bool = False) -> list[str]:
@@ -289,7 +289,7 @@ def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
 
 
 #: Where the time of a run goes, in words; of the steps, the table of the mean step says more.
-RUN_PARTS = {
+_RUN_PARTS = {
     "start": "before the first step",
     "steps": "training steps",
     "evaluation": "evaluation, rollouts or generation",
@@ -302,13 +302,13 @@ RUN_PARTS = {
 def run_parts(ledger: Ledger | None) -> list[tuple[str, float, float]]:
     """Where the time of the whole run went: what, seconds, share (0 to 1). In the order of a run; empty: unknown."""
     table = ledger.run if ledger is not None else None
-    return [(words, table.total_s(where), table.share(where)) for where, words in RUN_PARTS.items() if table and table.under(where)]
+    return [(words, table.total_s(where), table.share(where)) for where, words in _RUN_PARTS.items() if table and table.under(where)]
 
 
 def own_code(own: OwnCode) -> str:
     """How much it is in all, and how often it was observed."""
     named_s = sum(function.s for function in own.functions)
-    rest = " (including functions that are not shown)" if named_s < NAMED * own.s else ""
+    rest = " (including functions that are not shown)" if named_s < _NAMED * own.s else ""
     return f"all such code takes {seconds(own.s)}{rest}; it was observed {counted(own.looks, 'time')}"
 
 
@@ -378,7 +378,7 @@ def run_place(run: RunInfo) -> str:
     return home + shlex.quote(rest)
 
 
-def typed_in(run: RunInfo) -> str:
+def _typed_in(run: RunInfo) -> str:
     """Where a command with ``run_place`` is to be typed, if not where the report was made."""
     return ", from the folder that contains it" if run.path.startswith(f"{MASK}/") else ""
 

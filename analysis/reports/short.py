@@ -18,13 +18,13 @@ from feedline.analysis.reports import of_convergence, phrases, tables
 from feedline.analysis.step_model import StepSummary
 from feedline.profiler.message import id_of
 
-SMALL = 0.01  # of the step: stages below it are shown as one
-WAITS = 0.05  # of the step, from which on the cost of a sample matters: below it the input holds nothing back
-UNCERTAIN = 0.2  # of a sample: the error of a part that is told
-LABEL = 11  # characters of "Convergence"
-KERNELS, STAGES, RANKS, HOOKS, NOTES = 3, 4, 4, 3, 3  # how many of each are shown
-MOST_LINES = 3  # of a finding that is not the verdict's, of a note, of a hook
-USUAL = ("optimizer", "profiler_step")  # where steps are cut
+_SMALL = 0.01  # of the step: stages below it are shown as one
+_WAITS = 0.05  # of the step, from which on the cost of a sample matters: below it the input holds nothing back
+_UNCERTAIN = 0.2  # of a sample: the error of a part that is told
+_LABEL = 11  # characters of "Convergence"
+_KERNELS, _STAGES, _RANKS, _HOOKS, _NOTES = 3, 4, 4, 3, 3  # how many of each are shown
+_MOST_LINES = 3  # of a finding that is not the verdict's, of a note, of a hook
+_USUAL = ("optimizer", "profiler_step")  # where steps are cut
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Part:
 def parts(report: Report, width: int) -> Iterable[Part]:
     """From the step to the notes, in the order in which they are shown."""
     if report.step:
-        body = [tables.step_table(folded(report.step), width), tables.spread(report.step, USUAL)]
+        body = [tables.step_table(_folded(report.step), width), tables.spread(report.step, _USUAL)]
         if report.traces and report.throughput.steps:
             body.append(tables.plain(f"figures cover {report.traces.basis}", "dim"))
         yield Part(phrases.step_title(report.step), Group(*body), 0)
@@ -60,14 +60,14 @@ def parts(report: Report, width: int) -> Iterable[Part]:
     for place, (label, text) in zip((6, 7, 7, 7), of_convergence.short(report)):
         yield _told(label, text, place)
     yield from _findings(report, width)
-    yield from _listed("Not seen", [f"{hook.name}: {hook.why}" for hook in phrases.refused_that_matter(report.hooks)], HOOKS, width, 3)
-    yield from _listed("Note", [note for note in report.notes if id_of(note) != FIRST_STEPS], NOTES, width, 2)
+    yield from _listed("Not seen", [f"{hook.name}: {hook.why}" for hook in phrases.refused_that_matter(report.hooks)], _HOOKS, width, 3)
+    yield from _listed("Note", [note for note in report.notes if id_of(note) != FIRST_STEPS], _NOTES, width, 2)
 
 
-def folded(step: StepSummary) -> StepSummary:
+def _folded(step: StepSummary) -> StepSummary:
     """The step with the stages that are hardly there as one."""
     total = sum(step.stages.values())
-    small = [stage for stage, time in step.stages.items() if time < SMALL * total and not (step.gpu_stages or {}).get(stage)]
+    small = [stage for stage, time in step.stages.items() if time < _SMALL * total and not (step.gpu_stages or {}).get(stage)]
     if len(small) < 2:
         return step
     stages = {stage: time for stage, time in step.stages.items() if stage not in small}
@@ -77,10 +77,10 @@ def folded(step: StepSummary) -> StepSummary:
 def _told(label: str, text: str, place: int, width: int = 0) -> Part:
     """A paragraph; with a width, no longer than a few lines of it."""
     row = Table.grid(padding=(0, 2))
-    row.add_column(width=LABEL)
+    row.add_column(width=_LABEL)
     row.add_column(overflow="fold")
     if width:
-        text = "\n".join(textwrap.wrap(text, width - LABEL - 2, max_lines=MOST_LINES, placeholder=" …"))
+        text = "\n".join(textwrap.wrap(text, width - _LABEL - 2, max_lines=_MOST_LINES, placeholder=" …"))
     row.add_row(Text(label, "dim"), Group(*map(tables.plain, text.split("\n"))))
     return Part("", row, place)
 
@@ -98,11 +98,11 @@ def _input(report: Report) -> Iterable[Part]:
     if step is None or not step.mean_s > 0 or made is None:
         return
     waits = sum(step.waits.values())
-    if waits >= WAITS * step.mean_s:
+    if waits >= _WAITS * step.mean_s:
         kinds = sorted(step.waits.items(), key=lambda one: -one[1])
-        told = [f"{share(time / waits)} of the wait: {phrases.waits(report)[kind]}" for kind, time in kinds if time >= WAITS * waits]
+        told = [f"{share(time / waits)} of the wait: {phrases.waits(report)[kind]}" for kind, time in kinds if time >= _WAITS * waits]
         yield _told("Waits", f"{'; '.join(told)}.", 8)
-    if phrases.input_share(step) >= WAITS and made.per_sample:
+    if phrases.input_share(step) >= _WAITS and made.per_sample:
         yield _told("One sample", _sample(made), 7)
 
 
@@ -115,7 +115,7 @@ def _sample(made: Workers) -> str:
     where = [] if made.processes else ["made in the main process (no workers)"]
     if made.processes and (made.busy_share is not None or made.without_batches):
         where = [", ".join(phrases.busy(made))]
-    parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:STAGES])])
+    parts = ": ".join([*whole, ", ".join(f"{stage} {seconds(time)}" for time, stage in stages[:_STAGES])])
     then = [f"then pickled in {seconds(sent.wall_s)}"] if sent else []
     return f"{'; '.join([parts, *then, *where, *_certainty(made)])}."
 
@@ -129,7 +129,7 @@ def _certainty(made: Workers) -> list[str]:
     if None in errors:
         return [f"stages from {seen}, too few for an error estimate"]
     most = 2 * max(error for error in errors if error is not None)
-    return [f"stages from {seen}, ± {seconds(most)} (95 %)"] if total is not None and most > UNCERTAIN * total.wall_s else []
+    return [f"stages from {seen}, ± {seconds(most)} (95 %)"] if total is not None and most > _UNCERTAIN * total.wall_s else []
 
 
 def _findings(report: Report, width: int) -> Iterable[Part]:
@@ -157,14 +157,14 @@ def _worth(finding: Finding, mean_step_s: float | None) -> str:
 
 def _traces(report: Report) -> Part:
     ranks = list(report.ranks)
-    if len(ranks) > RANKS:
-        ranks = list(phrases.ranks_to_show(report, RANKS)[0]) or ranks[:RANKS]
-    longest = tables.kernels(report, KERNELS) if len(ranks) == 1 else []
+    if len(ranks) > _RANKS:
+        ranks = list(phrases.ranks_to_show(report, _RANKS)[0]) or ranks[:_RANKS]
+    longest = tables.kernels(report, _KERNELS) if len(ranks) == 1 else []
     return Part(_title("Device and input", len(ranks), len(report.ranks)), Group(tables.traces(report, ranks), *longest), 4)
 
 
 def _communication(report: Report, width: int) -> Part:
-    shown, left_out = phrases.ranks_to_show(report, RANKS)
+    shown, left_out = phrases.ranks_to_show(report, _RANKS)
     late_told = any(finding.rule_id in ("late_rank", "late_ranks") for finding in report.findings)
     told = phrases.communication(report, late_ranks=not late_told, in_short=True)
     body = [*tables.communication(shown, width), *([tables.plain(" ".join(told))] if told else [])]

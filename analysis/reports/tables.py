@@ -20,10 +20,10 @@ from feedline.analysis.step_model import OwnCode, StepSummary
 from feedline.analysis.traces import kernel_names
 from feedline.profiler.printable import printable
 
-NARROW = 64  # below it, a sample's cost is told in lines instead of a table
+_NARROW = 64  # below it, a sample's cost is told in lines instead of a table
 NAME = 20  # longest stage name shown
-GPU = "GPU span"
-LONGEST_NAME = 40
+_GPU = "GPU span"
+_LONGEST_NAME = 40
 SEVERITY_COLORS = {"high": "bold red", "low": "bold yellow", "info": "bold"}
 COLORS = {"wait": "red", "input": "yellow", "move": "green", "compute": "blue", "rest": "bright_black", "user": "cyan"}
 
@@ -63,7 +63,7 @@ def step_table(step: StepSummary, width: int, longest_name: int = NAME) -> Rende
     figures = {stage: (scale(time), share(time / total) if total > 0 else BLANK) for stage, time in step.stages.items()}
     names = max([len("stage"), *(min(longest_name, len(stage)) for stage in step.stages)])
     on_gpu = {stage: scale(time) for stage, time in (step.gpu_stages or {}).items()}
-    beside = max((len(GPU), *map(len, on_gpu.values()))) + 2 if on_gpu else 0
+    beside = max((len(_GPU), *map(len, on_gpu.values()))) + 2 if on_gpu else 0
     room = width - names - max(len(scale.full(total)), 8) - len("100.0 %") - 6 - beside
     longest = max(step.stages.values(), default=0.0)
     table = Table.grid(padding=(0, 2))
@@ -71,7 +71,7 @@ def step_table(step: StepSummary, width: int, longest_name: int = NAME) -> Rende
     for _ in range(3 if on_gpu else 2):
         table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    head = [Text(GPU, "dim")] if on_gpu else []
+    head = [Text(_GPU, "dim")] if on_gpu else []
     table.add_row(Text("stage", "dim"), Text(scale.unit, "dim"), Text("share", "dim"), *head, "")
     for stage, (time, part) in figures.items():
         bar = "█" * max(0, round(max(room, 0) * step.stages[stage] / longest)) if longest > 0 else ""
@@ -134,7 +134,7 @@ def waits(step: StepSummary, width: int, meaning: Mapping[str, str]) -> Renderab
     for kind, time in step.waits.items():
         if time > 0:
             why = meaning.get(kind, "")
-            table.add_row(_name(kind), scale.full(time), share(time / total), plain(why if width >= NARROW else "", "dim"))
+            table.add_row(_name(kind), scale.full(time), share(time / total), plain(why if width >= _NARROW else "", "dim"))
     return table
 
 
@@ -144,7 +144,7 @@ def samples(workers: Workers, width: int) -> Iterable[RenderableType]:
         yield plain(phrases.NO_SAMPLES)
         return
     scale = Scale.column(max(cost.wall_s for cost in workers.per_sample.values()))
-    if width < NARROW:
+    if width < _NARROW:
         for name, _, cost, nbytes in phrases.sample_rows(workers):
             parts = f"wall {scale.full(cost.wall_s)}, CPU {scale(cost.cpu_s)}"
             parts += f", waiting for CPU {scale(cost.runqueue_s)}, blocked {scale(cost.blocked_s)}"
@@ -214,14 +214,14 @@ def kernels(report: Report, most: int) -> Iterable[RenderableType]:
     """The kernels that keep the device busy longest, of the rank that is shown."""
     for row in report.traces.kernels[:most] if report.traces else ():
         operator = f" ({row.operator})" if row.operator else " (communication)" if row.communication else ""
-        yield item(f"{share(row.busy_share)} of busy time", f"{kernel_names.fitting(row.name, LONGEST_NAME)}{operator}")
+        yield item(f"{share(row.busy_share)} of busy time", f"{kernel_names.fitting(row.name, _LONGEST_NAME)}{operator}")
 
 
 def communication(shown: dict[str, RankParts], width: int) -> Iterable[RenderableType]:
     """Computing, transfer and waiting of these ranks; queueing, which is rare, where there is any."""
     scale = Scale.column(max((getattr(own, part) or 0.0 for own in shown.values() for part in PARTS), default=0.0))
     names = {part: name for part, (_, name, _) in PARTS.items() if part != QUEUE or any(own.queue_s for own in shown.values())}
-    if width < NARROW:
+    if width < _NARROW:
         for rank, own in shown.items():
             yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(getattr(own, part))}" for part, name in names.items()))
     elif shown:

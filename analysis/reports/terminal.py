@@ -43,14 +43,14 @@ from feedline.analysis.reports.tables import (
 from feedline.profiler.printable import printable_in
 
 WIDTH = 80
-LINES = 40  # of the short report
-RANKS = 8  # in the table of communication
-TOP_KERNELS = 5
-WHOLE_NAME = 56  # characters of a stage at most (feedline.stage)
-WORTH = 0.01  # of a step, from which on what would be different is told
-LABEL = 6  # characters of "Report", the longest label at the end
+_LINES = 40  # of the short report
+_RANKS = 8  # in the table of communication
+_TOP_KERNELS = 5
+_WHOLE_NAME = 56  # characters of a stage at most (feedline.stage)
+_WORTH = 0.01  # of a step, from which on what would be different is told
+_LABEL = 6  # characters of "Report", the longest label at the end
 
-Lines = list[list[Segment]]
+_Lines = list[list[Segment]]
 
 
 def render(report: Report) -> str:
@@ -74,14 +74,14 @@ def show(report: Report, console: Console, full: bool = False, files: Sequence[P
     places = list(_places(report, files, full, run))
     parts = list(_everything(report, page.width) if full else short.parts(report, page.width))
     if not full:
-        room = LINES - len(head) - len(end) - len(places) - 2
+        room = _LINES - len(head) - len(end) - len(places) - 2
         parts = _fitting(parts, [_height(part, page) for part in parts], room)
     page.show(head)
     for before, part in zip([None, *parts], parts):
         page.show(page.heading(part) + page.lines([part.body]) if part.title or not before or before.title else page.lines([part.body]))
     page.show([[], *end])
     for label, text in places:
-        console.print(Text.assemble((f"{label:<{LABEL}}  ", "dim"), plain(text)), soft_wrap=True)
+        console.print(Text.assemble((f"{label:<{_LABEL}}  ", "dim"), plain(text)), soft_wrap=True)
 
 
 class _Page:
@@ -90,16 +90,16 @@ class _Page:
     def __init__(self, console: Console) -> None:
         self._console, self.width = console, min(WIDTH, console.width)
 
-    def lines(self, body: Iterable[RenderableType]) -> Lines:
+    def lines(self, body: Iterable[RenderableType]) -> _Lines:
         """As lines without spaces at their ends."""
         options = self._console.options.update(width=self.width, highlight=False)
         return [_stripped(line) for part in body for line in self._console.render_lines(part, options, pad=False)]
 
-    def heading(self, part: Part) -> Lines:
+    def heading(self, part: Part) -> _Lines:
         """A blank line, and the part's title if it has one."""
         return [[], *self.lines([Text(part.title, style="bold underline")] if part.title else [])]
 
-    def show(self, lines: Lines) -> None:
+    def show(self, lines: _Lines) -> None:
         self._console.print(SegmentLines(lines, new_lines=True), end="")
 
 
@@ -139,7 +139,7 @@ def _end(report: Report) -> Iterable[RenderableType]:
     yield plain(phrases.sentence(report.verdict), "bold")
     top = leading(report.findings)
     table = Table.grid(padding=(0, 2))
-    table.add_column(width=LABEL)
+    table.add_column(width=_LABEL)
     table.add_column(overflow="fold")
     if top and top.fix:
         table.add_row(Text("Fix", "dim"), plain(phrases.sentence(top.fix)))
@@ -183,7 +183,7 @@ def _elsewhere(file: str) -> str:
 def _everything(report: Report, width: int) -> Iterable[Part]:
     """All parts, from the step to the notes; those that would say nothing are left out."""
     if report.step:
-        name = WHOLE_NAME if width == WIDTH else NAME
+        name = _WHOLE_NAME if width == WIDTH else NAME
         yield Part(phrases.step_title(report.step), Group(step_table(report.step, width, name), spread(report.step)))
     if parts := phrases.run_parts(report.ledger):
         yield Part("The whole run", whole_run(parts))
@@ -225,17 +225,17 @@ def _traces(report: Report) -> Iterable[RenderableType]:
         yield plain(f"{BLANK} {why}", "dim")
     for note in report.traces.budget_notes if report.traces else ():
         yield plain(phrases.sentence(note), "dim")
-    yield from kernels(report, TOP_KERNELS)
+    yield from kernels(report, _TOP_KERNELS)
 
 
 def _communication(report: Report, width: int) -> Iterable[RenderableType]:
-    shown, left_out = phrases.ranks_to_show(report, RANKS)
+    shown, left_out = phrases.ranks_to_show(report, _RANKS)
     yield from communication(shown, width)
     if left_out:
         yield plain(f"{left_out} more ranks are in the JSON report", "dim")
     yield plain(" ".join(phrases.communication(report)))
     answers = report.comm.what_if if report.comm else []
-    worth = [one for one in answers[1:] if one.step_s is not None and phrases.tells(one) and abs(one.gain_s) >= WORTH * one.step_s]
+    worth = [one for one in answers[1:] if one.step_s is not None and phrases.tells(one) and abs(one.gain_s) >= _WORTH * one.step_s]
     if worth and answers[0].step_s is not None:  # its steps are not quite those of the mean: gains are against this
         yield item(f"{answers[0].what}, replayed", f"{seconds(answers[0].step_s)} per step")
     for one in worth:

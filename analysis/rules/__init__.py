@@ -68,7 +68,7 @@ CHEAPER = frozenset({"workers", "turns", "cores"})
 AS_MUCH_CPU = frozenset({"workers", "turns"})
 
 #: Of a fix whose cost no limit of the host changes: the sentence says it as well.
-EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
+_EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
 
 
 class Effort(enum.Enum):
@@ -300,10 +300,10 @@ OTHERWISE: list[Rule[RuleInputs]] = [
     Rule(too_short.RULE_ID, too_short.check, too_short.change),
     Rule(made_in_step.RULE_ID, made_in_step.check, made_in_step.change),
     Rule(input_not_seen.RULE_ID, input_not_seen.check, input_not_seen.change),
-    Rule(compute_bound.RULE_ID, compute_bound.check, compute_bound.change, lifts=EVERY_LIMIT),
-    Rule(borderline_input.RULE_ID, borderline_input.check, compute_bound.change, lifts=EVERY_LIMIT),
+    Rule(compute_bound.RULE_ID, compute_bound.check, compute_bound.change, lifts=_EVERY_LIMIT),
+    Rule(borderline_input.RULE_ID, borderline_input.check, compute_bound.change, lifts=_EVERY_LIMIT),
     Rule(gpu_bound.RULE_ID, gpu_bound.check, compute_bound.change),
-    Rule(input_bound_unexplained.RULE_ID, input_bound_unexplained.check, input_bound_unexplained.change, lifts=EVERY_LIMIT),
+    Rule(input_bound_unexplained.RULE_ID, input_bound_unexplained.check, input_bound_unexplained.change, lifts=_EVERY_LIMIT),
 ]
 
 #: Of ranks together, recorded or traced, whatever the input does.

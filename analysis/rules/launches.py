@@ -2,15 +2,15 @@
 
 from feedline.analysis.predict.change import Refused
 
-LONG_S = 1e-3  # of a kernel: launching takes some 10 us
-IDLE_S = 100e-6  # per kernel: ten times as long
-FEWER = "Launch fewer and longer kernels: {}CUDA graphs, fused optimizers (fused=True), larger batches"
+_LONG_S = 1e-3  # of a kernel: launching takes some 10 us
+_IDLE_S = 100e-6  # per kernel: ten times as long
+_FEWER = "Launch fewer and longer kernels: {}CUDA graphs, fused optimizers (fused=True), larger batches"
 BETWEEN = "Look at what the host does between launches, for example with py-spy: launching these kernels takes far less time than that"
-CHECK_COMPILED = (
+_CHECK_COMPILED = (
     "Train a few hundred steps with torch.compile(model, mode='reduce-overhead'). This finding is wrong only if all three hold: the "
     "steps take just as long, TORCH_LOGS=cudagraphs shows that CUDA graphs were used, and py-spy shows no slow Python outside the model."
 )
-CHECK_BETWEEN = "Watch the main process with `py-spy top`. If it spends its time waiting for the GPU, this finding is wrong."
+_CHECK_BETWEEN = "Watch the main process with `py-spy top`. If it spends its time waiting for the GPU, this finding is wrong."
 
 
 def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
@@ -21,16 +21,16 @@ def fix(mean_kernel_s: float, idle_s: float, compiled: bool = False) -> str:
         idle_s: of the device, per kernel.
         compiled: torch.compile was seen to compile the model.
     """
-    return BETWEEN if _between(mean_kernel_s, idle_s) else FEWER.format("" if compiled else "torch.compile, ")
+    return BETWEEN if _between(mean_kernel_s, idle_s) else _FEWER.format("" if compiled else "torch.compile, ")
 
 
 def how_to_check(mean_kernel_s: float, idle_s: float) -> str:
     """What to do, and what would prove the finding wrong. Arguments as for ``fix``."""
-    return CHECK_BETWEEN if _between(mean_kernel_s, idle_s) else CHECK_COMPILED
+    return _CHECK_BETWEEN if _between(mean_kernel_s, idle_s) else _CHECK_COMPILED
 
 
 def _between(mean_kernel_s: float, idle_s: float) -> bool:
-    return mean_kernel_s >= LONG_S or idle_s >= IDLE_S
+    return mean_kernel_s >= _LONG_S or idle_s >= _IDLE_S
 
 
 def change(facts: object) -> Refused:

@@ -11,7 +11,7 @@ from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank, Run
 
 #: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
-MOST = 8
+_MOST = 8
 
 
 def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
@@ -33,7 +33,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
         return Basis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
     if not anatomy.buckets:
         return Basis((), "unknown", why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no buckets to replay")
-    together = [found for run in largest for _, rank in sorted(run.ranks.items())[:MOST] if (found := collectives(rank)) is not None]
+    together = [found for run in largest for _, rank in sorted(run.ranks.items())[:_MOST] if (found := collectives(rank)) is not None]
     link = link_of(together)
     if link is None:
         return Basis((), "unknown", why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no collectives in common")

@@ -6,10 +6,10 @@ from feedline.analysis.formatting import number, share
 from feedline.analysis.scaling.efficiency import Point, Row
 from feedline.analysis.scaling.predict import Prediction
 
-SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
-WORTH = 0.5  # marginal efficiency below which most of an added rank is lost
+_SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
+_WORTH = 0.5  # marginal efficiency below which most of an added rank is lost
 #: Shape of the growth of a sample's time -> what it says of the cause.
-CAUSES = {
+_CAUSES = {
     "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
     "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, storage of the host) or to latency; a ring "
     "all-reduce limited by bandwidth would level off",
@@ -37,8 +37,8 @@ def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]
     """
     most, found = measured.point, []
     for ranks in sorted({ranks for of in rates.values() for ranks in of if ranks > most.ranks}):
-        up = [f"{law} rises to {number(of[ranks])}" for law, of in rates.items() if of[ranks] > most.samples_per_s * (1 + SAME)]
-        down = [f"{law} falls to {number(of[ranks])}" for law, of in rates.items() if of[ranks] < most.samples_per_s * (1 - SAME)]
+        up = [f"{law} rises to {number(of[ranks])}" for law, of in rates.items() if of[ranks] > most.samples_per_s * (1 + _SAME)]
+        down = [f"{law} falls to {number(of[ranks])}" for law, of in rates.items() if of[ranks] < most.samples_per_s * (1 - _SAME)]
         if up and down:
             now = f"{number(most.samples_per_s)} {most.unit} with {counted(most.ranks)}"
             found.append(
@@ -87,9 +87,9 @@ def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
     )
     fastest = max(rows, key=lambda row: row.point.samples_per_s)
     before = rows[-2]
-    if fastest.point.samples_per_s > last.point.samples_per_s * (1 + SAME):
+    if fastest.point.samples_per_s > last.point.samples_per_s * (1 + _SAME):
         yield f"use {counted(fastest.point.ranks)}: more ranks are slower"
-    elif last.marginal is not None and last.marginal < WORTH:
+    elif last.marginal is not None and last.marginal < _WORTH:
         added = last.point.ranks - before.point.ranks
         yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
 
@@ -111,7 +111,7 @@ def grows(shape: str, points: Sequence[Point], growth: float) -> str:
     if shape == "flat":
         return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
     between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
-    return f"{between}, the time per {of} on a rank grows by {share(growth)}{CAUSES[shape]}"
+    return f"{between}, the time per {of} on a rank grows by {share(growth)}{_CAUSES[shape]}"
 
 
 def counted(count: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 #: What is counted: samples, or steps if samples were not recorded.
 SAMPLES, STEPS = "samples/s", "steps/s"
 #: An efficiency this far above 1 is flagged where no error of the measurement is known.
-OVER = 0.01
+_OVER = 0.01
 #: Two batch sizes are the same within this: the last batch of an epoch is smaller.
 SAME_BATCH = 0.02
 #: Share of a step that a main thread stood without a CPU, above which a measurement is called disturbed.
@@ -103,9 +103,9 @@ def rows(points: Sequence[Point]) -> list[Row]:
             Row(
                 point,
                 worth,
-                marginal_efficiency(first, before, point) if before else None,
+                _marginal_efficiency(first, before, point) if before else None,
                 karp_flatt(point.samples_per_s / first.samples_per_s, point.ranks) if first.ranks == 1 < point.ranks else None,
-                worth > 1 + max(OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
+                worth > 1 + max(_OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
             )
         )
     return found
@@ -116,7 +116,7 @@ def efficiency(base: Point, point: Point) -> float:
     return base.rank_s / point.rank_s
 
 
-def marginal_efficiency(base: Point, before: Point, point: Point) -> float:
+def _marginal_efficiency(base: Point, before: Point, point: Point) -> float:
     """Throughput that each added rank brought, over that of a rank of the base."""
     return (point.samples_per_s - before.samples_per_s) / (point.ranks - before.ranks) * base.rank_s
 

@@ -18,8 +18,8 @@ from feedline.profiler.few import few
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.restarts import NAMED
 
-BLOCKS, LEAST = 10, 3  # blocks of steps, and steps in a block at least
-FEWEST = 6  # steps, below which a throughput is called doubtful
+_BLOCKS, _LEAST = 10, 3  # blocks of steps, and steps in a block at least
+_FEWEST = 6  # steps, below which a throughput is called doubtful
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Pace:
     loop_ended: bool = False
 
 
-def error_s(wall: IntArray) -> float:
+def _error_s(wall: IntArray) -> float:
     """Two standard errors of the mean step, seconds, from the means of blocks of steps: neighbours share what disturbed them.
 
     Args:
         wall: int64 [steps], ns, one or more.
     """
-    blocks = np.array_split(wall / 1e9, max(1, min(BLOCKS, len(wall) // LEAST)))
+    blocks = np.array_split(wall / 1e9, max(1, min(_BLOCKS, len(wall) // _LEAST)))
     means = np.array([block.mean() for block in blocks]) if len(blocks) > 1 else wall / 1e9
     return 2 * float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else float(means[0])
 
@@ -68,7 +68,7 @@ def pace_of(rank: Rank) -> Pace | None:
     wall = steps.wall[first:] if estimate is None else estimate.walls().astype(np.int64)
     step_s = 1 / rate.steps_per_s if rate.steps_per_s else 0.0
     queued_s, ended = runqueue_s(main, steps, first), left_after(steps) is not None
-    return Pace(step_s, error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
+    return Pace(step_s, _error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
 
 
 def point_of(runs: Sequence[Run]) -> Point:
@@ -161,7 +161,7 @@ def _point(size: int, training: int, paces: list[Pace], notes: list[str]) -> Poi
         notes.append(
             f"a main thread waited for a CPU in {share(stood)} of its step time: other programs or too few CPUs slowed the measurement"
         )
-    if fewest < FEWEST:
+    if fewest < _FEWEST:
         notes.append(f"only {fewest} steps")
     if fewest < most:
         notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")
@@ -182,7 +182,7 @@ def launches(runs: Sequence[Run]) -> list[list[Run]]:
         size, ranks = world_size([run]), set(run.ranks)
         for group in found:
             taken = set().union(*(set(other.ranks) for other in group))
-            if len(ranks) < size == world_size(group) > len(taken) and not ranks & taken and command(run) == command(group[0]):
+            if len(ranks) < size == world_size(group) > len(taken) and not ranks & taken and _command(run) == _command(group[0]):
                 group.append(run)
                 break
         else:
@@ -190,6 +190,6 @@ def launches(runs: Sequence[Run]) -> list[list[Run]]:
     return sorted(found, key=world_size)
 
 
-def command(run: Run) -> list[str]:
+def _command(run: Run) -> list[str]:
     """What was run."""
     return next(iter(run.ranks.values())).manifest.command

@@ -16,12 +16,12 @@ from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.step_profile import Ring, StepProfile, ring_s
 
 #: Bounds of Pollux's exponent: 1 is no overlap, 10 about the maximum of both (Qiao and others, Pollux, OSDI 2021).
-GAMMA = (1.0, 10.0)
+_GAMMA = (1.0, 10.0)
 #: A law is refused where its constant, what it cannot explain of a measured step, is more than this share of it.
 UNEXPLAINED = 0.3
 #: Error of a replay that holds four of five of its predictions for twice the ranks, as a share of the time: the 80 % quantile over 18
 #: predictions of three trainings, of which any two give 0.096 to 0.104 (docs/measured/scaling.md).
-ON_OTHERS = 0.10
+_ON_OTHERS = 0.10
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def additive(anatomy: StepProfile, link: Ring, batch: float) -> Model:
     """T(N) = T(1) + T_net(N): nothing is hidden. A bound from above."""
-    return Model("additive", lambda n: (anatomy.step_s + net_s(anatomy, n, link)) / batch, {}, 0.40)
+    return Model("additive", lambda n: (anatomy.step_s + _net_s(anatomy, n, link)) / batch, {}, 0.40)
 
 
 def p_norm(anatomy: StepProfile, link: Ring, measured: Point) -> Model | None:
@@ -96,10 +96,10 @@ def p_norm(anatomy: StepProfile, link: Ring, measured: Point) -> Model | None:
     wanted = measured.rank_s * batch
 
     def step(n: int, gamma: float) -> float:
-        net = net_s(anatomy, n, link)
+        net = _net_s(anatomy, n, link)
         return rest + (backward**gamma + net**gamma) ** (1 / gamma)
 
-    low, high = GAMMA
+    low, high = _GAMMA
     fastest, slowest = step(measured.ranks, high), step(measured.ranks, low)
     if backward <= 0 or not fastest / (1 + UNEXPLAINED) <= wanted <= slowest / (1 - UNEXPLAINED):
         return None
@@ -107,10 +107,10 @@ def p_norm(anatomy: StepProfile, link: Ring, measured: Point) -> Model | None:
         middle = (low + high) / 2
         low, high = (middle, high) if step(measured.ranks, middle) > wanted else (low, middle)
     gamma, left_over = low, wanted - step(measured.ranks, low)
-    return Model("p-norm", lambda n: (step(n, gamma) + (left_over if n > 1 else 0.0)) / batch, {"gamma": gamma}, ON_OTHERS)
+    return Model("p-norm", lambda n: (step(n, gamma) + (left_over if n > 1 else 0.0)) / batch, {"gamma": gamma}, _ON_OTHERS)
 
 
-def net_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
+def _net_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
     """Seconds of all collectives of a step, one after the other."""
     if ranks < 2:
         return 0.0
@@ -135,4 +135,4 @@ def bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> Model:
 
     constant = batch * measured.rank_s - raw(measured.ranks)
     parameters = {"constant_s": constant, "bandwidth": link.bandwidth, "alpha_s": link.alpha_s, "jitter_s": anatomy.jitter_s}
-    return Model("bucket replay", lambda n: (raw(n) + (constant if n > 1 else 0.0)) / batch, parameters, ON_OTHERS)
+    return Model("bucket replay", lambda n: (raw(n) + (constant if n > 1 else 0.0)) / batch, parameters, _ON_OTHERS)

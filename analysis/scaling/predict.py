@@ -10,9 +10,9 @@ from feedline.analysis.scaling.models import Model
 from feedline.analysis.scaling.step_profile import Ring, StepProfile
 
 #: How far beyond the most ranks measured a prediction goes. From 1 and 2 to 8 both laws missed the source table by 46 %.
-REACH = 4
+_REACH = 4
 #: Between measured points, or close above them, an interval is at least this part of that of a doubling.
-NEAR = 0.5
+_NEAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def predict(basis: Basis, ranks: int) -> Prediction:
         return Prediction(ranks, None, None, None, "", reason or "needs the throughput at two or more rank counts")
     model, last = fitted[0], basis.points[-1]
     time = model.rank_s(ranks)
-    distance = max(NEAR, ranks / last.ranks - 1)
+    distance = max(_NEAR, ranks / last.ranks - 1)
     parts = [model.error * distance, (held_out(basis, model.name) or 0.0) * distance, last.error or 0.0, *_of_link(basis, model, ranks)]
     error = sum(part**2 for part in parts) ** 0.5
     rate, ideal = ranks / time, ranks / min(point.rank_s for point in basis.points)
@@ -98,8 +98,8 @@ def refusal(basis: Basis, ranks: int) -> str:
     if basis.kind == "mixed":
         return "neither the batch per rank nor the total batch is constant: repeat the measurements with one of them fixed"
     most = basis.points[-1].ranks
-    if ranks > REACH * most:
-        return f"{ranks} ranks are more than {REACH} times the {most} measured: measure {-(-ranks // REACH)} or more"
+    if ranks > _REACH * most:
+        return f"{ranks} ranks are more than {_REACH} times the {most} measured: measure {-(-ranks // _REACH)} or more"
     return ""
 
 
@@ -112,7 +112,7 @@ def held_out(basis: Basis, name: str) -> float | None:
     last = basis.points[-1]
     if same is None:
         return None
-    distance = max(NEAR, last.ranks / basis.points[-2].ranks - 1)
+    distance = max(_NEAR, last.ranks / basis.points[-2].ranks - 1)
     return abs(same.rank_s(last.ranks) / last.rank_s - 1) / distance
 
 

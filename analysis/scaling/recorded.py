@@ -12,10 +12,10 @@ from feedline.analysis.scaling.step_profile import Bucket, Ring, StepProfile
 from feedline.analysis.timeline import IntArray
 
 #: Steps left out at the beginning: DistributedDataParallel rebuilds its buckets after the first.
-WARM_UP = 2
+_WARM_UP = 2
 #: Messages up to here tell the latency (bytes), from there on the bandwidth of all messages of a step does.
-SMALL = 4096
-BACKWARD = PHASES.index("backward")
+_SMALL = 4096
+_BACKWARD = PHASES.index("backward")
 
 
 def anatomy_of(one: Collectives, step_s: float) -> StepProfile | None:
@@ -25,7 +25,7 @@ def anatomy_of(one: Collectives, step_s: float) -> StepProfile | None:
         one: a rank, alone if there is such a run.
         step_s: its mean step.
     """
-    first = min(WARM_UP, max(0, len(one.steps) - 2))
+    first = min(_WARM_UP, max(0, len(one.steps) - 2))
     steps = one.steps[first:, 0]
     backward = one.stages.get("backward", np.zeros((0, 2), np.int64))
     if not len(steps) or not len(backward):
@@ -33,7 +33,7 @@ def anatomy_of(one: Collectives, step_s: float) -> StepProfile | None:
     table = np.sort(one.table, order="start")
     place = one.step_at(table["start"]) - first
     kept = [table[(place == number)] for number in range(len(steps))]
-    shapes = [tuple(zip(part["nbytes"].tolist(), (part["phase"] == BACKWARD).tolist(), strict=True)) for part in kept]
+    shapes = [tuple(zip(part["nbytes"].tolist(), (part["phase"] == _BACKWARD).tolist(), strict=True)) for part in kept]
     usual = Counter(shapes).most_common(1)[0][0]
     chosen = [number for number, shape in enumerate(shapes) if shape == usual]
     times = np.array([kept[number]["start"] - steps[number] for number in chosen]).reshape(len(chosen), -1)
@@ -87,7 +87,7 @@ def link_of(ranks: Sequence[Collectives]) -> Ring | None:
     place = first.step_at(end)
     wires = joined.nbytes * _factors(joined)
     rates = []
-    for number in range(min(WARM_UP, max(0, len(first.steps) - 1)), len(first.steps)):
+    for number in range(min(_WARM_UP, max(0, len(first.steps) - 1)), len(first.steps)):
         chosen = complete & (place == number)
         wire = float(wires[chosen].sum())
         busy = _covered(end[chosen] - lasted[chosen], end[chosen])
@@ -122,9 +122,9 @@ def _covered(start: IntArray, end: IntArray) -> int:
 def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
     """Latency of a ring's round, from the shortest tenth of the small messages: the others waited for a rank or a thread."""
     reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[joined.name]
-    small = complete & reduced & (joined.nbytes <= SMALL)
+    small = complete & reduced & (joined.nbytes <= _SMALL)
     if not small.any():
         return 0.0, "no small all-reduce in the run, so latency is counted in the constant term"
     sizes = np.array([len(group.ranks) for group in joined.groups])[joined.group]
     rounds = 2 * (sizes[small] - 1)
-    return float(np.quantile(lasted[small] / rounds, 0.1)) / 1e9, f"{int(small.sum())} all-reduces of at most {SMALL} bytes"
+    return float(np.quantile(lasted[small] / rounds, 0.1)) / 1e9, f"{int(small.sum())} all-reduces of at most {_SMALL} bytes"

@@ -14,9 +14,9 @@ from feedline.analysis.scaling.conclusion import grows
 from feedline.analysis.scaling.efficiency import Point
 
 #: Growth of a sample's time below which there is nothing to explain.
-FLAT = 0.03
+_FLAT = 0.03
 #: The better of both curves must leave less than this part of the other's squared error.
-CLEARLY = 0.5
+_CLEARLY = 0.5
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Shape:
     message: str = field(metadata={"key": "says"})
 
 
-CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "saturating": lambda n: 2 * (n - 1) / n}
+_CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "saturating": lambda n: 2 * (n - 1) / n}
 
 
 def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
@@ -52,12 +52,12 @@ def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
     ranks = np.array([point.ranks for point in points], float)
     times = np.array([point.rank_s for point in points])
     growth = float(times[-1] / times[0] - 1)
-    misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in CURVES.items()}
+    misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()}
     noise = max(point.error or 0.0 for point in points)
-    if growth < max(FLAT, noise):
+    if growth < max(_FLAT, noise):
         return Shape("flat", growth, misfit, grows("flat", points, growth))
     best, other = sorted(misfit, key=lambda name: misfit[name])
-    name = "unclear" if misfit[best] ** 2 > CLEARLY * misfit[other] ** 2 else best
+    name = "unclear" if misfit[best] ** 2 > _CLEARLY * misfit[other] ** 2 else best
     return Shape(name, growth, misfit, grows(name, points, growth))
 
 

@@ -9,7 +9,7 @@ from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, 
 from feedline.analysis.scaling.shape import Shape, shape_of
 from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
 
-SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Study:
     late: str
     unit: str
     refused: str = ""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = _SCHEMA_VERSION
 
 
 def study(

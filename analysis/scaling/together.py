@@ -15,9 +15,9 @@ from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.restarts import named
 
 #: Ranks of a launch that are looked at: more run the same program.
-MOST = 8
-WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
-DIVIDE = "give each rank its part of the data (DistributedSampler)"
+_MOST = 8
+_WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
+_DIVIDE = "give each rank its part of the data (DistributedSampler)"
 
 
 def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
@@ -27,27 +27,27 @@ def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
         launches: in order of their number of ranks.
         points: what they measured.
     """
-    alone = dataset_samples(launches[0])
+    alone = _dataset_samples(launches[0])
     for launch in launches:
-        size, ranks = world_size(launch), ranks_of(launch)
+        size, ranks = world_size(launch), _ranks_of(launch)
         if size < 2:
             continue
-        if idle := [number for number, steps in sorted(trained(ranks).items()) if not steps]:
+        if idle := [number for number, steps in sorted(_trained(ranks).items()) if not steps]:
             return _idle(size, idle, [number for number in ranks if number not in idle])
-        whole = len(launches) > 1 and launch is not launches[0] and 0 < alone == dataset_samples(launch)
-        if ranks and all(apart(rank) for rank in list(ranks.values())[:MOST]):
+        whole = len(launches) > 1 and launch is not launches[0] and 0 < alone == _dataset_samples(launch)
+        if ranks and all(apart(rank) for rank in list(ranks.values())[:_MOST]):
             return _apart(size, alone if whole else 0)
         if whole:
             return _whole(size, alone, world_size(launches[0]), points)
     return ""
 
 
-def ranks_of(launch: Sequence[Run]) -> dict[int, Rank]:
+def _ranks_of(launch: Sequence[Run]) -> dict[int, Rank]:
     """Its ranks by their numbers."""
     return {number: rank for run in launch for number, rank in sorted(run.ranks.items())}
 
 
-def trained(ranks: dict[int, Rank]) -> dict[int, bool]:
+def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
     """Rank -> whether it made steps; without those that did not end by themselves, or cannot be read."""
     found = {}
     for number, rank in ranks.items():
@@ -66,9 +66,9 @@ def apart(rank: Rank) -> bool:
         return False
 
 
-def dataset_samples(launch: Sequence[Run]) -> int:
+def _dataset_samples(launch: Sequence[Run]) -> int:
     """Samples that each rank draws per epoch, where that is its whole dataset, alike on all ranks; else 0."""
-    drawn = {_whole_dataset(rank) for rank in list(ranks_of(launch).values())[:MOST]}
+    drawn = {_whole_dataset(rank) for rank in list(_ranks_of(launch).values())[:_MOST]}
     return drawn.pop() if len(drawn) == 1 else 0
 
 
@@ -97,7 +97,7 @@ def _idle(size: int, idle: Sequence[int], others: Sequence[int]) -> str:
 
 def _apart(size: int, samples: int) -> str:
     also = f", and each drew all {count(samples)} samples" if samples else ""
-    fix = f"{WRAP}, and {DIVIDE}." if samples else f"{WRAP}."
+    fix = f"{_WRAP}, and {_DIVIDE}." if samples else f"{_WRAP}."
     return (
         f"The {size} ranks did not train together{also}, so this is no scaling. No collective averaged gradients in their steps: each "
         f"trained a model of its own. {fix}"
@@ -108,6 +108,6 @@ def _whole(size: int, samples: int, base: int, points: Sequence[Point]) -> str:
     rates = ",".join(f"{point.ranks}={point.samples_per_s:.4g}" for point in points)
     return (
         f"Each of the {size} ranks draws all {count(samples)} samples per epoch, as with {counted(base)}, so more ranks do not shorten an "
-        f"epoch. {DIVIDE[:1].upper()}{DIVIDE[1:]}. If each rank has a dataset of its own, compare the rates: "
+        f"epoch. {_DIVIDE[:1].upper()}{_DIVIDE[1:]}. If each rank has a dataset of its own, compare the rates: "
         f"`feedline scale --throughput {rates}`."
     )

@@ -5,11 +5,11 @@ from feedline.analysis.formatting import count, counted, seconds
 from feedline.analysis.model import RunInfo
 from feedline.profiler.session.ending import INTERRUPTED
 
-FULL = "No space left on device"
-UNKNOWN_END = AtEnd()
+_FULL = "No space left on device"
+_UNKNOWN_END = AtEnd()
 
 
-def headline(run: RunInfo, steps: int, updates: int = 0, who: str = "The training", end: AtEnd = UNKNOWN_END, unit: str = "step") -> str:
+def headline(run: RunInfo, steps: int, updates: int = 0, who: str = "The training", end: AtEnd = _UNKNOWN_END, unit: str = "step") -> str:
     """One or two sentences; nothing for a run that ended well and was recorded to its end.
 
     Args:
@@ -71,6 +71,6 @@ def _doing(run: RunInfo, end: AtEnd) -> str:
 def _stopped(run: RunInfo, steps: int, updates: int) -> str:
     if not run.stopped:
         return ""
-    why = f"the disk is full ({FULL})" if FULL in run.stopped else run.stopped
+    why = f"the disk is full ({_FULL})" if _FULL in run.stopped else run.stopped
     of = f" of {count(updates)}" if updates > steps else ""
     return f"Recording stopped after {count(steps)}{of} step{'s' * (max(steps, updates) != 1)}: {why}. Figures cover the run until then."

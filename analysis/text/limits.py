@@ -5,14 +5,14 @@ from feedline.analysis.formatting import counted, number, seconds, share
 from feedline.analysis.model import Report, ThroughputBound
 from feedline.analysis.step_model import StepSummary
 
-BINDS = 0.8  # of a limit that is said to bind, at least
-LEAST = 1e-3  # of a figure: less than its last digit
+_BINDS = 0.8  # of a limit that is said to bind, at least
+_LEAST = 1e-3  # of a figure: less than its last digit
 RATE = "samples/s"
 ALL_CPUS = "all_cpus"  # id of the limit
 #: Times the rate, and kinds: at a higher rate, samples and steps take less time, so such limits far above it are rough
 #: (docs/measured/faults.md).
-HOLD = frozenset({"gpu", "device"})
-FAR, OF_THE_HOST = 2.0, frozenset({"workers", "turns", "cores", "step"})
+_HOLD = frozenset({"gpu", "device"})
+_FAR, _OF_THE_HOST = 2.0, frozenset({"workers", "turns", "cores", "step"})
 
 
 def is_rough(limit: ThroughputBound, rate: float, nearest: str | None) -> bool:
@@ -21,13 +21,13 @@ def is_rough(limit: ThroughputBound, rate: float, nearest: str | None) -> bool:
     Args:
         nearest: id of the binding limit. Full CPUs make everything else take longer, by more than the time that threads wait for a CPU.
     """
-    return limit.kind in OF_THE_HOST and (limit.samples_per_s > FAR * rate or nearest == ALL_CPUS)
+    return limit.kind in _OF_THE_HOST and (limit.samples_per_s > _FAR * rate or nearest == ALL_CPUS)
 
 
 def holds(limit: ThroughputBound) -> bool:
     """Whether nothing but other work or another device raises it. Limits of the host are made of times at the present rate, which full
     CPUs and rare stalls lengthen; more than twice the rate of one was measured (docs/measured/faults.md)."""
-    return limit.kind in HOLD
+    return limit.kind in _HOLD
 
 
 def sentence(rate: float, nearest: ThroughputBound | None, following: ThroughputBound | None, unit: str = RATE) -> str:
@@ -39,7 +39,7 @@ def sentence(rate: float, nearest: ThroughputBound | None, following: Throughput
     if nearest is None:
         return f"No known limit lies above this run's {number(rate)} {unit}."
     part = min(rate / nearest.samples_per_s, 1.0)
-    if part < BINDS:
+    if part < _BINDS:
         at = f"at {number(nearest.samples_per_s)} {unit}"
         return f"The nearest known limit is {_named(nearest)}, {at}: this run reaches {share(part)} of it."
     here = f"{number(rate)} {unit} is {share(part)} of the binding limit, {_named(nearest)}."
@@ -69,7 +69,7 @@ def _named(roof: ThroughputBound) -> str:
 
 def without(parts: dict[str, float], whole_s: float) -> str:
     """What a figure excludes, in words, so that it is not mistaken for the whole."""
-    named = [f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= LEAST * whole_s > 0]
+    named = [f"{seconds(spent)} {what}" for what, spent in parts.items() if spent >= _LEAST * whole_s > 0]
     return f", excluding {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
 
 

@@ -17,7 +17,7 @@ from feedline.profiler.message import Message, id_of
 #: Each moment belongs to the first of these that it is part of.
 PARTS = ("compute", "waiting_for_rank", "exposed_transfer", "exposed_copy", "input", "synchronisation", "host_launch", "unexplained")
 ONE_RANK = Message("waiting for other ranks cannot be separated from transfer here: exposed_transfer contains both", "one_rank")
-ON_HOST = "the trace contains no device activity: compute is what operators did on the host outside the loader"
+_ON_HOST = "the trace contains no device activity: compute is what operators did on the host outside the loader"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ def of_trace(steps: Steps, window: Basis, act: Activity, work: DeviceWork) -> Bu
     if len(work.within(window).communication):
         notes.append(ONE_RANK)
     if not len(work.busy):
-        notes.append(ON_HOST)
+        notes.append(_ON_HOST)
     return Budget(edges, split(act, edges[:-1], edges[1:]), tuple(notes))
 
 

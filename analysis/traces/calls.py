@@ -15,9 +15,9 @@ from feedline.analysis.traces.kinds_of_work import BoolArray, of_kinds
 from feedline.analysis.traces.nesting import Nest, nest
 from feedline.analysis.traces.threads import Threads
 
-PIECE = 65_536  # events that are looked at together, at least
-MOST_NS = 1 << 60  # of the times of threads that are laid one after the other: twice as much fits into 64 bits
-LISTED = (Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
+_PIECE = 65_536  # events that are looked at together, at least
+_MOST_NS = 1 << 60  # of the times of threads that are laid one after the other: twice as much fits into 64 bits
+_LISTED = (Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
 #: Ranges of torch.distributed around what a backend is told to do.
 _BACKEND = re.compile(r"^(nccl|gloo|ucc|mpi|xccl|hccl):")
 
@@ -107,16 +107,16 @@ def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
     called = Calls([], *(np.full(len(events), -1, np.int32) for _ in range(3)))
     costs = Costs(trace, has_device=bool(of_kinds(trace, Kind.KERNEL).any()))
     backends = np.array([bool(_BACKEND.match(name)) for name in trace.names] or [False])
-    sums = {kind: _Sums.zero(len(trace.names)) for kind in LISTED}
+    sums = {kind: _Sums.zero(len(trace.names)) for kind in _LISTED}
     for rows, start in _pieces(trace):
         mine = events[rows]
         piece = _Piece(mine, nest(start, np.ascontiguousarray(mine["wall"])), launched[rows], window.began(mine))
-        nearest = {kind: piece.nearest(kind) for kind in LISTED}
+        nearest = {kind: piece.nearest(kind) for kind in _LISTED}
         _place(called, rows, piece, nearest, backends)
-        for kind in LISTED:
+        for kind in _LISTED:
             _add(sums[kind], kind, piece, nearest[kind])
         _add_costs(sums[Kind.OPERATOR], piece, costs)
-    rows_of = (row for kind in LISTED for row in _rows(trace, kind, sums[kind]))
+    rows_of = (row for kind in _LISTED for row in _rows(trace, kind, sums[kind]))
     called.rows.extend(sorted(rows_of, key=lambda row: (-row.device_ns, -row.total_ns)))
     return called
 
@@ -149,14 +149,14 @@ def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
     """
     events = trace.events
     host = np.array([track.device < 0 for track in trace.tracks] or [False])
-    rows = np.flatnonzero(of_kinds(trace, Kind.RUNTIME, *LISTED) & host[events["track"]])
+    rows = np.flatnonzero(of_kinds(trace, Kind.RUNTIME, *_LISTED) & host[events["track"]])
     rows = rows[np.argsort(events["track"][rows], kind="stable")]
     if not len(rows):
         return
     tracks, first = np.unique(events["track"][rows], return_index=True)
     begin, end = events["start"][rows], events["start"][rows] + events["wall"][rows]
     length = np.maximum.reduceat(end, first) - begin[first] + 1
-    fits = (np.cumsum(length.astype(float)) // MOST_NS).astype(np.int64)
+    fits = (np.cumsum(length.astype(float)) // _MOST_NS).astype(np.int64)
     for group in np.split(np.arange(len(tracks)), np.flatnonzero(np.diff(fits)) + 1):
         some = slice(first[group[0]], first[group[-1] + 1] if group[-1] + 1 < len(first) else len(rows))
         shift = np.cumsum(np.append(0, length[group[:-1]])) - begin[first[group]]
@@ -164,7 +164,7 @@ def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
         start = begin[some] + each
         reach = np.maximum.accumulate(end[some] + each)
         idle = np.flatnonzero(start[1:] > reach[:-1]) + 1
-        wanted = np.searchsorted(idle, np.arange(PIECE, len(start), PIECE))
+        wanted = np.searchsorted(idle, np.arange(_PIECE, len(start), _PIECE))
         cuts = np.unique(idle[wanted[wanted < len(idle)]])
         yield from zip(np.split(rows[some], cuts), np.split(start, cuts))
 

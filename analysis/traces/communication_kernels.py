@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from feedline.analysis.comm.operations import MESSAGE, operation
 from feedline.analysis.traces.kernel_names import function_of
 
-EXCHANGE, SUM, SCATTERED, GATHERED, MEETING = "all_to_all", "all_reduce", "reduce_scatter", "all_gather", "barrier"
+_EXCHANGE, _SUM, _SCATTERED, _GATHERED, _MEETING = "all_to_all", "all_reduce", "reduce_scatter", "all_gather", "barrier"
 
 
 @dataclass(frozen=True)
-class Library:
+class _Library:
     """Kernels of one library.
 
     Attributes:
@@ -27,31 +27,31 @@ class Library:
     source: str
 
 
-def _library(name: str, functions: str, operation: str, source: str) -> Library:
-    return Library(name, re.compile(functions, re.IGNORECASE), operation, source)
+def _library(name: str, functions: str, operation: str, source: str) -> _Library:
+    return _Library(name, re.compile(functions, re.IGNORECASE), operation, source)
 
 
 #: The first that fits. docs/traces.md repeats it (tests/traces/numbers/test_communication_kernels.py).
 LIBRARIES = (
     _library("NCCL", r"^(\w+::)*nccl|nccl(dev|x)?kernel", "", "NVIDIA/nccl"),
     _library("RCCL", r"^(\w+::)*rccl", "", "ROCm/rccl"),
-    _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(dispatch|combine|notify)", EXCHANGE, "deepseek-ai/DeepEP"),
-    _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(barrier|clean_low_latency)", MEETING, "deepseek-ai/DeepEP"),
-    _library("DeepEP", r"\bhybrid_ep::(dispatch|combine)", EXCHANGE, "deepseek-ai/DeepEP"),
-    _library("DeepEP", r"\bhybrid_ep::device_sync", MEETING, "deepseek-ai/DeepEP"),
-    _library("MORI", r"\bEp(Dispatch|Combine)(Inter|Intra|LowLatency)", EXCHANGE, "ROCm/mori"),
+    _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(dispatch|combine|notify)", _EXCHANGE, "deepseek-ai/DeepEP"),
+    _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(barrier|clean_low_latency)", _MEETING, "deepseek-ai/DeepEP"),
+    _library("DeepEP", r"\bhybrid_ep::(dispatch|combine)", _EXCHANGE, "deepseek-ai/DeepEP"),
+    _library("DeepEP", r"\bhybrid_ep::device_sync", _MEETING, "deepseek-ai/DeepEP"),
+    _library("MORI", r"\bEp(Dispatch|Combine)(Inter|Intra|LowLatency)", _EXCHANGE, "ROCm/mori"),
     _library(
         "TensorRT-LLM, FlashInfer",
         r"\bmoeA2A(Prepare)?(Dispatch|Combine)Kernel|\bmoe_?CommKernel|\bmoeAll_?to_?all",
-        EXCHANGE,
+        _EXCHANGE,
         "NVIDIA/TensorRT-LLM",
     ),
     _library("NVSHMEM", r"nvshmem", "", "NVIDIA/nvshmem"),
-    _library("vLLM, SGLang, AITER", r"\bcross_device_reduce", SUM, "vllm-project/vllm"),
+    _library("vLLM, SGLang, AITER", r"\bcross_device_reduce", _SUM, "vllm-project/vllm"),
     _library("Transformer Engine", r"userbuffers_(push|send|recv)", MESSAGE, "NVIDIA/TransformerEngine"),
-    _library("Transformer Engine", r"userbuffers\w*_rs(_|$)", SCATTERED, "NVIDIA/TransformerEngine"),
-    _library("Transformer Engine", r"userbuffers\w*_ag(_|$)", GATHERED, "NVIDIA/TransformerEngine"),
-    _library("Transformer Engine", r"userbuffers\w*_sum", SUM, "NVIDIA/TransformerEngine"),
+    _library("Transformer Engine", r"userbuffers\w*_rs(_|$)", _SCATTERED, "NVIDIA/TransformerEngine"),
+    _library("Transformer Engine", r"userbuffers\w*_ag(_|$)", _GATHERED, "NVIDIA/TransformerEngine"),
+    _library("Transformer Engine", r"userbuffers\w*_sum", _SUM, "NVIDIA/TransformerEngine"),
     _library("Transformer Engine", r"userbuffers", "", "NVIDIA/TransformerEngine"),
     _library("MSCCL, MSCCL++", r"\bmscclpp|\bmsccl[_:]", "", "microsoft/mscclpp"),
     _library("oneCCL", r"\boneccl_|\bccl::", "", "uxlfoundation/oneCCL"),

@@ -18,9 +18,9 @@ from feedline.analysis.traces.intervals import NONE, clip, joined, length, union
 from feedline.analysis.traces.summary import RankTrace
 from feedline.analysis.traces.tables import KernelRow
 
-MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
+_MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
 SHOWN = 3  # operations, one by one
-ALL_RANKS = (
+_ALL_RANKS = (
     "Ingest the traces of all ranks in one command (`feedline ingest rank0.json.gz rank1.json.gz ...`): feedline can then separate "
     "transfer time from waiting time."
 )
@@ -124,7 +124,7 @@ def _exposed(facts: TraceFacts) -> Exposed:
     least_s, alone = facts.cost_s(part, least), facts.between is None or not facts.between.waiting
     which = "one rank's trace" if facts.between is None else "these traces"
     caveat = f"; this includes waiting for other ranks, which {which} cannot separate" if alone else ""
-    if least_s <= MUCH_LESS * own_s:
+    if least_s <= _MUCH_LESS * own_s:
         caveat += f"; on rank {least} it takes {seconds(least_s)}, so most of it is waiting for other ranks"
     exposed = "exposed per step" if facts.shown.basis.steps else "exposed"
     evidence = [Evidence("exposed_transfer_share", "exposed communication", facts.share(part), SHARE)]
@@ -139,7 +139,7 @@ def _exposed(facts: TraceFacts) -> Exposed:
         hidden_share=hidden / 100 if hidden is not None else None,
         where="",
         caveat=caveat,
-        separate=ALL_RANKS if alone else "",
+        separate=_ALL_RANKS if alone else "",
         evidence=[*evidence, *(Evidence("exposed_s", f"{exposed}: {one.name}", one.transfer_s, "s", one.name) for one in kinds)],
     )
 

@@ -17,8 +17,8 @@ from feedline.profiler.files.columns import columns, table_of
 from feedline.profiler.files.reading import json_of
 from feedline.profiler.store.layout import TRACE
 
-ABOUT = b"feedline.trace"  # key in the file's metadata
-ROW_GROUP = 1 << 19  # events written at a time: what the copy of their columns takes
+_ABOUT = b"feedline.trace"  # key in the file's metadata
+_ROW_GROUP = 1 << 19  # events written at a time: what the copy of their columns takes
 
 
 def is_trace(folder: Path) -> bool:
@@ -40,13 +40,13 @@ def write(trace: Trace, folder: Path) -> None:
     about["names"] = [masks.text(name) if "/" in name else masks.token(name) for name in trace.names]  # with_stack gives files
     names = EVENT_DTYPE.names or ()
     kinds = [pa.field(name, pa.from_numpy_dtype(EVENT_DTYPE[name])) for name in names]
-    schema = pa.schema(kinds, metadata={ABOUT: json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")})
+    schema = pa.schema(kinds, metadata={_ABOUT: json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")})
     with (
         owned.replacing(folder, TRACE) as file,
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False, write_page_checksum=True) as parquet,
     ):
-        for begin in range(0, max(len(trace.events), 1), ROW_GROUP):
-            part = trace.events[begin : begin + ROW_GROUP]
+        for begin in range(0, max(len(trace.events), 1), _ROW_GROUP):
+            part = trace.events[begin : begin + _ROW_GROUP]
             parquet.write_table(table_of({name: np.ascontiguousarray(part[name]) for name in names}))
 
 
@@ -57,7 +57,7 @@ def read(folder: Path) -> Trace:
         RunDamaged: the file is missing, was cut off or changed.
     """
     with columns(folder / TRACE, "ingest the trace again") as file:
-        about = trusted.about(json_of(file.metadata(ABOUT).decode("utf-8", "surrogatepass")))
+        about = trusted.about(json_of(file.metadata(_ABOUT).decode("utf-8", "surrogatepass")))
         events = np.empty(file.rows, EVENT_DTYPE)
         file.into(events, {})
         made = Trace(events=events, **about)

@@ -14,7 +14,7 @@ from feedline.analysis.traces.kinds_of_work import named, of_kinds
 from feedline.analysis.traces.threads import LOADER, UNKNOWN, Threads
 
 _SOUNDS_LIKE = re.compile(r"data.?load|load.?(data|batch)|(wait|get|fetch|next|read).{0,8}batch|input.?(pipe|wait)", re.IGNORECASE)
-SHOWN = 3
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -104,5 +104,5 @@ def _why_not(trace: Trace, who: Threads) -> str:
         return "the trace contains no host threads"
     own = of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)
     similar = [name for number in np.unique(trace.events["name"][own]) if _SOUNDS_LIKE.search(name := trace.names[number])]
-    told = f" (perhaps this is one: {', '.join(similar[:SHOWN])})" if similar else ""
+    told = f" (perhaps this is one: {', '.join(similar[:_SHOWN])})" if similar else ""
     return f"the trace has no DataLoader range on the main thread, so waiting for batches cannot be measured{told}"

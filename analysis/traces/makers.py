@@ -7,8 +7,8 @@ from dataclasses import dataclass
 READ = "feedline ingest reads traces of torch.profiler (JSON) and Nsight Systems (SQLite), and those of rocprof, JAX and TensorFlow (JSON)"
 
 
-LOOKED_AT = 1 << 16  # bytes of a file
-ENOUGH = 3  # packets that no text begins with by chance
+_LOOKED_AT = 1 << 16  # bytes of a file
+_ENOUGH = 3  # packets that no text begins with by chance
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ _MEMORY = "it holds a snapshot of memory, no times of kernels; docs.pytorch.org/
 _LAST = "it holds the last collectives of a rank, no times of kernels"
 _OWN_FORM = "it has a form of its own, which is not read here"
 
-#: Files that are no JSON, by their first bytes.
-BINARY = (
+#: Files that are no _JSON, by their first bytes.
+_BINARY = (
     _maker(rb"^\x80[\x02-\x05].*(device_traces|segments)", "torch.cuda.memory", _MEMORY),
     _maker(rb"^\x80[\x02-\x05].*pg_config", "torch's Flight Recorder", _LAST),
     _maker(rb"^\x80[\x02-\x05]", "Python's pickle", "it is no trace"),
@@ -47,8 +47,8 @@ BINARY = (
 )
 _PERFETTO = _maker(rb"^\x0a", "a program that writes Perfetto's protobuf", _OWN_FORM)
 
-#: JSON without a list of events, or with one that is none.
-JSON = (
+#: _JSON without a list of events, or with one that is none.
+_JSON = (
     _maker(rb"speedscope\.app/file-format-schema", "py-spy or another sampler, for speedscope", _STACKS),
     _maker(rb'"root_frame"', "pyinstrument", _STACKS),
     _maker(rb'^(?=.*"elapsed_time_sec").*"files"', "Scalene", _STACKS),
@@ -66,7 +66,7 @@ _CONTROL = re.compile(rb"[\x00-\x08]")  # text has none
 _LINES = _maker(rb'^\s*\[\s*\{[^\n]*"cat"\s*:\s*"(POSIX|STDIO|dftracer)"[^\n]*\}\s*\{', "DFTracer", _FILES)
 
 #: Lists of events, none of which is of a known category: by what stands around the list, categories and names of processes.
-EVENTS = (
+_EVENTS = (
     _maker(rb'"viztracer_metadata"|\ncat: fee\n', "viztracer", "it holds Python calls of the host, and nothing of a device"),
     _maker(rb"\ncat: py-spy\n", "py-spy", _STACKS),
     _maker(rb"\ncat: (POSIX|STDIO|dftracer)\n", "DFTracer", _FILES),
@@ -79,20 +79,20 @@ EVENTS = (
 
 def of_bytes(head: bytes) -> Maker | None:
     """Who wrote a file that begins so and is no list of events; None: unknown."""
-    head = head[:LOOKED_AT]
-    known = next((maker for maker in (*BINARY, *JSON) if maker.found.search(head)), None)
-    return known or (_PERFETTO if _CONTROL.search(head) and _packets(head) >= ENOUGH else None)
+    head = head[:_LOOKED_AT]
+    known = next((maker for maker in (*_BINARY, *_JSON) if maker.found.search(head)), None)
+    return known or (_PERFETTO if _CONTROL.search(head) and _packets(head) >= _ENOUGH else None)
 
 
 def of_lines(head: bytes) -> Maker | None:
     """Who wrote a list that begins so and has a line for each event, and no commas; None: it has commas."""
-    return _LINES if _LINES.found.search(head[:LOOKED_AT]) else None
+    return _LINES if _LINES.found.search(head[:_LOOKED_AT]) else None
 
 
 def _packets(head: bytes) -> int:
     """How many messages of field 1 a text begins with, up to ENOUGH: Perfetto's protobuf is nothing but such packets."""
     found = at = 0
-    while found < ENOUGH and head[at : at + 1] == b"\x0a":
+    while found < _ENOUGH and head[at : at + 1] == b"\x0a":
         size, shift, at = 0, 0, at + 1
         while at < len(head) and shift < 35:
             size, shift, at = size | (head[at] & 0x7F) << shift, shift + 7, at + 1
@@ -111,7 +111,7 @@ def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]
         processes: their names.
     """
     text = around + b"\n" + "\n".join([*(f"cat: {name}" for name in categories), *(f"process: {name}" for name in processes), ""]).encode()
-    return next((maker for maker in EVENTS if maker.found.search(text)), None)
+    return next((maker for maker in _EVENTS if maker.found.search(text)), None)
 
 
 def refusal(path: str, maker: Maker) -> str:

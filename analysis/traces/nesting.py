@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from feedline.analysis.timeline import IntArray, parents
 
-ROUNDS = 8  # of cutting what outlasts its caller; clocks that are read one after another need one or two
+_ROUNDS = 8  # of cutting what outlasts its caller; clocks that are read one after another need one or two
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ def nest(start: IntArray, wall: IntArray) -> Nest:
     """
     begin = 2 * start  # an event of no length lasts half a nanosecond, so that it lies in whatever goes on
     end = begin + np.maximum(2 * wall, 1)
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         levels = list(_levels(begin, end))
         parent = _parents(levels, len(start))
         cut = _cut(levels, parent, begin, end)

@@ -81,8 +81,8 @@ def known(name: str) -> bool:
     return name in _FORMULAS
 
 
-Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
-Formula = Callable[[str, tuple[Size, ...], Convolutions], Made | None]
+_Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
+Formula = Callable[[str, tuple[Size, ...], Convolutions], _Made | None]
 
 
 def _product(left: Size, right: Size) -> tuple[int, int]:
@@ -98,14 +98,14 @@ def _product(left: Size, right: Size) -> tuple[int, int]:
 def _multiply(first: int) -> Formula:
     """A matrix product whose left side is the input of this number."""
 
-    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> Made | None:
+    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
         flop, result = _product(inputs[first], inputs[first + 1])
         return flop, tuple(range(first + 2)), result
 
     return formula
 
 
-def _linear(_: str, inputs: tuple[Size, ...], __: Convolutions) -> Made | None:
+def _linear(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
     *rows, k = inputs[0]
     n, other = inputs[1]
     if k != other:
@@ -118,7 +118,7 @@ def _convolve(image: Size, weight: Size, result: Size) -> int:
     return 2 * image[0] * math.prod(places) * math.prod(weight)
 
 
-def _convolution(_: str, inputs: tuple[Size, ...], convolutions: Convolutions) -> Made | None:
+def _convolution(_: str, inputs: tuple[Size, ...], convolutions: Convolutions) -> _Made | None:
     result = convolutions.results.get((inputs[0], inputs[1]))
     if result is None:
         return None
@@ -133,7 +133,7 @@ def _gradient(name: str, inputs: tuple[Size, ...]) -> tuple[Size, Size, Size] | 
     return inputs[order[0]], inputs[order[1]], inputs[order[2]]
 
 
-def _convolution_backward(name: str, inputs: tuple[Size, ...], _: Convolutions) -> Made | None:
+def _convolution_backward(name: str, inputs: tuple[Size, ...], _: Convolutions) -> _Made | None:
     gradient = _gradient(name, inputs)
     if gradient is None:
         return None
@@ -150,7 +150,7 @@ def _attention(first: int, products: tuple[int, int], heads_second: bool) -> For
         heads_second: sizes are (batch, heads, length, width), else (batch, length, heads, width).
     """
 
-    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> Made | None:
+    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
         query, key, value = (
             (b, h, s, d) if heads_second else (b, s, h, d) for b, h, s, d in (inputs[first + at] for at in range(3))
         )  # now (batch, heads, length, width), whichever it was

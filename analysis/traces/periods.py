@@ -6,10 +6,10 @@ import numpy.typing as npt
 from feedline.analysis.timeline import IntArray
 
 FEWEST = 3  # repetitions that are a pattern
-EVEN = 0.3  # standard deviation of the periods over their mean, above which nothing repeats
-CLEFT = 4.0  # times the gap within a burst that the gap between two must be
-MATCHING = 0.9  # share of names that come again one period later
-LONGEST = 4096  # collectives of a step: more are not looked for
+_EVEN = 0.3  # standard deviation of the periods over their mean, above which nothing repeats
+_CLEFT = 4.0  # times the gap within a burst that the gap between two must be
+_MATCHING = 0.9  # share of names that come again one period later
+_LONGEST = 4096  # collectives of a step: more are not looked for
 
 
 def bursts(start: IntArray, end: IntArray) -> IntArray | None:
@@ -26,8 +26,8 @@ def bursts(start: IntArray, end: IntArray) -> IntArray | None:
     gaps = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0)
     ordered = np.sort(gaps)
     rise = ordered[1:] / np.maximum(ordered[:-1], 1)
-    if len(rise) and rise.max() >= CLEFT:  # the widest cleft between short gaps and long ones
-        above = ordered[int(np.flatnonzero(rise >= CLEFT)[-1]) + 1]
+    if len(rise) and rise.max() >= _CLEFT:  # the widest cleft between short gaps and long ones
+        above = ordered[int(np.flatnonzero(rise >= _CLEFT)[-1]) + 1]
         last = np.append(np.flatnonzero(gaps >= above), len(start) - 1)
     else:
         last = np.arange(len(start))
@@ -39,7 +39,7 @@ def even(times: IntArray) -> bool:
     if len(times) < FEWEST:
         return False
     periods = np.diff(times)
-    return bool(periods.std() <= EVEN * periods.mean())
+    return bool(periods.std() <= _EVEN * periods.mean())
 
 
 def period(words: npt.NDArray[np.int64]) -> int | None:
@@ -48,7 +48,7 @@ def period(words: npt.NDArray[np.int64]) -> int | None:
     Args:
         words: int64 [n], a number for each different word.
     """
-    for length in range(2, min(len(words) // FEWEST, LONGEST) + 1):
-        if (words[length:] == words[:-length]).mean() >= MATCHING:
+    for length in range(2, min(len(words) // FEWEST, _LONGEST) + 1):
+        if (words[length:] == words[:-length]).mean() >= _MATCHING:
             return length if len(np.unique(words[:length])) > 1 else None
     return None

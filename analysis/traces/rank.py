@@ -9,8 +9,8 @@ from feedline.profiler.errors import RankCollision
 
 #: The word, at most one mark, and a number that does not go on as a date or a version does. Host names, process ids, steps
 #: and times have no such word before them.
-NAMED = re.compile(r"(?<![a-z])(?<!local[-_.])(?<!node[-_.])(?<!group[-_.])(?:rank|worker|trainer)[-_.=:]?(\d{1,6})(?!\d)", re.IGNORECASE)
-OF_ALL = re.compile(r"(?<![a-z\d.])(?:rank|worker|trainer)?(\d{1,6})_?of_?(\d{1,6})(?!\d)", re.IGNORECASE)
+_NAMED = re.compile(r"(?<![a-z])(?<!local[-_.])(?<!node[-_.])(?<!group[-_.])(?:rank|worker|trainer)[-_.=:]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_OF_ALL = re.compile(r"(?<![a-z\d.])(?:rank|worker|trainer)?(\d{1,6})_?of_?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
 def rank_of(trace: Trace, path: str, given: int | None = None) -> tuple[int | None, str]:
@@ -36,8 +36,8 @@ def rank_in(name: str) -> int | None:
 
     None where it holds none, or several that differ.
     """
-    of_all = [int(rank) for rank, size in OF_ALL.findall(name) if int(rank) < int(size)]
-    found = set(of_all or map(int, NAMED.findall(name)))
+    of_all = [int(rank) for rank, size in _OF_ALL.findall(name) if int(rank) < int(size)]
+    found = set(of_all or map(int, _NAMED.findall(name)))
     return found.pop() if len(found) == 1 else None
 
 

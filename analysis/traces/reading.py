@@ -7,7 +7,7 @@ from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
 from feedline.analysis.traces.kineto.read import read_kineto
 from feedline.analysis.traces.nsight.read import read_nsight
 
-SQLITE = b"SQLite format 3\0"
+_SQLITE = b"SQLite format 3\0"
 
 
 def read_trace(path: str, limits: Limits = DEFAULT) -> list[Trace]:
@@ -18,6 +18,6 @@ def read_trace(path: str, limits: Limits = DEFAULT) -> list[Trace]:
     """
     if "://" not in path and Path(path).is_file():
         with open(path, "rb") as file:
-            if file.read(len(SQLITE)) == SQLITE or path.endswith((".sqlite", ".nsys-rep", ".qdrep")):
+            if file.read(len(_SQLITE)) == _SQLITE or path.endswith((".sqlite", ".nsys-rep", ".qdrep")):
                 return read_nsight(path, limits)
     return [read_kineto(path, limits, strangers=False)]

@@ -21,7 +21,7 @@ from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.columns import Trace
 from feedline.profiler.clock import MARK
 
-BURST_NS = 1_000_000  # marks farther apart belong to different bursts
+_BURST_NS = 1_000_000  # marks farther apart belong to different bursts
 #: The run's own readings of both clocks were measured 2 us off the marks; but one taken while another process had the CPU is off by a
 #: scheduler's slice, which this is some of.
 READINGS_NS = 10_000_000
@@ -82,7 +82,7 @@ def _by_marks(reading: IntArray, start: IntArray, end: IntArray) -> RankClock:
     least, most = (reading - start)[:-1], reading[1:] - end[:-1]
     if least.max() <= most.min():
         return RankClock(start[:1], _middle(least.max(), most.min()), float(most.min() - least.max()) / 2)
-    close = np.diff(reading) <= BURST_NS
+    close = np.diff(reading) <= _BURST_NS
     close |= not close.any()
     edges = np.flatnonzero(np.append(True, np.diff(np.cumsum(~close)[close]) > 0))  # first pairs of bursts
     least, most, at = least[close], most[close], start[:-1][close]

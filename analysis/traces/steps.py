@@ -20,11 +20,11 @@ _NUMBER = re.compile(r"\d+")
 _FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
 _UPDATE = re.compile(r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam", re.I)
 _FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
-NO_STEPS = (
+_NO_STEPS = (
     "no steps were found: there is no ProfilerStep and no range that repeats, and neither optimizer calls nor collectives recur evenly; "
     "all figures cover the whole trace"
 )
-COVERS = 0.8  # share of its own extent that a range has to cover to be the step, if its name does not say so
+_COVERS = 0.8  # share of its own extent that a range has to cover to be the step, if its name does not say so
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ def find_steps(trace: Trace, who: Threads) -> Steps:
         found = way(trace, who)
         if found is not None:
             return found
-    return Steps(np.zeros(0, np.int64), "none", NO_STEPS)
+    return Steps(np.zeros(0, np.int64), "none", _NO_STEPS)
 
 
 def _profiler_steps(trace: Trace, who: Threads) -> Steps | None:
@@ -97,7 +97,7 @@ def _ranges(trace: Trace, who: Threads) -> Steps | None:
         if len(start) < (2 if said else FEWEST) or (start[1:] < end[:-1]).any():
             continue
         share = float((end - start).sum() / max(end[-1] - start[0], 1))
-        if (said or share >= COVERS) and (best is None or (said, share, family) > best[:3]):
+        if (said or share >= _COVERS) and (best is None or (said, share, family) > best[:3]):
             best = said, share, family, np.append(start, end[-1])
     if best is None:
         return None

@@ -18,9 +18,9 @@ from feedline.analysis.traces.steps import Steps, find_steps
 from feedline.analysis.traces.tables import CopyRow, KernelRow, copies, kernels
 from feedline.analysis.traces.threads import UNKNOWN, Threads, threads
 
-MOST_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
+_MOST_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
 
-COLLECTIVE_DTYPE = np.dtype(
+_COLLECTIVE_DTYPE = np.dtype(
     [
         ("start", "<i8"),  # ns since RankTrace.origin_ns: the kernel began; without a device, the host's range
         ("end", "<i8"),
@@ -116,9 +116,9 @@ def summarise(trace: Trace) -> RankTrace:
         steps,
         find_input(trace, who, window, waits, work.busy),
         of_trace(steps, window, act, work),
-        kernels(trace, who, called, whole.busy_ns, window)[:MOST_ROWS],
+        kernels(trace, who, called, whole.busy_ns, window)[:_MOST_ROWS],
         copies(trace, window),
-        called.rows[:MOST_ROWS],
+        called.rows[:_MOST_ROWS],
         _collectives(trace, who, called, act, work),
     )
 
@@ -131,7 +131,7 @@ def _collectives(trace: Trace, who: Threads, called: Calls, act: Activity, work:
         rows = np.flatnonzero(of_kinds(trace, Kind.ANNOTATION) & said[events["name"]])
     mine, launcher = events[rows], who.launcher[rows]
     launched = launcher >= 0
-    table = np.zeros(len(rows), COLLECTIVE_DTYPE)
+    table = np.zeros(len(rows), _COLLECTIVE_DTYPE)
     table["start"], table["end"] = mine["start"], mine["start"] + mine["wall"]
     table["launched"] = np.where(launched, events["start"][launcher], -1)
     args = np.where((mine["collective"] < 0) & launched, called.collective[launcher], mine["collective"])

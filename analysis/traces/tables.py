@@ -12,7 +12,7 @@ from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.kinds_of_work import Copy, communicates, copy_of, of_kinds
 from feedline.analysis.traces.threads import Threads
 
-MOSTLY = 0.9  # of a kernel's time, from which on the collective that it is of is named
+_MOSTLY = 0.9  # of a kernel's time, from which on the collective that it is of is named
 
 
 @dataclass(frozen=True)
@@ -106,4 +106,4 @@ def _mostly(names: IntArray, operator: IntArray, wall: IntArray, speaks: Set[int
         best[name] = max(best.get(name, (-1, -1)), (time, by))
     each, _, sums = _summed(names, wall)
     whole = dict(zip(each, sums))
-    return {name: by if name not in speaks or time >= MOSTLY * whole[name] else -1 for name, (time, by) in best.items()}
+    return {name: by if name not in speaks or time >= _MOSTLY * whole[name] else -1 for name, (time, by) in best.items()}

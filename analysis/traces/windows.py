@@ -22,11 +22,11 @@ from feedline.profiler.files.reading import MOST_WINDOW, opened
 from feedline.profiler.store.layout import KINETO
 from feedline.profiler.store.read import Rank, Run
 
-ROWS = 1 << 14  # events turned into Python's numbers at a time
-FREE_BYTES, PACKED = 64 << 20, 64  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25
-SMALLEST_EVENT = 40  # bytes of JSON
-NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
-CATEGORIES = {
+_ROWS = 1 << 14  # events turned into Python's numbers at a time
+_FREE_BYTES, _PACKED = 64 << 20, 64  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25
+_SMALLEST_EVENT = 40  # bytes of JSON
+_NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
+_CATEGORIES = {
     Kind.KERNEL: "kernel",
     Kind.COPY: "gpu_memcpy",
     Kind.SET: "gpu_memset",
@@ -99,8 +99,8 @@ def read_window(path: Path) -> Trace:
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise RunDamaged(f"{path} cannot be read ({error.strerror}): check its permissions") from error
-    most = FREE_BYTES + PACKED * size
-    return read_kineto(str(path), Limits(most // SMALLEST_EVENT, most, most))
+    most = _FREE_BYTES + _PACKED * size
+    return read_kineto(str(path), Limits(most // _SMALLEST_EVENT, most, most))
 
 
 def _within(rank: Rank, begin: IntArray) -> bool:
@@ -108,7 +108,7 @@ def _within(rank: Rank, begin: IntArray) -> bool:
     known = sorted(anchor["perf_counter_ns"] for anchor in rank.manifest.anchors)
     if not known:
         return True
-    return bool(known[0] - NEAR_NS < begin[0]) and (not rank.manifest.ended or bool(begin[0] < known[-1] + NEAR_NS))
+    return bool(known[0] - _NEAR_NS < begin[0]) and (not rank.manifest.ended or bool(begin[0] < known[-1] + _NEAR_NS))
 
 
 def lines(window: Window, rank: PerfettoRank, pid: int, on_shared: Callable[[IntArray], IntArray]) -> Iterator[str]:
@@ -172,10 +172,10 @@ class _Made:
         tids, named = self._rank.tracks(self._name(self._trace.tracks[track]), int(lane.max(initial=0)) + 1)
         yield from named
         pid = self._rank.pid
-        for first in range(0, len(rows), ROWS):
-            part = rows[first : first + ROWS]
+        for first in range(0, len(rows), _ROWS):
+            part = rows[first : first + _ROWS]
             columns = (self._begin, self._wall, self._launcher, self._launches)
-            times = zip(*(column[part].tolist() for column in columns), lane[first : first + ROWS].tolist(), part.tolist())
+            times = zip(*(column[part].tolist() for column in columns), lane[first : first + _ROWS].tolist(), part.tolist())
             for event, (begin, wall, launcher, launches, in_lane, row) in zip(self._trace.events[part].tolist(), times):
                 _, _, correlation, nbytes, name, _, shape, collective, kind = event
                 what = f"{self._texts.names[name]}, {self._texts.categories[kind]}"
@@ -196,7 +196,7 @@ class Texts:
 
     def __init__(self, trace: Trace) -> None:
         self.names = [f'"name": {json.dumps(name)}' for name in trace.names]
-        self.categories = {int(kind): f'"cat": "{category}"' for kind, category in CATEGORIES.items()}
+        self.categories = {int(kind): f'"cat": "{category}"' for kind, category in _CATEGORIES.items()}
         self._streams = [_inner(_stream(track)) for track in trace.tracks]
         self._shapes = [_inner(_shape(shape)) for shape in trace.shapes]
         self._collectives = [_inner(_collective(collective)) for collective in trace.collectives]

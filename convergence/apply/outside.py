@@ -30,11 +30,11 @@ from feedline.profiler.taps.convergence.watch import is_model
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
 
-REPLACED = ("SGD", "Adam", "AdamW")
+_REPLACED = ("SGD", "Adam", "AdamW")
 Make = Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]
 
 
-class Depth(threading.local):
+class _Depth(threading.local):
     """Whether this thread is already inside a model."""
 
     inside = 0
@@ -60,7 +60,7 @@ class FixInjector:
         self._make: tuple[str, Make] | None = None
         self._seen: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._changed: dict[int, Changed] = {}
-        self._depth = Depth()
+        self._depth = _Depth()
         self._updates = self._samples = self._before = 0
         self._last_loader: int | None = None  # samples that all ranks draw from it in an epoch
         self._epoch: int | None = None
@@ -76,7 +76,7 @@ class FixInjector:
         self._patch_forward(patches)
         self._patch_loader(patches)
         if self._make is not None:
-            for name in REPLACED:
+            for name in _REPLACED:
                 self._patch_class(patches, name)
         if self._made:
             self._patch_init(patches)

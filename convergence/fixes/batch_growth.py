@@ -169,7 +169,7 @@ class SamplesSchedule(LRScheduler):
         return {key: value for key, value in super().state_dict().items() if key != "factor"}
 
 
-VALUE = "32:6=128:9=512 (samples per rank: at first, from epoch 6 and from epoch 9)"
+_VALUE = "32:6=128:9=512 (samples per rank: at first, from epoch 6 and from epoch 9)"
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def parse(text: str) -> Setting:
         stages = ()
     epochs = [epoch for epoch, _ in stages]
     if not stages or epochs != sorted(set(epochs)) or min(batch for _, batch in stages) < 1:
-        raise ValueError(f"{text!r} is not a batch schedule: expected {VALUE}")
+        raise ValueError(f"{text!r} is not a batch schedule: expected {_VALUE}")
     return Setting(stages)
 
 
@@ -207,7 +207,7 @@ def lines(setting: Setting) -> str:
 
 FIX = Fix(
     name="batch_growth",
-    value=VALUE,
+    value=_VALUE,
     summary="a batch that grows where the rate would decay: the same noise in fewer updates",
     parse=parse,
     lines=lines,

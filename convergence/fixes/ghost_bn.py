@@ -88,7 +88,7 @@ class GhostBatchNorm3d(_Ghosts, nn.BatchNorm3d):
     """As `GhostBatchNorm1d`, of [batch, channels, depth, height, width]."""
 
 
-GHOSTS: dict[type, type] = {nn.BatchNorm1d: GhostBatchNorm1d, nn.BatchNorm2d: GhostBatchNorm2d, nn.BatchNorm3d: GhostBatchNorm3d}
+_GHOSTS: dict[type, type] = {nn.BatchNorm1d: GhostBatchNorm1d, nn.BatchNorm2d: GhostBatchNorm2d, nn.BatchNorm3d: GhostBatchNorm3d}
 
 
 def convert_ghost_batchnorm(model: M, ghost: int = 32) -> M:
@@ -112,10 +112,10 @@ def convert_ghost_batchnorm(model: M, ghost: int = 32) -> M:
     if not found:
         raise ValueError(f"{type(model).__name__} has no batch norm layers to convert")
     for name, module in found:
-        if type(module) not in GHOSTS and not isinstance(module, _Ghosts):
+        if type(module) not in _GHOSTS and not isinstance(module, _Ghosts):
             raise ValueError(f"{name or 'the model'} is {_why_not(module)}")
     for _, module in found:
-        module.__class__ = GHOSTS.get(type(module), type(module))
+        module.__class__ = _GHOSTS.get(type(module), type(module))
         module.ghost = ghost
     return model
 
@@ -135,12 +135,12 @@ def _why_not(module: nn.Module) -> str:
     return f"a {type(module).__name__}, which has a forward of its own: use GhostBatchNorm in its place"
 
 
-VALUE = "32 (samples of a ghost)"
+_VALUE = "32 (samples of a ghost)"
 
 
 def parse(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"{text!r} is not a ghost batch size: expected {VALUE}")
+        raise ValueError(f"{text!r} is not a ghost batch size: expected {_VALUE}")
     return int(text)
 
 
@@ -157,7 +157,7 @@ def attach(ghost: int, training: Training) -> None:
 
 FIX = Fix(
     name="ghost_bn",
-    value=VALUE,
+    value=_VALUE,
     summary="batch norm over parts of the batch, so that a large batch keeps the statistics of a small one",
     parse=parse,
     lines=lines,

@@ -72,7 +72,7 @@ class GradientNoise:
         self.generator.set_state(state["generator"].cpu())
 
 
-VALUE = "0.5 (standard deviation of a sample's weight), 0.5:seed=1"
+_VALUE = "0.5 (standard deviation of a sample's weight), 0.5:seed=1"
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class Setting:
 
 
 def parse(text: str) -> Setting:
-    value = Value.of(text, VALUE, ("seed",))
-    sigma = number(value.words[0] if len(value.words) == 1 else "", VALUE)
+    value = Value.of(text, _VALUE, ("seed",))
+    sigma = number(value.words[0] if len(value.words) == 1 else "", _VALUE)
     if sigma <= 0:
-        raise ValueError(f"{text!r} is not a noise level: expected {VALUE}")
+        raise ValueError(f"{text!r} is not a noise level: expected {_VALUE}")
     return Setting(sigma, int(value.options.get("seed", 0)))
 
 
@@ -105,7 +105,7 @@ def attach(setting: Setting, training: Training) -> None:
 
 FIX = Fix(
     name="gradient_noise",
-    value=VALUE,
+    value=_VALUE,
     summary="each sample's gradient times a random weight around 1, which puts the noise of a small batch into a large one",
     parse=parse,
     lines=lines,

@@ -8,7 +8,7 @@ from feedline.convergence.value import Value, number
 
 __all__ = ["FIX", "LocalSgd", "local_sgd"]  # noqa: F822
 
-VALUE = "4 (updates between two exchanges), 4:after=500 (post-local: from the 500th update on)"
+_VALUE = "4 (updates between two exchanges), 4:after=500 (post-local: from the 500th update on)"
 
 
 def __getattr__(name: str) -> Any:
@@ -29,10 +29,10 @@ class Setting:
 
 
 def parse(text: str) -> Setting:
-    value = Value.of(text, VALUE, ("after",))
-    period, after = number(value.words[0] if len(value.words) == 1 else "", VALUE), value.options.get("after", 0.0)
+    value = Value.of(text, _VALUE, ("after",))
+    period, after = number(value.words[0] if len(value.words) == 1 else "", _VALUE), value.options.get("after", 0.0)
     if period < 1 or after < 0 or not (period.is_integer() and after.is_integer()):
-        raise ValueError(f"{text!r} is not a setting of local SGD: expected {VALUE}")
+        raise ValueError(f"{text!r} is not a setting of local SGD: expected {_VALUE}")
     return Setting(int(period), int(after))
 
 
@@ -47,7 +47,7 @@ def lines(setting: Setting) -> str:
 
 FIX = Fix(
     name="local_sgd",
-    value=VALUE,
+    value=_VALUE,
     summary="ranks average their weights every few updates instead of gradients in every update; for slow networks, not for accuracy",
     parse=parse,
     lines=lines,

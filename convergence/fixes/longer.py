@@ -62,7 +62,7 @@ def longer(
     return Longer(predicted, *ends)
 
 
-VALUE = (
+_VALUE = (
     "256:base_batch=32:critical_batch=144 (new batch, the batch that the training was tuned for, critical batch in samples), and "
     "low=92:high=200 for the interval of the critical batch"
 )
@@ -80,11 +80,11 @@ class Setting:
 
 
 def parse(text: str) -> Setting:
-    value = Value.of(text, VALUE, ("base_batch", "critical_batch", "low", "high"))
+    value = Value.of(text, _VALUE, ("base_batch", "critical_batch", "low", "high"))
     given = value.options
     if len(value.words) != 1 or "base_batch" not in given or "critical_batch" not in given:
-        raise ValueError(f"{text!r} does not say how much longer: expected {VALUE}")
-    batch = number(value.words[0], VALUE)
+        raise ValueError(f"{text!r} does not say how much longer: expected {_VALUE}")
+    batch = number(value.words[0], _VALUE)
     setting = Setting(batch, given["base_batch"], given["critical_batch"], given.get("low"), given.get("high"))
     longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)  # says what is wrong with it
     return setting
@@ -101,7 +101,7 @@ def lines(setting: Setting) -> str:
 
 FIX = Fix(
     name="longer",
-    value=VALUE,
+    value=_VALUE,
     summary="as many more epochs as the larger batch is predicted to need for the same loss, still in fewer updates",
     parse=parse,
     lines=lines,

@@ -64,8 +64,8 @@ def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
                 settings[key] = settings[key] * factor  # a new tensor: groups may share the one they were made with
 
 
-OF_NOISE = ("critical_batch", "base_batch")
-VALUE = (
+_OF_NOISE = ("critical_batch", "base_batch")
+_VALUE = (
     "linear, sqrt or noise:critical_batch=144:base_batch=32, each with batch_factor=8 for a batch 8 times larger "
     "(default: the number of ranks)"
 )
@@ -82,13 +82,13 @@ class Setting:
 
 
 def parse(text: str) -> Setting:
-    value = Value.of(text, VALUE, ("batch_factor", *OF_NOISE))
-    factors = [number(word, VALUE) for word in value.words[1:]]  # as in linear:8
+    value = Value.of(text, _VALUE, ("batch_factor", *_OF_NOISE))
+    factors = [number(word, _VALUE) for word in value.words[1:]]  # as in linear:8
     factors += [value.options["batch_factor"]] if "batch_factor" in value.options else []
     if not value.words or value.words[0] not in RULES or len(factors) > 1:
-        raise ValueError(f"{text!r} is not a learning-rate rule: expected {VALUE}")
-    if any(key in value.options for key in OF_NOISE) and value.words[0] != "noise":
-        raise ValueError(f"{' and '.join(OF_NOISE)} are for the noise rule only: expected {VALUE}")
+        raise ValueError(f"{text!r} is not a learning-rate rule: expected {_VALUE}")
+    if any(key in value.options for key in _OF_NOISE) and value.words[0] != "noise":
+        raise ValueError(f"{' and '.join(_OF_NOISE)} are for the noise rule only: expected {_VALUE}")
     times = factors[0] if factors else None
     setting = Setting(value.words[0], times, value.options.get("base_batch"), value.options.get("critical_batch"))
     rate_factor(setting.rule, 2.0 if times is None else times, setting.base_batch, setting.critical_batch)  # says what is wrong with it
@@ -121,7 +121,7 @@ def attach(setting: Setting, training: Training) -> None:
 
 FIX = Fix(
     name="lr_rule",
-    value=VALUE,
+    value=_VALUE,
     summary="a larger learning rate for a larger batch, by the linear, the square-root or the noise-scale rule",
     parse=parse,
     lines=lines,

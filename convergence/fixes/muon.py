@@ -146,14 +146,14 @@ def _advance(engine: torch.optim.Optimizer, state: dict[Tensor, Any], group: dic
         inspect.unwrap(type(engine).step)(engine)
 
 
-EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+_EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
 def hidden_in(model: nn.Module) -> set[Tensor]:
     """Weights that are matrices, except those of embeddings (tied ones too) and of the last layer that has one."""
     matrices: list[Tensor] = [param for module in model.modules() for param in module.parameters(recurse=False) if is_matrix(param)]
     embedded: set[Tensor] = {
-        param for module in model.modules() if isinstance(module, EMBEDDINGS) for param in module.parameters(recurse=False)
+        param for module in model.modules() if isinstance(module, _EMBEDDINGS) for param in module.parameters(recurse=False)
     }
     return set(matrices[:-1]) - embedded
 

@@ -167,12 +167,12 @@ def _random_states_kept() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-VALUE = "50 (batches)"
+_VALUE = "50 (batches)"
 
 
 def parse(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"{text!r} is not a number of batches: expected {VALUE}")
+        raise ValueError(f"{text!r} is not a number of batches: expected {_VALUE}")
     return int(text)
 
 
@@ -186,7 +186,7 @@ def lines(batches: int) -> str:
 
 FIX = Fix(
     name="recalibrate_bn",
-    value=VALUE,
+    value=_VALUE,
     summary="batch norm's running statistics, recomputed exactly over some training batches",
     parse=parse,
     lines=lines,

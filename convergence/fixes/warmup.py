@@ -95,7 +95,7 @@ class Warmup:
         self.counted = int(state["counted"])
 
 
-VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an eighth of the rate; without it from 0)"
+_VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an eighth of the rate; without it from 0)"
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ class Setting:
 
 
 def parse(text: str) -> Setting:
-    value = Value.of(text, VALUE, ("from",))
+    value = Value.of(text, _VALUE, ("from",))
     length, start = value.words[0] if len(value.words) == 1 else "", value.options.get("from", 0.0)
     in_epochs = length.endswith("ep")
-    amount = number(length.removesuffix("ep"), VALUE)
+    amount = number(length.removesuffix("ep"), _VALUE)
     if amount <= 0 or not 0 <= start <= 1 or not (in_epochs or amount.is_integer()):
-        raise ValueError(f"{text!r} is not a warm-up: expected {VALUE}")
+        raise ValueError(f"{text!r} is not a warm-up: expected {_VALUE}")
     return Setting(amount if in_epochs else None, None if in_epochs else int(amount), start)
 
 
@@ -138,7 +138,7 @@ def attach(setting: Setting, training: Training) -> None:
 
 FIX = Fix(
     name="warmup",
-    value=VALUE,
+    value=_VALUE,
     summary="a learning rate that grows linearly over the first epochs or samples",
     parse=parse,
     lines=lines,

@@ -10,12 +10,12 @@ from pathlib import Path
 from feedline.profiler.errors import ScriptError
 from feedline.profiler.ranks import MOST_RANKS
 
-MOST = 10**9  # of anything that is counted: what is larger was not meant
-PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-PER_BYTE = {"B": 1, "bit": 8, "b": 8}
+_MOST = 10**9  # of anything that is counted: what is larger was not meant
+_PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_PER_BYTE = {"B": 1, "bit": 8, "b": 8}
 
 
-def at_least(least: int, most: int = MOST) -> Callable[[str], int]:
+def at_least(least: int, most: int = _MOST) -> Callable[[str], int]:
     """A type for whole numbers in a range."""
 
     def number(text: str) -> int:
@@ -71,7 +71,7 @@ def bandwidth(text: str) -> float:
     parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(B|bit|b)(?:/s|ps)", text.strip())
     if parts is None:
         raise argparse.ArgumentTypeError(f"expected a bandwidth with its unit, such as 25GB/s or 200Gbit/s, got {text[:40]!r}")
-    return positive(parts[1]) * PREFIXES[parts[2]] / PER_BYTE[parts[3]]
+    return positive(parts[1]) * _PREFIXES[parts[2]] / _PER_BYTE[parts[3]]
 
 
 def byte_count(text: str) -> float:

@@ -18,16 +18,16 @@ else:
     import tomli as tomllib
 
 #: Table -> its keys; a key that ends in a dot is a table of stages.
-AT_LEAST = ("samples_per_s", "steps_per_s")
-AT_MOST = ("step_mean_s", "step_median_s", "step_p95_s", "step_cpu_s", "input_share", "stage_s.", "stage_share.", "sample_cpu_s.")
-THAN_BASE = ("step", "stage", "sample_cpu")
-FINDINGS = ("none_of_severity", "none_of")
-TOP = ("base", "min_steps", "at_least", "at_most", "findings", "than_base")
-DEFAULT = 0.05  # of [than_base], where there is a base and no limit
-MOST_BYTES = 1_000_000
+_AT_LEAST = ("samples_per_s", "steps_per_s")
+_AT_MOST = ("step_mean_s", "step_median_s", "step_p95_s", "step_cpu_s", "input_share", "stage_s.", "stage_share.", "sample_cpu_s.")
+_THAN_BASE = ("step", "stage", "sample_cpu")
+_FINDINGS = ("none_of_severity", "none_of")
+_TOP = ("base", "min_steps", "at_least", "at_most", "findings", "than_base")
+_DEFAULT = 0.05  # of [than_base], where there is a base and no limit
+_MOST_BYTES = 1_000_000
 MOST = 1e30  # of a limit: what is larger, infinity too, limits nothing
 #: Shares, in which a number from 1 on is a percentage by mistake.
-SHARES = ("at_most.input_share", "at_most.stage_share.", "than_base.")
+_SHARES = ("at_most.input_share", "at_most.stage_share.", "than_base.")
 #: Checks of how a training is set up that neither stop it nor are grave.
 OTHER_CHECKS = ("rate_outside_momentum", "sync_batch_norm", "rate_at_top", "skipped_steps")
 
@@ -39,7 +39,7 @@ def read(path: Path) -> Budget:
         BudgetError: it cannot be read, has an unknown key, a value of another kind, or no limit.
     """
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > _MOST_BYTES:
             raise BudgetError(f"{path} is too large for a budget: give a TOML file with limits (docs/jobs/ci.md)")
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -47,35 +47,35 @@ def read(path: Path) -> Budget:
     except (ValueError, RecursionError) as error:
         raise BudgetError(f"{path} is not TOML: {error}") from error
     try:
-        return budget_of(table, path.parent)
+        return _budget_of(table, path.parent)
     except ValueError as error:
         raise BudgetError(f"{path}: {error}") from error
 
 
-def budget_of(table: Mapping[str, Any], beside: Path) -> Budget:
+def _budget_of(table: Mapping[str, Any], beside: Path) -> Budget:
     """A budget from its tables. Raises ValueError."""
-    known(table, TOP, "")
-    findings = inner(table, "findings")
-    known(findings, FINDINGS, "findings.")
-    base = texts(table, "base")
-    than_base = limits(inner(table, "than_base"), THAN_BASE, "than_base.")
+    _known(table, _TOP, "")
+    findings = _inner(table, "findings")
+    _known(findings, _FINDINGS, "findings.")
+    base = _texts(table, "base")
+    than_base = limits(_inner(table, "than_base"), _THAN_BASE, "than_base.")
     if than_base and not base:
         raise ValueError('[than_base] needs a base: add base = "runs/good" at the top of the file')
     budget = Budget(
-        at_least=limits(inner(table, "at_least"), AT_LEAST, "at_least."),
-        at_most=limits(inner(table, "at_most"), AT_MOST, "at_most."),
+        at_least=limits(_inner(table, "at_least"), _AT_LEAST, "at_least."),
+        at_most=limits(_inner(table, "at_most"), _AT_MOST, "at_most."),
         severity=severity(findings),
-        rules=tuple(rule(one) for one in texts(findings, "none_of", "findings.")),
-        than_base=than_base or (dict.fromkeys(THAN_BASE, DEFAULT) if base else {}),
+        rules=tuple(_rule(one) for one in _texts(findings, "none_of", "findings.")),
+        than_base=than_base or (dict.fromkeys(_THAN_BASE, _DEFAULT) if base else {}),
         base=tuple(str(beside / one) for one in base),
-        min_steps=whole(table.get("min_steps", MIN_STEPS)),
+        min_steps=_whole(table.get("min_steps", MIN_STEPS)),
     )
     if not (budget.at_least or budget.at_most or budget.severity or budget.rules or budget.than_base):
         raise ValueError("no limit is set: add at least one, such as step_mean_s under [at_most]")
     return budget
 
 
-def known(table: Mapping[str, Any], keys: Iterable[str], before: str) -> None:
+def _known(table: Mapping[str, Any], keys: Iterable[str], before: str) -> None:
     """Refuse a key that does not exist. Raises ValueError."""
     names = [key.rstrip(".") for key in keys]
     for key in table:
@@ -83,7 +83,7 @@ def known(table: Mapping[str, Any], keys: Iterable[str], before: str) -> None:
             raise ValueError(f"unknown key {before}{key}{meant(key, names)}; known: {', '.join(names)}")
 
 
-def inner(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _inner(table: Mapping[str, Any], key: str) -> dict[str, Any]:
     """A table in a table; an empty one without the key. Raises ValueError."""
     found = table.get(key, {})
     if not isinstance(found, dict):
@@ -93,22 +93,22 @@ def inner(table: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def limits(table: Mapping[str, Any], keys: Iterable[str], before: str) -> dict[str, float]:
     """Numbers by key, those of tables of stages as ``stage_s.forward``. Raises ValueError."""
-    known(table, keys, before)
+    _known(table, keys, before)
     found: dict[str, float] = {}
     for key, value in table.items():
         if f"{key}." in keys:
-            stages = inner(table, key)
-            found |= {f"{key}.{stage}": positive(one, f"{before}{key}.{stage}") for stage, one in stages.items()}
+            stages = _inner(table, key)
+            found |= {f"{key}.{stage}": _positive(one, f"{before}{key}.{stage}") for stage, one in stages.items()}
         else:
-            found[key] = positive(value, f"{before}{key}")
+            found[key] = _positive(value, f"{before}{key}")
     return found
 
 
-def positive(value: object, key: str) -> float:
+def _positive(value: object, key: str) -> float:
     """A number from 0 on; shares are below 1. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
         raise ValueError(f"{key} must be a number of at least 0, not {value!r:.40}")
-    if key.startswith(SHARES) and value >= 1:
+    if key.startswith(_SHARES) and value >= 1:
         raise ValueError(f"{key} is a share: write 0.05 for 5 %, not {value!r}")
     if key.startswith(("than_base.", "at_least.")) and value <= 0:
         why = "two runs are never exactly equal" if key.startswith("than_base.") else "no rate is below 0"
@@ -116,14 +116,14 @@ def positive(value: object, key: str) -> float:
     return float(value)
 
 
-def whole(value: object) -> int:
+def _whole(value: object) -> int:
     """The number of steps that are needed. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"min_steps must be a whole number of at least 1, not {value!r}")
     return value
 
 
-def texts(table: Mapping[str, Any], key: str, before: str = "") -> list[str]:
+def _texts(table: Mapping[str, Any], key: str, before: str = "") -> list[str]:
     """A text or a list of them; nothing without the key. Raises ValueError."""
     value = table.get(key, [])
     found = [value] if isinstance(value, str) else value
@@ -143,7 +143,7 @@ def severity(findings: Mapping[str, Any]) -> str:
     return value or ""
 
 
-def rule(rule_id: str) -> str:
+def _rule(rule_id: str) -> str:
     """The id of a rule. Raises ValueError."""
     rules = sorted({*BY_ID, *GRAVE, *STOPS, *OTHER_CHECKS})
     if rule_id not in rules:

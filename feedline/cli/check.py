@@ -65,7 +65,7 @@ class Check:
         refuse_twice([args.run, *budget.base], "run folder")
         run = Measured.of(args.run)
         base = [Measured.of(Path(path)) for path in budget.base]
-        diffs = against_base(budget, run, base)
+        diffs = _against_base(budget, run, base)
         checked = check(budget, run, base, diffs)
         console = Console(quiet=args.quiet)
         check_output.show(checked, run, console)
@@ -82,10 +82,10 @@ class Check:
                 check_output.save_markdown(args.markdown, check_output.markdown(checked, run), appends)
                 written.append(args.markdown)
         name_files(console, written)
-        return ended(checked)
+        return _ended(checked)
 
 
-def against_base(budget: "Budget", run: "Measured", base: "list[Measured]") -> "dict[str, Diff]":
+def _against_base(budget: "Budget", run: "Measured", base: "list[Measured]") -> "dict[str, Diff]":
     """Limit against the base -> the comparison with its smallest change."""
     from feedline.analysis.diff.compare import diff
 
@@ -93,7 +93,7 @@ def against_base(budget: "Budget", run: "Measured", base: "list[Measured]") -> "
     return {name: by_change[change] for name, change in budget.than_base.items()}
 
 
-def ended(checked: "list[Checked]") -> int:
+def _ended(checked: "list[Checked]") -> int:
     """0 if every limit holds.
 
     Raises:

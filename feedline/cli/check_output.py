@@ -18,10 +18,10 @@ from feedline.profiler import masks
 from feedline.profiler.errors import OutputError
 from feedline.profiler.printable import printable
 
-SCHEMA_VERSION = 1
-STYLES = {PASSED: "green", EXCEEDED: "bold red", UNKNOWN: "bold yellow"}
-MARKS = {PASSED: "✅ passed", EXCEEDED: "❌ exceeded", UNKNOWN: "❔ unknown"}
-PLACE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
+_SCHEMA_VERSION = 1
+_STYLES = {PASSED: "green", EXCEEDED: "bold red", UNKNOWN: "bold yellow"}
+_MARKS = {PASSED: "✅ passed", EXCEEDED: "❌ exceeded", UNKNOWN: "❔ unknown"}
+_PLACE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 
 
 def title(checked: Sequence[Checked]) -> str:
@@ -37,15 +37,15 @@ def show(checked: Sequence[Checked], run: Measured, console: Console) -> None:
     console.print(plain(f"{title(checked)} ({run.report.run.name})", "bold"))
     console.print()
     for one in sorted(checked, key=lambda one: (EXCEEDED, UNKNOWN, PASSED).index(one.outcome)):
-        line = Text(f"{one.outcome:9}", STYLES[one.outcome])
+        line = Text(f"{one.outcome:9}", _STYLES[one.outcome])
         console.print(line.append(Text(printable(f"{one.id}: {one.message}"), style="default")), soft_wrap=True)
     console.print()
 
 
-def place(one: Checked, run: Measured) -> tuple[str, str]:
+def _place(one: Checked, run: Measured) -> tuple[str, str]:
     """File and line that a result is about: where the loader is made, or else the script. "": unknown."""
     for loader in run.report.loaders if one.about == "input" else ():
-        if loader.role == "training" and (found := PLACE.match(str(loader.settings.get("made_at", "")))):
+        if loader.role == "training" and (found := _PLACE.match(str(loader.settings.get("made_at", "")))):
             return found["file"], found["line"]
     script = next((word for word in run.report.run.command if word.endswith(".py")), "")
     return script, ""
@@ -55,7 +55,7 @@ def annotations(checked: Sequence[Checked], run: Measured) -> Iterator[str]:
     """Workflow commands: ``::error file=train.py,line=31,title=...::...`` for what does not hold."""
     for one in checked:
         if one.outcome != PASSED:
-            file, line = place(one, run)
+            file, line = _place(one, run)
             file, line = ("", "") if masks.MASK in file else (file, line)
             of = {"file": file, "line": line, "title": f"feedline: {one.id}"}
             named = ",".join(f"{name}={escaped(text, ':,')}" for name, text in of.items() if text)
@@ -91,7 +91,7 @@ def markdown(checked: Sequence[Checked], run: Measured) -> str:
     """A heading and a table."""
     lines = [f"### feedline: {cell(title(checked))}", "", f"{cell(run.report.run.name)}: {cell(run.report.verdict)}", ""]
     lines += ["| limit | outcome | |", "|---|---|---|"]
-    lines += [f"| {cell(one.id)} | {MARKS[one.outcome]} | {cell(one.message)} |" for one in checked]
+    lines += [f"| {cell(one.id)} | {_MARKS[one.outcome]} | {cell(one.message)} |" for one in checked]
     return "\n".join(lines) + "\n"
 
 
@@ -117,4 +117,4 @@ def as_json(checked: Sequence[Checked], run: Measured, diffs: Mapping[str, Diff]
     exceeded, unknown = unmet(list(checked))
     outcome = EXCEEDED if exceeded else UNKNOWN if unknown else PASSED
     against = next(iter(diffs.values()), None)
-    return as_plain({"schema_version": SCHEMA_VERSION, "run": run.name, "outcome": outcome, "limits": list(checked), "diff": against})
+    return as_plain({"schema_version": _SCHEMA_VERSION, "run": run.name, "outcome": outcome, "limits": list(checked), "diff": against})

@@ -15,10 +15,10 @@ from feedline.profiler.deferred import deferred
 from feedline.profiler.files import results
 from feedline.profiler.samplers.processes import descendants
 
-LAST_LINES = 12  # of a training that failed
+_LAST_LINES = 12  # of a training that failed
 PATIENCE_S = 30.0  # for torchrun to end its ranks; it gives them as long, and would leave those that ignore SIGTERM if it is killed first
-TIDYING_S = 5.0  # for those that unlink shared memory once all others have ended
-MARK = "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it starts, daemons included
+_TIDYING_S = 5.0  # for those that unlink shared memory once all others have ended
+_MARK = "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it starts, daemons included
 
 
 def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_nothing: bool = False) -> int:
@@ -44,19 +44,19 @@ def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_n
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={**environment, MARK: mark} if leaves_nothing else environment,
+                    env={**environment, _MARK: mark} if leaves_nothing else environment,
                     start_new_session=True,
                 )
             code = process.wait()
         finally:
             if process is not None and leaves_nothing:
-                kill_marked(process, mark)
+                _kill_marked(process, mark)
             elif process is not None:
-                end(process)
+                _end(process)
     return code if code >= 0 else 128 - code
 
 
-def end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: "subprocess.Popen[bytes]") -> None:
     """Let it end its own processes, then end the remaining ones: torchrun's ranks have their own sessions. Another Ctrl-C does not wait."""
     try:
         if process.poll() is None:
@@ -74,18 +74,18 @@ def end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
+def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
     """Kill a trial and all that it started, what unlinks shared memory last. No signal interrupts that, for at most 2 x TIDYING_S."""
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *SIGNALS})
     try:
         began = time.monotonic()
-        while time.monotonic() < began + 2 * TIDYING_S:  # unless one hangs in the kernel
+        while time.monotonic() < began + 2 * _TIDYING_S:  # unless one hangs in the kernel
             own = [process.pid, *descendants(process.pid)] if process.poll() is None else []  # setproctitle writes over an environment
             left = {*own, *marked(mark)}
             if not left:
                 return
             for pid in left:
-                if not proc.tidies_up(pid) or time.monotonic() > began + TIDYING_S:
+                if not proc.tidies_up(pid) or time.monotonic() > began + _TIDYING_S:
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
@@ -95,11 +95,11 @@ def kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
 
 def marked(mark: str) -> list[int]:
     """The processes with a trial's mark in their environment, wherever they are; zombies have none."""
-    wanted = f"{MARK}={mark}".encode()
+    wanted = f"{_MARK}={mark}".encode()
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     return [pid for pid in pids if wanted in proc.read(pid, "environ").split(b"\0")]
 
 
 def tail(log: Path) -> str:
     """The last lines of a log."""
-    return "\n".join(f"  {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:])
+    return "\n".join(f"  {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])

@@ -39,11 +39,11 @@ COMMANDS: dict[str, type[Command]] = {
     "converge": converge.Converge,
 }
 #: Commands that take a training after `--`; all that comes after it is the training's.
-BEFORE_TRAINING = ("scale", "verify")
+_BEFORE_TRAINING = ("scale", "verify")
 #: Commands that read run folders, which others may have made.
-READ_RUNS = ("report", "diff", "check", "whatif", "tune", "scale", "converge", "verify")
-PURPOSE = "Find out what limits a PyTorch training, and what to change."
-MORE = """\
+_READ_RUNS = ("report", "diff", "check", "whatif", "tune", "scale", "converge", "verify")
+_PURPOSE = "Find out what limits a PyTorch training, and what to change."
+_MORE = """\
 `feedline COMMAND --help` explains a command and its options.
 
 Exit codes: 0 done; 1 no result; 2 wrong usage; 64 to 78 errors, see sysexits.h; 130 interrupted by Ctrl-C. `feedline run` exits with the
@@ -77,7 +77,7 @@ def perform(words: list[str]) -> int:
             raise KeyboardInterrupt from error
         if shows_tracebacks():
             raise
-        say(last_resort(error, words))
+        say(_last_resort(error, words))
         return FeedlineError.exit_code
 
 
@@ -90,13 +90,13 @@ def parsed(words: list[str]) -> argparse.Namespace:
     if words[:1] == ["run"]:  # argparse would take the first "--" from the script's arguments
         words = [DASHES if word == "--" else word for word in words]
     if words[:1] == ["diff"] and "--" in words:
-        words, after = with_options_first(words)
+        words, after = _with_options_first(words)
         return parser.parse_args(words, argparse.Namespace(program=after))
-    cut = words.index("--") if words and words[0] in BEFORE_TRAINING and "--" in words else len(words)
+    cut = words.index("--") if words and words[0] in _BEFORE_TRAINING and "--" in words else len(words)
     return parser.parse_args(words[:cut], argparse.Namespace(program=words[cut + 1 :]))
 
 
-def with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
+def _with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
     """What comes before ``--`` with the options that follow the names after it, and these names."""
     cut = words.index("--")
     after = words[cut + 1 :]
@@ -106,15 +106,15 @@ def with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
 
 def parser_of_all() -> Parser:
     """The parser of all commands."""
-    parser = Parser(prog="feedline", description=f"{PURPOSE}\n\n{overview(JOBS)}", epilog=MORE)
+    parser = Parser(prog="feedline", description=f"{_PURPOSE}\n\n{overview(JOBS)}", epilog=_MORE)
     parser.add_argument("--version", action="version", version=f"feedline {__version__}", help="print the version and exit")
     parser.add_commands(COMMANDS)
     return parser
 
 
-def last_resort(error: Exception, words: list[str]) -> str:
+def _last_resort(error: Exception, words: list[str]) -> str:
     """The message for an error in feedline itself."""
     what = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
     again = shlex.join(["feedline", *words])
-    failed = "the run cannot be analyzed" if words[0] in READ_RUNS else f"feedline {words[0]} failed"
+    failed = "the run cannot be analyzed" if words[0] in _READ_RUNS else f"feedline {words[0]} failed"
     return f"{failed} ({what}): please report it, with the output of FEEDLINE_TRACEBACK=1 {again}"

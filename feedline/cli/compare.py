@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from feedline.pipelines.compare.result import Comparison, Compute
     from feedline.pipelines.loaders.protocol import LoaderKind, Task
 
-FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
-IMAGE = 224  # pixels, of the default transform
+_FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
+_IMAGE = 224  # pixels, of the default transform
 
 
 class Compare:
@@ -64,19 +64,19 @@ class Compare:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        folder, new = make_folder(args, "compare", FILES)
+        folder, new = make_folder(args, "compare", _FILES)
         try:
-            return measure(args, folder)
+            return _measure(args, folder)
         except BaseException:
             if new:
                 results.drop_empty(folder)
             raise
 
 
-def measure(args: argparse.Namespace, folder: Path) -> int:
+def _measure(args: argparse.Namespace, folder: Path) -> int:
     """Compare, show and write. Returns the exit code: 1 if no loader could be measured."""
-    kinds = chosen(args.loaders)
-    task = task_of(args)
+    kinds = _chosen(args.loaders)
+    task = _task_of(args)
 
     from feedline.analysis.reports.console import Console
     from feedline.cli.compare_lines import lines
@@ -88,8 +88,8 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
     with working(args.quiet, "comparing") as tell:
         steps = count(1)
         plan = dataclasses.replace(FULL, rounds=args.rounds or FULL.rounds, cold=args.cold)
-        comparison = compare(ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)), compute_of(args.model, task))
-    comparison.machine.update(machine())
+        comparison = compare(ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)), _compute_of(args.model, task))
+    comparison.machine.update(_machine())
     if comparison.takes:
         program = lines(
             comparison.takes, args.data, args.transforms, **{name: comparison.settings[name] for name in ("batch_size", "workers")}
@@ -97,12 +97,12 @@ def measure(args: argparse.Namespace, folder: Path) -> int:
         comparison = dataclasses.replace(comparison, lines=program)
     show(comparison, console)
     with deferred():
-        written = write(comparison, folder, args.json)
+        written = _write(comparison, folder, args.json)
     name_files(console, written)
     return 0 if comparison.measured else 1
 
 
-def chosen(wanted: list[str] | None) -> "list[LoaderKind]":
+def _chosen(wanted: list[str] | None) -> "list[LoaderKind]":
     """The loaders of ``--loaders``, in the order of the full list.
 
     Raises:
@@ -117,7 +117,7 @@ def chosen(wanted: list[str] | None) -> "list[LoaderKind]":
     return [kind for kind in KINDS if wanted is None or kind.name in wanted]
 
 
-def task_of(args: argparse.Namespace) -> "Task":
+def _task_of(args: argparse.Namespace) -> "Task":
     """Images, transform and settings to load.
 
     Raises:
@@ -130,16 +130,16 @@ def task_of(args: argparse.Namespace) -> "Task":
     from feedline.pipelines.translate import recipe
     from feedline.profiler.samplers.cgroup import effective_cpus
 
-    transform = the_transform(args.transforms)
+    transform = _the_transform(args.transforms)
     photos = scan(args.data, args.max_images)
     workers = args.workers if args.workers is not None else max(1, min(16, int(effective_cpus())))
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     task = Task(photos, recipe.read(transform), Settings(args.batch_size, workers, device=device), transform)
-    try_out(task)
+    _try_out(task)
     return task
 
 
-def the_transform(spec: str | None) -> Any:
+def _the_transform(spec: str | None) -> Any:
     """The user's transform, or the usual one for ImageNet."""
     if spec is not None:
         from feedline.pipelines import user_code
@@ -150,11 +150,16 @@ def the_transform(spec: str | None) -> Any:
 
     transforms = load("torchvision.transforms")
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    steps = [transforms.RandomResizedCrop(IMAGE), transforms.RandomHorizontalFlip(), transforms.ToTensor(), transforms.Normalize(mean, std)]
+    steps = [
+        transforms.RandomResizedCrop(_IMAGE),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+        transforms.Normalize(mean, std),
+    ]
     return transforms.Compose(steps)
 
 
-def try_out(task: "Task") -> None:
+def _try_out(task: "Task") -> None:
     """Run the transform on images of very different sizes and shapes, so that a mistake in it is reported at once.
 
     Raises:
@@ -177,7 +182,7 @@ def try_out(task: "Task") -> None:
         )
 
 
-def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None":
+def _compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None":
     """A function that measures a training step of the user's model; None if no model was given.
 
     Raises:
@@ -191,7 +196,7 @@ def compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None"
     return prepared(user_code.load_model(spec), task)
 
 
-def machine() -> dict[str, object]:
+def _machine() -> dict[str, object]:
     """Facts about the machine that the figures depend on, without its name."""
     import torch
 
@@ -201,7 +206,7 @@ def machine() -> dict[str, object]:
     return facts | ({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {})
 
 
-def write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Path]:
+def _write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Path]:
     """Write the comparison in all its formats.
 
     Raises:
@@ -217,7 +222,7 @@ def write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Pat
         compare_page.render(comparison),
         to_json.ceilings(comparison).text(),
     )
-    written = [results.save(folder, name, text) for name, text in zip(FILES, texts, strict=True)]
+    written = [results.save(folder, name, text) for name, text in zip(_FILES, texts, strict=True)]
     if also is not None:
         save(also, plain)
         written.append(also)

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 #: What is compared with where no transform is named (compare.the_transform).
-USUAL = """from torchvision import transforms
+_USUAL = """from torchvision import transforms
 
 transform = transforms.Compose([
     transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
     transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 ])"""
-LINES = """{transform}
+_LINES = """{transform}
 
 from feedline.pipelines.loaders.take import Taken
 
@@ -27,13 +27,13 @@ def lines(name: str, data: Path, spec: str | None, batch_size: object, workers: 
         name: of the loader.
         spec: ``module:name`` of the user's transform; None: the usual one.
     """
-    return LINES.format(transform=_transform(spec), name=name, data=str(data), batch_size=batch_size, workers=workers).splitlines()
+    return _LINES.format(transform=_transform(spec), name=name, data=str(data), batch_size=batch_size, workers=workers).splitlines()
 
 
 def _transform(spec: str | None) -> str:
     """The statements that leave ``transform``."""
     if spec is None:
-        return USUAL
+        return _USUAL
     from feedline.pipelines import user_code
 
     module, _, name = spec.partition(":")

@@ -14,9 +14,9 @@ from feedline.pipelines.compare.ranking import median_interval, places
 from feedline.pipelines.compare.result import Comparison, Row
 from feedline.profiler.printable import printable_in
 
-HERE = Path(__file__).parent
-ROW, BAR = 40, 14  # px; a bar stands below its name
-COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport": "transport", "rest": "other"}
+_HERE = Path(__file__).parent
+_ROW, _BAR = 40, 14  # px; a bar stands below its name
+_COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport": "transport", "rest": "other"}
 
 
 def render(comparison: Comparison) -> str:
@@ -25,21 +25,21 @@ def render(comparison: Comparison) -> str:
     ranked = places(comparison.measured)
     rows = [row for _, row in ranked]
     return page.render(
-        HERE / "compare.html",
+        _HERE / "compare.html",
         it=comparison,
         rows=rows,
         ranked=ranked,
         about=compare_text.about(comparison),
         remarks=[*compare_text.remarks(comparison.rows), *compare_text.operation_remarks(comparison.operations)],
-        rates=rates(rows, comparison),
-        costs=costs(rows),
-        colors=COLORS,
+        rates=_rates(rows, comparison),
+        costs=_costs(rows),
+        colors=_COLORS,
         blank=formatting.BLANK,
         interval=median_interval,
     )
 
 
-def rates(rows: list[Row], comparison: Comparison) -> Markup | None:
+def _rates(rows: list[Row], comparison: Comparison) -> Markup | None:
     """Samples/s: a bar for the median, a line for its 95 % interval; the model's own speed as a line across all."""
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
@@ -50,15 +50,15 @@ def rates(rows: list[Row], comparison: Comparison) -> Markup | None:
     longest = max(longest, drawn or 0.0)
     parts: list[Markup] = []
     for index, row in enumerate(shown):
-        y = index * ROW
+        y = index * _ROW
         low, high = median_interval(row.rates)
         said = f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), {1000 * row.cpu_s:.2f} ms of CPU per sample"
-        bar = tag("rect", class_="part cpu", x=0, y=y + 20, width=percent(row.samples_per_s / longest), height=BAR)
-        middle = y + 20 + BAR / 2
+        bar = tag("rect", class_="part cpu", x=0, y=y + 20, width=percent(row.samples_per_s / longest), height=_BAR)
+        middle = y + 20 + _BAR / 2
         whisker = tag("line", class_="median", x1=percent(low / longest), x2=percent(high / longest), y1=middle, y2=middle)
         parts.append(tag("text", f"{row.name}: {number(row.samples_per_s)}", x=0, y=y + 14))
         parts.append(tag("g", bar, whisker, class_="c-forward", data_tip=f"{row.name}: {said}"))
-    height = ROW * len(shown)
+    height = _ROW * len(shown)
     if drawn is not None:
         x = percent(drawn / longest)
         parts.append(tag("line", class_="cursor", x1=x, x2=x, y1=0, y2=height))
@@ -69,27 +69,27 @@ def rates(rows: list[Row], comparison: Comparison) -> Markup | None:
     return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
 
 
-def costs(rows: list[Row]) -> Markup | None:
+def _costs(rows: list[Row]) -> Markup | None:
     """CPU time per sample: the steps side by side, and the rest that the running loader spent."""
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
         return None
-    split = {row.name: shares(row) for row in shown}
+    split = {row.name: _shares(row) for row in shown}
     longest = max(sum(parts.values()) for parts in split.values())
     scale = Scale.column(longest)
     parts: list[Markup] = []
     for index, row in enumerate(shown):
-        y, start = index * ROW, 0.0
+        y, start = index * _ROW, 0.0
         parts.append(tag("text", f"{row.name}: {scale.full(row.cpu_s)}", x=0, y=y + 14))
         for stage, spent in split[row.name].items():
-            place = {"x": percent(start / longest), "width": percent(spent / longest), "y": y + 20, "height": BAR}
-            parts.append(tag("rect", class_=f"segment c-{COLORS[stage]}", data_tip=f"{row.name}, {stage}: {scale.full(spent)}", **place))
+            place = {"x": percent(start / longest), "width": percent(spent / longest), "y": y + 20, "height": _BAR}
+            parts.append(tag("rect", class_=f"segment c-{_COLORS[stage]}", data_tip=f"{row.name}, {stage}: {scale.full(spent)}", **place))
             start += spent
     label = "CPU time of one sample by loader and step"
-    return tag("svg", *parts, width="100%", height=ROW * len(shown), role="img", tabindex=0, class_="marks", aria_label=label)
+    return tag("svg", *parts, width="100%", height=_ROW * len(shown), role="img", tabindex=0, class_="marks", aria_label=label)
 
 
-def shares(row: Row) -> dict[str, float]:
+def _shares(row: Row) -> dict[str, float]:
     """Seconds of each step; ``rest`` is what the running loader spent in addition, or everything if the steps are unknown."""
     known = {stage: getattr(row.stages, stage) for stage in compare_text.STAGES} if row.stages else {}
     return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}

@@ -15,7 +15,7 @@ from feedline.pipelines.translate.difference import Difference
 from feedline.profiler.few import few
 from feedline.profiler.printable import printable_in
 
-NAMED = 3  # files named per kind of problem
+_NAMED = 3  # files named per kind of problem
 STAGES = ("read", "decode", "augment", "transport")
 
 
@@ -24,8 +24,8 @@ def show(comparison: Comparison, console: Console) -> None:
     comparison = printable_in(comparison)
     console.print(plain(about(comparison)))
     for kind, paths in comparison.left_out.items():
-        console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, NAMED)})"), soft_wrap=True)
-    for title, table in tables(comparison):
+        console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, _NAMED)})"), soft_wrap=True)
+    for title, table in _tables(comparison):
         console.print()
         console.print(Text(title, style="bold underline"))
         console.print(table)
@@ -49,14 +49,14 @@ def about(comparison: Comparison) -> str:
     )
 
 
-def tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
+def _tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
     """(title, table) of each part that has content."""
     measured = comparison.measured
     if measured:
         yield "Loaders", rates(comparison)
         if any(row.stages for row in measured):
             yield "CPU per sample of each step, called alone", steps(measured)
-        yield "Labels, and gray-level difference (of 255) from pillow-v1", equality(measured)
+        yield "Labels, and gray-level difference (of 255) from pillow-v1", _equality(measured)
     if _backends(comparison.operations):
         yield "Gray-level difference from torchvision on PIL, per operation: mean (largest)", operations(comparison.operations)
 
@@ -92,7 +92,7 @@ def steps(rows: Sequence[Row]) -> Table:
     return table
 
 
-def equality(rows: Sequence[Row]) -> Table:
+def _equality(rows: Sequence[Row]) -> Table:
     """Differences from pillow-v1, in gray levels of 255."""
     table = columns("loader", "each once", "mean", "worst image", "largest")
     for row in rows:

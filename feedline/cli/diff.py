@@ -44,7 +44,7 @@ class Diff:
         add_output(parser, "write the comparison as HTML", json="the comparison")
 
     def run(self, args: argparse.Namespace) -> int:
-        before, after = sides(args.runs, [Path(word) for word in args.program])
+        before, after = _sides(args.runs, [Path(word) for word in args.program])
         refuse_twice([*before, *after], "run folder")
         if args.output is not None and args.output.suffix.lower() not in (".html", ".htm"):
             raise OutputError(f"{args.output}: the comparison is written as HTML (.html), or as JSON with --json FILE")
@@ -53,11 +53,11 @@ class Diff:
         from feedline.analysis.diff.compare import diff
         from feedline.analysis.diff.side import Measured
 
-        show(diff([Measured.of(path) for path in before], [Measured.of(path) for path in after], args.min_change), args)
+        _show(diff([Measured.of(path) for path in before], [Measured.of(path) for path in after], args.min_change), args)
         return 0
 
 
-def sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]:
+def _sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]:
     """The runs of A and of B.
 
     Args:
@@ -74,7 +74,7 @@ def sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]:
     return runs[:1], runs[1:]
 
 
-def show(found: "Result", args: argparse.Namespace) -> None:
+def _show(found: "Result", args: argparse.Namespace) -> None:
     """Print the comparison, and write it where requested. Raises OutputError."""
     from feedline.analysis.reports.console import Console
     from feedline.analysis.reports.json_report import plain

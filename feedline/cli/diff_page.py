@@ -9,7 +9,7 @@ from feedline.analysis.reports import page, phrases
 from feedline.cli import diff_text
 from feedline.profiler.printable import printable_in
 
-HERE = Path(__file__).parent
+_HERE = Path(__file__).parent
 
 
 def render(diff: Diff) -> str:
@@ -17,7 +17,7 @@ def render(diff: Diff) -> str:
     diff = printable_in(diff)
     groups = [(diff_text.title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda one: one.group)]
     return page.render(
-        HERE / "diff.html",
+        _HERE / "diff.html",
         it=diff,
         opening=phrases.opening(diff.conclusion),
         groups=groups,

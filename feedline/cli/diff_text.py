@@ -14,7 +14,7 @@ from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import columns, item, plain
 from feedline.profiler.printable import printable_in
 
-GROUPS = {
+_GROUPS = {
     "step": "Time",
     "stage": "Stages",
     "cpu": "CPU of main thread",
@@ -25,11 +25,11 @@ GROUPS = {
     "work": "Work",
     "gauge": "Gauges",
 }
-OUTCOMES = {CHANGED: "changed", MACHINE: "machine", EITHER: "unclear", "same": "", "unknown": "not tested", "one side": "one side only"}
-SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
-STYLES = {CHANGED: "bold yellow", MACHINE: "cyan", EITHER: "cyan"}
-MOST = 8  # settings in the terminal
-LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
+_OUTCOMES = {CHANGED: "changed", MACHINE: "machine", EITHER: "unclear", "same": "", "unknown": "not tested", "one side": "one side only"}
+_SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
+_STYLES = {CHANGED: "bold yellow", MACHINE: "cyan", EITHER: "cyan"}
+_MOST = 8  # settings in the terminal
+_LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
 
 
 def show(diff: Diff, console: Console) -> None:
@@ -40,8 +40,8 @@ def show(diff: Diff, console: Console) -> None:
     console.print(plain(f"A: {runs(diff.before)}", "dim"))
     console.print(plain(f"B: {runs(diff.after)}", "dim"))
     console.print()
-    console.print(table(diff, listed(diff)))
-    for title, lines in sections(diff):
+    console.print(_table(diff, _listed(diff)))
+    for title, lines in _sections(diff):
         console.print()
         console.print(Text(title, style="bold underline"))
         for line in lines:
@@ -49,9 +49,9 @@ def show(diff: Diff, console: Console) -> None:
     console.print()
 
 
-def sections(diff: Diff) -> list[tuple[str, list[str]]]:
+def _sections(diff: Diff) -> list[tuple[str, list[str]]]:
     """What comes below the table."""
-    all_of = {"Machine": list(reasons(diff.machine)), "Findings": findings(diff.findings), "Differs": settings(diff), "Notes": diff.notes}
+    all_of = {"Machine": list(reasons(diff.machine)), "Findings": _findings(diff.findings), "Differs": settings(diff), "Notes": diff.notes}
     return [(title, lines) for title, lines in all_of.items() if lines]
 
 
@@ -60,20 +60,20 @@ def runs(side: Sequence[RunName]) -> str:
     return ", ".join(f"{run.name} ({counted(run.steps, 'step')})" for run in side)
 
 
-def listed(diff: Diff) -> list[Quantity]:
+def _listed(diff: Diff) -> list[Quantity]:
     """Those that the terminal shows."""
     step, sample = diff.of("step/mean"), diff.of("sample/total")
     wholes = {"stage": step, "cpu": step, "collective": step, "sample": sample, "blocked": sample}
 
     def shows(quantity: Quantity) -> bool:
         whole = wholes.get(quantity.group)
-        large = whole is None or max(quantity.before or 0.0, quantity.after or 0.0) >= LEAST * max(whole.before or 0.0, whole.after or 0.0)
-        return quantity.outcome == CHANGED or (quantity.group in SHOWN and large)
+        large = whole is None or max(quantity.before or 0.0, quantity.after or 0.0) >= _LEAST * max(whole.before or 0.0, whole.after or 0.0)
+        return quantity.outcome == CHANGED or (quantity.group in _SHOWN and large)
 
     return [quantity for quantity in diff.quantities if shows(quantity)]
 
 
-def table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
+def _table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
     """Both sides of each quantity, the ratio with its interval, and what it comes to."""
     made = columns("", "A", "B", "B/A", "95 %", "", gap=2)
     made.columns[-1].justify = "left"
@@ -82,20 +82,20 @@ def table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
         if quantity.group != group:
             group = quantity.group
             made.add_row(Text(title(group, diff), "dim"))
-        made.add_row(*cells(quantity), style=STYLES.get(quantity.outcome))
+        made.add_row(*cells(quantity), style=_STYLES.get(quantity.outcome))
     return made
 
 
 def title(group: str, diff: Diff) -> str:
     """Of the rows of a group: what they are, and per step or sample: ``Stages per step``."""
     per = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
-    return f"{GROUPS[group]} per {per}" if per else GROUPS[group]
+    return f"{_GROUPS[group]} per {per}" if per else _GROUPS[group]
 
 
 def cells(quantity: Quantity) -> list[str]:
     """A row: name, A, B, ratio, interval, outcome."""
     amounts = [BLANK if one is None else value(one, quantity.unit) for one in (quantity.before, quantity.after)]
-    return [f"  {quantity.name.replace('_', ' ')}", *amounts, ratio(quantity), interval(quantity), OUTCOMES[quantity.outcome]]
+    return [f"  {quantity.name.replace('_', ' ')}", *amounts, ratio(quantity), interval(quantity), _OUTCOMES[quantity.outcome]]
 
 
 def ratio(quantity: Quantity) -> str:
@@ -111,7 +111,7 @@ def interval(quantity: Quantity) -> str:
     return f"{low:.2f}{BLANK}{high:.2f}" if high < 100 else "too wide"
 
 
-def findings(changes: Sequence[FindingChange]) -> list[str]:
+def _findings(changes: Sequence[FindingChange]) -> list[str]:
     """Those that came or went; the others in one line."""
     lines = [
         f"{change(one)}: {one.rule_id} ({one.severity_before or one.severity_after}): {one.message}"
@@ -135,7 +135,7 @@ def settings(diff: Diff) -> list[str]:
 
 
 def _settings(diff: Diff) -> Iterator[str]:
-    for one in diff.settings[:MOST]:
+    for one in diff.settings[:_MOST]:
         yield f"{one.kind}: {differing(one)}" if one.kind != one.name else differing(one)
-    if len(diff.settings) > MOST:
-        yield f"and {len(diff.settings) - MOST} more; --json FILE has all"
+    if len(diff.settings) > _MOST:
+        yield f"and {len(diff.settings) - _MOST} more; --json FILE has all"

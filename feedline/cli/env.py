@@ -29,7 +29,7 @@ class Env:
         from feedline.analysis.reports.console import Console
         from feedline.profiler.session.selftest import run
 
-        with only_errors():
+        with _only_errors():
             results = run()
         found = [{"name": result.name, "works": result.works, "says": result.message} for result in results]
         if args.json == STDOUT:
@@ -45,7 +45,7 @@ class Env:
 
 
 @contextmanager
-def only_errors() -> Iterator[None]:
+def _only_errors() -> Iterator[None]:
     """Redirect what libraries print to standard error (gloo of torch 2.8 prints from C++): standard output has only the result."""
     sys.stdout.flush()
     answer = os.dup(1)

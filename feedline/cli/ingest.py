@@ -54,12 +54,12 @@ class Ingest:
 
     def run(self, args: argparse.Namespace) -> int:
         output = args.output or below_runs(Path(args.file[0].rstrip("/")).name.split(".")[0])
-        given = ranks(args.rank, args.file)
+        given = _ranks(args.rank, args.file)
         refuse_twice(args.file, "trace")
-        refuse_copies(args.file)
+        _refuse_copies(args.file)
         command = ["feedline", "ingest", *args.file]
         check_json(args)
-        read_before = not args.force and not args.quiet and waits_for_report(output, command)
+        read_before = not args.force and not args.quiet and _waits_for_report(output, command)
         if os.path.lexists(output) and not args.force and not read_before:
             raise PlaceTaken.exists(output)
 
@@ -80,21 +80,21 @@ class Ingest:
             for problem in problems.values():
                 say(f"skipped: {problem}")
             if not args.quiet or args.json:
-                show_run(output, *options_of_report(args))
+                show_run(output, *_options_of_report(args))
         except KeyboardInterrupt as error:
-            if not waits_for_report(output, command):
+            if not _waits_for_report(output, command):
                 raise
             raise Interrupted(f"interrupted: {output} holds the traces but no report yet; feedline report {output} writes it") from error
         return TraceDamaged.exit_code if problems else 0
 
 
-def options_of_report(args: argparse.Namespace) -> list[str]:
+def _options_of_report(args: argparse.Namespace) -> list[str]:
     """Those of ``feedline report`` that were given."""
     flags = ["--force"] * args.force + ["--quiet"] * args.quiet
     return [*flags, *([f"--json={args.json}"] if args.json else [])]
 
 
-def refuse_copies(files: list[str]) -> None:
+def _refuse_copies(files: list[str]) -> None:
     """Check that no trace is given as two identical files: two ranks never record the same times.
 
     Raises:
@@ -112,7 +112,7 @@ def refuse_copies(files: list[str]) -> None:
                 raise RankCollision(f"{one} and {other} are the same trace: give only one of them")
 
 
-def waits_for_report(run: Path, command: list[str]) -> bool:
+def _waits_for_report(run: Path, command: list[str]) -> bool:
     """Whether this same command made the run folder and was interrupted before the report."""
     from feedline.profiler.record.privacy import mask_argv
     from feedline.profiler.store.opening import open_run
@@ -125,7 +125,7 @@ def waits_for_report(run: Path, command: list[str]) -> bool:
         return False
 
 
-def ranks(given: list[str], files: list[str]) -> dict[str, int]:
+def _ranks(given: list[str], files: list[str]) -> dict[str, int]:
     """The ranks given with ``--rank FILE=N``.
 
     Args:

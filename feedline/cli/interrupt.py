@@ -7,11 +7,11 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 #: A key that is held down sends 30 signals per second: they are one Ctrl-C, or they would break what cleans up behind the first.
-SAME_S = 2.0
+_SAME_S = 2.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupts:
+class _Interrupts:
     """Handler of SIGINT in a feedline command: raises KeyboardInterrupt, once."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Interrupts:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if now - self._last < SAME_S:
+        if now - self._last < _SAME_S:
             return
         self._last = now
         raise KeyboardInterrupt
@@ -43,7 +43,7 @@ class Interrupts:
         exec("")  # Ctrl-C inside an exec of text, as of a dataclass, makes ``python -m`` end by the signal unless a later exec succeeds
 
 
-interrupts = Interrupts()
+interrupts = _Interrupts()
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from feedline.cli.arguments import at_least, file_name
 
 Group = argparse._ActionsContainer  # a parser, or one of its groups
 
-OVERWRITE = "overwrite existing files"
-SILENT = "print nothing but errors"
+_OVERWRITE = "overwrite existing files"
+_SILENT = "print nothing but errors"
 STDOUT = Path("-")
 
 
@@ -18,8 +18,8 @@ def add_output(
     output: str = "",
     metavar: str = "FILE",
     json: str = "",
-    force: str = OVERWRITE,
-    quiet: str = SILENT,
+    force: str = _OVERWRITE,
+    quiet: str = _SILENT,
     json_to_stdout: bool = False,
     **of_output: Any,
 ) -> None:

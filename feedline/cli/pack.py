@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from feedline.pipelines.stores import Packed, Progress
 
 KINDS = ("lmdb", "recordio", "tar", "tfrecord")
-NAMED_CLASSES = 3
-NAMED = 10  # files left out that are printed; all are in the store's manifest.json
+_NAMED_CLASSES = 3
+_NAMED = 10  # files left out that are printed; all are in the store's manifest.json
 
 
 class Pack:
@@ -53,7 +53,7 @@ class Pack:
 
         unreadable = "refuse" if args.strict else "skip"
         try:
-            with progress_bar(args.quiet) as show:
+            with _progress_bar(args.quiet) as show:
                 done = pack(
                     args.data, args.output, args.kind, unreadable=unreadable, unlabeled=args.unlabeled, force=args.force, progress=show
                 )
@@ -64,14 +64,14 @@ class Pack:
             from feedline.analysis.reports.console import Console
 
             console = Console()
-            for line in summary(done):
+            for line in _summary(done):
                 console.print(line, soft_wrap=True)
             if verified is not None:
                 console.print(f"  verified: {verified.samples:,} of {done.samples:,} samples match their checksums", soft_wrap=True)
         return 0
 
 
-def summary(done: "Packed") -> list[str]:
+def _summary(done: "Packed") -> list[str]:
     """Lines on what was packed and what was left out."""
     lines = [
         f"{done.path}: {done.samples:,} images, {done.bytes / 1e6:,.1f} MB, packed as {done.kind} into {done.stored_bytes / 1e6:,.1f} MB"
@@ -80,17 +80,17 @@ def summary(done: "Packed") -> list[str]:
         lines.append("  already complete: nothing to do")
     elif done.resumed_at:
         lines.append(f"  continued after the {done.resumed_at:,} samples that were already packed")
-    lines += [f"  {line}" for line in of_labels(done)]
+    lines += [f"  {line}" for line in _of_labels(done)]
     if done.left_out:
         kinds = Counter(re.split(r"[,(:]| after ", entry.message)[0].strip() for entry in done.left_out)
         lines.append(f"  left out: {len(done.left_out):,} ({', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common())})")
-        lines += [f"    {entry.path}: {entry.message}" for entry in done.left_out[:NAMED]]
-        if len(done.left_out) > NAMED:
-            lines.append(f"    and {len(done.left_out) - NAMED:,} more, in {done.path / 'manifest.json'}")
+        lines += [f"    {entry.path}: {entry.message}" for entry in done.left_out[:_NAMED]]
+        if len(done.left_out) > _NAMED:
+            lines.append(f"    and {len(done.left_out) - _NAMED:,} more, in {done.path / 'manifest.json'}")
     return lines
 
 
-def of_labels(done: "Packed") -> list[str]:
+def _of_labels(done: "Packed") -> list[str]:
     """Lines on the labels that the store has, and on those that it does not have."""
     from feedline.analysis.formatting import counted
 
@@ -101,7 +101,7 @@ def of_labels(done: "Packed") -> list[str]:
     ]
     lines += [f"labels not packed: {one.message}" for one in done.lost]
     if done.empty:
-        lines.append(f"classes without an image: {len(done.empty):,} ({few(done.empty, NAMED_CLASSES)}); they keep their labels")
+        lines.append(f"classes without an image: {len(done.empty):,} ({few(done.empty, _NAMED_CLASSES)}); they keep their labels")
     if done.below:
         below, take = ("a folder", "takes") if done.below == 1 else ("folders", "take")
         lines.append(f"{counted(done.below, 'file')} in {below} below a class folder {take} its label")
@@ -112,7 +112,7 @@ def of_labels(done: "Packed") -> list[str]:
 
 
 @contextmanager
-def progress_bar(quiet: bool) -> Iterator["Callable[[Progress], None]"]:
+def _progress_bar(quiet: bool) -> Iterator["Callable[[Progress], None]"]:
     """A progress bar on standard error if it is a terminal."""
     from rich import progress as rich
 

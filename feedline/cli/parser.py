@@ -10,8 +10,8 @@ from typing import Any, NoReturn, Protocol
 
 from feedline.profiler.printable import printable
 
-SCRIPT_MISSING = "the following arguments are required: SCRIPT"
-NAME_WIDTH = 18  # of the commands in `feedline --help`
+_SCRIPT_MISSING = "the following arguments are required: SCRIPT"
+_NAME_WIDTH = 18  # of the commands in `feedline --help`
 
 
 class Command(Protocol):
@@ -45,7 +45,7 @@ class About:
         return cls(summary, text, textwrap.dedent(examples).splitlines())
 
 
-class HelpFormatter(argparse.HelpFormatter):
+class _HelpFormatter(argparse.HelpFormatter):
     """Fills each paragraph to the width of the terminal; a paragraph with indented lines stays unchanged."""
 
     def __init__(self, prog: str, **settings: Any) -> None:
@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
     _words: Sequence[str] = ()
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"formatter_class": HelpFormatter, **settings})
+        super().__init__(**{"formatter_class": _HelpFormatter, **settings})
         self.commands: dict[str, Parser] = {}
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
                 message += f"; put the script's own options after the script: feedline run train.py {unknown} ..."
         elif message.endswith(" required: COMMAND"):
             message = f"no command given; see {self.prog} --help"
-        elif message.startswith(SCRIPT_MISSING):
+        elif message.startswith(_SCRIPT_MISSING):
             message = "no script given: add the path of the training script, followed by its arguments"
         super().error(printable(message))
 
@@ -154,7 +154,7 @@ def overview(jobs: Mapping[str, Mapping[str, type[Command]]]) -> str:
         lines = [job]
         for name, kind in commands.items():
             about = About.of(kind)
-            lines.append(f"  {name:{NAME_WIDTH}}{about.summary}".rstrip())
-            lines += [f"  {'':{NAME_WIDTH}}$ {example.partition('  ')[0]}" for example in about.examples[:1]]  # python -OO: no docstrings
+            lines.append(f"  {name:{_NAME_WIDTH}}{about.summary}".rstrip())
+            lines += [f"  {'':{_NAME_WIDTH}}$ {example.partition('  ')[0]}" for example in about.examples[:1]]  # python -OO: no docstrings
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.limits import Predictor
 
-RECORD = "record the training itself with `feedline run SCRIPT`"
+_RECORD = "record the training itself with `feedline run SCRIPT`"
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
 
     run = open_run(path)
     if holds_traces(run):
-        return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {RECORD}")
+        return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {_RECORD}")
     training = only(run)
     found = training_input(training, ceilings_of(place(path, None)[0]), () if again else rejected_of(training))
     if found.facts is None or found.predictions is None:
-        return Refused("no_step", f"no training step was recorded: {RECORD}, for a few dozen steps")
+        return Refused("no_step", f"no training step was recorded: {_RECORD}, for a few dozen steps")
     if found.facts.loader is None:
         return Refused("no_loader", "no DataLoader feeds this training, so it has no settings to change")
     return Replayable(found.facts, found.gauges, found.predictions.of, found.throughput)

@@ -31,7 +31,7 @@ class Probe:
         add_training(parser.add_argument_group("training"))
         measuring = parser.add_argument_group("measuring")
         measuring.add_argument(
-            "--parts", type=parts_of, default=list(PARTS), metavar="PART,PART", help=f"measure only these parts, out of {', '.join(PARTS)}"
+            "--parts", type=_parts_of, default=list(PARTS), metavar="PART,PART", help=f"measure only these parts, out of {', '.join(PARTS)}"
         )
         measuring.add_argument("--quick", action="store_true", help="fewer files and rounds: a first look, with a larger spread")
         add_output(parser, "write the limits to FILE as JSON")
@@ -48,7 +48,7 @@ class Probe:
         console = Console(quiet=args.quiet)
         found = []
         with building(Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.parts]) as done:
-            subject, notes = subject_of(args)
+            subject, notes = _subject_of(args)
             for part in args.parts:
                 found += parts.run(subject, part)
                 done()
@@ -62,7 +62,7 @@ class Probe:
         return 0
 
 
-def parts_of(text: str) -> list[str]:
+def _parts_of(text: str) -> list[str]:
     """The requested parts, in the order of ``PARTS``."""
     wanted = {part.strip() for part in text.split(",") if part.strip()}
     if unknown := wanted - set(PARTS):
@@ -72,7 +72,7 @@ def parts_of(text: str) -> list[str]:
     return [part for part in PARTS if part in wanted]
 
 
-def subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
+def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
     """What to probe, and remarks on it.
 
     Raises:

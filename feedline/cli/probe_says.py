@@ -6,17 +6,17 @@ from feedline.analysis.formatting import counted, number, seconds
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 #: What makes a sample in most trainings -> its ceilings, of which CPU seconds are summed: torchvision's ImageFolder in a DataLoader.
-USUAL = {
+_USUAL = {
     "read": ("read/files read warm x1",),
     "decode": ("decode/Pillow",),
     "augment": ("augment/all own transform",),
     "transport": ("collate/float32 shared", "transport/float32 shared"),
 }
-INSTEAD = {"decode": "decode/", "augment": "augment/all "}  # part -> how the names of all ways to do it begin
-COLD = {"pattern": "files", "cache": "cold"}  # settings of ceilings of reading
-NEAR = 0.95  # of the best throughput, as pipelines/probes/sweep.py
-WORTH = 1.1  # times faster, from which on another way is named
-WHY_ENDED = {
+_INSTEAD = {"decode": "decode/", "augment": "augment/all "}  # part -> how the names of all ways to do it begin
+_COLD = {"pattern": "files", "cache": "cold"}  # settings of ceilings of reading
+_NEAR = 0.95  # of the best throughput, as pipelines/probes/sweep.py
+_WORTH = 1.1  # times faster, from which on another way is named
+_WHY_ENDED = {
     "memory": "a larger batch does not fit into memory",
     "saturation": "two doublings gained less than 3 % in a first look",
     "time": "a larger step takes too long to measure",
@@ -26,7 +26,7 @@ WHY_ENDED = {
 def conclusion(ceilings: Ceilings) -> str:
     """Which part limits a training with these parts, by CPU time; empty if nothing that makes samples was measured."""
     known = {one.name: one for one in ceilings.ceilings if one.value is not None}
-    stages = {part: sum(known[name].cpu_s or 0.0 for name in names) for part, names in USUAL.items() if all(one in known for one in names)}
+    stages = {part: sum(known[name].cpu_s or 0.0 for name in names) for part, names in _USUAL.items() if all(one in known for one in names)}
     stages = {part: cost for part, cost in stages.items() if cost > 0}
     if not stages or not ceilings.cores:
         return ""
@@ -35,7 +35,7 @@ def conclusion(ceilings: Ceilings) -> str:
 
 def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]) -> Iterator[str]:
     total, most = sum(stages.values()), max(stages, key=lambda part: stages[part])
-    missing = [part for part in USUAL if part not in stages]
+    missing = [part for part in _USUAL if part not in stages]
     left_out = f" ({', '.join(missing)} not measured)" if missing else ""
     rate = cores / total
     loads = "load" if cores != 1 else "loads"
@@ -45,7 +45,7 @@ def _sentences(cores: float, known: dict[str, Ceiling], stages: dict[str, float]
     )
     yield from _model(known.get("compute/model"), cores, total, rate)
     yield from _instead(known, most, stages[most])
-    cold = max((one.value or 0.0 for one in known.values() if one.part == "read" and COLD.items() <= one.settings.items()), default=0.0)
+    cold = max((one.value or 0.0 for one in known.values() if one.part == "read" and _COLD.items() <= one.settings.items()), default=0.0)
     if 0 < cold < rate:
         yield f"While the files are not in the page cache, reading gives about {number(cold)} samples/s"
 
@@ -69,13 +69,13 @@ def _instead(known: dict[str, Ceiling], part: str, cost: float) -> Iterator[str]
     ways = {
         name: one.cpu_s
         for name, one in known.items()
-        if part in INSTEAD and name.startswith(INSTEAD[part]) and one.per == "core" and one.cpu_s and not one.settings.get("left_out")
+        if part in _INSTEAD and name.startswith(_INSTEAD[part]) and one.per == "core" and one.cpu_s and not one.settings.get("left_out")
     }
     if not ways:
         return
     best = min(ways, key=lambda name: ways[name])
-    if cost > WORTH * ways[best]:
-        yield f"{best.removeprefix(INSTEAD[part])} {part}s in {seconds(ways[best])} (whole loaders: `feedline compare --data FOLDER`)"
+    if cost > _WORTH * ways[best]:
+        yield f"{best.removeprefix(_INSTEAD[part])} {part}s in {seconds(ways[best])} (whole loaders: `feedline compare --data FOLDER`)"
 
 
 def batch_size(sweep: Ceiling) -> str:
@@ -83,9 +83,9 @@ def batch_size(sweep: Ceiling) -> str:
     about = sweep.settings
     batches, rates = list(map(int, _list(about["batches"]))), list(map(float, _list(about["samples_per_s"])))
     best, largest = batches[rates.index(max(rates))], batches[-1]
-    ended = WHY_ENDED.get(str(about["stopped"]))
+    ended = _WHY_ENDED.get(str(about["stopped"]))
     tried = f"{largest:,}, the largest that was tried{f' ({ended})' if ended else ''}"
-    near = [rate >= NEAR * max(rates) for rate in rates]
+    near = [rate >= _NEAR * max(rates) for rate in rates]
     knee = batches[near.index(True)]
     if knee == largest:
         larger = "" if about["stopped"] == "memory" else ": a larger one may be faster"

@@ -13,24 +13,24 @@ from feedline.cli import probe_says
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.printable import printable_in
 
-OF = {"core": "on one core", "machine": "of the machine", "device": "of the device"}
-LEFT_OUT_SHOWN = 5
+_OF = {"core": "on one core", "machine": "of the machine", "device": "of the device"}
+_LEFT_OUT_SHOWN = 5
 
 
 def shown(ceilings: Ceilings) -> Iterator[RenderableType]:
     """Everything, in order."""
     ceilings = printable_in(ceilings)
-    yield table([one for one in ceilings.ceilings if one.value is not None])
-    reasons = list(not_measured(ceilings.ceilings))
+    yield _table([one for one in ceilings.ceilings if one.value is not None])
+    reasons = list(_not_measured(ceilings.ceilings))
     if reasons:
         yield Text("Not measured", style="bold underline")
         yield from reasons
-    yield from (Padding(Text(line), (1, 0, 0, 0)) for line in remarks(ceilings))
+    yield from (Padding(Text(line), (1, 0, 0, 0)) for line in _remarks(ceilings))
     if ceilings.conclusion:
         yield Padding(Text(ceilings.conclusion, style="bold"), (1, 0, 1, 0))
 
 
-def table(measured: list[Ceiling]) -> Table:
+def _table(measured: list[Ceiling]) -> Table:
     """A row for each ceiling under the name of its part; of the same reading with 1, 4 and 16 processes only the fastest."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("part, how", overflow="fold", min_width=24)
@@ -38,9 +38,9 @@ def table(measured: list[Ceiling]) -> Table:
         made.add_column(name, justify="right", no_wrap=True)
     for (part, per, unit), rows in groupby(fastest_only(measured), lambda one: (one.part, one.per, one.unit)):
         per_unit = {"B/s": "CPU / GB", "FLOP/s": "CPU / GFLOP"}.get(unit, "CPU / sample")
-        made.add_row(Text(f"{part}, {OF[per]}", "bold"), "", "", Text(per_unit, "dim"))
+        made.add_row(Text(f"{part}, {_OF[per]}", "bold"), "", "", Text(per_unit, "dim"))
         for one in rows:
-            made.add_row(Text(f"  {one.name.partition('/')[2]}"), Text(rate(one), "bold"), Text(spread(one)), Text(cpu(one)))
+            made.add_row(Text(f"  {one.name.partition('/')[2]}"), Text(_rate(one), "bold"), Text(spread(one)), Text(cpu(one)))
     return made
 
 
@@ -54,7 +54,7 @@ def fastest_only(ceilings: list[Ceiling]) -> list[Ceiling]:
     return list(best.values())
 
 
-def rate(one: Ceiling) -> str:
+def _rate(one: Ceiling) -> str:
     """``1,240 samples/s``, ``3.27 GB/s``, ``43.7 GFLOP/s``."""
     assert one.value is not None
     if one.unit == "B/s":
@@ -79,7 +79,7 @@ def cpu(one: Ceiling) -> str:
     return seconds(one.cpu_s if one.unit == "samples/s" else one.cpu_s * 1e9)
 
 
-def not_measured(ceilings: list[Ceiling]) -> Iterator[RenderableType]:
+def _not_measured(ceilings: list[Ceiling]) -> Iterator[RenderableType]:
     """Each reason once, with everything that it applies to."""
     names: dict[str, list[str]] = {}
     for one in ceilings:
@@ -89,11 +89,11 @@ def not_measured(ceilings: list[Ceiling]) -> Iterator[RenderableType]:
         yield Padding(Text(f"{', '.join(holds_for)}: {why}", overflow="fold"), (0, 0, 0, 2))
 
 
-def remarks(ceilings: Ceilings) -> Iterator[str]:
+def _remarks(ceilings: Ceilings) -> Iterator[str]:
     """Files that were left out, the model's MFU, and the knee of the batch size."""
     if ceilings.notes:
-        more = len(ceilings.notes) - LEFT_OUT_SHOWN
-        yield "\n".join([f"Files left out: {len(ceilings.notes)}", *ceilings.notes[:LEFT_OUT_SHOWN], *[f"and {more} more"][: more > 0]])
+        more = len(ceilings.notes) - _LEFT_OUT_SHOWN
+        yield "\n".join([f"Files left out: {len(ceilings.notes)}", *ceilings.notes[:_LEFT_OUT_SHOWN], *[f"and {more} more"][: more > 0]])
     for one in ceilings.ceilings:
         about = one.settings
         if one.name == "compute/model" and about.get("mfu"):

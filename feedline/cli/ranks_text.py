@@ -14,15 +14,15 @@ from feedline.analysis.reports.figures.rank_parts import PARTS
 from feedline.analysis.reports.tables import columns, plain
 from feedline.profiler.printable import printable_in
 
-WORST = 8  # ranks shown
-LEAST = 0.01  # of the step, from which on a rank is named
+_WORST = 8  # ranks shown
+_LEAST = 0.01  # of the step, from which on a rank is named
 
 
 def show(many: Many, console: Console) -> None:
     """Print it."""
     many = printable_in(many)
-    console.print(plain(about(many)))
-    for title, table in tables(many):
+    console.print(plain(_about(many)))
+    for title, table in _tables(many):
         console.print()
         console.print(Text(title, style="bold underline"))
         console.print(table)
@@ -32,17 +32,17 @@ def show(many: Many, console: Console) -> None:
         for note in many.notes:
             console.print(plain(f"- {note}"))
     console.print()
-    console.print(plain(verdict(many), "bold"))
+    console.print(plain(_verdict(many), "bold"))
 
 
-def verdict(many: Many) -> str:
+def _verdict(many: Many) -> str:
     """The verdict: which rank the others wait for, and the cost. It is the last line on the screen."""
     if many.together is False and len(many.ranks) > 1:
         return "The ranks did not train together: no collective averaged gradients in their steps, so each trained a model of its own."
     first = next((one for one in many.late if one.step_s), None)
     each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
-    if first is None or each < LEAST * first.step_s:
-        return f"No rank delays the others by more than {share(LEAST)} of the step."
+    if first is None or each < _LEAST * first.step_s:
+        return f"No rank delays the others by more than {share(_LEAST)} of the step."
     whole = sum(one.caused_s for one in many.late)
     if first.caused_s < PERSISTENT_SHARE * whole:
         most = ", ".join(f"rank {one.rank} {share(one.caused_s / whole)}" for one in many.late[:SHARES])
@@ -51,7 +51,7 @@ def verdict(many: Many) -> str:
     return f"Rank {first.rank} ({first.host}) is the straggler: {others} {seconds(each)} per step ({share(each / first.step_s)})."
 
 
-def about(many: Many) -> str:
+def _about(many: Many) -> str:
     """Numbers of ranks, hosts, steps and collectives."""
     hosts = len({one.host for one in many.ranks})
     missing = f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
@@ -63,13 +63,13 @@ def about(many: Many) -> str:
     return f"{about}, {count(many.collectives)} collectives{missing}. Clocks agree within {seconds(many.clock_bound_s)}."
 
 
-def tables(many: Many) -> Iterator[tuple[str, Table]]:
+def _tables(many: Many) -> Iterator[tuple[str, Table]]:
     """(title, table) of each part that has content."""
     if many.kinds:
-        yield "Collectives", collectives(many)
+        yield "Collectives", _collectives(many)
     yield "Mean step", step(many.ranks, [name for name in PARTS if many.collectives or name == "compute_s"])
     if many.late:
-        yield "Stragglers", late(many)
+        yield "Stragglers", _late(many)
 
 
 def step(ranks: Sequence[RankCost], parts: Sequence[str]) -> Table:
@@ -86,11 +86,11 @@ def step(ranks: Sequence[RankCost], parts: Sequence[str]) -> Table:
     return made
 
 
-def late(many: Many) -> Table:
+def _late(many: Many) -> Table:
     """The ranks that the others waited for, and how long each waited on average."""
     made = columns("rank", "host", "others waited", "each", "of step", gap=2)
     others = max(1, len(many.ranks) - 1)
-    for one in many.late[:WORST]:
+    for one in many.late[:_WORST]:
         each = one.caused_s / others
         made.add_row(
             str(one.rank), plain(one.host), seconds(one.caused_s), seconds(each), share(each / one.step_s) if one.step_s else BLANK
@@ -98,7 +98,7 @@ def late(many: Many) -> Table:
     return made
 
 
-def collectives(many: Many) -> Table:
+def _collectives(many: Many) -> Table:
     """The kinds that move most bytes."""
     made = columns("collective", "message", "ranks", "count", "busbw GB/s", gap=2)
     for kind in many.kinds:

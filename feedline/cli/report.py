@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from feedline.profiler.store.read import Run
     from feedline.profiler.store.trainings import Training
 
-TRACE_FILE = "trace.json.gz"
-BY_RANK_ONLY = ("dask", "processes")
-REPORT_ONLY = ("full", "training", "ceilings", "link_bandwidth", "nccl_log")
-STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
+_TRACE_FILE = "trace.json.gz"
+_BY_RANK_ONLY = ("dask", "processes")
+_REPORT_ONLY = ("full", "training", "ceilings", "link_bandwidth", "nccl_log")
+_STEPS = ("compacting records", "reading records", "writing the report", "writing the trace")
 
 
 class Report:
@@ -81,8 +81,8 @@ class Report:
 
     def run(self, args: argparse.Namespace) -> int:
         if args.by_rank:
-            return compare_ranks(args)
-        refuse_misplaced(args, BY_RANK_ONLY, "needs --by-rank")
+            return _compare_ranks(args)
+        _refuse_misplaced(args, _BY_RANK_ONLY, "needs --by-rank")
         if len(args.run) > 1:
             raise ScriptError("several run folders can only be compared by rank: add --by-rank, or give one run folder")
         check_files(args)
@@ -100,15 +100,15 @@ class Report:
 
         console = Console(quiet=args.quiet)
         path, number = place(Path(args.run[0]), args.training)
-        with removal.held(path), building(Console(stderr=True, quiet=args.quiet), STEPS) as done:
+        with removal.held(path), building(Console(stderr=True, quiet=args.quiet), _STEPS) as done:
             if args.finish:
-                finish(path, args.wait)
+                _finish(path, args.wait)
             done()
             found = trainings(path)
             if len(found) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
                 open_run(path)  # raises: which of them?
             notes = processes.notes(path, {one.name for one in found}, workers(found))
-            told = [told_of(args, path, number, one, len(found) > 1, notes, done) for one in found]
+            told = [_told_of(args, path, number, one, len(found) > 1, notes, done) for one in found]
             rows = [row for own in told for row in own.rows]
             outside = told[0].outside if len(told) == 1 else None
             shown = overview.Overview(path.name, [], rows, outside, [*told[0].notes, *notes])
@@ -129,17 +129,17 @@ class Report:
         return 0
 
 
-def compare_ranks(args: argparse.Namespace) -> int:
+def _compare_ranks(args: argparse.Namespace) -> int:
     """The mode ``--by-rank``."""
     from feedline.cli.ranks import show_ranks
 
-    refuse_misplaced(args, REPORT_ONLY, "cannot be combined with --by-rank")
+    _refuse_misplaced(args, _REPORT_ONLY, "cannot be combined with --by-rank")
     if args.output is not None:
         raise ScriptError("--by-rank prints a table: write it as JSON with --json FILE, and leave out -o")
     return show_ranks(args)
 
 
-def refuse_misplaced(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+def _refuse_misplaced(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
     """Check that no option was given that the mode ignores. Raises ScriptError."""
     for name in names:
         if getattr(args, name):
@@ -153,7 +153,7 @@ def show_run(run: Path, *options: str) -> None:
     command.run(parser.parse_args([*options, "--", str(run)]))
 
 
-def told_of(
+def _told_of(
     args: argparse.Namespace,
     path: Path,
     number: int | None,
@@ -177,7 +177,7 @@ def told_of(
     traces = holds_traces(run)
     drawn = args.output is None and number is None or args.output is not None and trace.is_trace(args.output)
     windows = find_windows(run) if drawn and not traces else None
-    known, net = ceilings_of(path, args.ceilings), beside(args.link_bandwidth, args.nccl_log)
+    known, net = ceilings_of(path, args.ceilings), _beside(args.link_bandwidth, args.nccl_log)
     own = of_process(run, number)
     name = training.name.removeprefix(TRAINING) if several else ""
 
@@ -193,11 +193,11 @@ def told_of(
     done()
     done()
     if windows is not None:
-        told.written.extend(write_trace(folder, run, args, windows))
+        told.written.extend(_write_trace(folder, run, args, windows))
     return told
 
 
-def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHints":
+def _beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHints":
     """Facts about the network that are not in a run folder.
 
     Args:
@@ -216,7 +216,7 @@ def beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHints
     return NetworkHints(link_bandwidth, tuple(lines))
 
 
-def finish(path: Path, wait_s: float) -> None:
+def _finish(path: Path, wait_s: float) -> None:
     """Wait for the ranks of one launch to end, and compact their records. Records that cannot be compacted stay unchanged."""
     from feedline.profiler.store.compact import compact
     from feedline.profiler.store.layout import SEGMENTS
@@ -226,7 +226,7 @@ def finish(path: Path, wait_s: float) -> None:
     deadline = time.monotonic() + wait_s
     while True:
         runs = [Run.of_folder(folder) for folder in [path, *inner_folders(path)] if rank_folders(folder)]
-        if time.monotonic() > deadline or all(map(ended, runs)):
+        if time.monotonic() > deadline or all(map(_ended, runs)):
             break
         time.sleep(0.2)
     for rank in (rank for run in runs for rank in run.ranks.values()):
@@ -238,23 +238,23 @@ def finish(path: Path, wait_s: float) -> None:
                 say(f"cannot compact {rank.folder} ({why}): no data is lost, but reading takes longer")
 
 
-def ended(run: "Run") -> bool:
+def _ended(run: "Run") -> bool:
     """Whether all ranks of a launch are present and have ended."""
     ranks = run.ranks.values()
     world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
     return len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)
 
 
-def write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
+def _write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
     """Write the trace for Perfetto, into the run folder or to a given file. With -o, which writes no report, its notes are printed."""
     from feedline.analysis import trace
 
-    path = args.output or folder / TRACE_FILE
+    path = args.output or folder / _TRACE_FILE
     try:
         if args.output is not None:
             notes = trace.write(run, path, windows)
         else:
-            with owned.replacing(folder, TRACE_FILE) as file:
+            with owned.replacing(folder, _TRACE_FILE) as file:
                 notes = trace.write_into(run, file, True, windows)
         for note in [] if args.quiet else notes if args.output is None else [*windows.notes, *notes]:
             say(note)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from feedline.analysis.reports.overview import Outside, Overview, Row
     from feedline.profiler.store.read import Run
 
-FILES = ("report.html", "report.json")
-MOST = 64  # trainings that get a page of their own unasked
+_FILES = ("report.html", "report.json")
+_MOST = 64  # trainings that get a page of their own unasked
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ def one_training(root: Path, folder: Path, report: "Report", name: str, args: ar
     """
     from feedline.analysis.reports.overview import row
 
-    written = [] if name and args.output is not None else write_report(folder, report, args)
-    return Told([row(name, report, Path(os.path.relpath(folder / FILES[0], linked_from(args, root))))], [report], written)
+    written = [] if name and args.output is not None else _write_report(folder, report, args)
+    return Told([row(name, report, Path(os.path.relpath(folder / _FILES[0], _linked_from(args, root))))], [report], written)
 
 
-def write_report(folder: Path, report: "Report", args: argparse.Namespace) -> list[Path]:
+def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> list[Path]:
     """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
     from feedline.analysis import reports, trace
 
@@ -60,11 +60,11 @@ def write_report(folder: Path, report: "Report", args: argparse.Namespace) -> li
         reports.write(report, args.output)
         written.append(args.output)
     if args.output is None:
-        written += into_run_if_possible(folder, ((name, reports.text(report, Path(name))) for name in FILES))
+        written += into_run_if_possible(folder, ((name, reports.text(report, Path(name))) for name in _FILES))
     return written
 
 
-def linked_from(args: argparse.Namespace, folder: Path) -> Path:
+def _linked_from(args: argparse.Namespace, folder: Path) -> Path:
     """The folder of the overview."""
     return args.output.absolute().parent if args.output is not None else folder
 
@@ -88,22 +88,22 @@ def several_trainings(
     for number, training in enumerate(trainings, 1):
         reports.append(build(training))
         numbers.append(f"{name}.{number}" if name else str(number))
-        if args.output is None and unwritten is None and number <= MOST:
+        if args.output is None and unwritten is None and number <= _MOST:
             unwritten = write(training.path, reports[-1])
     if unwritten is not None:
         say(unwritten)
-    if len(trainings) > MOST:
-        notes.append(f"Only the first {MOST} training runs have a page. To see the next: feedline report {folder} --training {MOST + 1}")
+    if len(trainings) > _MOST:
+        notes.append(f"Only the first {_MOST} training runs have a page. To see the next: feedline report {folder} --training {_MOST + 1}")
 
     def rows(base: Path) -> "list[Row]":
-        places = [Path(os.path.relpath(training.path / FILES[0], base)) for training in trainings]
+        places = [Path(os.path.relpath(training.path / _FILES[0], base)) for training in trainings]
         return [row(*one) for one in zip(numbers, reports, places, strict=True)]
 
     command, between = run.ranks[min(run.ranks)].manifest.command, outside(run, trainings)
     written: list[Path] = []
     if not name or args.output is None:
-        written = write_overview(folder, Overview(run.name, command, rows(linked_from(args, folder)), between, notes), reports, args)
-    return Told(rows(linked_from(args, root)), reports, written, between, notes)
+        written = write_overview(folder, Overview(run.name, command, rows(_linked_from(args, folder)), between, notes), reports, args)
+    return Told(rows(_linked_from(args, root)), reports, written, between, notes)
 
 
 def write(folder: Path, report: "Report") -> str | None:
@@ -111,7 +111,7 @@ def write(folder: Path, report: "Report") -> str | None:
     from feedline.analysis import reports
 
     try:
-        for name in FILES:
+        for name in _FILES:
             into_run(folder, name, reports.text(report, Path(name)))
     except FeedlineError as error:
         return str(error)
@@ -135,12 +135,12 @@ def write_overview(folder: Path, overview: "Overview", reports: "list[Report]", 
         render = ENDINGS.get(args.output.suffix.lower())
         if render is None:
             raise OutputError(f"{args.output}: an overview of several training runs can be written as {', '.join(ENDINGS)}")
-        if len(reports) > MOST:
-            overview = replace(overview, notes=[*overview.notes, f"Only the reports of the first {MOST} training runs are included."])
-        save(args.output, render(overview, reports[:MOST]))
+        if len(reports) > _MOST:
+            overview = replace(overview, notes=[*overview.notes, f"Only the reports of the first {_MOST} training runs are included."])
+        save(args.output, render(overview, reports[:_MOST]))
         written.append(args.output)
     if args.output is None:
-        written += into_run_if_possible(folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in FILES))
+        written += into_run_if_possible(folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in _FILES))
     return written
 
 

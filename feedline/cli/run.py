@@ -52,7 +52,7 @@ class Run:
         )
         recording.add_argument(
             "--torch-profiler",
-            type=window,
+            type=_window,
             metavar="SKIP:ACTIVE",
             help="record ACTIVE steps with torch.profiler, after SKIP steps and one warm-up step; or `off` (default: 20:5 on a GPU)",
         )
@@ -82,7 +82,7 @@ class Run:
             metavar="FILE:LINE",
             help="line that creates the DataLoader to change (default: all loaders that shuffle or stream)",
         )
-        recording.add_argument("--stop-after", default="", type=stop_after, help=argparse.SUPPRESS)
+        recording.add_argument("--stop-after", default="", type=_stop_after, help=argparse.SUPPRESS)
         add_output(
             parser,
             "run folder to create (default: runs/SCRIPT-TIME)",
@@ -94,7 +94,7 @@ class Run:
 
     def run(self, args: argparse.Namespace) -> int:
         start, dashes = Start(), args.script == DASHES
-        args.script, *args.args = script_of([args.script, *args.args])
+        args.script, *args.args = _script_of([args.script, *args.args])
         if dashes and is_command([args.script]):
             return run_command(args, [args.script, *args.args])
         try:
@@ -111,7 +111,7 @@ class Run:
         from feedline.profiler.session.session import Session
         from feedline.profiler.session.stop_after import StopAfter
 
-        fixes = Fixes(args.fix) if args.fix is not None else None
+        fixes = _Fixes(args.fix) if args.fix is not None else None
         overrides = Overrides(args.settings, args.set_at, args.strict) if args.settings else None
         changes = [change for change in (fixes, overrides) if change is not None]
 
@@ -119,7 +119,7 @@ class Run:
         path = start.folder / (args.output or below_runs(name, ranks.started_at()))
         first = ranks.place().rank == 0
         if first:
-            see_that_json_is_free(args)
+            _see_that_json_is_free(args)
         try:
             session = Session(
                 path,
@@ -137,7 +137,7 @@ class Run:
             if args.strict or changes:
                 raise
             say(f"not recording: {error}")
-            return unrecorded(program)
+            return _unrecorded(program)
         speaks = first and not args.quiet
         if session.refused is not None and first:
             say(elsewhere(session.refused, path, session.path))
@@ -150,7 +150,7 @@ class Run:
         recording = asked(args, session.path, session.manifest.launch, start, first)
         python_start.stop()
         follow(recording, session, overrides)
-        ended = run_recorded(program, session)
+        ended = _run_recorded(program, session)
         show(ended)
         failed = {name: why for change in changes for name, why in change.failed.items()}
         if failed and session.is_mine:
@@ -160,7 +160,7 @@ class Run:
         return exit_like(ended)
 
 
-def script_of(words: list[str]) -> list[str]:
+def _script_of(words: list[str]) -> list[str]:
     """The script and its arguments, with each ``--`` as typed; a ``--`` before the script is feedline's.
 
     Raises:
@@ -174,7 +174,7 @@ def script_of(words: list[str]) -> list[str]:
     return typed
 
 
-class Fixes:
+class _Fixes:
     """The fixes requested with ``--fix``.
 
     Raises:
@@ -212,7 +212,7 @@ class Fixes:
         return {"--fix": "the program never imported torch"} if self._outside is None else self._outside.failed
 
 
-def window(text: str) -> "Window":
+def _window(text: str) -> "Window":
     """The value of ``--torch-profiler``."""
     from feedline.profiler.record.window import Window
 
@@ -222,7 +222,7 @@ def window(text: str) -> "Window":
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def stop_after(text: str) -> str:
+def _stop_after(text: str) -> str:
     """The value of ``--stop-after``, checked."""
     from feedline.profiler.session.stop_after import StopAfter
 
@@ -234,7 +234,7 @@ def stop_after(text: str) -> str:
     return text
 
 
-def see_that_json_is_free(args: argparse.Namespace) -> None:
+def _see_that_json_is_free(args: argparse.Namespace) -> None:
     """Before the training, check that FILE of ``--json`` is free. An existing file is left alone and does not stop the training.
 
     Raises:
@@ -249,7 +249,7 @@ def see_that_json_is_free(args: argparse.Namespace) -> None:
         args.json = None
 
 
-def unrecorded(program: Program) -> int:
+def _unrecorded(program: Program) -> int:
     """Run the program as Python would. Returns its exit code."""
     ended: BaseException | None = None
     try:
@@ -260,7 +260,7 @@ def unrecorded(program: Program) -> int:
     return exit_like(ended)
 
 
-def run_recorded(program: Program, session: "Session") -> BaseException | None:
+def _run_recorded(program: Program, session: "Session") -> BaseException | None:
     """Run the program, and end the recording however it ends. Returns what it raised. A fork of it may also return here."""
     ended: BaseException | None = None
     try:

@@ -19,9 +19,9 @@ from feedline.profiler.say import say
 if TYPE_CHECKING:
     from feedline.profiler.samplers.unfollowed import Unfollowed
 
-LOOK_S = 1.0  # between looks at the processes below
-FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-KILLED = 128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
+_LOOK_S = 1.0  # between looks at the processes below
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_KILLED = 128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
 
 
 def is_command(words: list[str]) -> bool:
@@ -54,7 +54,7 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
         if args.strict or args.settings:
             raise
         say(f"not recording: {error}")
-        return ended(subprocess.Popen(command), None)
+        return _ended(subprocess.Popen(command), None)
     if refused is not None:
         say(elsewhere(refused, path, run))
     elif not args.quiet:
@@ -63,9 +63,9 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
         say(f"changing the training's DataLoader: {as_code(args.settings)}")
     recording = asked(args, run, launch, start)
     process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
-    code = ended(process, Unfollowed(run, args.record_argv))
-    if code > KILLED:
-        tell_signal(run, process.pid, code - KILLED)
+    code = _ended(process, Unfollowed(run, args.record_argv))
+    if code > _KILLED:
+        _tell_signal(run, process.pid, code - _KILLED)
     hold.release()
     report_what_was_made(recording)
     return code
@@ -76,7 +76,7 @@ def elsewhere(refused: PlaceTaken, path: Path, run: Path) -> str:
     return f"{refused.what.replace(str(path), os.path.relpath(path))}, recording into {os.path.relpath(run)}"
 
 
-def tell_signal(run: Path, pid: int, number: int) -> None:
+def _tell_signal(run: Path, pid: int, number: int) -> None:
     """Record in the run folder which signal killed the command, if that was the training process itself, which could not."""
     from feedline.profiler.store.trainings import trainings
 
@@ -87,19 +87,19 @@ def tell_signal(run: Path, pid: int, number: int) -> None:
                 rank.manifest.write(rank.folder)
 
 
-def ended(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:
+def _ended(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:
     """Wait for a command, and forward signals. A terminal sends Ctrl-C to all processes, so it needs no forwarding."""
 
     def hand_on(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    before = {number: signal.signal(number, hand_on) for number in FORWARDED}
+    before = {number: signal.signal(number, hand_on) for number in _FORWARDED}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         while True:
             try:
-                code = process.wait(LOOK_S)
-                return code if code >= 0 else KILLED - code
+                code = process.wait(_LOOK_S)
+                return code if code >= 0 else _KILLED - code
             except subprocess.TimeoutExpired:
                 if below is not None:
                     below.read()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from feedline.analysis.scaling.predict import Basis
     from feedline.analysis.scaling.time_to_accuracy import Noise
 
-FILES = ("scale.html", "scale.json")
-MOST_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay finite
+_FILES = ("scale.html", "scale.json")
+_MOST_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay finite
 
 
 class Scale:
@@ -36,7 +36,7 @@ class Scale:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("runs", type=run_folder, nargs="*", metavar="RUN", help="run folders; or a training, after `--`")
+        parser.add_argument("runs", type=_run_folder, nargs="*", metavar="RUN", help="run folders; or a training, after `--`")
         measuring = parser.add_argument_group("measuring")
         measuring.add_argument(
             "--ranks",
@@ -46,7 +46,7 @@ class Scale:
             "GPU, set --ranks yourself)",
         )
         measuring.add_argument(
-            "--throughput", type=throughput, metavar="RANKS=SAMPLES/S,...", help="throughputs measured elsewhere, by number of ranks"
+            "--throughput", type=_throughput, metavar="RANKS=SAMPLES/S,...", help="throughputs measured elsewhere, by number of ranks"
         )
         predicting = parser.add_argument_group("predicting")
         predicting.add_argument("--predict", type=rank_counts, default=[], metavar="N,N", help="numbers of ranks to predict")
@@ -55,7 +55,7 @@ class Scale:
         )
         predicting.add_argument(
             "--noise-scale",
-            type=noise_scale,
+            type=_noise_scale,
             metavar="SAMPLES",
             help="gradient noise scale of the training: also compare the time to the same accuracy",
         )
@@ -77,16 +77,16 @@ class Scale:
     def run(self, args: argparse.Namespace) -> int:
         if (args.throughput is not None) + bool(args.runs) + bool(args.program) != 1:
             raise ScriptError("give one of these: run folders, --throughput, or a training after `--`")
-        args.noise = noise_of(args)
+        args.noise = _noise_of(args)
         refuse_twice(args.runs, "run folder")
-        folder, new = folder_for(args)
+        folder, new = _folder_for(args)
         if args.program:
             assert folder is not None
-            return record(args, folder, new)
-        return show(from_runs(args.runs) if args.runs else from_table(args), args, folder)
+            return _record(args, folder, new)
+        return show(from_runs(args.runs) if args.runs else _from_table(args), args, folder)
 
 
-def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
+def _record(args: argparse.Namespace, folder: Path, new: bool) -> int:
     """Run the training with each number of ranks, and show the result. Returns the exit code of a training that failed, else of ``show``.
 
     Raises:
@@ -103,14 +103,14 @@ def record(args: argparse.Namespace, folder: Path, new: bool) -> int:
     return ended or shown
 
 
-def run_folder(text: str) -> Path:
+def _run_folder(text: str) -> Path:
     """An existing folder; the script of a training is not one."""
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is not a run folder; a training goes after `--`: feedline scale -- {text} ...")
     return Path(text)
 
 
-def throughput(text: str) -> dict[int, float]:
+def _throughput(text: str) -> dict[int, float]:
     """``1=67758,2=142704``: ranks -> samples/s."""
     found: dict[int, float] = {}
     for part in text.split(","):
@@ -119,7 +119,7 @@ def throughput(text: str) -> dict[int, float]:
             number, value = int(ranks), float(rate)
         except ValueError:
             number = value = 0
-        if not 1 <= number <= MOST_RANKS or not 0 < value <= MOST_RATE:
+        if not 1 <= number <= MOST_RANKS or not 0 < value <= _MOST_RATE:
             raise argparse.ArgumentTypeError(f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704")
         if number in found:
             raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice: give each number of ranks once")
@@ -127,7 +127,7 @@ def throughput(text: str) -> dict[int, float]:
     return found
 
 
-def noise_scale(text: str) -> float:
+def _noise_scale(text: str) -> float:
     """Return a gradient noise scale, in samples."""
     try:
         return _reasonable(text)
@@ -145,12 +145,12 @@ def steps(text: str) -> float:
 
 def _reasonable(text: str) -> float:
     """Above zero, with squares that stay finite. Raises ValueError."""
-    if not 0 < (value := float(text)) < MOST_RATE:
+    if not 0 < (value := float(text)) < _MOST_RATE:
         raise ValueError(text)
     return value
 
 
-def noise_of(args: argparse.Namespace) -> "Noise | None":
+def _noise_of(args: argparse.Namespace) -> "Noise | None":
     """The values of ``--noise-scale`` and ``--min-steps``. Raises ScriptError for the steps alone."""
     from feedline.analysis.scaling.time_to_accuracy import Noise
 
@@ -161,12 +161,12 @@ def noise_of(args: argparse.Namespace) -> "Noise | None":
     return Noise(args.noise_scale, args.min_steps)
 
 
-def folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
+def _folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
     """The output folder (None: nothing is written), and whether it is new. Raises OutputError."""
     if args.output is None and not args.program:
         check_json(args)
         return None, False
-    return make_folder(args, "scale", FILES)
+    return make_folder(args, "scale", _FILES)
 
 
 class Measured(NamedTuple):
@@ -178,7 +178,7 @@ class Measured(NamedTuple):
     refused: str = ""
 
 
-def from_table(args: argparse.Namespace) -> Measured:
+def _from_table(args: argparse.Namespace) -> Measured:
     """Throughputs given by the user, without further data."""
     from feedline.analysis.scaling.efficiency import Point
 
@@ -217,7 +217,7 @@ def show(given: Measured, args: argparse.Namespace, folder: Path | None) -> int:
     console = Console(quiet=args.quiet)
     scale_text.show(found, console)
     as_json = json.dumps(plain(found), indent=1)
-    texts = list(zip(FILES, (scale_page.render(found), as_json), strict=True)) if folder else []
+    texts = list(zip(_FILES, (scale_page.render(found), as_json), strict=True)) if folder else []
     with deferred():
         written = [results.save(folder, name, text) for name, text in texts if folder]
         if args.json is not None:

@@ -8,14 +8,14 @@ from feedline.analysis.scaling.study import Study
 from feedline.cli import scale_text
 from feedline.profiler.printable import printable_in
 
-HERE = Path(__file__).parent
+_HERE = Path(__file__).parent
 
 
 def render(study: Study) -> str:
     """The whole page."""
     study = printable_in(study)
     return page.render(
-        HERE / "scale.html",
+        _HERE / "scale.html",
         it=study,
         opening=phrases.opening(study.conclusion),
         about=scale_text.kind(study),

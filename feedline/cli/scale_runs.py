@@ -36,7 +36,7 @@ def record(folder: Path, ranks: list[int], program: list[str], unfinished: Unfin
             continue
         if not quiet:
             say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}")
-        code = run_ranks(number, run, log, program)
+        code = _run_ranks(number, run, log, program)
         if code:
             said = f"with {number} rank{'s' * (number > 1)} the training ended with exit code {code}; end of {log}"
             say(f"{printable(said)}:\n{child.tail(log)}", lines=True)
@@ -68,7 +68,7 @@ def devices() -> int:
     return int(effective_cpus())
 
 
-def run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
+def _run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
     """Record one run. Returns and raises as ``child.run``."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
     command = [*launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *program]

@@ -14,7 +14,7 @@ from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
 from feedline.profiler.printable import printable_in
 
-KINDS = {
+_KINDS = {
     "weak": "Weak scaling: constant batch of {batch} samples per rank.",
     "strong": "Strong scaling: constant total batch of {whole} samples.",
     "mixed": "Neither the batch per rank nor the total batch is constant: efficiencies compare different work.",
@@ -27,7 +27,7 @@ def show(study: Study, console: Console) -> None:
     study = printable_in(study)
     console.print(plain(kind(study)))
     console.print()
-    console.print(table(study))
+    console.print(_table(study))
     for title, lines in (("Flagged", study.flags), ("Meaning", list(meaning(study))), ("Notes", study.notes)):
         if lines:
             console.print()
@@ -47,10 +47,10 @@ def kind(study: Study) -> str:
         return "No samples were recorded: steps of all ranks together are compared, assuming weak scaling (constant batch per rank)."
     first = study.rows[0].point
     batch = first.batch or 0.0
-    return KINDS[study.kind].format(batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2)))
+    return _KINDS[study.kind].format(batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2)))
 
 
-def table(study: Study) -> Table:
+def _table(study: Study) -> Table:
     """Measured rows, then predicted ones with their interval."""
     made = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
     timed = {(one.ranks, one.predicted): one for one in study.times}

@@ -11,18 +11,18 @@ from feedline.profiler.errors import ScriptError
 Value = int | float | bool | str
 Known = Mapping[str, Callable[[str], Value]]  # name -> type of its value
 MOST_WORKERS = 4096
-MOST_PREFETCHED = 4096  # batches per worker
-FOR_WORKERS = ("prefetch_factor", "persistent_workers")  # torch refuses them without workers
+_MOST_PREFETCHED = 4096  # batches per worker
+_FOR_WORKERS = ("prefetch_factor", "persistent_workers")  # torch refuses them without workers
 
 
-def yes_or_no(text: str) -> bool:
+def _yes_or_no(text: str) -> bool:
     """``true`` or ``false``, in any case: as in Python, or in YAML."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"expected true or false, got {text[:40]!r}")
     return text.lower() == "true"
 
 
-def start_method(text: str) -> str:
+def _start_method(text: str) -> str:
     """How workers are started."""
     if text not in ("fork", "spawn", "forkserver"):
         raise argparse.ArgumentTypeError(f"expected fork, spawn or forkserver, got {text[:40]!r}")
@@ -32,16 +32,16 @@ def start_method(text: str) -> str:
 #: Arguments of the DataLoader.
 LOADER: Known = {
     "num_workers": at_least(0, MOST_WORKERS),
-    "prefetch_factor": at_least(1, MOST_PREFETCHED),
-    "in_order": yes_or_no,
-    "persistent_workers": yes_or_no,
-    "pin_memory": yes_or_no,
+    "prefetch_factor": at_least(1, _MOST_PREFETCHED),
+    "in_order": _yes_or_no,
+    "persistent_workers": _yes_or_no,
+    "pin_memory": _yes_or_no,
     "batch_size": at_least(1),
 }
 #: What `run` and `verify` can change in a training that runs.
 OVERRIDES: Known = {
     **LOADER,
-    "multiprocessing_context": start_method,
+    "multiprocessing_context": _start_method,
     "worker_threads": at_least(1, 1024),
 }
 #: The machine.
@@ -50,7 +50,7 @@ MACHINE: Known = {"cores": positive}
 SAMPLE: Known = {"decode": str, "image_size": at_least(1), "store": str, "device": str}
 
 
-class MergeSettings(argparse.Action):
+class _MergeSettings(argparse.Action):
     """Joins what several ``--set`` say; a name given twice is refused."""
 
     def __call__(
@@ -71,7 +71,7 @@ def add_settings(group: argparse._ActionsContainer, known: Known, text: str) -> 
         text: its help.
     """
     group.add_argument(
-        "--set", dest="settings", type=settings_of(known), action=MergeSettings, default={}, metavar="NAME=VALUE,...", help=text
+        "--set", dest="settings", type=settings_of(known), action=_MergeSettings, default={}, metavar="NAME=VALUE,...", help=text
     )
 
 
@@ -112,7 +112,7 @@ def refuse_impossible(given: Mapping[str, Value], now: Mapping[str, object]) -> 
     """
     if given.get("num_workers", now.get("num_workers")) != 0:
         return
-    for name in FOR_WORKERS:
+    for name in _FOR_WORKERS:
         if given.get(name):
             why = "num_workers=0" if "num_workers" in given else "this training has num_workers=0"
             raise ScriptError(f"--set {as_typed({name: given[name]})}: {why}, and {name} needs workers: add num_workers=1 or more")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from feedline.analysis.tried import Trial
 
 
-def first(gain: str) -> str:
+def _first(gain: str) -> str:
     """The gain without its interval."""
     return gain.partition(" [")[0] or BLANK
 
@@ -24,7 +24,7 @@ def show(found: Sequence["Trial"], console: "Console") -> None:
     for name in ("tried", "change", "predicted", "measured", "verdict"):
         table.add_column(name, justify="right" if name in ("predicted", "measured") else "left")
     for one in found:
-        table.add_row(one.at[:10], one.change, first(one.predicted), first(one.measured), one.verdict)
+        table.add_row(one.at[:10], one.change, _first(one.predicted), _first(one.measured), one.verdict)
     console.print(table)
     known = [(one.residual, one.inside) for one in found if one.residual is not None]
     if known:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from feedline.analysis.predict.search import Limits, Memory, Tuning
     from feedline.cli.predicting import Replayable
 
-REFUSED = 1  # exit code: no prediction
-PAGES = (".html", ".htm")
+_REFUSED = 1  # exit code: no prediction
+_PAGES = (".html", ".htm")
 
 
 class Tune:
@@ -67,12 +67,12 @@ class Tune:
         tune_text.show(found, console)
         with deferred():
             name_files(console, write(found, args))
-        return REFUSED if found.refused else 0
+        return _REFUSED if found.refused else 0
 
 
 def check(args: argparse.Namespace) -> None:
     """Check, before any work, where the results go. Raises OutputError."""
-    if args.output is not None and args.output.suffix.lower() not in PAGES:
+    if args.output is not None and args.output.suffix.lower() not in _PAGES:
         raise OutputError(f"{args.output}: the result is written as a page: name it {args.output.with_suffix('.html')}")
     output.refuse_taken(args.output, args.force)
     if args.json != STDOUT:
@@ -86,8 +86,8 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     from feedline.analysis.rules.input import handover
 
     began = time.monotonic()
-    memory = memory_of(training)
-    limits = limits_of(training, memory, args)
+    memory = _memory_of(training)
+    limits = _limits_of(training, memory, args)
     found = Searcher(training.predict, training.settings, training.facts.epochs, limits, memory).search()
     if isinstance(found, Refused):
         return Tuning(limits=limits, memory=memory, refused=found)
@@ -95,7 +95,7 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     return Tuning(found, limits, memory, line, time.monotonic() - began, measured_interval=training.throughput.varies)
 
 
-def memory_of(training: "Replayable") -> "Memory":
+def _memory_of(training: "Replayable") -> "Memory":
     """What a worker and a batch take, as recorded.
 
     A worker takes at most what a process of the training took on average: pages that workers share with the main process, which is the
@@ -103,14 +103,14 @@ def memory_of(training: "Replayable") -> "Memory":
     """
     from feedline.analysis.predict.search import Memory
 
-    all_bytes = gauge(training, "memory/processes_anonymous", max)
+    all_bytes = _gauge(training, "memory/processes_anonymous", max)
     workers = training.facts.setting("num_workers", 0)
     each = all_bytes / (1 + workers) if all_bytes is not None and isinstance(workers, int) else None
     loader = training.facts.loader
     return Memory(each, loader.batch_bytes if loader else None)
 
 
-def limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespace) -> "Limits":
+def _limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespace) -> "Limits":
     """Those of the command line, or else of the machine as recorded."""
     from feedline.analysis.predict.search import Limits, recorded_settings, usual_most
 
@@ -118,19 +118,19 @@ def limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespace
     cpus = args.cores or training.facts.effective_cpus
     usual = usual_most(cpus, now.get("num_workers", 0))
     workers = usual if args.max_workers is None else args.max_workers
-    available, free = gauge(training, "memory/available", min), gauge(training, "shm/free", min)
+    available, free = _gauge(training, "memory/available", min), _gauge(training, "shm/free", min)
     room = None if available is None else available + (memory.of(now) or 0.0)
     shared = None if free is None else free + memory.shared_of(now)
     return Limits(min(workers, MOST_WORKERS), args.cores, room if args.memory is None else args.memory, shared)
 
 
-def gauge(training: "Replayable", name: str, choose: Callable[[list[float]], float]) -> float | None:
+def _gauge(training: "Replayable", name: str, choose: Callable[[list[float]], float]) -> float | None:
     """A figure of a gauge of the run; None: it was not sampled."""
     values = next((found.values for found in training.gauges if found.name == name), [])
     return choose(values) if values else None
 
 
-def flat(found: "Tuning") -> dict[str, object]:
+def _flat(found: "Tuning") -> dict[str, object]:
     """The result as it is written: what was found beside what limited it, without a level between."""
     values: dict[str, Any] = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
     search = values.pop("search")
@@ -142,7 +142,7 @@ def write(found: "Tuning", args: argparse.Namespace) -> list[Path]:
     from feedline.analysis.reports.json_report import plain
     from feedline.cli import tune_page
 
-    value, written = plain(flat(found)), []
+    value, written = plain(_flat(found)), []
     if args.json == STDOUT:
         print_json(value)
     elif args.json is not None:

@@ -9,7 +9,7 @@ from feedline.analysis.reports.figures.throughput_by_workers import workers
 from feedline.cli import tune_text
 from feedline.profiler.printable import printable_in
 
-HERE = Path(__file__).parent
+_HERE = Path(__file__).parent
 
 
 def render(found: Tuning) -> str:
@@ -17,7 +17,7 @@ def render(found: Tuning) -> str:
     found = printable_in(found)
     assert found.search is not None
     return page.render(
-        HERE / "tune.html",
+        _HERE / "tune.html",
         it=found.search,
         line=found.line,
         advice=tune_text.conclusion(found.search),

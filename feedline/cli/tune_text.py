@@ -14,7 +14,7 @@ from feedline.cli import whatif_text
 from feedline.cli.settings import as_code
 from feedline.profiler.printable import printable_in
 
-BAR = 22  # characters, of the fastest
+_BAR = 22  # characters, of the fastest
 NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
 
 
@@ -25,7 +25,7 @@ def show(found: Tuning, console: Console) -> None:
         console.print(plain(f"No prediction: {found.refused.message.rstrip('.')}.", "bold"))
         return
     assert found.search is not None
-    for title, table in (("Throughput by number of workers", by_workers(found.search)), ("Best settings", best_few(found.search))):
+    for title, table in (("Throughput by number of workers", by_workers(found.search)), ("Best settings", _best_few(found.search))):
         console.print(Text(title, style="bold underline"))
         console.print(table)
         console.print()
@@ -47,13 +47,13 @@ def by_workers(search: Search) -> Table:
     most = max(one.predicted.after for one in search.by_workers)
     for one in search.by_workers:
         rate = one.predicted
-        bar = "█" * max(1, round(BAR * rate.after / most))
+        bar = "█" * max(1, round(_BAR * rate.after / most))
         mark = f" measured: {number(rate.before)}" if one.workers == search.now.workers else ""
         table.add_row(str(one.workers), number(rate.after), interval(one), Text(bar, "green") + Text(mark, "dim"))
     return table
 
 
-def best_few(search: Search) -> Table:
+def _best_few(search: Search) -> Table:
     """The chosen settings first, then the fastest others."""
     table = columns("workers", "prefetch", "persistent", "samples/s", "interval", "memory at most", gap=2)
     for one in search.few:

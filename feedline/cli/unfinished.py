@@ -13,7 +13,7 @@ from feedline.profiler.errors import Interrupted, OutputError, PlaceTaken
 from feedline.profiler.files import lists, owned, removal, results
 from feedline.profiler.printable import say
 
-FILE = "unfinished.json"
+_FILE = "unfinished.json"
 
 
 class Unfinished:
@@ -71,7 +71,7 @@ class Unfinished:
             raise self._interrupted(new, named) from error
         except Exception:
             with suppress(OSError, OutputError):
-                results.save(self._folder, FILE, json.dumps({"whole": [], "failed": list(self._runs)}))
+                results.save(self._folder, _FILE, json.dumps({"whole": [], "failed": list(self._runs)}))
             raise
         self._close()
 
@@ -108,10 +108,10 @@ class Unfinished:
 
     def _close(self) -> None:
         with suppress(OSError):
-            owned.discard(self._folder, FILE)
+            owned.discard(self._folder, _FILE)
 
     def _write(self) -> None:
-        results.save(self._folder, FILE, json.dumps({"salt": self._salt, "asked": self._digest, "whole": self._whole}))
+        results.save(self._folder, _FILE, json.dumps({"salt": self._salt, "asked": self._digest, "whole": self._whole}))
 
 
 def fingerprint(program: Sequence[str]) -> list[str]:
@@ -125,10 +125,10 @@ def fingerprint(program: Sequence[str]) -> list[str]:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    if FILE not in lists.names(folder):
+    if _FILE not in lists.names(folder):
         return {}
     try:
-        found = json.loads((folder / FILE).read_text())
+        found = json.loads((folder / _FILE).read_text())
         return found if isinstance(found, dict) and isinstance(found.get("whole"), list) else {}
     except (OSError, ValueError):
         return {}

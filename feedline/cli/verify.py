@@ -11,7 +11,7 @@ from feedline.cli.output import check_json, save
 from feedline.cli.settings import OVERRIDES, add_settings
 from feedline.profiler.errors import FixError, ScriptError
 
-PAIRS, SEEDS = 3, 3
+_PAIRS, _SEEDS = 3, 3
 
 
 class Verify:
@@ -52,7 +52,7 @@ class Verify:
         add_settings(changing, OVERRIDES, "arguments of the training's DataLoader, as in `feedline run --set`")
         speed = parser.add_argument_group("changes of the DataLoader")
         speed.add_argument(
-            "--pairs", type=at_least(2), default=PAIRS, metavar="N", help=f"pairs of runs, with and without the change (default: {PAIRS})"
+            "--pairs", type=at_least(2), default=_PAIRS, metavar="N", help=f"pairs of runs, with and without the change (default: {_PAIRS})"
         )
         speed.add_argument(
             "--steps", type=at_least(2), metavar="N", help="steps of each run (default: enough for an interval of 3 %%, within 20 s)"
@@ -65,8 +65,8 @@ class Verify:
             metavar="DIR",
             help="folder whose files the runs may change; may be repeated; / for all",
         )
-        add_arms(parser)
-        add_deciding(parser)
+        _add_arms(parser)
+        _add_deciding(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         from feedline.analysis import tried
@@ -74,14 +74,14 @@ class Verify:
         check_json(args)
         asked = (args.fix, args.settings, args.program, args.run_folder, args.steps, args.writable)
         if not any(asked) and (found := tried.lines(args.output)):
-            return show_tried(found, args)
+            return _show_tried(found, args)
         if args.fix is None and not args.settings:
             raise ScriptError("nothing to verify: give --set NAME=VALUE, or --fix")
         if args.fix is not None and args.settings:
             raise ScriptError("--fix cannot be combined with --set: verify one change at a time")
         if not args.program:
             raise FixError("no training given: add it after `--`, as in feedline verify RUN --set num_workers=4 -- train.py ARGS")
-        if args.fix is not None and not is_finding(args.fix):
+        if args.fix is not None and not _is_finding(args.fix):
             from feedline.cli.converge.by_seed import verify_by_seed
 
             if args.run_folder is not None:
@@ -94,7 +94,7 @@ class Verify:
         return verify(args, args.program)
 
 
-def show_tried(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
+def _show_tried(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
     """List what was tried before."""
     from feedline.analysis.reports.console import Console
     from feedline.analysis.tried import read
@@ -106,21 +106,21 @@ def show_tried(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
     return 0
 
 
-def is_finding(fix: str) -> bool:
+def _is_finding(fix: str) -> bool:
     """Whether a fix is that of a finding; else it is one for large batches."""
     from feedline.analysis.rules import BY_ID
 
     return fix in BY_ID
 
 
-def add_arms(parser: argparse.ArgumentParser) -> None:
+def _add_arms(parser: argparse.ArgumentParser) -> None:
     """Add the options for arms by seed."""
     arms = parser.add_argument_group("arms")
     arms.add_argument(
         "--control", metavar="NAME=VALUE,...", help="control of equal cost, or `none` (default: the control defined by the fix)"
     )
     arms.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint that every branch starts from")
-    arms.add_argument("--seeds", type=at_least(1), default=SEEDS, metavar="N", help=f"number of seeds per arm (default: {SEEDS})")
+    arms.add_argument("--seeds", type=at_least(1), default=_SEEDS, metavar="N", help=f"number of seeds per arm (default: {_SEEDS})")
     arms.add_argument("--ranks", type=at_least(1), default=1, metavar="N", help="number of ranks of each training (default: 1)")
     arms.add_argument(
         "--metric",
@@ -130,7 +130,7 @@ def add_arms(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_deciding(parser: argparse.ArgumentParser) -> None:
+def _add_deciding(parser: argparse.ArgumentParser) -> None:
     """Add the decision and the output."""
     deciding = parser.add_argument_group("decision")
     deciding.add_argument(

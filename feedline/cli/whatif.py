@@ -13,7 +13,7 @@ from feedline.profiler.errors import ScriptError
 if TYPE_CHECKING:
     from feedline.analysis.predict.whatif import WhatIf
 
-REFUSED = 1  # exit code: no prediction
+_REFUSED = 1  # exit code: no prediction
 
 
 class Whatif:
@@ -61,7 +61,7 @@ class Whatif:
             if args.json is not None:
                 save_json(args.json, plain(found))
                 name_files(console, [args.json])
-        return REFUSED if found.refused else 0
+        return _REFUSED if found.refused else 0
 
 
 def answered(args: argparse.Namespace) -> "WhatIf":

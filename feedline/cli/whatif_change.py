@@ -12,7 +12,7 @@ from feedline.analysis.rules.input import handover
 from feedline.cli.settings import LOADER, Value, as_code, as_typed
 
 #: Settings whose effect no recording holds -> why, and what would measure it.
-UNKNOWN = {
+_UNKNOWN = {
     "pin_memory": "copying from pinned memory depends on the device, and was not measured: "
     "feedline verify RUN --set pin_memory=VALUE -- SCRIPT runs the training both ways",
     "batch_size": "the recording does not show how long a step with another batch size takes, and a larger batch also changes how the "
@@ -24,9 +24,9 @@ UNKNOWN = {
     "device": "the recording does not show how long a step takes on another device: record a few dozen steps there with feedline run",
 }
 #: Of the loader as recorded, where torch would refuse them without workers -> torch's default.
-DROPPED = {"prefetch_factor": 2, "persistent_workers": False}
+_DROPPED = {"prefetch_factor": 2, "persistent_workers": False}
 
-OTHER_INPUT = "{} returns a different image type than the transforms get now; the cost of adapting them is not predicted."
+_OTHER_INPUT = "{} returns a different image type than the transforms get now; the cost of adapting them is not predicted."
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ def asked_change(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, dat
     Raises:
         ScriptError: there is no such decoder. DataError, MissingDependency: the images cannot be used.
     """
-    for name, why in UNKNOWN.items():
+    for name, why in _UNKNOWN.items():
         if name in asked:
             return Refused(f"unknown_{name}", f"{as_typed({name: asked[name]})}: {why}")
-    measured = MeasuredStage() if "decode" not in asked else measured_decoder(str(asked["decode"]), facts, data)
+    measured = MeasuredStage() if "decode" not in asked else _measured_decoder(str(asked["decode"]), facts, data)
     if isinstance(measured, Refused):
         return measured
     settings = {name: value for name, value in asked.items() if name in LOADER and isinstance(value, int)}
@@ -69,17 +69,17 @@ def asked_change(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, dat
     change, *extremes = [joined([Change(settings, stages, cpus=cpus), fix]) for stages in measured.stages]
     line = handover.change(facts, settings) if settings else ""
     workers = settings.get("num_workers", facts.setting("num_workers", 0))
-    remarks = (*measured.remarks, *side_effects(settings, facts))
+    remarks = (*measured.remarks, *_side_effects(settings, facts))
     return AskedChange(change, tuple(extremes), workers if isinstance(workers, int) else 0, line, remarks)
 
 
-def side_effects(settings: Mapping[str, int | bool], facts: RuleInputs) -> Iterator[str]:
+def _side_effects(settings: Mapping[str, int | bool], facts: RuleInputs) -> Iterator[str]:
     """What else the settings do, or need."""
     if settings.get("in_order") is False:
         yield "in_order=False changes the order of batches, and so the course of the training from run to run."
     explicit = {
         name: value
-        for name, usual in DROPPED.items()
+        for name, usual in _DROPPED.items()
         if isinstance(value := facts.setting(name), (int, bool)) and value not in (usual, None)
     }
     if settings.get("num_workers") == 0 and explicit:
@@ -99,7 +99,7 @@ class MeasuredStage:
     remarks: tuple[str, ...] = ()
 
 
-def measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> MeasuredStage | Refused:
+def _measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> MeasuredStage | Refused:
     """The factor of decoding with another decoder, measured on the user's files in this process.
 
     Raises:
@@ -124,4 +124,4 @@ def measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> Measure
         f"{seconds(found.then_s)}; pixels differ from Pillow's by {found.grey_levels:.2f} of 255 gray levels on average."
     )
     factors = (found.then_s / found.now_s, found.low, found.high)
-    return MeasuredStage(tuple({"decode": Factor(cpu=factor)} for factor in factors), (remark, OTHER_INPUT.format(new.name)))
+    return MeasuredStage(tuple({"decode": Factor(cpu=factor)} for factor in factors), (remark, _OTHER_INPUT.format(new.name)))

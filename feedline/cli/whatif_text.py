@@ -13,7 +13,7 @@ from feedline.analysis.reports.tables import plain
 from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 
-LIMITS = {
+_LIMITS = {
     CPUS: "The CPUs would then be the limit: with more CPUs, throughput would be about {rate} samples/s",
     WORKERS: "The workers would then be the limit: with twice as many, throughput would be about {rate} samples/s",
     ALONE: "The main process would make its batches itself: with workers, throughput would be about {rate} samples/s",
@@ -37,14 +37,14 @@ def show(found: WhatIf, console: Console, run: Path) -> None:
     if (rate := rate_of(found)) is None:
         console.print(plain(f"No prediction: {found.refused.message.rstrip('.') if found.refused else 'unknown'}.", "bold"))
         return
-    console.print(plain(f"With {what(found)}: {arrow(rate)}. {limit(found.limit)}".rstrip(), "bold"))
+    console.print(plain(f"With {_what(found)}: {arrow(rate)}. {limit(found.limit)}".rstrip(), "bold"))
     if found.measured_interval:
         console.print(plain(like_this(found.measured_interval)))
-    for line in next_lines(found, run):
+    for line in _next_lines(found, run):
         console.print(plain(line), soft_wrap=True)
 
 
-def what(found: WhatIf) -> str:
+def _what(found: WhatIf) -> str:
     """What is changed: settings, a fix by its id, or both."""
     settings = as_code(found.settings)
     if not found.fix:
@@ -52,7 +52,7 @@ def what(found: WhatIf) -> str:
     return f"the fix of {found.fix} ({settings})" if settings else f"the fix of {found.fix}"
 
 
-def next_lines(found: WhatIf, run: Path) -> Iterator[str]:
+def _next_lines(found: WhatIf, run: Path) -> Iterator[str]:
     """The line of the program to change, and the command that proves the prediction."""
     if found.line:
         yield f"Change  {found.line}"
@@ -75,4 +75,4 @@ def like_this(varies: tuple[float, float]) -> str:
 
 def limit(found: NextLimit | None) -> str:
     """What would limit the training then, as a sentence; empty where that is not known."""
-    return "" if found is None else f"{LIMITS[found.id].format(rate=number(found.samples_per_s))}."
+    return "" if found is None else f"{_LIMITS[found.id].format(rate=number(found.samples_per_s))}."

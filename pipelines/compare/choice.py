@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from feedline.pipelines.compare.ranking import FEWEST, apart, faster, median_interval
 from feedline.pipelines.compare.result import Compute, Feeds, Row
 
-ALIKE = 0.05  # rates that differ by less are alike: choosing between them is luck
-REFERENCE = "pillow-v1"
+_ALIKE = 0.05  # rates that differ by less are alike: choosing between them is luck
+_REFERENCE = "pillow-v1"
 SYNTHETIC = "synthetic"
 
 
@@ -52,8 +52,8 @@ def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> Choice
     candidates = [row for row in measured if row.faultless and row.name != SYNTHETIC]
     if not candidates:
         return Choice("No loader was measured without a fault, so none is recommended.")
-    clearly = slower(measured)
-    now = next((row for row in candidates if row.name == REFERENCE), None)
+    clearly = _slower(measured)
+    now = next((row for row in candidates if row.name == _REFERENCE), None)
     better = [row for row in candidates if now is None or row.name in clearly[now.name]]
     best = max(better or candidates, key=rate)
     less = _if_less_will_do(rows, clearly, best if better else now or best)
@@ -76,13 +76,13 @@ def interval(row: Row) -> tuple[float, float]:
     return (row.feeds.low, row.feeds.high) if row.feeds else median_interval(row.rates)
 
 
-def slower(rows: Sequence[Row]) -> dict[str, set[str]]:
+def _slower(rows: Sequence[Row]) -> dict[str, set[str]]:
     """Name -> names of those that are clearly better: of loaders alone as in the table (``faster``); of trainings with them, with an
     interval above its own, and by more than ALIKE."""
     if not all(row.feeds for row in rows):
         return faster(rows)
     return {
-        row.name: {one.name for one in rows if apart(interval(one), interval(row)) and rate(one) > (1 + ALIKE) * rate(row)} for row in rows
+        row.name: {one.name for one in rows if apart(interval(one), interval(row)) and rate(one) > (1 + _ALIKE) * rate(row)} for row in rows
     }
 
 
@@ -116,17 +116,17 @@ def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row]) -> str:
 def _no_gain(now: Row, fastest: Row) -> str:
     """Why the fastest of the others is not taken: too small a gain, or none that these rounds show."""
     if apart(interval(fastest), interval(now)):
-        gain = f"more than {100 * ALIKE:.0f} %" if now.feeds else "clearly"
+        gain = f"more than {100 * _ALIKE:.0f} %" if now.feeds else "clearly"
         times = rate(fastest) / rate(now)
         return f"no other loader that supports the full transform is {gain} faster ({fastest.name}: {times:.2f} times as fast)"
     if rate(fastest) <= rate(now):
         return f"no other loader that supports the full transform gave more ({fastest.name}: {rate(fastest):,.0f})"
-    told = f"{rate(fastest):,.0f} samples/s ({spread(fastest)}) against {rate(now):,.0f} ({spread(now)})"
+    told = f"{rate(fastest):,.0f} samples/s ({_spread(fastest)}) against {rate(now):,.0f} ({_spread(now)})"
     more = f", and more rounds (--rounds {2 * len(now.parts)}) may" if len(now.parts) >= FEWEST else ""
     return f"{fastest.name} shows no difference beyond the spread of the rounds, {told}{more}"
 
 
-def spread(row: Row) -> str:
+def _spread(row: Row) -> str:
     """Its interval in words."""
     low, high = interval(row)
     return f"{low:,.0f} to {high:,.0f}"

@@ -17,8 +17,8 @@ from feedline.pipelines.loaders.protocol import Loader, LoaderKind, Task
 from feedline.pipelines.photos import Photos
 from feedline.pipelines.probes.pagecache import evict
 
-MOST_SAMPLES = 200_000  # of a repeated dataset: a list of that many paths takes some 20 MB in each worker
-NAMED = 5  # samples named as wrong
+_MOST_SAMPLES = 200_000  # of a repeated dataset: a list of that many paths takes some 20 MB in each worker
+_NAMED = 5  # samples named as wrong
 
 
 @contextmanager
@@ -53,13 +53,13 @@ def not_once(seen: Counter[int], samples: int) -> str:
     never = sorted(set(range(samples)) - set(seen))
     unknown = sorted(set(seen) - set(range(samples)))
     groups = (("came more than once", twice), ("never came", never), ("do not exist", unknown))
-    told = [f"{len(group)} {what} ({first(group)})" for what, group in groups if group]
+    told = [f"{len(group)} {what} ({_first(group)})" for what, group in groups if group]
     return "; ".join(told)
 
 
-def first(group: list[int]) -> str:
+def _first(group: list[int]) -> str:
     """The first few, as text."""
-    return ", ".join(map(str, group[:NAMED])) + (", ..." if len(group) > NAMED else "")
+    return ", ".join(map(str, group[:_NAMED])) + (", ..." if len(group) > _NAMED else "")
 
 
 def part_of_epoch(kind: LoaderKind, task: Task, number: int, seconds: float) -> Part:
@@ -74,11 +74,11 @@ def part_of_epoch(kind: LoaderKind, task: Task, number: int, seconds: float) -> 
     with made(kind, task) as loader:
         batches = loader.epoch(number)
         drawn = sum(1 for _ in islice(batches, 1))
-        finished(task)
+        _finished(task)
         first_batch_s = time.perf_counter() - start
         drawn += sum(1 for _ in islice(batches, made_ahead(task) - 1))
-        finished(task)
-        gpu = GpuShare(task.settings.device)
+        _finished(task)
+        gpu = _GpuShare(task.settings.device)
         wall, cpu, main = time.perf_counter(), tree_cpu_s(), time.thread_time()
         samples = 0
         for count, batch in enumerate(batches, 1):
@@ -86,7 +86,7 @@ def part_of_epoch(kind: LoaderKind, task: Task, number: int, seconds: float) -> 
             gpu.look()
             if count % max(1, task.settings.workers) == 0 and time.perf_counter() - wall >= seconds:
                 break
-        finished(task)
+        _finished(task)
         wall, cpu, main = time.perf_counter() - wall, tree_cpu_s() - cpu, time.thread_time() - main
     if not samples:
         raise ValueError(f"an epoch of {drawn} batches is too short to measure: use more images or smaller batches")
@@ -98,7 +98,7 @@ def made_ahead(task: Task) -> int:
     return max(1, min(3 * task.settings.workers, len(task.photos) // task.settings.batch_size // 3))
 
 
-def finished(task: Task) -> None:
+def _finished(task: Task) -> None:
     """Wait for the device."""
     if task.settings.device != "cpu":
         torch.cuda.synchronize(task.settings.device)
@@ -107,7 +107,7 @@ def finished(task: Task) -> None:
 def long_enough(task: Task, samples: float) -> Task:
     """The same images repeated, so that an epoch has at least this many samples."""
     photos = task.photos.photos
-    times = max(1, math.ceil(min(samples, MOST_SAMPLES) / len(photos)))
+    times = max(1, math.ceil(min(samples, _MOST_SAMPLES) / len(photos)))
     return replace(task, photos=replace(task.photos, photos=photos * times))
 
 
@@ -129,7 +129,7 @@ def evict_all(photos: Photos) -> None:
             os.close(descriptor)
 
 
-class GpuShare:
+class _GpuShare:
     """Samples the GPU's utilisation: the share of NVML's last sample period in which any kernel ran."""
 
     EVERY_S = 0.1

@@ -11,10 +11,10 @@ from feedline.pipelines.loaders.protocol import LoaderKind, Task
 from feedline.pipelines.translate.operations import Erase
 from feedline.pipelines.translate.recipe import Recipe, frozen
 
-IMAGES = 48
+_IMAGES = 48
 #: Bounds in gray levels. Decoders differ by 1 or 2 levels where chroma is upsampled, antialiased resizes by less than 1 on average; an
 #: image that is mirrored, shifted by a pixel or of swapped channels is off by 5 and more on average.
-MEAN_BOUND, IMAGE_BOUND = 1.5, 3.0
+_MEAN_BOUND, _IMAGE_BOUND = 1.5, 3.0
 
 Images = dict[int, torch.Tensor]
 
@@ -22,7 +22,7 @@ Images = dict[int, torch.Tensor]
 def frozen_task(task: Task) -> Task:
     """Some photos, spread over the dataset, with the recipe fixed. Erasing with noise is left out, because noise never repeats."""
     photos = task.photos.photos
-    chosen = [photos[number * len(photos) // IMAGES] for number in range(IMAGES)] if len(photos) > IMAGES else list(photos)
+    chosen = [photos[number * len(photos) // _IMAGES] for number in range(_IMAGES)] if len(photos) > _IMAGES else list(photos)
     recipe = frozen(task.recipe, task.settings.seed)
     steady = [one for one in recipe.operations if not (isinstance(one, Erase) and one.value is None)]
     fixed = Recipe(tuple(steady), recipe.mean, recipe.std)
@@ -34,12 +34,12 @@ def images_of(kind: LoaderKind, task: Task) -> Images:
     images: Images = {}
     with made(kind, task) as loader:
         for batch in loader.epoch(0):
-            gray = grey_levels(batch.images.float().cpu(), task.recipe)
+            gray = _grey_levels(batch.images.float().cpu(), task.recipe)
             images.update(zip(batch.index.tolist(), gray, strict=True))
     return images
 
 
-def grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
+def _grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
     """Undo the normalisation.
 
     Args:
@@ -68,10 +68,10 @@ def compare_images(found: Images, reference: Images) -> Pixels:
 def outside(means: Sequence[float]) -> str:
     """Why images with these mean differences are not equal; empty if they are. A NaN is a difference."""
     mean = sum(means) / len(means)
-    if not mean <= MEAN_BOUND:
-        return f"{mean:.2f} gray levels on average, more than {MEAN_BOUND}"
-    if not max(means) <= IMAGE_BOUND:
-        return f"one image is off by {max(means):.2f} gray levels on average, more than {IMAGE_BOUND}"
+    if not mean <= _MEAN_BOUND:
+        return f"{mean:.2f} gray levels on average, more than {_MEAN_BOUND}"
+    if not max(means) <= _IMAGE_BOUND:
+        return f"one image is off by {max(means):.2f} gray levels on average, more than {_IMAGE_BOUND}"
     return ""
 
 

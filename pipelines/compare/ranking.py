@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from feedline.pipelines.compare.result import Row
 
-ALIKE = 0.10  # a loader that is faster by less is not called faster: two had ratios of 0.92 to 1.09 in four comparisons
-LUCK = 0.05  # one order of two equally fast loaders that comes this seldom is not taken for luck
+_ALIKE = 0.10  # a loader that is faster by less is not called faster: two had ratios of 0.92 to 1.09 in four comparisons
+_LUCK = 0.05  # one order of two equally fast loaders that comes this seldom is not taken for luck
 FEWEST = 5  # rounds below which no order is that seldom (2 ** -FEWEST <= LUCK)
 
 
@@ -56,7 +56,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     Of fewer than 6, the lowest to the highest, which holds the median less often: of five in 94 %, of two in 50 %.
     """
     ordered, rounds, inner = sorted(values), len(values), 0
-    while 2 * sum(math.comb(rounds, count) for count in range(inner + 2)) / 2**rounds <= LUCK and 2 * (inner + 1) < rounds:
+    while 2 * sum(math.comb(rounds, count) for count in range(inner + 2)) / 2**rounds <= _LUCK and 2 * (inner + 1) < rounds:
         inner += 1
     return ordered[inner], ordered[rounds - 1 - inner]
 
@@ -75,8 +75,8 @@ def _relative(rows: Sequence[Row]) -> dict[str, list[float]]:
 
 def _faster(one: Sequence[float], other: Sequence[float]) -> bool:
     """Sign test over the rounds, one-sided (Conover, Practical Nonparametric Statistics, 3.4); of too few, whether they lie apart."""
-    rounds, more = len(one), math.log1p(ALIKE)
+    rounds, more = len(one), math.log1p(_ALIKE)
     if rounds < FEWEST:
         return min(one) > max(other) + more
     wins = sum(a > b + more for a, b in zip(one, other, strict=True))
-    return sum(math.comb(rounds, count) for count in range(wins, rounds + 1)) / 2**rounds <= LUCK
+    return sum(math.comb(rounds, count) for count in range(wins, rounds + 1)) / 2**rounds <= _LUCK

@@ -16,7 +16,7 @@ from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.samplers.cgroup import effective_cpus
 
-OPERATION_IMAGES = 16
+_OPERATION_IMAGES = 16
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def compare(contest: ComparisonRun, compute: Callable[[], Compute] | None = None
     if not contest.plan.cold:
         read_all(task.photos)
     check_epochs(contest, running)
-    check_images(contest, running)
-    time_stages(contest, running)
+    _check_images(contest, running)
+    _time_stages(contest, running)
     run_rounds(contest, running)
     contest.tell("operations")
-    operations, operations_why = check_operations(task)
+    operations, operations_why = _check_operations(task)
     cores = effective_cpus()
     step = compute() if compute is not None else None
     if step is not None:
@@ -114,7 +114,7 @@ def check_epochs(contest: ComparisonRun, running: Running) -> None:
             row.why = why(error)
 
 
-def check_images(contest: ComparisonRun, running: Running) -> None:
+def _check_images(contest: ComparisonRun, running: Running) -> None:
     """Compare the images with those of the user's transform."""
     task = pixels.frozen_task(contest.task)
     try:
@@ -136,15 +136,15 @@ def check_images(contest: ComparisonRun, running: Running) -> None:
             row.pixels_why = why(error)
 
 
-def check_operations(task: Task) -> tuple[list[Difference], str]:
+def _check_operations(task: Task) -> tuple[list[Difference], str]:
     """Compare each library's result of each operation of the transform; also returns why that is unknown."""
     try:
-        return differences(task.recipe, task.photos, OPERATION_IMAGES), ""
+        return differences(task.recipe, task.photos, _OPERATION_IMAGES), ""
     except Exception as error:
         return [], why(error)
 
 
-def time_stages(contest: ComparisonRun, running: Running) -> None:
+def _time_stages(contest: ComparisonRun, running: Running) -> None:
     """Measure the cost of each step of a loader."""
     for kind, row in running:
         contest.tell(f"{kind.name}: steps")
@@ -165,7 +165,7 @@ def run_rounds(contest: ComparisonRun, running: Running) -> None:
             contest.tell(f"{kind.name}: round {number + 1} of {plan.rounds}")
             if row.why or row.epoch is None:
                 continue
-            task = contest.task if plan.cold else repeated(contest.task, row, plan.part_s)
+            task = contest.task if plan.cold else _repeated(contest.task, row, plan.part_s)
             if plan.cold:
                 evict_all(task.photos)
             try:
@@ -174,7 +174,7 @@ def run_rounds(contest: ComparisonRun, running: Running) -> None:
                 row.why = why(error)
 
 
-def repeated(task: Task, row: Row, part_s: float) -> Task:
+def _repeated(task: Task, row: Row, part_s: float) -> Task:
     """The dataset, repeated so that no part reaches its end: the last batches of an epoch come from idle workers."""
     assert row.epoch is not None
     rate = row.epoch.samples / max(row.epoch.wall_s, 1e-9)

@@ -20,12 +20,12 @@ from feedline.pipelines.loaders.workers import WorkerLoader, to_device
 from feedline.pipelines.probes.measure import one_core
 from feedline.profiler.pool import sheltered
 
-SAMPLES = 64
-WARM = 8  # samples before them: libraries load, buffers grow
-CARRIED = 256  # samples sent through a DataLoader of ready ones
+_SAMPLES = 64
+_WARM = 8  # samples before them: libraries load, buffers grow
+_CARRIED = 256  # samples sent through a DataLoader of ready ones
 
 
-class Ready(Dataset[tuple[torch.Tensor, int]]):
+class _Ready(Dataset[tuple[torch.Tensor, int]]):
     """The same sample repeatedly."""
 
     def __init__(self, image: torch.Tensor, times: int) -> None:
@@ -44,7 +44,7 @@ def stages_of(kind: LoaderKind, task: Task) -> Stages | str:
         samples = loader.samples
         if isinstance(samples, str):
             return samples
-        indices = random.Random(0).choices(range(len(samples)), k=WARM + SAMPLES)
+        indices = random.Random(0).choices(range(len(samples)), k=_WARM + _SAMPLES)
         with one_core(), OwnRandomState(0):
             read_s, decode_s, augment_s = _steps(samples, indices)
             image = samples[indices[0]][0]
@@ -54,16 +54,16 @@ def stages_of(kind: LoaderKind, task: Task) -> Stages | str:
 def _steps(samples: Samples, indices: list[int]) -> tuple[float, float, float]:
     spent = [0.0, 0.0, 0.0]
     for number, index in enumerate(indices):
-        if number == WARM:
+        if number == _WARM:
             spent = [0.0, 0.0, 0.0]
-        data, read_s = timed(samples.read, index)
-        image, decode_s = timed(samples.decode, data)
-        _, augment_s = timed(samples.augment, image)
+        data, read_s = _timed(samples.read, index)
+        image, decode_s = _timed(samples.decode, data)
+        _, augment_s = _timed(samples.augment, image)
         spent = [total + step for total, step in zip(spent, (read_s, decode_s, augment_s), strict=True)]
-    return spent[0] / SAMPLES, spent[1] / SAMPLES, spent[2] / SAMPLES
+    return spent[0] / _SAMPLES, spent[1] / _SAMPLES, spent[2] / _SAMPLES
 
 
-def timed(step: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+def _timed(step: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     """The result of a step, and its CPU seconds over all threads."""
     before = time.process_time()
     made_of_it = step(*arguments)
@@ -73,13 +73,13 @@ def timed(step: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
 def _transport_s(loader: Loader, image: torch.Tensor, task: Task) -> float:
     """Collate, send, receive and finish batches of a ready sample, with the loader's own functions."""
     size = task.settings.batch_size
-    batches = max(2, CARRIED // size)
+    batches = max(2, _CARRIED // size)
     if isinstance(loader, SpdlLoader):  # threads of one process have nothing to send
         with one_core():
-            spent = [timed(lambda: loader.finish(collate([(image, 0)] * size)[0]))[1] for _ in range(batches)]
+            spent = [_timed(lambda: loader.finish(collate([(image, 0)] * size)[0]))[1] for _ in range(batches)]
         return statistics.median(spent) / size
     assert isinstance(loader, WorkerLoader)
-    ready = Ready(image, (batches + 1) * size)
+    ready = _Ready(image, (batches + 1) * size)
     workers = min(1, task.settings.workers)
     carrying = DataLoader(ready, size, num_workers=workers, collate_fn=loader.collate, generator=torch.Generator())
     cpu_s = 0.0

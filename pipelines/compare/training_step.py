@@ -13,7 +13,7 @@ from feedline.pipelines.probes.measure import Measured, Plan, Refused, Work, in_
 from feedline.pipelines.probes.training_step import Step
 from feedline.profiler.errors import UserCodeError
 
-PLAN = Plan(rounds=5, seconds=0.5)
+_PLAN = Plan(rounds=5, seconds=0.5)
 
 
 def prepared(model: Any, task: Task) -> Callable[[], Compute]:
@@ -40,7 +40,7 @@ def measured(step: Step) -> Compute:
         UserCodeError: it fails.
     """
     with OwnRandomState(0):
-        found = in_turns({"model": Work(step.whole)}, PLAN)["model"]
+        found = in_turns({"model": Work(step.whole)}, _PLAN)["model"]
     if not isinstance(found, Measured):
         raise UserCodeError(f"the model's training step fails: {found}")
     return Compute(1 / found.value, found.cpu_s)

@@ -5,8 +5,8 @@ from feedline.pipelines.loaders.protocol import LoaderKind, Task
 from feedline.pipelines.loaders.requirements import needs
 
 
-def make(task: Task) -> DaliLoader:
+def _make(task: Task) -> DaliLoader:
     return DaliLoader(task, "cpu")
 
 
-KIND = LoaderKind("dali-cpu", "DALI on the CPU, in threads", needs("nvidia.dali"), make)
+KIND = LoaderKind("dali-cpu", "DALI on the CPU, in threads", needs("nvidia.dali"), _make)

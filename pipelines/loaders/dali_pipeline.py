@@ -11,7 +11,7 @@ from feedline.pipelines.photo_check import check
 from feedline.pipelines.translate import dali
 from feedline.profiler.errors import DataError
 
-AHEAD = 4  # batches that DALI may have begun and not given yet
+_AHEAD = 4  # batches that DALI may have begun and not given yet
 
 
 class DaliLoader:
@@ -53,8 +53,8 @@ class DaliLoader:
                 given += len(made["index"])
                 yield Batch(made["images"].to(self.task.settings.device), made["index"].flatten().long())
         except RuntimeError as error:
-            ahead = indices[given : given + AHEAD * self.task.settings.batch_size]
-            raise DataError(f"DALI: {culprit([self.task.photos.photos[index].path for index in ahead])}{reason(error)}") from error
+            ahead = indices[given : given + _AHEAD * self.task.settings.batch_size]
+            raise DataError(f"DALI: {_culprit([self.task.photos.photos[index].path for index in ahead])}{reason(error)}") from error
         finally:
             end(pipeline)
 
@@ -97,7 +97,7 @@ def end(pipeline: Any) -> None:
     pipeline._shutdown()  # there is no public way
 
 
-def culprit(paths: list[str]) -> str:
+def _culprit(paths: list[str]) -> str:
     """The first of these files that Pillow cannot decode either, because DALI does not name the file."""
     bad = ((path, found.bad) for path in paths if (found := check(Path(path))).bad)
     return next((f"{path}: {why[1]}: " for path, why in bad if why), "")

@@ -24,7 +24,7 @@ from feedline.profiler.errors import DataError
 from feedline.profiler.pool import sheltered
 
 
-class Encoded(Dataset[tuple[Any, int]]):
+class _Encoded(Dataset[tuple[Any, int]]):
     """Maps an index to (what stands for DALI's output, index)."""
 
     def __init__(self, paths: list[str], proxy: Any) -> None:
@@ -58,7 +58,7 @@ class ProxyLoader:
         self._batches = Batches(len(task.photos), settings)
         self._loader = proxy.DataLoader(
             self._server,
-            Encoded([photo.path for photo in task.photos.photos], self._server.proxy),
+            _Encoded([photo.path for photo in task.photos.photos], self._server.proxy),
             batch_sampler=self._batches,
             num_workers=max(1, settings.workers),  # its iterator knows no other
             persistent_workers=True,

@@ -14,7 +14,7 @@ from feedline.pipelines.loaders.workers import Finish, WorkerLoader
 from feedline.pipelines.translate import v2
 
 
-def unchanged(image: torch.Tensor) -> torch.Tensor:
+def _unchanged(image: torch.Tensor) -> torch.Tensor:
     return image
 
 
@@ -34,7 +34,7 @@ def flat(samples: list[tuple[torch.Tensor, int]]) -> tuple[list[torch.Tensor | S
     return [together, shapes], torch.tensor([index for _, index in samples])
 
 
-class OnDevice:
+class _OnDevice:
     """Separates the images again, augments each with its own parameters, then stacks and finishes them."""
 
     def __init__(self, task: Task, augment: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -50,7 +50,7 @@ class OnDevice:
 
 def make(task: Task) -> WorkerLoader:
     built = v2.build(task.recipe, seed_of_rank(task.settings))
-    return WorkerLoader(task, Samples(task.photos, to_tensor, unchanged), built.missing, OnDevice(task, built.apply), flat)
+    return WorkerLoader(task, Samples(task.photos, to_tensor, _unchanged), built.missing, _OnDevice(task, built.apply), flat)
 
 
 KIND = LoaderKind(

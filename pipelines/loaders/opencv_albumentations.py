@@ -16,7 +16,7 @@ from feedline.pipelines.translate import albumentations
 
 
 @dataclass(frozen=True)
-class ToTensor:
+class _ToTensor:
     """Augment an array, and return it as uint8 [3, h, w]."""
 
     apply: Callable[[Pixels], Pixels]
@@ -30,7 +30,7 @@ def make_with(decoder: Callable[[bytes], Pixels]) -> Callable[[Task], WorkerLoad
 
     def make(task: Task) -> WorkerLoader:
         built = albumentations.build(task.recipe, seed_of_rank(task.settings))
-        samples = Samples(task.photos, decoder, ToTensor(built.apply))
+        samples = Samples(task.photos, decoder, _ToTensor(built.apply))
         return WorkerLoader(task, samples, built.missing, Finish(task), prepare=opencv_alone)
 
     return make

@@ -12,14 +12,14 @@ from feedline.pipelines.loaders.workers import Finish, WorkerLoader
 from feedline.pipelines.translate import v2
 
 
-def to_tensor(data: bytes) -> torch.Tensor:
+def _to_tensor(data: bytes) -> torch.Tensor:
     """Decode to uint8 [3, h, w]."""
     return decode.as_tensor(np.array(decode.pillow(data)))
 
 
-def make(task: Task) -> WorkerLoader:
+def _make(task: Task) -> WorkerLoader:
     built = v2.build(task.recipe, seed_of_rank(task.settings))
-    return WorkerLoader(task, Samples(task.photos, to_tensor, built.apply), built.missing, Finish(task))
+    return WorkerLoader(task, Samples(task.photos, _to_tensor, built.apply), built.missing, Finish(task))
 
 
-KIND = LoaderKind("pillow-v2", "DataLoader, Pillow, torchvision v2 on uint8", needs("PIL", "torchvision"), make)
+KIND = LoaderKind("pillow-v2", "DataLoader, Pillow, torchvision v2 on uint8", needs("PIL", "torchvision"), _make)

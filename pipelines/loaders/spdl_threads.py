@@ -20,7 +20,7 @@ from feedline.pipelines.loaders.workers import Finish
 from feedline.pipelines.translate import v2
 from feedline.profiler.errors import MissingDependency
 
-ABOUT = "SPDL: threads, {}, torchvision v2 on uint8"
+_ABOUT = "SPDL: threads, {}, torchvision v2 on uint8"
 
 Loaded = tuple[torch.Tensor, int]
 
@@ -32,8 +32,8 @@ class SpdlLoader:
         self.settings = task.settings
         built = v2.build(task.recipe, seed_of_rank(task.settings))
         self.missing = built.missing
-        self.samples: Samples | str = Samples(task.photos, decode := decoder(), built.apply)
-        self.about = ABOUT.format("its own decoder (FFmpeg)" if decode is with_ffmpeg else "libjpeg-turbo: it finds no FFmpeg")
+        self.samples: Samples | str = Samples(task.photos, decode := _decoder(), built.apply)
+        self.about = _ABOUT.format("its own decoder (FFmpeg)" if decode is _with_ffmpeg else "libjpeg-turbo: it finds no FFmpeg")
         self._samples = self.samples
         self._finish = Finish(task)
         self._running: Any = None
@@ -48,7 +48,7 @@ class SpdlLoader:
             .add_source(order(len(self._samples), self.settings, number))
             .pipe(self._load, concurrency=threads, output_order="input", name="load")
             .aggregate(self.settings.batch_size)
-            .pipe(batch_or_error, name="collate")
+            .pipe(_batch_or_error, name="collate")
             .add_sink(2)
         )
         self._running = pipeline = builder.build(num_threads=threads)
@@ -78,7 +78,7 @@ class SpdlLoader:
             self._running = None
 
 
-def batch_or_error(samples: list[Loaded | Exception]) -> tuple[torch.Tensor, torch.Tensor] | Exception:
+def _batch_or_error(samples: list[Loaded | Exception]) -> tuple[torch.Tensor, torch.Tensor] | Exception:
     """A batch, or the error of one of its samples."""
     loaded = [sample for sample in samples if not isinstance(sample, Exception)]
     try:
@@ -91,37 +91,37 @@ def collate(samples: list[Loaded]) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.stack([image for image, _ in samples]), torch.tensor([index for _, index in samples])
 
 
-def with_ffmpeg(data: bytes) -> torch.Tensor:
+def _with_ffmpeg(data: bytes) -> torch.Tensor:
     """Decode with SPDL's decoder to uint8 [3, h, w]."""
     from spdl.io import load_image, to_torch
 
     return to_torch(load_image(data)).permute(2, 0, 1)
 
 
-def decoder() -> Callable[[bytes], torch.Tensor]:
+def _decoder() -> Callable[[bytes], torch.Tensor]:
     """SPDL's own, or libjpeg-turbo.
 
     Raises:
         MissingDependency: neither is there.
     """
-    if has_ffmpeg():
-        return with_ffmpeg
+    if _has_ffmpeg():
+        return _with_ffmpeg
     if installed("simplejpeg"):
         return simplejpeg_v2.to_tensor
     raise MissingDependency("SPDL finds no FFmpeg, and simplejpeg is not installed: pip install simplejpeg")
 
 
 @functools.cache
-def has_ffmpeg() -> bool:
+def _has_ffmpeg() -> bool:
     """Whether SPDL's decoder works, tested on an image, because its libraries are only loaded then."""
     from PIL import Image
 
     buffer = io.BytesIO()
     Image.new("RGB", (16, 8), (200, 100, 50)).save(buffer, "JPEG")
     try:
-        return with_ffmpeg(buffer.getvalue()).shape == (3, 8, 16)
+        return _with_ffmpeg(buffer.getvalue()).shape == (3, 8, 16)
     except Exception:  # whatever its loader of libraries raises
         return False
 
 
-KIND = LoaderKind("spdl", ABOUT.format("its own decoder or libjpeg-turbo"), needs("spdl.pipeline"), SpdlLoader)
+KIND = LoaderKind("spdl", _ABOUT.format("its own decoder or libjpeg-turbo"), needs("spdl.pipeline"), SpdlLoader)

@@ -12,7 +12,7 @@ from feedline.pipelines.loaders.samples import Samples
 from feedline.pipelines.loaders.shard import in_batches, order, seed_of_rank
 
 
-class Synthetic:
+class _Synthetic:
     """Each batch has its own indices and the images of the first batch of the folder."""
 
     def __init__(self, task: Task) -> None:
@@ -32,4 +32,4 @@ class Synthetic:
         pass
 
 
-KIND = LoaderKind("synthetic", "one batch in memory again and again: the upper bound", needs("PIL", "torchvision"), Synthetic)
+KIND = LoaderKind("synthetic", "one batch in memory again and again: the upper bound", needs("PIL", "torchvision"), _Synthetic)

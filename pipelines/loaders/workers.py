@@ -56,7 +56,7 @@ class WorkerLoader:
         self.missing = missing
         self.device = settings.device
         self.collate = collate
-        self.finish = finish or as_it_is
+        self.finish = finish or _as_it_is
         self._batches = Batches(len(samples), settings)
         self._aside = nullcontext() if settings.workers else OwnRandomState(seed_of_rank(settings))
         self._loader: DataLoader[Any] | None = DataLoader(
@@ -94,7 +94,7 @@ class WorkerLoader:
             workers._shutdown_workers()  # there is no public way to end persistent workers before they are garbage
 
 
-def as_it_is(images: torch.Tensor) -> torch.Tensor:
+def _as_it_is(images: torch.Tensor) -> torch.Tensor:
     return images
 
 

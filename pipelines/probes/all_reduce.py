@@ -16,9 +16,9 @@ from feedline.pipelines.probes.subject import Subject
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.pool import sheltered
 
-MIB = 1 << 20
-SIZES = (MIB, 25 * MIB)  # 25 MiB: DistributedDataParallel's default bucket
-PATIENCE_S = 120.0
+_MIB = 1 << 20
+SIZES = (_MIB, 25 * _MIB)  # 25 MiB: DistributedDataParallel's default bucket
+_PATIENCE_S = 120.0
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
@@ -42,7 +42,7 @@ def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
         found = dict.fromkeys(sizes, reason(error))
     for number, size in enumerate(sizes):
         measured = found[size]
-        what = "the model's gradients" if number == len(SIZES) else f"{size // MIB} MiB"
+        what = "the model's gradients" if number == len(SIZES) else f"{size // _MIB} MiB"
         settings: dict[str, object] = {"backend": backend, "ranks": ranks, "bytes": size}
         if isinstance(measured, Measured):
             settings["bus_bytes_per_s"] = measured.value * 2 * (ranks - 1) / ranks
@@ -67,11 +67,11 @@ def together(backend: str, ranks: int, sizes: list[int], plan: Plan) -> dict[int
                     process.start()
             rows = [_answer(answers, processes) for _ in range(ranks)]
         except BaseException:
-            for process in started(processes):
+            for process in _started(processes):
                 process.kill()
             raise
         finally:
-            for process in started(processes):
+            for process in _started(processes):
                 process.join(5.0)
                 if process.is_alive():
                     process.kill()
@@ -80,7 +80,7 @@ def together(backend: str, ranks: int, sizes: list[int], plan: Plan) -> dict[int
     return {size: summary([_slowest(rows, number, at) for at in range(plan.rounds)]) for number, size in enumerate(sizes)}
 
 
-def started(processes: list[Any]) -> list[Any]:
+def _started(processes: list[Any]) -> list[Any]:
     """Processes started so far: Ctrl-C can arrive before the last one."""
     return [process for process in processes if process.pid is not None]
 
@@ -94,7 +94,7 @@ def _slowest(rows: list[list[list[Timed]]], number: int, at: int) -> Timed:
 def _answer(answers: Any, processes: list[Any]) -> list[list[Timed]]:
     import queue
 
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
         try:
             answer = answers.get(timeout=1.0)
@@ -106,7 +106,7 @@ def _answer(answers: Any, processes: list[Any]) -> list[list[Timed]]:
             raise Refused(answer)
         rows: list[list[Timed]] = answer
         return rows
-    raise Refused(f"its processes did not respond for {PATIENCE_S:.0f} s")
+    raise Refused(f"its processes did not respond for {_PATIENCE_S:.0f} s")
 
 
 def _rank(rank: int, ranks: int, backend: str, store: Path, sizes: list[int], plan: Plan, answers: Any) -> None:

@@ -22,11 +22,11 @@ from feedline.pipelines.translate.operations import Operation, Unknown
 from feedline.pipelines.translate.recipe import Recipe
 from feedline.profiler.ceilings import Ceiling
 
-IMAGES = 16  # all are held decoded, once for every library
-CHECKED = 6
+_IMAGES = 16  # all are held decoded, once for every library
+_CHECKED = 6
 # Gray levels (0 to 255), mean of these images with the same parameters. Libraries interpolate differently, by up to about five on sharp
 # images, and equalizing a nearly black one makes more of that; another crop or another operation is tens away.
-LARGEST_MEAN_DIFFERENCE = 12.0
+_LARGEST_MEAN_DIFFERENCE = 12.0
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
@@ -34,7 +34,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     if not subject.images or subject.recipe is None:
         yield ceiling("augment", "no transforms given: use --data DIR --transforms MODULE:NAME")
         return
-    images = [photo.decoded() for photo in subject.images[:IMAGES]]
+    images = [photo.decoded() for photo in subject.images[:_IMAGES]]
     done: list[Operation] = []
     for operation in subject.recipe.images:
         if isinstance(operation, Unknown):
@@ -80,14 +80,14 @@ def _check(operation: Operation, backend: Backend, images: list[Any], given: lis
         Refused: another shape, or another picture.
     """
     differences = []
-    for image, same in list(zip(images, given))[:CHECKED]:
+    for image, same in list(zip(images, given))[:_CHECKED]:
         fixed = draw(operation, random.Random(0), (image.height, image.width), always=True)
         [left] = map(array, backend.make(fixed)([same]))
         [right] = map(array, BACKENDS[0].make(fixed)([image]))
         if left.shape != right.shape:
             raise Refused(f"gives images of shape {left.shape}, torchvision on PIL images of {right.shape}")
         differences.append(float(np.abs(left - right).mean()))
-    if (mean := statistics.fmean(differences)) > LARGEST_MEAN_DIFFERENCE:
+    if (mean := statistics.fmean(differences)) > _LARGEST_MEAN_DIFFERENCE:
         raise Refused(f"differs from torchvision on PIL images by {mean:.1f} gray levels on average")
 
 

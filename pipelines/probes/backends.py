@@ -53,7 +53,7 @@ def array(image: Any) -> "np.ndarray[Any, Any]":
     return np.asarray(image.as_cpu() if hasattr(image, "as_cpu") else image).astype(np.float32)
 
 
-def tensor(image: Any) -> torch.Tensor:
+def _tensor(image: Any) -> torch.Tensor:
     """A PIL image as uint8 [3, h, w]."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
@@ -69,7 +69,7 @@ def _functional(module: Callable[[], ModuleType]) -> Callable[[Sequence[Operatio
                 size = _size(image)
                 for fixed in draw(operation, dice.here(), size):
                     if not isinstance(fixed, Unknown):
-                        of_image = in_units_of_one(fixed) if isinstance(image, torch.Tensor) and image.is_floating_point() else fixed
+                        of_image = _in_units_of_one(fixed) if isinstance(image, torch.Tensor) and image.is_floating_point() else fixed
                         image = perform(functional, image, of_image, _size(image))
             return image
 
@@ -82,7 +82,7 @@ def _size(image: Any) -> tuple[int, int]:
     return (image.height, image.width) if hasattr(image, "height") else (image.shape[-2], image.shape[-1])
 
 
-def in_units_of_one(operation: Operation) -> Operation:
+def _in_units_of_one(operation: Operation) -> Operation:
     """The operation for an image of 0 to 1; fills and thresholds are given in gray levels."""
     if isinstance(operation, Tone) and operation.kind == "solarize":
         return replace(operation, magnitude=operation.magnitude / 255)
@@ -111,13 +111,13 @@ def _v2() -> ModuleType:
 
 def _on_gpu(image: Any) -> torch.Tensor:
     see_gpu()
-    return tensor(image).cuda()
+    return _tensor(image).cuda()
 
 
 BACKENDS = [  # the first is the reference that the others' images are compared with
     Backend("v1 PIL", lambda image: image, _functional(_v1), "float32", finish=True),
-    Backend("v2 uint8", tensor, _functional(_v2), "uint8"),
-    Backend("v2 float32", lambda image: tensor(image).float().div_(255), _functional(_v2), "float32"),
+    Backend("v2 uint8", _tensor, _functional(_v2), "uint8"),
+    Backend("v2 float32", lambda image: _tensor(image).float().div_(255), _functional(_v2), "float32"),
     Backend("albumentations", np.array, _on_arrays, "uint8"),
     Backend("DALI CPU", np.array, partial(dali_images.make, device="cpu"), "uint8"),
     Backend("v2 GPU", _on_gpu, _functional(_v2), "uint8", "device"),

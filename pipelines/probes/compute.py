@@ -21,12 +21,12 @@ from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.taps.flops import allows_tf32
 
 #: Name of a maker's figure -> data type, and whether products may use TF32.
-SPECIFIED = {"float32": ("float32", False), "tf32": ("float32", True), "bfloat16": ("bfloat16", False), "float16": ("float16", False)}
-CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-LONG_ENOUGH_S = 0.02  # a product that takes this long hides what its launch costs
+_SPECIFIED = {"float32": ("float32", False), "tf32": ("float32", True), "bfloat16": ("bfloat16", False), "float16": ("float16", False)}
+_CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_LONG_ENOUGH_S = 0.02  # a product that takes this long hides what its launch costs
 SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
-SOURCE = "torch.mm, 2 n^3 FLOP a product"
+_SOURCE = "torch.mm, 2 n^3 FLOP a product"
 
 
 def matmul(dtype: torch.dtype, device: str) -> tuple[Work, int]:
@@ -41,7 +41,7 @@ def matmul(dtype: torch.dtype, device: str) -> tuple[Work, int]:
     for size in SIZES:
         work = product(size, dtype, device)
         took = min(_seconds(work) for _ in range(3))  # who else uses the machine makes it longer, never shorter
-        if took >= LONG_ENOUGH_S:
+        if took >= _LONG_ENOUGH_S:
             break
     return work, size
 
@@ -85,20 +85,20 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     yield from specified
     for name, about in products.items():
         outcome = found[name] if name in works else str(about["why"])
-        yield ceiling(name, outcome, unit="FLOP/s", per="device", source=SOURCE, settings=about)
+        yield ceiling(name, outcome, unit="FLOP/s", per="device", source=_SOURCE, settings=about)
     if step is None:
         yield ceiling("compute/model", why, per="device")
         return
-    reference = _peak(computed_in(step), specified, products, found)
+    reference = _peak(_computed_in(step), specified, products, found)
     yield _model(step, found["compute/model"], reference, made_of)
     for part in ("forward", "backward", "optimizer"):
         settings: dict[str, object] = {"phase": part, "batch_size": len(step)}
         yield ceiling(f"compute/{part}", found[f"compute/{part}"], per="device", source=f"{part} alone; {made_of}", settings=settings)
 
 
-def computed_in(step: Step) -> str:
+def _computed_in(step: Step) -> str:
     """What the model mostly computes in: its data type, or TF32 where torch may use that for its products or convolutions."""
-    convolves = any(isinstance(part, CONVOLUTIONS) for part in step.model.modules())
+    convolves = any(isinstance(part, _CONVOLUTIONS) for part in step.model.modules())
     if step.dtype == "float32" and step.batch.is_cuda and (allows_tf32(convolves=False) or convolves and allows_tf32(convolves=True)):
         return "tf32"
     return step.dtype
@@ -128,7 +128,7 @@ def _products(device: str) -> tuple[dict[str, dict[str, object]], dict[str, Work
     """By name: settings of every matrix product, and those that can be done."""
     about: dict[str, dict[str, object]] = {}
     works = {}
-    for name, dtype in DTYPES.items():
+    for name, dtype in _DTYPES.items():
         settings: dict[str, object] = {"dtype": name, "threads": torch.get_num_threads(), "device": device}
         if device != "cpu":
             settings["tf32"] = allows_tf32(convolves=False)
@@ -145,7 +145,7 @@ def _specified(device: str) -> Iterator[Ceiling]:
     if device == "cpu":
         return
     name = torch.cuda.get_device_name(device)
-    for arithmetic, (dtype, tf32) in SPECIFIED.items():
+    for arithmetic, (dtype, tf32) in _SPECIFIED.items():
         figure = peaks.of(name, dtype, tf32)
         settings: dict[str, object] = {"dtype": dtype, "device": name, "tf32": tf32}
         why = "" if figure.flops else f"{name} with {arithmetic} is not in the table (pipelines/probes/peaks.py)"
@@ -160,7 +160,7 @@ def _peak(
     for one in specified:
         if one.name == f"compute/specified {arithmetic}" and one.value:
             return one.value, one.source
-    dtype, tf32 = SPECIFIED.get(arithmetic, (arithmetic, False))
+    dtype, tf32 = _SPECIFIED.get(arithmetic, (arithmetic, False))
     name = f"compute/matmul {dtype}"
     measured = found.get(name)
     if isinstance(measured, Measured) and bool(products[name].get("tf32")) == tf32:

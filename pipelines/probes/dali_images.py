@@ -8,7 +8,7 @@ from feedline.pipelines.translate import dali
 from feedline.pipelines.translate.missing import load
 from feedline.pipelines.translate.operations import Operation
 
-BATCH = 16
+_BATCH = 16
 
 
 class Changed:
@@ -33,12 +33,12 @@ class Changed:
             return images.node
 
         device_id = None if device == "cpu" else 0
-        self._pipeline = changing(batch_size=BATCH, num_threads=1, device_id=device_id, prefetch_queue_depth=1, seed=0)
+        self._pipeline = changing(batch_size=_BATCH, num_threads=1, device_id=device_id, prefetch_queue_depth=1, seed=0)
         self._pipeline.build()
 
     def __call__(self, images: Sequence[Any]) -> Iterator[Any]:
-        for at in range(0, len(images), BATCH):
-            batch = list(images[at : at + BATCH])
+        for at in range(0, len(images), _BATCH):
+            batch = list(images[at : at + _BATCH])
             self._pipeline.feed_input("images", batch)
             (made,) = self._pipeline.run()
             yield from (made[number] for number in range(len(batch)))

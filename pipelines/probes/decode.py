@@ -16,7 +16,7 @@ from feedline.profiler.ceilings import Ceiling
 
 # Gray levels (0 to 255), mean of one image. Decoders round chroma upsampling and color conversion differently, by about one; an image of
 # another file, or one with red and blue exchanged, is tens away.
-LARGEST_MEAN_DIFFERENCE = 4.0
+_LARGEST_MEAN_DIFFERENCE = 4.0
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ def prepared(decoder: Decoder, photos: Sequence[Photo]) -> Ready | str:
     blobs = [Path(photo.path).read_bytes() for photo in taken]
     try:
         decode = decoder.make(blobs)
-        differences = checked(decode, blobs, [photo.path for photo in taken])
+        differences = _checked(decode, blobs, [photo.path for photo in taken])
     except Exception as error:
         return reason(error)
     return Ready(decode, len(taken), sum(photo.width * photo.height for photo in taken), differences)
 
 
-def checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> float:
+def _checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> float:
     """Compare every image with Pillow's.
 
     Returns:
@@ -87,7 +87,7 @@ def checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> 
         if image.shape != reference.shape:
             raise Refused(f"{name}: gave an image of shape {image.shape}, Pillow one of {reference.shape}")
         difference = float(np.abs(image.astype(np.int16) - reference.astype(np.int16)).mean())
-        if difference > LARGEST_MEAN_DIFFERENCE:
+        if difference > _LARGEST_MEAN_DIFFERENCE:
             raise Refused(f"{name}: differs from Pillow's image by {difference:.1f} gray levels on average")
         count, total = count + 1, total + difference
     if count != len(blobs):

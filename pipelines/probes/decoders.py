@@ -13,10 +13,10 @@ import numpy as np
 from feedline.pipelines.loaders import decode
 from feedline.pipelines.probes.measure import Refused, see_gpu
 
-Images = Iterable[Any]  # whatever the library gives; ``pixels`` makes arrays of it
-DecodeAll = Callable[[], Images]
-BATCH = 16  # of the libraries that take several images at once
-COMMON = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
+_Images = Iterable[Any]  # whatever the library gives; ``pixels`` makes arrays of it
+DecodeAll = Callable[[], _Images]
+_BATCH = 16  # of the libraries that take several images at once
+_COMMON = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ def torchvision(blobs: Sequence[bytes]) -> DecodeAll:
     return lambda: (decode_image(tensor, ImageReadMode.RGB) for tensor in tensors)
 
 
-def nvimagecodec_cpu(blobs: Sequence[bytes]) -> DecodeAll:
+def _nvimagecodec_cpu(blobs: Sequence[bytes]) -> DecodeAll:
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     if not hasattr(nvimgcodec, "NVIMGCODEC_DEVICE_CPU_ONLY"):
         raise Refused("this version of nvImageCodec needs a CUDA driver")
     return nvimagecodec(blobs, nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY, [nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)])
 
 
-def nvimagecodec_gpu(blobs: Sequence[bytes]) -> DecodeAll:
+def _nvimagecodec_gpu(blobs: Sequence[bytes]) -> DecodeAll:
     see_gpu()
     return nvimagecodec(blobs, -1, None)
 
@@ -66,7 +66,7 @@ def nvimagecodec(blobs: Sequence[bytes], device: int, backends: "list[Any] | Non
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     decoder = nvimgcodec.Decoder(device_id=device, max_num_cpu_threads=1, backends=backends)
     how = nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.ColorSpec.SRGB)
-    batches = [blobs[at : at + BATCH] for at in range(0, len(blobs), BATCH)]
+    batches = [blobs[at : at + _BATCH] for at in range(0, len(blobs), _BATCH)]
 
     def decoded() -> Iterator[Any]:
         for batch in batches:
@@ -77,11 +77,11 @@ def nvimagecodec(blobs: Sequence[bytes], device: int, backends: "list[Any] | Non
     return decoded
 
 
-def dali_cpu(blobs: Sequence[bytes]) -> DecodeAll:
+def _dali_cpu(blobs: Sequence[bytes]) -> DecodeAll:
     return _dali(blobs, "cpu")
 
 
-def dali_mixed(blobs: Sequence[bytes]) -> DecodeAll:
+def _dali_mixed(blobs: Sequence[bytes]) -> DecodeAll:
     see_gpu()
     return _dali(blobs, "mixed")
 
@@ -92,14 +92,14 @@ def _dali(blobs: Sequence[bytes], device: str) -> DecodeAll:
 
     types: Any = dali_types  # what its stubs leave out
     arrays = [np.frombuffer(blob, np.uint8) for blob in blobs]
-    batches = [arrays[at : at + BATCH] for at in range(0, len(arrays), BATCH)]
+    batches = [arrays[at : at + _BATCH] for at in range(0, len(arrays), _BATCH)]
 
     @pipeline_def
     def decoding() -> Any:
         encoded = fn.external_source(source=batches, cycle="quiet", dtype=types.UINT8, ndim=1)
         return fn.decoders.image(encoded, device=device, output_type=types.RGB, adjust_orientation=False)
 
-    pipeline = decoding(batch_size=BATCH, num_threads=1, device_id=None if device == "cpu" else 0, prefetch_queue_depth=1)
+    pipeline = decoding(batch_size=_BATCH, num_threads=1, device_id=None if device == "cpu" else 0, prefetch_queue_depth=1)
     pipeline.build()
 
     def decoded() -> Iterator[Any]:
@@ -130,10 +130,10 @@ def _wait_for_gpu() -> None:
 DECODERS = [
     Decoder("Pillow", pillow),
     Decoder("simplejpeg", _each(decode.libjpeg_turbo), frozenset({"JPEG"})),
-    Decoder("OpenCV", _each(decode.opencv), COMMON),
+    Decoder("OpenCV", _each(decode.opencv), _COMMON),
     Decoder("torchvision.io", torchvision, frozenset({"JPEG", "PNG", "WEBP"})),
-    Decoder("nvImageCodec CPU", nvimagecodec_cpu, COMMON),
-    Decoder("nvImageCodec GPU", nvimagecodec_gpu, COMMON, "device"),
-    Decoder("DALI CPU", dali_cpu, COMMON),
-    Decoder("DALI mixed", dali_mixed, COMMON, "device"),
+    Decoder("nvImageCodec CPU", _nvimagecodec_cpu, _COMMON),
+    Decoder("nvImageCodec GPU", _nvimagecodec_gpu, _COMMON, "device"),
+    Decoder("DALI CPU", _dali_cpu, _COMMON),
+    Decoder("DALI mixed", _dali_mixed, _COMMON, "device"),
 ]

@@ -9,29 +9,29 @@ from feedline.pipelines.probes.measure import Refused, Timed, Work, ceiling, in_
 from feedline.pipelines.probes.subject import Subject
 from feedline.profiler.ceilings import Ceiling
 
-MIB = 1 << 20
-SIZES = (MIB, 8 * MIB, 32 * MIB, 128 * MIB)
-MEMORY_BYTES = 256 * MIB  # far above any cache
-NO_GPU = "needs a CUDA device, and there is none"
+_MIB = 1 << 20
+_SIZES = (_MIB, 8 * _MIB, 32 * _MIB, 128 * _MIB)
+MEMORY_BYTES = 256 * _MIB  # far above any cache
+_NO_GPU = "needs a CUDA device, and there is none"
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Copies in main memory; with a GPU also pinning and copying to it. B/s."""
-    source = f"torch's copy_ of {MEMORY_BYTES // MIB} MiB, all cores; bytes copied, not bytes moved (twice as many)"
+    source = f"torch's copy_ of {MEMORY_BYTES // _MIB} MiB, all cores; bytes copied, not bytes moved (twice as many)"
     found = in_turns({"memory/copy": memory_copy(MEMORY_BYTES)}, subject.plan)
     yield ceiling("memory/copy", found["memory/copy"], unit="B/s", source=source, settings={"bytes": MEMORY_BYTES})
     if not torch.cuda.is_available():
         for part in ("pin", "copy"):
-            yield ceiling(part, NO_GPU, unit="B/s", per="device" if part == "copy" else "machine")
+            yield ceiling(part, _NO_GPU, unit="B/s", per="device" if part == "copy" else "machine")
         return
     works: dict[str, Work] = {}
-    for size in SIZES:
-        works[f"pin/{size // MIB} MiB"] = Work(partial(_pinned, torch.zeros(size, dtype=torch.uint8)))
+    for size in _SIZES:
+        works[f"pin/{size // _MIB} MiB"] = Work(partial(_pinned, torch.zeros(size, dtype=torch.uint8)))
         for pinned in (True, False):
-            works[f"copy/{'pinned' if pinned else 'pageable'} {size // MIB} MiB"] = _copy_work(size, pinned)
+            works[f"copy/{'pinned' if pinned else 'pageable'} {size // _MIB} MiB"] = _copy_work(size, pinned)
     measured = in_turns(works, subject.plan)
     for name, one in measured.items():
-        size = int(name.split()[-2].rpartition("/")[2]) * MIB
+        size = int(name.split()[-2].rpartition("/")[2]) * _MIB
         source = "Tensor.pin_memory" if name.startswith("pin") else "Tensor.copy_ to the GPU, non_blocking, timed by CUDA events"
         settings: dict[str, object] = {"bytes": size, "pinned": "pageable" not in name}
         yield ceiling(name, one, unit="B/s", per="machine" if name.startswith("pin") else "device", source=source, settings=settings)

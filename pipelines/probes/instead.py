@@ -13,13 +13,13 @@ from feedline.pipelines.probes.subject import Subject
 from feedline.profiler.errors import ScriptError
 
 #: At most 50 files: a few seconds, of images of two megapixels.
-PLAN = Plan(rounds=5, seconds=0.2, files=50, pixels=100e6)
+_PLAN = Plan(rounds=5, seconds=0.2, files=50, pixels=100e6)
 
 #: If the mean pixels of the files differ by more than this factor from what the training decoded, these are not its files.
-ALIKE = 2.0
+_ALIKE = 2.0
 
 #: Short names for ``--set decode=NAME``, beside the full ones.
-SHORT = {
+_SHORT = {
     "pil": "Pillow",
     "turbo": "simplejpeg",
     "cv2": "OpenCV",
@@ -29,7 +29,7 @@ SHORT = {
 }
 
 #: How names of recorded operations begin -> the decoder.
-RECORDED = {"PIL.": "Pillow", "cv2.": "OpenCV", "torchvision.": "torchvision.io"}
+_RECORDED = {"PIL.": "Pillow", "cv2.": "OpenCV", "torchvision.": "torchvision.io"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def decoder(name: str) -> Decoder:
         ScriptError: there is no such decoder.
     """
     known = {one.name.lower(): one for one in DECODERS if one.per == "core"}
-    wanted = SHORT.get(name.lower(), name).lower()
+    wanted = _SHORT.get(name.lower(), name).lower()
     if wanted not in known:
         raise ScriptError(f"unknown decoder {name[:40]!r}; decoders: {', '.join(one.name for one in known.values())}")
     return known[wanted]
@@ -64,7 +64,7 @@ def decoder(name: str) -> Decoder:
 
 def decoder_of(operations: Iterable[str]) -> Decoder | None:
     """The decoder that a training used, from its recorded operations. None: none was seen, or several."""
-    used = {own for name in operations for begin, own in RECORDED.items() if name.startswith(begin)}
+    used = {own for name in operations for begin, own in _RECORDED.items() if name.startswith(begin)}
     return decoder(used.pop()) if len(used) == 1 else None
 
 
@@ -81,7 +81,7 @@ def measure(now: Decoder, then: Decoder, data: Path, pixels: float | None) -> In
     Raises:
         DataError, MissingDependency: the folder has no usable image.
     """
-    images = Subject(photos.scan(data, limit=PLAN.files), plan=PLAN).images
+    images = Subject(photos.scan(data, limit=_PLAN.files), plan=_PLAN).images
     if pixels and (off := _unlike(images, pixels)):
         return off
     for one in (now, then):
@@ -93,7 +93,7 @@ def measure(now: Decoder, then: Decoder, data: Path, pixels: float | None) -> In
         for name, prepared_one in ready.items():
             if isinstance(prepared_one, str):
                 return f"{name} cannot be measured: {prepared_one}"
-        found = in_turns({name: work(one) for name, one in ready.items() if isinstance(one, Ready)}, PLAN)
+        found = in_turns({name: work(one) for name, one in ready.items() if isinstance(one, Ready)}, _PLAN)
     return _compared(now, then, ready[then.name], found, len(images))
 
 
@@ -109,7 +109,7 @@ def _compared(now: Decoder, then: Decoder, ready: Ready | str, found: dict[str, 
 def _unlike(images: Sequence[Photo], pixels: float) -> str:
     """Why these are not the training's images; empty where they may be."""
     mean = sum(photo.width * photo.height for photo in images) / len(images)
-    if 1 / ALIKE <= mean / pixels <= ALIKE:
+    if 1 / _ALIKE <= mean / pixels <= _ALIKE:
         return ""
     return (
         f"these images have {mean / 1e6:.3g} megapixels and the training decodes {pixels / 1e6:.3g} per sample: give its own dataset with "

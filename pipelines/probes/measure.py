@@ -55,7 +55,7 @@ class Timed:
     cpu_s: float
 
 
-def nothing() -> None:
+def _nothing() -> None:
     """No preparation."""
 
 
@@ -69,7 +69,7 @@ class Work:
     """
 
     run: Callable[[], "float | Timed"]
-    prepare: Callable[[], object] = nothing
+    prepare: Callable[[], object] = _nothing
 
 
 @dataclass(frozen=True)

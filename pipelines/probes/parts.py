@@ -55,10 +55,16 @@ def machine() -> dict[str, object]:
     import torch
 
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    return {"cpu": cpu_model(), "gpus": gpus, "kernel": platform.release(), "python": platform.python_version(), "torch": torch.__version__}
+    return {
+        "cpu": _cpu_model(),
+        "gpus": gpus,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
 
 
-def cpu_model() -> str:
+def _cpu_model() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))

@@ -6,7 +6,7 @@ Where a data sheet gives only the figure with 2:4 sparsity, the dense one is hal
 import re
 from typing import NamedTuple
 
-TFLOPS = 1e12
+_TFLOPS = 1e12
 
 
 class Peak(NamedTuple):
@@ -66,5 +66,5 @@ def of(name: str, dtype: str, tf32: bool = False) -> Peak:
         if re.search(pattern, name):
             column = 1 if dtype == "float32" and tf32 and figures[1] else _COLUMN.get(dtype)
             figure = figures[column] if column is not None else 0
-            return Peak(figure * TFLOPS if figure else None, page)
+            return Peak(figure * _TFLOPS if figure else None, page)
     return Peak(None, "")

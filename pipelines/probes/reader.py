@@ -3,7 +3,7 @@
 It runs without site packages and imports nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its
 standard input and answers on its standard output, both in Python's marshal format, until the input ends:
 
-    in   (name in ``JOBS``, arguments of its function ...)
+    in   (name in ``_JOBS``, arguments of its function ...)
     out  "ready": the file is open, nothing was read
     in   one byte: GO or CALLED_OFF
     out  (units, start ns, end ns, CPU ns, bytes that came from the disk or None), or the text of an error
@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 
 READ, MMAP, ADVISED = "read", "mmap", "mmap advised"  # advised: MADV_RANDOM, as LMDB's MDB_NORDAHEAD does
 GO, CALLED_OFF = b"+", b"-"
-UNCHECKED = 64 * 1024  # bytes between two looks at the clock
+_UNCHECKED = 64 * 1024  # bytes between two looks at the clock
 Begin = Callable[[], int]  # waits for the go and returns the time in ns
 Done = tuple[int, int]  # units, the time in ns
 
 
-def read_blocks(begin: Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> Done:
+def _read_blocks(begin: Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> Done:
     """Copy the blocks at these offsets into a buffer, until done or until ``limit_ns`` have passed. Returns bytes.
 
     A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page faults are paid the first time through. The
@@ -32,7 +32,7 @@ def read_blocks(begin: Begin, limit_ns: int, again: bool, path: str, block: int,
     Args:
         again: start over when done, so that readers at once all read until the end.
     """
-    step, done = max(1, UNCHECKED // block), 0
+    step, done = max(1, _UNCHECKED // block), 0
     with open(path, "rb", buffering=0) as file:
         buffer = memoryview(mmap.mmap(-1, block))
         buffer[:] = bytes(block)
@@ -72,12 +72,12 @@ def _faults(fd: int, buffer: memoryview, how: str) -> Callable[[Sequence[int]], 
     return copy
 
 
-def read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> Done:
-    """Open, read and close each file, as a dataset with a file per sample does. Returns files. Arguments as for ``read_blocks``."""
+def _read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> Done:
+    """Open, read and close each file, as a dataset with a file per sample does. Returns files. Arguments as for ``_read_blocks``."""
     done, until = 0, begin() + limit_ns
     while True:
         for path in paths:
-            read_file(path, how)
+            _read_file(path, how)
             done += 1
             if (now := time.perf_counter_ns()) > until:
                 return done, now
@@ -85,7 +85,7 @@ def read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], h
             return done, time.perf_counter_ns()
 
 
-def read_file(path: str, how: str) -> int:
+def _read_file(path: str, how: str) -> int:
     """Read a file. Returns its bytes."""
     with open(path, "rb") as file:
         if how == READ:
@@ -94,10 +94,10 @@ def read_file(path: str, how: str) -> int:
             return len(mapping[:])
 
 
-JOBS: dict[str, Callable[..., Done]] = {"blocks": read_blocks, "files": read_files}
+_JOBS: dict[str, Callable[..., Done]] = {"blocks": _read_blocks, "files": _read_files}
 
 
-def disk_bytes() -> int | None:
+def _disk_bytes() -> int | None:
     """Bytes that this process has read from the disk so far (/proc/self/io, read_bytes); None if the kernel does not provide it."""
     try:
         with open("/proc/self/io", "rb") as file:
@@ -106,18 +106,18 @@ def disk_bytes() -> int | None:
         return None
 
 
-def measured(name: str, arguments: Sequence[object], wait: Callable[[], object]) -> tuple[int, int, int, int, int | None]:
+def _measured(name: str, arguments: Sequence[object], wait: Callable[[], object]) -> tuple[int, int, int, int, int | None]:
     """Do one job; ``wait`` returns when it should begin."""
     start, cpu, disk = 0, 0, None
 
     def begin() -> int:
         nonlocal start, cpu, disk
         wait()
-        cpu, disk, start = time.process_time_ns(), disk_bytes(), time.perf_counter_ns()
+        cpu, disk, start = time.process_time_ns(), _disk_bytes(), time.perf_counter_ns()
         return start
 
-    units, end = JOBS[name](begin, *arguments)
-    after = disk_bytes()
+    units, end = _JOBS[name](begin, *arguments)
+    after = _disk_bytes()
     return units, start, end, time.process_time_ns() - cpu, None if disk is None or after is None else after - disk
 
 
@@ -137,7 +137,7 @@ def main() -> None:
         while True:
             name, *arguments = marshal.load(jobs)
             try:
-                found: object = measured(name, arguments, wait)
+                found: object = _measured(name, arguments, wait)
             except Exception as error:
                 found = f"{type(error).__name__}: {error}"
             answer(found)

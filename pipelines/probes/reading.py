@@ -17,9 +17,9 @@ from feedline.pipelines.probes.reader import ADVISED, MMAP, READ
 
 __all__ = ["ADVISED", "MMAP", "Pass", "READ", "Readers", "Span", "cold", "readers", "scattered", "sequential", "warm"]
 
-COLD_SHARE = 0.9  # of the bytes must have come from the disk
-COLD_BLOCKS = 4096  # of a pass at random places: a disk with a head needs 40 s for them
-IN_FLIGHT_S = 0.01  # pages that the last pass read ahead and that have not arrived yet cannot be dropped
+_COLD_SHARE = 0.9  # of the bytes must have come from the disk
+_COLD_BLOCKS = 4096  # of a pass at random places: a disk with a head needs 40 s for them
+_IN_FLIGHT_S = 0.01  # pages that the last pass read ahead and that have not arrived yet cannot be dropped
 UNLIMITED = 1e6  # seconds
 Job = tuple[object, ...]  # for reader.py
 
@@ -127,7 +127,7 @@ def sequential(fd: int, size: int, block: int, how: str) -> Span:
 def scattered(fd: int, size: int, block: int, how: str, is_cold: bool) -> Span:
     """Blocks at random offsets without repetition: all of them if warm; if cold, few enough that readahead seldom loads another one."""
     reach = max(block, pagecache.readahead_bytes(fd) // 2) if how == MMAP else block
-    count = max(1, min(size // reach // 4, COLD_BLOCKS)) if is_cold else size // block
+    count = max(1, min(size // reach // 4, _COLD_BLOCKS)) if is_cold else size // block
     return Span(fd, block, [place * block for place in random.Random(0).sample(range(size // block), count)], how)
 
 
@@ -155,14 +155,14 @@ def cold(fds: Callable[[], Iterable[int]], run: Callable[[], Pass], total: Calla
 
     def empty() -> None:
         drop()
-        time.sleep(IN_FLIGHT_S)
+        time.sleep(_IN_FLIGHT_S)
         left[:] = drop()
 
     def checked() -> Pass:
         done = run()
-        if done.disk is None and any(share is None or share > 1 - COLD_SHARE for share in left):
+        if done.disk is None and any(share is None or share > 1 - _COLD_SHARE for share in left):
             raise Refused("the page cache cannot be emptied or inspected here")
-        if done.disk is not None and done.disk < COLD_SHARE * total(done.units):
+        if done.disk is not None and done.disk < _COLD_SHARE * total(done.units):
             seen = f"only {done.disk:,} of {total(done.units):,.0f} bytes came from a disk"
             raise Refused(f"not cold: {seen} (an in-memory or network file system)")
         return done
@@ -186,7 +186,7 @@ def warm(run: Callable[[], Pass], total: Callable[[float], float], fill: Callabl
     def checked() -> Pass:
         done = run()
         once = min(total(done.units), total(filled[0].units))  # what came from the disk at first is in memory the next time round
-        if done.disk is not None and done.disk > (1 - COLD_SHARE) * once:
+        if done.disk is not None and done.disk > (1 - _COLD_SHARE) * once:
             raise Refused(f"not warm: {done.disk:,} of {once:,.0f} bytes came from the disk: they do not stay in the page cache")
         return done
 

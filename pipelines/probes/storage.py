@@ -22,9 +22,9 @@ from feedline.pipelines.probes.reading import ADVISED, MMAP, READ, Pass, Readers
 from feedline.pipelines.probes.subject import Subject
 from feedline.profiler.ceilings import Ceiling
 
-MIB = 1 << 20
-BLOCK = MIB  # of sequential reads
-PAGE = 4096
+_MIB = 1 << 20
+_BLOCK = _MIB  # of sequential reads
+_PAGE = 4096
 
 
 class Way(NamedTuple):
@@ -59,15 +59,15 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         block = _sample_block(subject.sample)
         try:
             with scratch(subject.folder, subject.plan.scratch_bytes) as (fd, size):
-                for pattern, size_of in (("sequential", BLOCK), ("random 4 KiB", PAGE), ("random by sample", block)):
-                    if size_of and (pattern != "random by sample" or size_of != PAGE):
-                        yield from one_file(fd, size, pattern, size_of, subject.plan, where, readers)
+                for pattern, size_of in (("sequential", _BLOCK), ("random 4 KiB", _PAGE), ("random by sample", block)):
+                    if size_of and (pattern != "random by sample" or size_of != _PAGE):
+                        yield from _one_file(fd, size, pattern, size_of, subject.plan, where, readers)
         except (OSError, Refused) as error:
             for pattern in ("sequential", "random 4 KiB"):
                 yield ceiling(f"read/{pattern}", f"no scratch file in {subject.folder}: {reason(error)}", unit="B/s")
 
 
-def one_file(fd: int, size: int, pattern: str, block: int, plan: Plan, where: str, readers: Readers) -> Iterator[Ceiling]:
+def _one_file(fd: int, size: int, pattern: str, block: int, plan: Plan, where: str, readers: Readers) -> Iterator[Ceiling]:
     """Ceilings of one pattern in an open file, cold, then warm."""
     for cache in ("cold", "warm"):
         ways = {
@@ -78,7 +78,7 @@ def one_file(fd: int, size: int, pattern: str, block: int, plan: Plan, where: st
         }
         found = in_turns({name: span_work(fd, size, way, plan, readers) for name, way in ways.items()}, plan)
         for name, way in ways.items():
-            source = f"{way.how} of {block:,} B, {pattern}, in a file of {size // MIB} MiB made for it"
+            source = f"{way.how} of {block:,} B, {pattern}, in a file of {size // _MIB} MiB made for it"
             settings = {**way.settings(where), "read_ahead_bytes": pagecache.readahead_bytes(fd)}
             yield ceiling(name, found[name], unit="B/s", source=source, settings=settings)
 
@@ -103,7 +103,7 @@ def span_work(fd: int, size: int, way: Way, plan: Plan, readers: Readers) -> Wor
 
     if is_cold:
         return reading.cold(lambda: [os.dup(fd)], run, float)
-    fill = reading.sequential(fd, size, BLOCK, READ).jobs(1)
+    fill = reading.sequential(fd, size, _BLOCK, READ).jobs(1)
     return reading.warm(run, float, lambda: readers.at_once(fill))
 
 
@@ -153,7 +153,7 @@ def _by_size(photos: Sequence[Photo]) -> dict[str, Sequence[Photo]]:
 
 def _sample_block(photos: Sequence[Photo]) -> int:
     """The mean file, in whole pages: what one read from a packed dataset brings in."""
-    return max(1, round(sum(photo.bytes for photo in photos) / len(photos) / PAGE)) * PAGE if photos else 0
+    return max(1, round(sum(photo.bytes for photo in photos) / len(photos) / _PAGE)) * _PAGE if photos else 0
 
 
 @contextmanager
@@ -167,13 +167,13 @@ def scratch(folder: Path, size: int) -> Iterator[tuple[int, int]]:
         OSError: the folder is read-only. Refused: less than 64 MiB are free on its disk.
     """
     free = shutil.disk_usage(folder).free
-    size = min(size, free // 4 // MIB * MIB)
-    if size < 16 * MIB:
-        raise Refused(f"only {free // MIB} MiB are free on its disk")
+    size = min(size, free // 4 // _MIB * _MIB)
+    if size < 16 * _MIB:
+        raise Refused(f"only {free // _MIB} MiB are free on its disk")
     fill = random.Random(0)
     with tempfile.TemporaryFile(dir=folder) as file:
-        for _ in range(size // MIB):
-            file.write(fill.randbytes(MIB))
+        for _ in range(size // _MIB):
+            file.write(fill.randbytes(_MIB))
         file.flush()
         os.fsync(file.fileno())
         yield file.fileno(), size

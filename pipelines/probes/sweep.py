@@ -14,11 +14,11 @@ from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.samplers.memory import Memory
 
 LARGEST = 4096
-KNEE_SHARE = 0.95  # of the best throughput
-SATURATED = 1.03  # two doublings that bring less than this factor end the sweep
-SLOW = 8.0  # a step that takes this many times ``plan.seconds``, and at least SLOW_S, ends the sweep
-SLOW_S = 0.5
-MEMORY_SHARE = 0.5  # of what is available: a larger batch that would need more is not tried on a CPU
+_KNEE_SHARE = 0.95  # of the best throughput
+_SATURATED = 1.03  # two doublings that bring less than this factor end the sweep
+_SLOW = 8.0  # a step that takes this many times ``plan.seconds``, and at least SLOW_S, ends the sweep
+_SLOW_S = 0.5
+_MEMORY_SHARE = 0.5  # of what is available: a larger batch that would need more is not tried on a CPU
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def knee(batches: Sequence[int], rates: Sequence[float]) -> int:
     Args:
         batches: ascending. rates: samples/s of each.
     """
-    return next(batch for batch, rate in zip(batches, rates) if rate >= KNEE_SHARE * max(rates))
+    return next(batch for batch, rate in zip(batches, rates) if rate >= _KNEE_SHARE * max(rates))
 
 
 def fit(batches: Sequence[int], times_s: Sequence[float]) -> Fit | None:
@@ -90,7 +90,7 @@ def reachable(step: Step, plan: Plan) -> tuple[list[int], str]:
     """Batch sizes 1, 2, 4, ... and the reason for the last one: ``memory``, ``saturation``, ``time`` or ``largest``."""
     sizes: list[int] = []
     rates: list[float] = []
-    room = Room(step)
+    room = _Room(step)
     size = 1
     while size <= LARGEST:
         if not room.for_twice():
@@ -105,15 +105,15 @@ def reachable(step: Step, plan: Plan) -> tuple[list[int], str]:
             return sizes, "memory"
         sizes.append(size)
         rates.append(took.units / took.wall_s)
-        if len(rates) > 3 and max(rates[-2:]) < SATURATED * rates[-3]:
+        if len(rates) > 3 and max(rates[-2:]) < _SATURATED * rates[-3]:
             return sizes, "saturation"
-        if took.wall_s > max(SLOW_S, SLOW * plan.seconds):
+        if took.wall_s > max(_SLOW_S, _SLOW * plan.seconds):
             return sizes, "time"
         size *= 2
     return sizes, "largest"
 
 
-class Room:
+class _Room:
     """Whether twice the batch fits into main memory, where the kernel would kill the process. A GPU raises an error instead."""
 
     def __init__(self, step: Step) -> None:
@@ -126,7 +126,7 @@ class Room:
         if not self._watched:
             return True
         grown = _peak_bytes() - self._before
-        return 2 * grown < MEMORY_SHARE * self._memory.read()["memory/available"]
+        return 2 * grown < _MEMORY_SHARE * self._memory.read()["memory/available"]
 
 
 def _peak_bytes() -> int:

@@ -10,7 +10,7 @@ from feedline.pipelines.photos import Photo
 from feedline.pipelines.probes.measure import Refused, Work, reason
 from feedline.pipelines.probes.subject import Subject
 
-SIZE = (3, 224, 224)  # of the images where none are given: ImageNet's usual
+_SIZE = (3, 224, 224)  # of the images where none are given: ImageNet's usual
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
     else:
         why = "noise, because no dataset and transforms were given"
     size = subject.recipe.output_size if subject.recipe else None
-    shape = (3, *size) if size else SIZE
+    shape = (3, *size) if size else _SIZE
     return torch.randn(subject.batch_size, *shape, generator=torch.Generator().manual_seed(0)), why
 
 

@@ -23,12 +23,12 @@ from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.pool import sheltered
 from feedline.profiler.samplers.memory import SharedMemory
 
-DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
-WAYS = ("shared", "copied", "pickled")
-SIZE = (224, 224)  # of an image where the transforms do not say: ImageNet's usual
-IN_FLIGHT = 8  # batches at most; DataLoader's default is 2 per worker
-IN_FLIGHT_BYTES = 128 << 20
-PATIENCE_S = 60.0
+_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
+_WAYS = ("shared", "copied", "pickled")
+_SIZE = (224, 224)  # of an image where the transforms do not say: ImageNet's usual
+_IN_FLIGHT = 8  # batches at most; DataLoader's default is 2 per worker
+_IN_FLIGHT_BYTES = 128 << 20
+_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,22 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        return self.samples * 3 * self.height * self.width * DTYPES[self.dtype].itemsize
+        return self.samples * 3 * self.height * self.width * _DTYPES[self.dtype].itemsize
 
     def made(self) -> list[torch.Tensor]:
         """The same samples in every process."""
         dice = torch.Generator().manual_seed(0)
         size = (3, self.height, self.width)
-        return [torch.randint(0, 256, size, generator=dice, dtype=torch.uint8).to(DTYPES[self.dtype]) for _ in range(self.samples)]
+        return [torch.randint(0, 256, size, generator=dice, dtype=torch.uint8).to(_DTYPES[self.dtype]) for _ in range(self.samples)]
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Collate (per core of a worker) and transport (of the single main process), for uint8 and float32 batches of the user's size."""
-    size = (subject.recipe.output_size if subject.recipe else None) or SIZE
-    for dtype in DTYPES:
+    size = (subject.recipe.output_size if subject.recipe else None) or _SIZE
+    for dtype in _DTYPES:
         shape = Shape(subject.batch_size, *size, dtype)
         about: dict[str, object] = {"dtype": dtype, "batch_size": shape.samples, "batch_bytes": shape.bytes, "image": list(size)}
-        names = [f"collate/{dtype} {way}" for way in WAYS[:2]] + [f"transport/{dtype} {way}" for way in WAYS]
+        names = [f"collate/{dtype} {way}" for way in _WAYS[:2]] + [f"transport/{dtype} {way}" for way in _WAYS]
         try:
             count = in_flight(shape)
             with worker(shape) as far:
@@ -82,7 +82,7 @@ def in_flight(shape: Shape) -> int:
         free = shared.read()["shm/free"]
     except OSError:
         free = float("inf")
-    count = int(min(IN_FLIGHT, IN_FLIGHT_BYTES // shape.bytes, free / 2 // shape.bytes))
+    count = int(min(_IN_FLIGHT, _IN_FLIGHT_BYTES // shape.bytes, free / 2 // shape.bytes))
     if count < 1 and shape.bytes > free / 2:
         raise Refused(
             f"a batch of {shape.bytes:,} B does not fit in /dev/shm, where {free:,.0f} B are free: give the container more (--shm-size)"
@@ -132,14 +132,14 @@ class FarSide:
         return Timed(count * len(self.expected), wall_s, cpu_s + self._answer() - before), batch
 
     def _answer(self) -> Any:
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
             try:
                 return self.results.get(timeout=1.0)
             except queue.Empty:
                 if not self.process.is_alive():
                     raise Refused(f"the worker process ended with exit code {self.process.exitcode}") from None
-        raise Refused(f"the worker process did not respond for {PATIENCE_S:.0f} s")
+        raise Refused(f"the worker process did not respond for {_PATIENCE_S:.0f} s")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from feedline.pipelines.stores.manifest import MANIFEST, PLAN, Manifest, Plan
 from feedline.profiler.errors import OutputError, StoreDamaged
 from feedline.profiler.files import lists, owned, removal, single
 
-KIND = "store"
+_KIND = "store"
 
 
 def whole_already(folder: Path, plan: Plan, force: bool) -> Manifest | None:
@@ -51,8 +51,8 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
     """
     if folder.resolve().is_relative_to(listing.root.resolve()):
         raise OutputError(f"{folder} is inside {listing.root}, where it would be mistaken for a class: choose a folder elsewhere")
-    owned.claim(folder, KIND, mode=owned.SHARED)
-    if others := strangers(folder):
+    owned.claim(folder, _KIND, mode=owned.SHARED)
+    if others := _strangers(folder):
         raise OutputError(f"{folder} contains other files ({others[0]}): give a new or empty folder")
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -62,7 +62,7 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
             raise OutputError(f"another pack is writing to {folder}: wait for it, or name another folder") from error
         removal.sweep(folder)
         before = Plan.read(folder)
-        if not force and (lists.names(folder) & present(folder)) and (before is None or not before.same_data(plan)):
+        if not force and (lists.names(folder) & _present(folder)) and (before is None or not before.same_data(plan)):
             was = f"of {before.source} as {before.kind}" if before else "of unknown origin"
             raise OutputError(f"{folder} holds an unfinished pack {was}, not of this data: start over with -f, or name another folder")
         if force:
@@ -73,12 +73,12 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
         os.close(handle)
 
 
-def strangers(folder: Path) -> list[str]:
+def _strangers(folder: Path) -> list[str]:
     """Files that no pack wrote. Raises OSError."""
-    return sorted(present(folder) - lists.names(folder))
+    return sorted(_present(folder) - lists.names(folder))
 
 
-def present(folder: Path) -> set[str]:
+def _present(folder: Path) -> set[str]:
     """Names of everything in the folder except the list and half-written files of a killed process. Raises OSError."""
     return {path.name for path in folder.iterdir() if path.name != lists.LIST and not path.name.startswith(single.PART)}
 

@@ -3,7 +3,7 @@
 HEAD_BYTES = 16  # the longest signature below, with the box type of ISO media files
 
 # Signature at the file's start -> ending; from the formats' specifications, the set that Pillow reads and people train on.
-SIGNATURES = {
+_SIGNATURES = {
     b"\xff\xd8\xff": "jpg",
     b"\x89PNG\r\n\x1a\n": "png",
     b"GIF87a": "gif",
@@ -13,7 +13,7 @@ SIGNATURES = {
     b"\x00\x00\x00\x0cjP  \r\n": "jp2",
     b"\xff\x4f\xff\x51": "j2k",
 }
-BRANDS = {b"avif": "avif", b"avis": "avif", b"heic": "heic", b"heix": "heic", b"mif1": "heic"}
+_BRANDS = {b"avif": "avif", b"avis": "avif", b"heic": "heic", b"heix": "heic", b"mif1": "heic"}
 
 
 def ending(head: bytes) -> str | None:
@@ -22,7 +22,7 @@ def ending(head: bytes) -> str | None:
     Args:
         head: the first ``HEAD_BYTES`` bytes, or fewer where the file is shorter.
     """
-    for signature, name in SIGNATURES.items():
+    for signature, name in _SIGNATURES.items():
         if head.startswith(signature):
             return name
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
@@ -31,7 +31,7 @@ def ending(head: bytes) -> str | None:
         return "bmp"
     if head[:1] == b"P" and head[1:2] in b"123456" and head[2:3] in (b" ", b"\t", b"\n", b"\r"):
         return "pnm"
-    return BRANDS.get(head[8:12]) if head[4:8] == b"ftyp" else None
+    return _BRANDS.get(head[8:12]) if head[4:8] == b"ftyp" else None
 
 
 def is_cut_off(value: bytes, kind: str | None) -> bool:

@@ -17,12 +17,12 @@ from feedline.pipelines.stores.listing import Listing
 from feedline.profiler.few import few
 
 TABLES = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".lst", ".xml", ".yaml", ".yml"}
-MOST_TABLES = 16  # files with images' names are annotations of one image each, and are not read
-MOST_BYTES = 4 << 20  # of a table
-ENOUGH = 10  # images that a table names, or half of all
-SHORTEST = 4  # characters of a number that counts as an image's name without its ending: other numbers stand in any table
-SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval", "holdout"}
-ROLES = {
+_MOST_TABLES = 16  # files with images' names are annotations of one image each, and are not read
+_MOST_BYTES = 4 << 20  # of a table
+_ENOUGH = 10  # images that a table names, or half of all
+_SHORTEST = 4  # characters of a number that counts as an image's name without its ending: other numbers stand in any table
+_SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval", "holdout"}
+_ROLES = {
     "annotations",
     "annotation",
     "labels",
@@ -35,7 +35,7 @@ ROLES = {
     "groundtruth",
     "ground_truth",
 }
-WORDS = re.compile(r"[^\s,;|\"'\[\]{}<>()=:]+")
+_WORDS = re.compile(r"[^\s,;|\"'\[\]{}<>()=:]+")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def elsewhere(listing: Listing) -> list[Elsewhere]:
 
 
 def _splits(listing: Listing, used: set[str]) -> Iterator[Elsewhere]:
-    if used and {name.lower() for name in used} <= SPLITS:
+    if used and {name.lower() for name in used} <= _SPLITS:
         names = sorted(used)
         folders = " and ".join(str(listing.root / name) for name in names)
         below = any(len(PurePath(source.path).parts) > 2 for source in listing.sources)
@@ -75,7 +75,7 @@ def _splits(listing: Listing, used: set[str]) -> Iterator[Elsewhere]:
 
 
 def _roles(used: set[str]) -> Iterator[Elsewhere]:
-    named = sorted(name for name in used if name.lower() in ROLES)
+    named = sorted(name for name in used if name.lower() in _ROLES)
     if named and len(used) > 1:
         yield Elsewhere(f"{few(named, 3)} would become a class of its own, not the images' labels", True, "keep them where they are")
 
@@ -85,7 +85,7 @@ def _below(listing: Listing, images: Sequence[str], used: set[str]) -> Iterator[
     below = {parts[1] for path in images if len(parts := PurePath(path).parts) > 2}
     if len(used) == 1 and len(below) > 1:
         (name,) = used
-        if name.lower() not in SPLITS:
+        if name.lower() not in _SPLITS:
             yield Elsewhere(f"{name} has {len(below):,} folders, which may be the classes", True, f"pack {listing.root / name}")
 
 
@@ -105,11 +105,11 @@ def _tables(listing: Listing, images: Sequence[str], used: set[str]) -> Iterator
     loose = [entry.path for entry in listing.left_out]
     paths = [path for path in (*loose, *(source.path for source in listing.sources)) if PurePath(path).suffix.lower() in TABLES]
     label = {PurePath(path).name: PurePath(path).parts[0] for path in images}
-    stems = {PurePath(name).stem: name for name in label if not PurePath(name).stem.isdigit() or len(PurePath(name).stem) >= SHORTEST}
-    for path in paths[:MOST_TABLES]:
+    stems = {PurePath(name).stem: name for name in label if not PurePath(name).stem.isdigit() or len(PurePath(name).stem) >= _SHORTEST}
+    for path in paths[:_MOST_TABLES]:
         text = _text(listing.root, path)
-        named = {name for word in WORDS.findall(text) if (name := _image(word, label, stems))}
-        if len(named) < min(ENOUGH, max(1, len(label) // 2)):
+        named = {name for word in _WORDS.findall(text) if (name := _image(word, label, stems))}
+        if len(named) < min(_ENOUGH, max(1, len(label) // 2)):
             continue
         columns = _columns(path, text, label, stems)
         if len(used) > 1 and any(_is_the_folder(values) for values in columns.values()):
@@ -125,7 +125,7 @@ def _text(root: Path, path: str) -> str:
     """The beginning of a file; empty where it cannot be read."""
     try:
         with open(os.path.join(root, path), "rb") as file:
-            return file.read(MOST_BYTES).decode("utf-8-sig", "replace")
+            return file.read(_MOST_BYTES).decode("utf-8-sig", "replace")
     except OSError:
         return ""
 

@@ -24,12 +24,12 @@ from feedline.profiler.few import few
 from feedline.profiler.files import output, owned
 
 DATA = "data.mdb"
-PAGE_BYTES = 4096
-PAGE_HEADER_BYTES = 16  # lmdb.h: a value of more than about half a page gets pages of its own, with one header
-KEYS = 3
-FULL_BYTES = 1 << 20  # LMDB calls a write that was cut short, which is what a full disk does, an input/output error
+_PAGE_BYTES = 4096
+_PAGE_HEADER_BYTES = 16  # lmdb.h: a value of more than about half a page gets pages of its own, with one header
+_KEYS = 3
+_FULL_BYTES = 1 << 20  # LMDB calls a write that was cut short, which is what a full disk does, an input/output error
 # A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another process looks which samples are left.
-LOOK = "import sys; from feedline.pipelines.stores.lmdb import LMDBStore, look; look(LMDBStore(sys.argv[1]))"
+_LOOK = "import sys; from feedline.pipelines.stores.lmdb import LMDBStore, look; look(LMDBStore(sys.argv[1]))"
 
 
 class LMDBWriter:
@@ -41,27 +41,27 @@ class LMDBWriter:
         """Raises MissingDependency; OSError."""
         self._folder = folder
         os.close(owned.reopen(folder, DATA, output.SHARED))  # LMDB makes nothing, so that the list has what there is
-        with as_os_errors():
-            self._environment: Any = library().open(str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True)
+        with _as_os_errors():
+            self._environment: Any = _library().open(str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True)
             self._transaction: Any = None
 
     def recover(self, index: Index) -> int:
-        with as_os_errors(), self._environment.begin(write=True) as transaction:
+        with _as_os_errors(), self._environment.begin(write=True) as transaction:
             whole = 0
             while whole < len(index) and damage(transaction, index, whole) is None:
                 whole += 1
-            surplus = [bytes(key) for key in keys_from(transaction, key_of(whole, ""))]
+            surplus = [bytes(key) for key in _keys_from(transaction, _key_of(whole, ""))]
             for key in surplus:
                 transaction.delete(key)
         return whole
 
     def add(self, sample: Sample) -> Place:
         crc32 = 0
-        with as_os_errors():
+        with _as_os_errors():
             if self._transaction is None:
                 self._transaction = self._environment.begin(write=True)
-            for name, value in entries(sample.value, sample.label, sample.path):
-                self._transaction.put(key_of(sample.number, name), value, append=True)
+            for name, value in _entries(sample.value, sample.label, sample.path):
+                self._transaction.put(_key_of(sample.number, name), value, append=True)
                 crc32 = zlib.crc32(value, crc32)
         return Place(shard=0, start=0, stored=len(sample.value), skip=0, frame_crc32=crc32)
 
@@ -69,16 +69,16 @@ class LMDBWriter:
         transaction, self._transaction = self._transaction, None
         try:
             if transaction is not None:
-                with as_os_errors():
+                with _as_os_errors():
                     transaction.commit()
         except OSError as error:
-            if error.errno == errno.EIO and shutil.disk_usage(self._folder).free < FULL_BYTES:
+            if error.errno == errno.EIO and shutil.disk_usage(self._folder).free < _FULL_BYTES:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
             raise
 
     def finish(self, index: Index) -> list[str]:
         self.checkpoint()
-        with as_os_errors():
+        with _as_os_errors():
             self._environment.sync(True)
         return [DATA]
 
@@ -94,11 +94,11 @@ class LMDBStore(IndexedStore):
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(path)
-        library()  # said at once, not when the first sample is read
+        _library()  # said at once, not when the first sample is read
         self._map: Map | None = None
 
     def close(self) -> None:
-        with LOCK:
+        with _LOCK:
             here, self._map = self._map, None
             if here is not None:
                 here.leave()
@@ -117,30 +117,30 @@ class LMDBStore(IndexedStore):
     def damaged_file(self) -> str | None:
         if file_crc32(self.path / DATA) == self.manifest.files[DATA].crc32:
             return None
-        done = subprocess.run([sys.executable, "-c", LOOK, str(self.path)], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", _LOOK, str(self.path)], capture_output=True, text=True)
         lost = done.stdout.strip() if done.returncode == 0 else "too much for LMDB to read it"
         return f"{DATA}: its checksum differs (damaged: {lost or 'no sample'})"
 
     def _read(self, number: int) -> bytes:
         with self._transaction() as transaction:
-            value = transaction.get(key_of(number, "image"))
+            value = transaction.get(_key_of(number, "image"))
         if value is None or len(value) != int(self._bytes[number]):
             raise ValueError(f"not under its key in {DATA}")
         return bytes(value)
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        with LOCK:
+        with _LOCK:
             if self._map is None:
                 self._map = MAPS.setdefault(self.path, Map(self.path))
                 self._map.users += 1
             here = self._map
             here.users += 1  # a thread that closes the store does not close what another reads
         try:
-            with as_os_errors(), here.environment().begin() as transaction:
+            with _as_os_errors(), here.environment().begin() as transaction:
                 yield transaction
         finally:
-            with LOCK:
+            with _LOCK:
                 here.leave()
 
 
@@ -163,9 +163,9 @@ class Map:
     def environment(self) -> Any:
         """Open it if it is not. Raises lmdb.Error."""
         if self._opened is None:
-            with LOCK:
+            with _LOCK:
                 if self._opened is None:
-                    self._opened = library().open(str(self._folder), readonly=True, lock=False, create=False, max_spare_txns=16)
+                    self._opened = _library().open(str(self._folder), readonly=True, lock=False, create=False, max_spare_txns=16)
         return self._opened
 
     def leave(self) -> None:
@@ -183,21 +183,21 @@ class Map:
 
 
 MAPS: dict[Path, Map] = {}
-LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may be dropped at any time
+_LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may be dropped at any time
 
 
-def forked() -> None:
+def _forked() -> None:
     """Called in every forked child."""
-    global LOCK
-    LOCK = threading.RLock()  # a thread of the parent may have held it
+    global _LOCK
+    _LOCK = threading.RLock()  # a thread of the parent may have held it
     for one in MAPS.values():
         one.close()
 
 
-os.register_at_fork(after_in_child=forked)
+os.register_at_fork(after_in_child=_forked)
 
 
-def library() -> ModuleType:
+def _library() -> ModuleType:
     """py-lmdb. Raises MissingDependency."""
     try:
         import lmdb
@@ -207,9 +207,9 @@ def library() -> ModuleType:
 
 
 @contextmanager
-def as_os_errors() -> Iterator[None]:
+def _as_os_errors() -> Iterator[None]:
     """Raise LMDB's errors as the OSError behind them."""
-    lmdb = library()
+    lmdb = _library()
     try:
         yield
     except lmdb.Error as error:
@@ -217,17 +217,17 @@ def as_os_errors() -> Iterator[None]:
         raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from error
 
 
-def key_of(number: int, name: str) -> bytes:
+def _key_of(number: int, name: str) -> bytes:
     """Ten digits, so that keys sort as numbers."""
     return f"{number:010d}.{name}".encode()
 
 
-def entries(value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
+def _entries(value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
     """The three key-value pairs of a sample, in the order of their keys."""
     return [("image", value), ("label", str(label).encode()), ("path", os.fsencode(path))]
 
 
-def keys_from(transaction: Any, key: bytes) -> Iterator[bytes]:
+def _keys_from(transaction: Any, key: bytes) -> Iterator[bytes]:
     """All keys from one on."""
     with transaction.cursor() as cursor:
         if cursor.set_range(key):
@@ -238,16 +238,16 @@ def damage(transaction: Any, index: Index, number: int) -> str | None:
     """The difference from what was packed, or None."""
     crc32 = 0
     for name in ("image", "label", "path"):
-        value = transaction.get(key_of(number, name))
+        value = transaction.get(_key_of(number, name))
         if value is None:
-            return f"{DATA}: no key {key_of(number, name).decode()}"
+            return f"{DATA}: no key {_key_of(number, name).decode()}"
         crc32 = zlib.crc32(value, crc32)
         if name == "image" and zlib.crc32(value) != int(index.records["value_crc32"][number]):
-            return f"{DATA}: the checksum of {key_of(number, name).decode()} differs"
+            return f"{DATA}: the checksum of {_key_of(number, name).decode()} differs"
     return None if crc32 == int(index.records["frame_crc32"][number]) else f"{DATA}: label or path of sample {number} differs"
 
 
-def look(store: LMDBStore) -> None:
+def _look(store: LMDBStore) -> None:
     """Print the damaged samples; run in a separate process, which may crash on them."""
     found = [store.name(number) for number in range(len(store)) if store.damage(number) is not None]
     print(few(found, 5))
@@ -264,6 +264,6 @@ def file_crc32(path: Path) -> int:
 
 def stored_bytes(size: int, path_bytes: int) -> int:
     """Bytes that a file takes, at most: pages of its own, and its part of a page of keys."""
-    own = size + PAGE_HEADER_BYTES
-    keys = KEYS * (8 + 2 + 16) + 8 + 11 + path_bytes
-    return own + -own % PAGE_BYTES + keys + keys // 8
+    own = size + _PAGE_HEADER_BYTES
+    keys = _KEYS * (8 + 2 + 16) + 8 + 11 + path_bytes
+    return own + -own % _PAGE_BYTES + keys + keys // 8

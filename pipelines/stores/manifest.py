@@ -15,7 +15,7 @@ from feedline.profiler.files import output, owned
 
 MANIFEST = "manifest.json"
 PLAN = "pack.json"
-SCHEMA = 1
+_SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Plan:
 
     def write(self, folder: Path) -> None:
         """Raises OSError."""
-        write_atomically(folder / PLAN, asdict(self))
+        _write_atomically(folder / PLAN, asdict(self))
 
     @classmethod
     def read(cls, folder: Path) -> "Plan | None":
@@ -86,9 +86,9 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write it; the store is complete from here on. Raises OSError."""
-        body = {"feedline_store": SCHEMA, **asdict(self)}
+        body = {"feedline_store": _SCHEMA, **asdict(self)}
         body["plan"]["source"] = ""  # where it came from does not change what it is
-        write_atomically(folder / MANIFEST, {**body, "crc32": checksum(body)})
+        _write_atomically(folder / MANIFEST, {**body, "crc32": checksum(body)})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -102,11 +102,11 @@ class Manifest:
             body: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
             schema, crc32 = int(body["feedline_store"]), body.pop("crc32")
         except FileNotFoundError:
-            raise StoreDamaged(not_whole(folder)) from None
+            raise StoreDamaged(_not_whole(folder)) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreDamaged(f"{folder / MANIFEST} cannot be read ({error}): {redo(folder)}") from error
-        if schema > SCHEMA:
-            raise SchemaTooNew.of(folder, schema, SCHEMA, "packed")
+        if schema > _SCHEMA:
+            raise SchemaTooNew.of(folder, schema, _SCHEMA, "packed")
         if checksum(body) != crc32:
             raise StoreDamaged(f"{folder / MANIFEST} does not match its checksum: {redo(folder)}")
         sums = {name: FileSum(**entry) for name, entry in body["files"].items()}
@@ -119,7 +119,7 @@ def redo(folder: Path) -> str:
     return f"pack it again with feedline pack DIR -o {shlex.quote(str(folder))} --kind KIND -f"
 
 
-def not_whole(folder: Path) -> str:
+def _not_whole(folder: Path) -> str:
     """The message for a store without a manifest, with the way to continue."""
     plan = Plan.read(folder)
     if plan is None:
@@ -136,7 +136,7 @@ def checksum(body: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(body, sort_keys=True).encode())
 
 
-def write_atomically(path: Path, body: dict[str, Any]) -> None:
+def _write_atomically(path: Path, body: dict[str, Any]) -> None:
     """Write a file so that readers see either the old or the new one, even after a power loss. Raises OSError."""
     with owned.replacing(path.parent, path.name, output.SHARED) as file:
         file.write(json.dumps(body, indent=1, sort_keys=True).encode())

@@ -20,10 +20,10 @@ from feedline.pipelines.stores.reading import Image, read, read_ahead
 from feedline.profiler.errors import DataError, SchemaTooNew, StoreDamaged
 from feedline.profiler.files import owned
 
-SHARD_BYTES = 1 << 30
-MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
+_SHARD_BYTES = 1 << 30
+_MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
 CHECKPOINT_BYTES = 32 << 20
-LEAVE_OUT = "remove it, or leave such files out (without --strict; unreadable='skip' in code)"
+_LEAVE_OUT = "remove it, or leave such files out (without --strict; unreadable='skip' in code)"
 
 
 @dataclass(frozen=True)
@@ -87,29 +87,29 @@ def pack(
     chosen = KINDS[kind]
     listing = of_photos(source) if isinstance(source, Photos) else list_folder(Path(source))
     refuse = (unreadable or ("refuse" if listing.checked else "skip")) == "refuse"
-    shard_bytes = shard_bytes or max(SHARD_BYTES, listing.bytes // MAX_SHARDS)
+    shard_bytes = shard_bytes or max(_SHARD_BYTES, listing.bytes // _MAX_SHARDS)
     plan = Plan(kind, str(listing.root), listing.fingerprint(), len(listing.sources), listing.bytes, shard_bytes, refuse)
     folder = Path(destination)
     lost = [] if listing.checked else elsewhere(listing)
-    if not unlabeled and not begun(folder, plan):
-        see_that_labels_are_kept(listing, lost)
+    if not unlabeled and not _begun(folder, plan):
+        _see_that_labels_are_kept(listing, lost)
     with as_output_errors(folder, plan), ExitStack() as stack:
         done = whole_already(folder, plan, force)
         if done is not None:
-            return packed(folder, done, done.samples, listing, lost)
+            return _packed(folder, done, done.samples, listing, lost)
         if refuse:
-            see_that_nothing_is_left_out(listing)
+            _see_that_nothing_is_left_out(listing)
         total = space.needed(listing, chosen)
         space.check(folder, total)
         stack.enter_context(prepared(folder, listing, plan, force))
-        packing = Packing(folder, listing, plan, chosen.writer(folder, shard_bytes, total), progress)
+        packing = _Packing(folder, listing, plan, chosen.writer(folder, shard_bytes, total), progress)
         stack.callback(packing.close)
         resumed_at = packing.resume()
         packing.run()
-        return packed(folder, packing.finish(), resumed_at, listing, lost)
+        return _packed(folder, packing.finish(), resumed_at, listing, lost)
 
 
-def begun(folder: Path, plan: Plan) -> bool:
+def _begun(folder: Path, plan: Plan) -> bool:
     """Whether the same data was packed into this folder before, as a whole or in part: what it lacks was accepted then."""
     before = Plan.read(folder)
     if before is None and (folder / MANIFEST).exists():
@@ -118,7 +118,7 @@ def begun(folder: Path, plan: Plan) -> bool:
     return before is not None and before.same_data(plan)
 
 
-def see_that_labels_are_kept(listing: Listing, found: list[Elsewhere]) -> None:
+def _see_that_labels_are_kept(listing: Listing, found: list[Elsewhere]) -> None:
     """Raises DataError if the labels are not the class folders."""
     lost = [one for one in found if one.lost]
     if lost:
@@ -128,15 +128,15 @@ def see_that_labels_are_kept(listing: Listing, found: list[Elsewhere]) -> None:
         )
 
 
-def see_that_nothing_is_left_out(listing: Listing) -> None:
+def _see_that_nothing_is_left_out(listing: Listing) -> None:
     """Raises DataError for an image beside the class folders, or a file that is known to be unusable. Other files are no images."""
     for entry in listing.left_out:
         loose = entry.message == NOT_IN_CLASS and not is_image(listing.root, Source(entry.path, 0, 0, 0))
         if not loose and entry.message != NO_FILES:
-            raise DataError(f"{listing.root}/{entry.path} cannot be packed ({entry.message}): {LEAVE_OUT}")
+            raise DataError(f"{listing.root}/{entry.path} cannot be packed ({entry.message}): {_LEAVE_OUT}")
 
 
-class Packing:
+class _Packing:
     """A pack in progress: the journal, the writer, and the files left out."""
 
     def __init__(self, folder: Path, listing: Listing, plan: Plan, writer: Writer, progress: Report) -> None:
@@ -184,9 +184,9 @@ class Packing:
         index = Index.load(self._folder)
         if not len(index):
             empty(self._folder)
-            raise DataError(f"none of the {self._plan.files:,} files in {self._listing.root} can be packed: {named(self._left_out)}")
+            raise DataError(f"none of the {self._plan.files:,} files in {self._listing.root} can be packed: {_named(self._left_out)}")
         names = self._writer.finish(index)
-        sums = {name: summed(self._folder / name) for name in (INDEX, PATHS, *names)}
+        sums = {name: _summed(self._folder / name) for name in (INDEX, PATHS, *names)}
         sync_folder(self._folder)
         manifest = Manifest(self._plan, len(index), self._bytes, self._listing.classes, sums, self._left_out)
         manifest.write(self._folder)
@@ -212,17 +212,17 @@ class Packing:
 
     def _leave_out(self, found: LeftOut) -> None:
         if self._plan.refuse:
-            raise DataError(f"{self._listing.root}/{found.path} cannot be packed ({found.message}): {LEAVE_OUT}")
+            raise DataError(f"{self._listing.root}/{found.path} cannot be packed ({found.message}): {_LEAVE_OUT}")
         self._left_out.append(found)
 
 
-def named(left_out: list[LeftOut], most: int = 5) -> str:
+def _named(left_out: list[LeftOut], most: int = 5) -> str:
     """The first few of the files left out, and the number of the others."""
     first = "; ".join(f"{entry.path}: {entry.message}" for entry in left_out[:most])
     return first + (f"; and {len(left_out) - most:,} more" if len(left_out) > most else "")
 
 
-def packed(folder: Path, manifest: Manifest, resumed_at: int, listing: Listing, lost: list[Elsewhere]) -> Packed:
+def _packed(folder: Path, manifest: Manifest, resumed_at: int, listing: Listing, lost: list[Elsewhere]) -> Packed:
     """The result of packing according to a manifest."""
     stored = sum(entry.bytes for entry in manifest.files.values())
     used = set(Index.load(folder).records["label"].tolist())
@@ -243,7 +243,7 @@ def packed(folder: Path, manifest: Manifest, resumed_at: int, listing: Listing, 
     )
 
 
-def summed(path: Path) -> FileSum:
+def _summed(path: Path) -> FileSum:
     """Length of a file, and its checksum unless it is a shard, whose samples have their own."""
     shard = path.name.startswith("data-") and path.suffix != ".idx"
     return FileSum(path.stat().st_size, None if shard else file_crc32(path))

@@ -10,8 +10,8 @@ from feedline.pipelines.stores.images import HEAD_BYTES, ending, is_cut_off
 from feedline.pipelines.stores.listing import Listing, Source
 from feedline.pipelines.stores.protocol import LeftOut
 
-THREADS = 4
-AHEAD = 16  # files held in memory at a time: enough for a disk with a queue, and a gigabyte where each has 64 MB
+_THREADS = 4
+_AHEAD = 16  # files held in memory at a time: enough for a disk with a queue, and a gigabyte where each has 64 MB
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Image:
 
 def read_ahead(listing: Listing, first: int, max_bytes: int) -> Generator[tuple[int, Image | LeftOut], None, None]:
     """All files from number ``first`` on, in order: the content of each, or why it cannot be used."""
-    with ThreadPoolExecutor(THREADS, "feedline-pack") as threads:
+    with ThreadPoolExecutor(_THREADS, "feedline-pack") as threads:
         waiting: deque[tuple[int, Future[Image | LeftOut]]] = deque()
         try:
             for number in range(first, len(listing.sources)):
                 waiting.append((number, threads.submit(read, listing, listing.sources[number], max_bytes)))
-                if len(waiting) >= AHEAD:
+                if len(waiting) >= _AHEAD:
                     ready, future = waiting.popleft()
                     yield ready, future.result()
             while waiting:

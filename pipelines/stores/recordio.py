@@ -15,20 +15,20 @@ from feedline.pipelines.stores.protocol import Sample
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 
 MAGIC = struct.pack("<I", 0xCED7230A)
-WORDS = struct.Struct("<II")  # magic, kind and length
+_WORDS = struct.Struct("<II")  # magic, kind and length
 IMAGE = struct.Struct("<IfQQ")
-MAX_LENGTH = (1 << 29) - 1
-NO_END = 1 << 62
-WHOLE, FIRST, MIDDLE, LAST = 0, 1, 2, 3
+_MAX_LENGTH = (1 << 29) - 1
+_NO_END = 1 << 62
+_WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
 
 
 class RecordIOWriter(ShardWriter):
     suffix = "rec"
-    max_bytes = MAX_LENGTH - IMAGE.size
+    max_bytes = _MAX_LENGTH - IMAGE.size
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """``shard_bytes`` is not used: MXNet and DALI read one index with one file."""
-        super().__init__(folder, NO_END, total_bytes)
+        super().__init__(folder, _NO_END, total_bytes)
 
     def frame(self, sample: Sample) -> tuple[list[bytes], int]:
         header = IMAGE.pack(0, sample.label, sample.number, 0)
@@ -37,7 +37,7 @@ class RecordIOWriter(ShardWriter):
             if len(parts) > 1:
                 return framed(parts), SPLIT
         length = len(header) + len(sample.value)
-        return [head(WHOLE, length) + header, sample.value, bytes(-length % 4)], WORDS.size + IMAGE.size
+        return [_head(_WHOLE, length) + header, sample.value, bytes(-length % 4)], _WORDS.size + IMAGE.size
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
         starts = index.records["start"]
@@ -53,7 +53,7 @@ class RecordIOStore(ShardStore):
         return payload(frame)[IMAGE.size :]
 
 
-def head(kind: int, length: int) -> bytes:
+def _head(kind: int, length: int) -> bytes:
     """The header of a part."""
     return MAGIC + struct.pack("<I", kind << 29 | length)
 
@@ -72,10 +72,10 @@ def split(whole: bytes) -> list[bytes]:
 def framed(parts: list[bytes]) -> list[bytes]:
     """A record of one or more parts, as a list of pieces."""
     if len(parts) == 1:
-        kinds = [WHOLE]
+        kinds = [_WHOLE]
     else:
-        kinds = [FIRST, *[MIDDLE] * (len(parts) - 2), LAST]
-    return [piece for kind, part in zip(kinds, parts) for piece in (head(kind, len(part)), part, bytes(-len(part) % 4))]
+        kinds = [_FIRST, *[_MIDDLE] * (len(parts) - 2), _LAST]
+    return [piece for kind, part in zip(kinds, parts) for piece in (_head(kind, len(part)), part, bytes(-len(part) % 4))]
 
 
 def payload(frame: bytes) -> bytes:
@@ -85,18 +85,18 @@ def payload(frame: bytes) -> bytes:
         ValueError: this is not a record, or it is cut off.
     """
     parts, at = [], 0
-    while at + WORDS.size <= len(frame):
-        magic, word = WORDS.unpack_from(frame, at)
-        length = word & MAX_LENGTH
-        if magic != WORDS.unpack(MAGIC + MAGIC)[0] or at + WORDS.size + length > len(frame):
+    while at + _WORDS.size <= len(frame):
+        magic, word = _WORDS.unpack_from(frame, at)
+        length = word & _MAX_LENGTH
+        if magic != _WORDS.unpack(MAGIC + MAGIC)[0] or at + _WORDS.size + length > len(frame):
             break
-        parts.append(frame[at + WORDS.size : at + WORDS.size + length])
-        at += WORDS.size + length + -length % 4
-        if word >> 29 in (WHOLE, LAST):
+        parts.append(frame[at + _WORDS.size : at + _WORDS.size + length])
+        at += _WORDS.size + length + -length % 4
+        if word >> 29 in (_WHOLE, _LAST):
             return MAGIC.join(parts)
     raise ValueError("no complete RecordIO record at this place")
 
 
 def stored_bytes(size: int, path_bytes: int) -> int:
     """Bytes that a file takes, at most (except for magic words in it, once in about a hundred thousand photographs)."""
-    return size + WORDS.size + IMAGE.size + 3 + 24
+    return size + _WORDS.size + IMAGE.size + 3 + 24

@@ -19,7 +19,7 @@ from feedline.profiler.files import output, owned
 BUFFER_BYTES = 1 << 20  # a write call for each small chunk would cost more than its copy
 
 
-def shard_name(number: int, suffix: str) -> str:
+def _shard_name(number: int, suffix: str) -> str:
     return f"data-{number:05d}.{suffix}"
 
 
@@ -47,7 +47,7 @@ class ShardWriter:
 
     def recover(self, index: Index) -> int:
         whole = 0
-        shards = Frames(self._folder, self.suffix)
+        shards = _Frames(self._folder, self.suffix)
         try:
             while whole < len(index) and zlib.crc32(shards.read(index.records[whole])) == int(index.records[whole]["frame_crc32"]):
                 whole += 1
@@ -60,7 +60,7 @@ class ShardWriter:
             if int(path.stem.partition("-")[2]) > last:
                 owned.discard(self._folder, path.name)
         for shard in range(last + 1):
-            rows = rows_of(index.head(whole), shard)
+            rows = _rows_of(index.head(whole), shard)
             end = int(index.records["start"][rows[-1]] + index.records["stored"][rows[-1]])
             self._file = self._open(shard, end)
             self._shard, self._at = shard, end
@@ -89,9 +89,9 @@ class ShardWriter:
         self._seal()
         names = []
         for shard in range(self._shard + 1):
-            names += [shard_name(shard, self.suffix), shard_name(shard, "idx")]
+            names += [_shard_name(shard, self.suffix), _shard_name(shard, "idx")]
             with owned.replacing(self._folder, names[-1], output.SHARED) as file:
-                file.writelines(os.fsencode(line) for line in self.side_file(index, rows_of(index, shard)))
+                file.writelines(os.fsencode(line) for line in self.side_file(index, _rows_of(index, shard)))
                 file.flush()
                 os.fsync(file.fileno())
         return names
@@ -102,7 +102,7 @@ class ShardWriter:
             file.close()
 
     def _open(self, shard: int, keep_bytes: int) -> BinaryIO:
-        return owned.append(self._folder, shard_name(shard, self.suffix), keep_bytes, output.SHARED, BUFFER_BYTES)
+        return owned.append(self._folder, _shard_name(shard, self.suffix), keep_bytes, output.SHARED, BUFFER_BYTES)
 
     def _seal(self) -> None:
         if self._file is not None:
@@ -112,7 +112,7 @@ class ShardWriter:
             self.close()
 
 
-class OpenShard:
+class _OpenShard:
     """A file open for reading. It is closed once nothing uses it: never while a thread is reading."""
 
     def __init__(self, handle: int) -> None:
@@ -122,25 +122,25 @@ class OpenShard:
         os.close(self.handle)
 
 
-class Frames:
+class _Frames:
     """Reads frames and keeps the files open. ``pread`` moves no file position, so forks and threads can share them."""
 
     def __init__(self, folder: Path, suffix: str) -> None:
         self._folder = folder
         self._suffix = suffix
-        self._open: dict[int, OpenShard] = {}
+        self._open: dict[int, _OpenShard] = {}
 
     def piece(self, shard: int, start: int, length: int) -> bytes:
         """Raises OSError, also where the file ends before that."""
         opened = self._open.get(shard)
         if opened is None:
-            handle = os.open(self._folder / shard_name(shard, self._suffix), os.O_RDONLY | os.O_CLOEXEC)
-            opened = self._open.setdefault(shard, OpenShard(handle))  # another thread may have been faster
+            handle = os.open(self._folder / _shard_name(shard, self._suffix), os.O_RDONLY | os.O_CLOEXEC)
+            opened = self._open.setdefault(shard, _OpenShard(handle))  # another thread may have been faster
         got = os.pread(opened.handle, length, start)
         while len(got) < length:  # one call hands over 2 GiB at most
             more = os.pread(opened.handle, length - len(got), start + len(got))
             if not more:
-                raise OSError(f"{shard_name(shard, self._suffix)} ends before byte {start + length:,}")
+                raise OSError(f"{_shard_name(shard, self._suffix)} ends before byte {start + length:,}")
             got += more
         return got
 
@@ -161,7 +161,7 @@ class ShardStore(IndexedStore):
         super().__init__(path)
         records = self.index.records
         self._shard, self._split = records["shard"], records["skip"] == SPLIT
-        self._frames = Frames(self.path, self.writer.suffix)
+        self._frames = _Frames(self.path, self.writer.suffix)
 
     def close(self) -> None:
         frames = getattr(self, "_frames", None)
@@ -174,7 +174,7 @@ class ShardStore(IndexedStore):
 
     def damage(self, number: int) -> str | None:
         record = self.index.records[number]
-        where = f"{shard_name(int(record['shard']), self.writer.suffix)} from byte {int(record['start']):,}"
+        where = f"{_shard_name(int(record['shard']), self.writer.suffix)} from byte {int(record['start']):,}"
         try:
             frame, value = self._frames.read(record), self._read(number)
         except (OSError, ValueError) as error:
@@ -189,7 +189,7 @@ class ShardStore(IndexedStore):
         for record in records[last]:
             shard, at = int(record["shard"]), int(record["start"] + record["stored"])
             if self._frames.piece(shard, at, len(end)) != end:
-                return f"{shard_name(shard, self.writer.suffix)}: its end is not what was written"
+                return f"{_shard_name(shard, self.writer.suffix)}: its end is not what was written"
         return None
 
     def _read(self, number: int) -> bytes:
@@ -207,7 +207,7 @@ class ShardStore(IndexedStore):
         return f", so that {len(lost):,} samples are lost, from sample {first}, {self.name(first)}, on"
 
 
-def rows_of(index: Index, shard: int) -> range:
+def _rows_of(index: Index, shard: int) -> range:
     """Numbers of the samples in a shard."""
     first, last = np.searchsorted(index.records["shard"], [shard, shard + 1])
     return range(int(first), int(last))

@@ -9,7 +9,7 @@ from feedline.pipelines.stores.kinds import StoreKind
 from feedline.pipelines.stores.listing import Listing
 from feedline.profiler.errors import OutputError
 
-MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
+_MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
 MARGIN_BYTES = 8 << 20
 
 
@@ -33,14 +33,14 @@ def check(destination: Path, total: int) -> None:
         there = there.parent
     already = sum(file.stat().st_blocks * 512 for file in destination.iterdir()) if destination.is_dir() else 0
     wants = max(0, total - already)
-    wants_free = wants + int(wants * MARGIN_SHARE) + MARGIN_BYTES
+    wants_free = wants + int(wants * _MARGIN_SHARE) + MARGIN_BYTES
     free = shutil.disk_usage(there).free
     if free < wants_free:
         raise OutputError(
-            f"{destination} needs {megabytes(wants)} more ({megabytes(wants_free)} with a margin), "
-            f"but {there} has only {megabytes(free)} free: free some space, or choose a folder on another disk"
+            f"{destination} needs {_megabytes(wants)} more ({_megabytes(wants_free)} with a margin), "
+            f"but {there} has only {_megabytes(free)} free: free some space, or choose a folder on another disk"
         )
 
 
-def megabytes(count: int) -> str:
+def _megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"

@@ -13,30 +13,30 @@ from feedline.pipelines.stores.index import Index
 from feedline.pipelines.stores.protocol import Sample
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 
-BLOCK = tarfile.BLOCKSIZE
+_BLOCK = tarfile.BLOCKSIZE
 
 
 class TarWriter(ShardWriter):
     suffix = "tar"
-    end = bytes(2 * BLOCK)
+    end = bytes(2 * _BLOCK)
 
     def frame(self, sample: Sample) -> tuple[list[bytes], int]:
         pieces: list[bytes] = []
-        for name, value in members(sample.number, sample.ending, sample.value, sample.label, sample.path):
+        for name, value in _members(sample.number, sample.ending, sample.value, sample.label, sample.path):
             header = tarfile.TarInfo(name)  # its time is 0: packing twice gives the same bytes
             header.size = len(value)
-            pieces += [header.tobuf(tarfile.GNU_FORMAT), value, bytes(-len(value) % BLOCK)]
-        return pieces, BLOCK
+            pieces += [header.tobuf(tarfile.GNU_FORMAT), value, bytes(-len(value) % _BLOCK)]
+        return pieces, _BLOCK
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
         yield f"v1.2 {len(rows)}\n"
         for number in rows:
             record, at, words = index.records[number], int(index.records[number]["start"]), []
-            sample = members(number, record["ending"].decode(), b"", int(record["label"]), index.path(number))
+            sample = _members(number, record["ending"].decode(), b"", int(record["label"]), index.path(number))
             for place, (name, value) in enumerate(sample):
                 length = len(value) if place else int(record["bytes"])
-                words.append(f"{name.partition('.')[2]} {at + BLOCK} {length} {name}")
-                at += BLOCK + length + -length % BLOCK
+                words.append(f"{name.partition('.')[2]} {at + _BLOCK} {length} {name}")
+                at += _BLOCK + length + -length % _BLOCK
             yield " ".join(words) + "\n"
 
 
@@ -46,7 +46,7 @@ class TarStore(ShardStore):
     writer = TarWriter
 
 
-def members(number: int, ending: str, value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
+def _members(number: int, ending: str, value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
     """Names and contents of a sample's members, in their order."""
     contents = {ending: value, "cls": str(label).encode(), "path": os.fsencode(path)}
     return [(f"{number:08d}.{suffix}", content) for suffix, content in contents.items()]
@@ -54,4 +54,4 @@ def members(number: int, ending: str, value: bytes, label: int, path: str) -> li
 
 def stored_bytes(size: int, path_bytes: int) -> int:
     """How much a file takes, at most."""
-    return 3 * BLOCK + 12 + sum(length + -length % BLOCK for length in (size, 11, path_bytes)) + 120
+    return 3 * _BLOCK + 12 + sum(length + -length % _BLOCK for length in (size, 11, path_bytes)) + 120

@@ -15,8 +15,8 @@ from feedline.pipelines.stores.protocol import Sample
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 from feedline.profiler.errors import MissingDependency
 
-MASK_DELTA = 0xA282EAD8
-BYTES_LIST, INT64_LIST = 1, 3  # field numbers of tf.train.Feature
+_MASK_DELTA = 0xA282EAD8
+_BYTES_LIST, _INT64_LIST = 1, 3  # field numbers of tf.train.Feature
 
 
 class TFRecordWriter(ShardWriter):
@@ -28,7 +28,7 @@ class TFRecordWriter(ShardWriter):
         self._crc32c = crc32c()
 
     def frame(self, sample: Sample) -> tuple[list[bytes], int]:
-        before = example_before(sample)
+        before = _example_before(sample)
         length = struct.pack("<Q", len(before) + len(sample.value))
         crc = self._crc32c(sample.value, self._crc32c(before, 0))
         start = length + masked(self._crc32c(length, 0)) + before
@@ -60,36 +60,36 @@ def crc32c() -> Callable[[bytes, int], int]:
 
 def masked(crc: int) -> bytes:
     """The checksum as TensorFlow stores it, masked because the data may contain CRCs."""
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)
 
 
-def example_before(sample: Sample) -> bytes:
+def _example_before(sample: Sample) -> bytes:
     """The Example up to the value, which is at its end."""
-    label = field(INT64_LIST, field(1, varint(sample.label)))
-    path = field(BYTES_LIST, field(1, os.fsencode(sample.path)))
-    others = entry(b"image/class/label", label) + entry(b"image/filename", path)
+    label = _field(_INT64_LIST, _field(1, varint(sample.label)))
+    path = _field(_BYTES_LIST, _field(1, os.fsencode(sample.path)))
+    others = _entry(b"image/class/label", label) + _entry(b"image/filename", path)
     image = b""
     length = len(sample.value)
-    for number in (1, BYTES_LIST, 2):  # value of a list, list of a feature, value of a map's entry
-        image = tag(number, length) + image
-        length += len(tag(number, length))
-    key = field(1, b"image/encoded")
-    features_head = tag(1, len(key) + length)
+    for number in (1, _BYTES_LIST, 2):  # value of a list, list of a feature, value of a map's entry
+        image = _tag(number, length) + image
+        length += len(_tag(number, length))
+    key = _field(1, b"image/encoded")
+    features_head = _tag(1, len(key) + length)
     features_length = len(others) + len(features_head) + len(key) + length
-    return tag(1, features_length) + others + features_head + key + image
+    return _tag(1, features_length) + others + features_head + key + image
 
 
-def entry(key: bytes, feature: bytes) -> bytes:
+def _entry(key: bytes, feature: bytes) -> bytes:
     """An entry of the map of features."""
-    return field(1, field(1, key) + field(2, feature))
+    return _field(1, _field(1, key) + _field(2, feature))
 
 
-def field(number: int, value: bytes) -> bytes:
+def _field(number: int, value: bytes) -> bytes:
     """A length-delimited field."""
-    return tag(number, len(value)) + value
+    return _tag(number, len(value)) + value
 
 
-def tag(number: int, length: int) -> bytes:
+def _tag(number: int, length: int) -> bytes:
     """The bytes before a length-delimited field (wire type 2)."""
     return varint(number << 3 | 2) + varint(length)
 

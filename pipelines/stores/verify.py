@@ -10,7 +10,7 @@ from feedline.pipelines.stores.manifest import redo
 from feedline.pipelines.stores.protocol import Progress, Report, no_report
 from feedline.profiler.errors import StoreDamaged
 
-NAMED = 5  # damaged samples that a message names
+_NAMED = 5  # damaged samples that a message names
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ def verify(path: Path | str, progress: Report = no_report) -> Verified:
     """
     store = open_packed(Path(path))
     try:
-        problems = damaged_files(store)
-        problems = problems or damaged_samples(store, progress)
+        problems = _damaged_files(store)
+        problems = problems or _damaged_samples(store, progress)
     finally:
         store.close()
     if problems:
-        more = f"; and {len(problems) - NAMED:,} more" if len(problems) > NAMED else ""
-        raise StoreDamaged(f"{path} is not what was packed: {'; '.join(problems[:NAMED])}{more}: {redo(Path(path))}")
+        more = f"; and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
+        raise StoreDamaged(f"{path} is not what was packed: {'; '.join(problems[:_NAMED])}{more}: {redo(Path(path))}")
     return Verified(len(store), store.manifest.bytes)
 
 
-def damaged_files(store: IndexedStore) -> list[str]:
+def _damaged_files(store: IndexedStore) -> list[str]:
     """Files that differ from what was written, apart from samples in shards."""
     problems = []
     whole = store.damaged_file()
@@ -55,7 +55,7 @@ def damaged_files(store: IndexedStore) -> list[str]:
     return problems
 
 
-def damaged_samples(store: IndexedStore, progress: Report) -> list[str]:
+def _damaged_samples(store: IndexedStore, progress: Report) -> list[str]:
     """One line per sample that differs from what was packed."""
     problems, done = [], 0
     for number in range(len(store)):

@@ -13,7 +13,7 @@ from feedline.pipelines.translate.recipe import Built, Recipe
 from feedline.pipelines.translate.transform_rng import TransformRng
 
 
-class OnArrays:
+class _OnArrays:
     """Callable on uint8 [h, w, 3], RGB; returns the same type. Threads may share it."""
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
@@ -41,4 +41,4 @@ def build(recipe: Recipe, seed: int = 0) -> Built:
     """
     load("cv2", "albumentations", "feedline.pipelines.translate.array_calls")
     does = known(recipe)
-    return Built(OnArrays(does, seed), unknown(recipe), does=does)
+    return Built(_OnArrays(does, seed), unknown(recipe), does=does)

@@ -15,22 +15,22 @@ from feedline.pipelines.translate.warp import as_affine, expanded, source_matrix
 
 Image = NDArray[np.uint8]
 
-BORDERS = {
+_BORDERS = {
     "constant": cv2.BORDER_CONSTANT,
     "edge": cv2.BORDER_REPLICATE,
     "reflect": cv2.BORDER_REFLECT_101,
     "symmetric": cv2.BORDER_REFLECT,
 }
-ENLARGING = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "lanczos": cv2.INTER_LANCZOS4}
-WARPS = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
-ADJUST: dict[str, Callable[[Image, float], Image]] = {
+_ENLARGING = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "lanczos": cv2.INTER_LANCZOS4}
+_WARPS = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
+_ADJUST: dict[str, Callable[[Image, float], Image]] = {
     "brightness": pixel.adjust_brightness_torchvision,
     "contrast": pixel.adjust_contrast_torchvision,
     "saturation": pixel.adjust_saturation_torchvision,
     "hue": pixel.adjust_hue_torchvision,
 }
 # Pillow's ImageFilter.SMOOTH, which its Sharpness mixes with the image.
-SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], dtype=np.float32) / 13
+_SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], dtype=np.float32) / 13
 
 
 def perform(image: Image, operation: Operation) -> Image:
@@ -43,7 +43,7 @@ def perform(image: Image, operation: Operation) -> Image:
     Returns:
         uint8 [h, w, 3], perhaps a view of ``image``.
     """
-    return CALLS[type(operation)](image, operation)
+    return _CALLS[type(operation)](image, operation)
 
 
 def _size(image: Image) -> tuple[int, int]:
@@ -60,7 +60,7 @@ def _resize(image: Image, operation: of.Resize) -> Image:
     elif operation.antialias and wanted[0] < size[0] and wanted[1] < size[1]:
         mode = cv2.INTER_AREA  # OpenCV's only one that looks at all pixels
     else:
-        mode = ENLARGING.get(operation.interpolation, cv2.INTER_LINEAR)
+        mode = _ENLARGING.get(operation.interpolation, cv2.INTER_LINEAR)
     return cv2.resize(np.ascontiguousarray(image), (wanted[1], wanted[0]), interpolation=mode)  # type: ignore[return-value]
 
 
@@ -72,7 +72,7 @@ def _bordered(image: Image, padding: tuple[int, int, int, int], fill: of.Fill, m
     left, top, right, bottom = (max(value, 0) for value in padding)
     cut = [max(-value, 0) for value in padding]  # torchvision takes padding below zero as a crop
     image = image[cut[1] : image.shape[0] - cut[3], cut[0] : image.shape[1] - cut[2]]
-    return cv2.copyMakeBorder(image, top, bottom, left, right, BORDERS[mode], value=_fill(fill))  # type: ignore[return-value]
+    return cv2.copyMakeBorder(image, top, bottom, left, right, _BORDERS[mode], value=_fill(fill))  # type: ignore[return-value]
 
 
 def _center(image: Image, operation: of.CenterCrop) -> Image:
@@ -103,8 +103,8 @@ def _flip(image: Image, operation: of.Flip) -> Image:
 def _adjust(image: Image, operation: of.Adjust) -> Image:
     image = np.ascontiguousarray(image)
     if operation.kind != "sharpness":
-        return ADJUST[operation.kind](image, operation.factor)
-    kernel = SMOOTH * (1 - operation.factor)
+        return _ADJUST[operation.kind](image, operation.factor)
+    kernel = _SMOOTH * (1 - operation.factor)
     kernel[1, 1] += operation.factor
     sharp = cv2.filter2D(image, -1, kernel)
     sharp[[0, -1]], sharp[:, [0, -1]] = image[[0, -1]], image[:, [0, -1]]  # Pillow leaves the outermost pixels alone
@@ -129,7 +129,7 @@ def _affine(image: Image, operation: of.Affine | of.Rotate) -> Image:
         matrix, size = expanded(matrix, size)
     half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])  # OpenCV puts the middle of the first pixel at (0, 0)
     matrix = (np.linalg.inv(half) @ matrix @ half)[:2]
-    flags = WARPS.get(affine.interpolation, cv2.INTER_LINEAR) | cv2.WARP_INVERSE_MAP
+    flags = _WARPS.get(affine.interpolation, cv2.INTER_LINEAR) | cv2.WARP_INVERSE_MAP
     fill = _fill(affine.fill)
     return cv2.warpAffine(image, matrix, (size[1], size[0]), flags=flags, borderValue=fill)  # type: ignore[return-value]
 
@@ -167,7 +167,7 @@ def _equalized(channel: Any) -> Any:
     return cv2.LUT(channel, np.minimum((step // 2 + below) // step, 255).astype(np.uint8))
 
 
-CALLS: dict[type[Operation], Callable[[Image, Any], Image]] = {
+_CALLS: dict[type[Operation], Callable[[Image, Any], Image]] = {
     of.Resize: _resize,
     of.CenterCrop: _center,
     of.Crop: _crop,

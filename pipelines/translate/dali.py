@@ -30,11 +30,11 @@ def refuses(operation: Operation) -> str | None:
         case of.RandomErasing() | of.Erase() if operation.value is None:
             return "DALI erases with a color, not with noise"
         case of.RandomApply():
-            return refuses_some(operation)
+            return _refuses_some(operation)
     return None
 
 
-def refuses_some(operation: of.RandomApply) -> str | None:
+def _refuses_some(operation: of.RandomApply) -> str | None:
     for inner in operation.operations:
         if not isinstance(inner, Unknown) and (why := refuses(inner)):
             return f"{inner.name} inside it: {why}"
@@ -62,7 +62,7 @@ def differs(operation: Operation) -> str | None:
     return None
 
 
-class InPipeline:
+class _InPipeline:
     """Callable inside a pipeline definition, on encoded images (a CPU DataNode of bytes); returns a uint8 HWC DataNode."""
 
     def __init__(self, operations: list[Operation], device: str) -> None:
@@ -115,7 +115,7 @@ def build(recipe: Recipe, device: str) -> Built:
         done.append(operation)
         notes += [f"{inner.name}: {how}" for inner in flat([operation]) if (how := differs(inner))]
     does = Recipe(tuple(done), recipe.mean, recipe.std)
-    return Built(InPipeline(does.images, device), tuple(missing), tuple(notes), does)
+    return Built(_InPipeline(does.images, device), tuple(missing), tuple(notes), does)
 
 
 def normalised(images: Any, recipe: Recipe) -> Any:

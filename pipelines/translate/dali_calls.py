@@ -26,7 +26,7 @@ from feedline.pipelines.translate.dali_numbers import (
 )
 from feedline.pipelines.translate.operations import Operation
 
-LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, Pillow's weights for L
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, Pillow's weights for L
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def cut(images: Images, top: Number, left: Number, height: Number, width: Number
     return Images(fn.slice(images.node, start=box[0:2], shape=box[2:4], axes=[0, 1], **outside), height, width)
 
 
-def wanted_size(images: Images, operation: of.Resize) -> tuple[Number, Number]:
+def _wanted_size(images: Images, operation: of.Resize) -> tuple[Number, Number]:
     """As output_size.resized, in whole numbers."""
     if not isinstance(operation.size, int):
         return operation.size
@@ -66,7 +66,7 @@ def wanted_size(images: Images, operation: of.Resize) -> tuple[Number, Number]:
     return over * shrunk[0] + (1 - over) * sides[0], over * shrunk[1] + (1 - over) * sides[1]
 
 
-MODES = {
+_MODES = {
     "nearest": types.INTERP_NN,
     "bilinear": types.INTERP_LINEAR,
     "bicubic": types.INTERP_CUBIC,
@@ -75,13 +75,13 @@ MODES = {
 
 
 def resize(images: Images, operation: of.Resize) -> Images:
-    height, width = wanted_size(images, operation)
-    mode = MODES.get(operation.interpolation, types.INTERP_LINEAR)
+    height, width = _wanted_size(images, operation)
+    mode = _MODES.get(operation.interpolation, types.INTERP_LINEAR)
     node = fn.resize(images.node, size=vector([height, width]), interp_type=mode, antialias=operation.antialias)
     return Images(node, height, width)
 
 
-def center_crop(images: Images, operation: of.CenterCrop) -> Images:
+def _center_crop(images: Images, operation: of.CenterCrop) -> Images:
     starts = []
     for has, wants in ((images.height, operation.size[0]), (images.width, operation.size[1])):
         starts.append(half_to_even(most(has - wants, 0)) - most(wants - has, 0) // 2)
@@ -101,7 +101,7 @@ def pad(images: Images, operation: of.Pad) -> Images:
     return cut(images, -top, -left, images.height + top + bottom, images.width + left + right, operation.fill)
 
 
-def pad_to_size(images: Images, operation: of.PadToSize) -> Images:
+def _pad_to_size(images: Images, operation: of.PadToSize) -> Images:
     down, across = most(operation.size[0] - images.height, 0), most(operation.size[1] - images.width, 0)
     return cut(images, -1 * down, -1 * across, images.height + 2 * down, images.width + 2 * across, operation.fill)
 
@@ -110,7 +110,7 @@ def random_crop(images: Images, operation: of.RandomCrop) -> Images:
     if operation.padding is not None:
         images = pad(images, of.Pad(operation.padding, operation.fill))
     if operation.pad_if_needed:
-        images = pad_to_size(images, of.PadToSize(operation.size, operation.fill))
+        images = _pad_to_size(images, of.PadToSize(operation.size, operation.fill))
     starts = []
     for has, wants in ((images.height, operation.size[0]), (images.width, operation.size[1])):
         places = has - wants + 1
@@ -140,7 +140,7 @@ def adjust(images: Images, kind: str, factor: Number) -> Images:
 def contrast(node: Any, factor: Number) -> Any:
     """Increase or decrease the difference from the mean gray level of each image."""
     mean = fn.reductions.mean(node, axis_names="HW", keep_dims=True)
-    weights = fn.constant(fdata=list(LUMA), shape=[1, 1, 3], device=node.device)
+    weights = fn.constant(fdata=list(_LUMA), shape=[1, 1, 3], device=node.device)
     if node.device == "cpu":
         return fn.contrast(node, contrast=factor, contrast_center=fn.reductions.sum(mean * weights, axes=[0, 1, 2]))
     center = fn.reductions.sum(mean * weights, axis_names="C", keep_dims=True)  # on the GPU, where an argument cannot be
@@ -185,10 +185,10 @@ def _rotate(images: Images, operation: of.Rotate) -> Images:
 
 FIXED: dict[type[Operation], Callable[[Images, Any], Images]] = {
     of.Resize: resize,
-    of.CenterCrop: center_crop,
+    of.CenterCrop: _center_crop,
     of.Crop: crop,
     of.Pad: pad,
-    of.PadToSize: pad_to_size,
+    of.PadToSize: _pad_to_size,
     of.Flip: lambda images, operation: flip(images, int(operation.horizontal), int(not operation.horizontal)),
     of.Adjust: lambda images, operation: adjust(images, operation.kind, operation.factor),
     of.Grayscale: lambda images, _: adjust(images, "saturation", 0.0),

@@ -42,7 +42,7 @@ def sine(number: Number) -> Number:
     return dali_math.sin(number) if isinstance(number, DataNode) else math.sin(number)
 
 
-def root(number: Number) -> Number:
+def _root(number: Number) -> Number:
     return dali_math.sqrt(number) if isinstance(number, DataNode) else math.sqrt(number)
 
 

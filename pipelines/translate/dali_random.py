@@ -14,7 +14,7 @@ from feedline.pipelines.translate.operations import Operation
 
 def perform(images: Images, operation: Operation) -> Images:
     """Apply one operation, random or not, of those that dali.py does not refuse."""
-    return (FIXED.get(type(operation)) or RANDOM[type(operation)])(images, operation)
+    return (FIXED.get(type(operation)) or _RANDOM[type(operation)])(images, operation)
 
 
 def window(height: Any, width: Any, scale: of.Range, ratio: of.Range) -> tuple[Any, Any]:
@@ -78,7 +78,7 @@ def _some(images: Images, operation: of.RandomApply) -> Images:
     return replace(images, node=done.node * kept + images.node * (1 - kept))
 
 
-RANDOM: dict[type[Operation], Callable[[Images, Any], Images]] = {
+_RANDOM: dict[type[Operation], Callable[[Images, Any], Images]] = {
     of.RandomHorizontalFlip: lambda images, operation: flip(images, horizontal=coin(operation.p)),
     of.RandomVerticalFlip: lambda images, operation: flip(images, vertical=coin(operation.p)),
     of.RandomGrayscale: _gray,

@@ -13,8 +13,8 @@ from feedline.pipelines.translate import albumentations, dali, pillow, v2
 from feedline.pipelines.translate.recipe import Built, Recipe, frozen
 from feedline.profiler.errors import MissingDependency
 
-PARAMETERS_SEED = 7  # any: it only has to be the same for all libraries
-DECODING, WHOLE = "decoding", "whole recipe"
+_PARAMETERS_SEED = 7  # any: it only has to be the same for all libraries
+_DECODING, WHOLE = "decoding", "whole recipe"
 Images = list[NDArray[np.float32]]
 
 
@@ -46,7 +46,7 @@ def differences(recipe: Recipe, photos: Photos, sample: int) -> list[Difference]
     Args:
         sample: number of images, spread over the dataset.
     """
-    chosen = random.Random(PARAMETERS_SEED).sample(photos.photos, min(sample, len(photos)))
+    chosen = random.Random(_PARAMETERS_SEED).sample(photos.photos, min(sample, len(photos)))
     parts = [(operation.name, Recipe((operation,))) for operation in recipe.images]
     parts.append((WHOLE, Recipe(tuple(recipe.images))))
     rows: list[Difference] = []
@@ -56,7 +56,7 @@ def differences(recipe: Recipe, photos: Photos, sample: int) -> list[Difference]
         except MissingDependency as error:
             rows.append(Difference(WHOLE, backend.name, None, None, str(error)))
             continue
-        decoding = [(DECODING, Recipe(()))] if backend.decodes else []
+        decoding = [(_DECODING, Recipe(()))] if backend.decodes else []
         rows += [compare(backend, name, part, chosen) for name, part in [*decoding, *parts]]
     return rows
 
@@ -80,9 +80,9 @@ def compare(backend: Backend, name: str, recipe: Recipe, photos: Sequence[Photo]
     """One row, for a recipe without erasing."""
     built = backend.build(recipe)
     message = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in pillow.differs(built.does))])
-    if name not in (DECODING, WHOLE) and built.missing:
+    if name not in (_DECODING, WHOLE) and built.missing:
         return Difference(name, backend.name, None, None, message)
-    fixed = frozen(replace(built.does, mean=None, std=None), PARAMETERS_SEED)
+    fixed = frozen(replace(built.does, mean=None, std=None), _PARAMETERS_SEED)
     mean, largest = measured(backend.run(backend.build(fixed), photos), on_pillow(pillow.build(fixed), photos))
     return Difference(name, backend.name, mean, largest, message)
 
@@ -104,14 +104,14 @@ def on_pillow(built: Built, photos: Sequence[Photo]) -> Images:
     return [np.round(built.apply(photo.decoded()).numpy() * 255).astype(np.float32) for photo in photos]
 
 
-def on_v2(built: Built, photos: Sequence[Photo]) -> Images:
+def _on_v2(built: Built, photos: Sequence[Photo]) -> Images:
     import torch
 
     tensors = [torch.from_numpy(np.array(photo.decoded())).permute(2, 0, 1) for photo in photos]
     return [built.apply(tensor).numpy().astype(np.float32) for tensor in tensors]
 
 
-def on_arrays(built: Built, photos: Sequence[Photo]) -> Images:
+def _on_arrays(built: Built, photos: Sequence[Photo]) -> Images:
     return [built.apply(np.array(photo.decoded())).transpose(2, 0, 1).astype(np.float32) for photo in photos]
 
 
@@ -119,7 +119,7 @@ def on_dali_cpu(built: Built, photos: Sequence[Photo]) -> Images:
     return in_pipeline(built, photos, None)
 
 
-def on_dali_gpu(built: Built, photos: Sequence[Photo]) -> Images:
+def _on_dali_gpu(built: Built, photos: Sequence[Photo]) -> Images:
     return in_pipeline(built, photos, 0)
 
 
@@ -128,7 +128,7 @@ def in_pipeline(built: Built, photos: Sequence[Photo], device_id: int | None) ->
     from nvidia.dali import Pipeline, fn
 
     files = [np.frombuffer(Path(photo.path).read_bytes(), dtype=np.uint8) for photo in photos]
-    pipeline = Pipeline(batch_size=len(files), num_threads=2, device_id=device_id, seed=PARAMETERS_SEED, prefetch_queue_depth=1)
+    pipeline = Pipeline(batch_size=len(files), num_threads=2, device_id=device_id, seed=_PARAMETERS_SEED, prefetch_queue_depth=1)
     with pipeline:
         pipeline.set_outputs(built.apply(fn.external_source(lambda: files, device="cpu")))
     pipeline.build()
@@ -137,7 +137,7 @@ def in_pipeline(built: Built, photos: Sequence[Photo], device_id: int | None) ->
     return [np.array(images.at(number)).transpose(2, 0, 1).astype(np.float32) for number in range(len(files))]
 
 
-def dali_on_a_gpu(recipe: Recipe) -> Built:
+def _dali_on_a_gpu(recipe: Recipe) -> Built:
     """As dali.build.
 
     Raises:
@@ -151,8 +151,8 @@ def dali_on_a_gpu(recipe: Recipe) -> Built:
 
 
 BACKENDS = [
-    Backend("v2", v2.build, on_v2),
-    Backend("albumentations", albumentations.build, on_arrays),
+    Backend("v2", v2.build, _on_v2),
+    Backend("albumentations", albumentations.build, _on_arrays),
     Backend("DALI CPU", lambda recipe: dali.build(recipe, "cpu"), on_dali_cpu, decodes=True),
-    Backend("DALI GPU", dali_on_a_gpu, on_dali_gpu, decodes=True),
+    Backend("DALI GPU", _dali_on_a_gpu, _on_dali_gpu, decodes=True),
 ]

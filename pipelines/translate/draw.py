@@ -10,7 +10,7 @@ from feedline.pipelines.translate.operations import Operation, Range, Size
 from feedline.pipelines.translate.output_size import size_after
 
 NOMINAL_SIZE = (400, 500)  # (height, width) that shares are drawn for when there is no image: about the mean of ImageNet's files
-TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is drawn again this many times
+_TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is drawn again this many times
 
 
 def draw(operation: Operation, dice: random.Random, size: Size, always: bool = False) -> list[Operation]:
@@ -28,15 +28,15 @@ def draw(operation: Operation, dice: random.Random, size: Size, always: bool = F
         case of.RandomHorizontalFlip() | of.RandomVerticalFlip() | of.RandomGrayscale():
             return [_ALONE[type(operation)]] if always or dice.random() < operation.p else []
         case of.RandomResizedCrop():
-            return [resized_crop(operation, dice, size), of.Resize(operation.size, operation.interpolation, antialias=operation.antialias)]
+            return [_resized_crop(operation, dice, size), of.Resize(operation.size, operation.interpolation, antialias=operation.antialias)]
         case of.RandomCrop():
-            return random_crop(operation, dice, size, always)
+            return _random_crop(operation, dice, size, always)
         case of.ColorJitter():
-            return color_jitter(operation, dice)
+            return _color_jitter(operation, dice)
         case of.GaussianBlur():
             return [of.Blur(operation.kernel, dice.uniform(*operation.sigma))]
         case of.RandomAffine():
-            return [affine(operation, dice)]
+            return [_affine(operation, dice)]
         case of.RandomRotation():
             angle = dice.uniform(*operation.degrees)
             return [of.Rotate(angle, operation.interpolation, operation.expand, operation.center, operation.fill)]
@@ -74,10 +74,10 @@ def _rectangle(dice: random.Random, area: float, scale: Range, ratio: Range) -> 
     return math.sqrt(wanted * shape), math.sqrt(wanted / shape)
 
 
-def resized_crop(operation: of.RandomResizedCrop, dice: random.Random, size: Size) -> of.Crop:
+def _resized_crop(operation: of.RandomResizedCrop, dice: random.Random, size: Size) -> of.Crop:
     """The crop of RandomResizedCrop; if ten do not fit, the largest centered one of an allowed shape."""
     rows, columns = size
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         width, height = (round(side) for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio))
         if 0 < width <= columns and 0 < height <= rows:
             top, left = dice.randint(0, rows - height), dice.randint(0, columns - width)
@@ -90,7 +90,7 @@ def resized_crop(operation: of.RandomResizedCrop, dice: random.Random, size: Siz
     return of.Crop((rows - height) // 2 / rows, (columns - width) // 2 / columns, height / rows, width / columns)
 
 
-def random_crop(operation: of.RandomCrop, dice: random.Random, size: Size, always: bool) -> list[Operation]:
+def _random_crop(operation: of.RandomCrop, dice: random.Random, size: Size, always: bool) -> list[Operation]:
     """Padding, then a crop at a random position."""
     fixed: list[Operation] = []
     if operation.padding is not None:
@@ -108,7 +108,7 @@ def random_crop(operation: of.RandomCrop, dice: random.Random, size: Size, alway
     return [*fixed, of.Resize(operation.size)] if always else fixed
 
 
-def color_jitter(operation: of.ColorJitter, dice: random.Random) -> list[Operation]:
+def _color_jitter(operation: of.ColorJitter, dice: random.Random) -> list[Operation]:
     """Its adjustments in random order."""
     ranges = {kind: getattr(operation, kind) for kind in ("brightness", "contrast", "saturation", "hue")}
     fixed: list[Operation] = [of.Adjust(kind, dice.uniform(*between)) for kind, between in ranges.items() if between is not None]
@@ -116,7 +116,7 @@ def color_jitter(operation: of.ColorJitter, dice: random.Random) -> list[Operati
     return fixed
 
 
-def affine(operation: of.RandomAffine, dice: random.Random) -> of.Affine:
+def _affine(operation: of.RandomAffine, dice: random.Random) -> of.Affine:
     angle = dice.uniform(*operation.degrees)
     across, down = operation.translate or (0.0, 0.0)
     x_from, x_to, y_from, y_to = operation.shear or (0.0, 0.0, 0.0, 0.0)
@@ -134,7 +134,7 @@ def affine(operation: of.RandomAffine, dice: random.Random) -> of.Affine:
 def erasing(operation: of.RandomErasing, dice: random.Random, size: Size) -> list[Operation]:
     """One rectangle; none if ten did not fit."""
     rows, columns = size
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         height, width = (round(side) for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio))
         if height < rows and width < columns:
             top, left = dice.randint(0, rows - height), dice.randint(0, columns - width)

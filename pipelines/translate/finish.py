@@ -25,13 +25,13 @@ def finish(recipe: Recipe, images: torch.Tensor, dice: random.Random | None = No
     erasing = recipe.erasing
     if any(not operation.normalised for operation in erasing):
         batch = _erase(recipe, batch.div_(255), dice or _dice, normalised=False)
-        batch = normalise(recipe, batch, largest=1.0)
+        batch = _normalise(recipe, batch, largest=1.0)
     else:
-        batch = normalise(recipe, batch, largest=255.0)
+        batch = _normalise(recipe, batch, largest=255.0)
     return _erase(recipe, batch, dice or _dice, normalised=True)
 
 
-def normalise(recipe: Recipe, batch: torch.Tensor, largest: float) -> torch.Tensor:
+def _normalise(recipe: Recipe, batch: torch.Tensor, largest: float) -> torch.Tensor:
     """Subtract the mean and divide by the deviation, in place.
 
     Args:

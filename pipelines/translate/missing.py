@@ -8,13 +8,13 @@ from feedline.pipelines.translate.operations import Operation, RandomApply, Unkn
 from feedline.pipelines.translate.recipe import Recipe
 from feedline.profiler.errors import MissingDependency
 
-PACKAGES = {"PIL": "pillow", "cv2": "opencv-python-headless", "nvidia": "nvidia-dali-cuda120"}
+_PACKAGES = {"PIL": "pillow", "cv2": "opencv-python-headless", "nvidia": "nvidia-dali-cuda120"}
 
 
 def package_of(module: str) -> str:
     """What to install for a module, which may lie in a package of another name."""
     top = module.partition(".")[0]
-    return PACKAGES.get(top, top)
+    return _PACKAGES.get(top, top)
 
 
 def load(*names: str) -> ModuleType:

@@ -7,15 +7,15 @@ from feedline.pipelines.translate import operations as of
 from feedline.pipelines.translate.operations import Operation, Unknown
 from feedline.pipelines.translate.torchvision_objects import NOTHING, READERS
 
-FLIPS = (of.RandomHorizontalFlip, of.RandomVerticalFlip)
-LARGEST_NAME = 80  # characters of a transform's own words in a message
+_FLIPS = (of.RandomHorizontalFlip, of.RandomVerticalFlip)
+_LARGEST_NAME = 80  # characters of a transform's own words in a message
 
 
-def described(transform: Any) -> str:
+def _described(transform: Any) -> str:
     """The name of a transform for the user: its class, or the name and line of a function."""
     code = getattr(transform, "__code__", None)
     if code is not None:
-        return f"{transform.__qualname__} (line {code.co_firstlineno})"[:LARGEST_NAME]
+        return f"{transform.__qualname__} (line {code.co_firstlineno})"[:_LARGEST_NAME]
     return type(transform).__name__
 
 
@@ -43,7 +43,7 @@ class Reading:
             pass
         elif not module.startswith("torchvision.transforms."):
             why = "a function" if hasattr(transform, "__code__") else "a class that is not torchvision's own"
-            self.operations.append(Unknown(described(transform), f"{why} has no counterpart in other libraries"))
+            self.operations.append(Unknown(_described(transform), f"{why} has no counterpart in other libraries"))
         else:
             self._torchvision(kind, transform)
 
@@ -62,7 +62,7 @@ class Reading:
         elif kind == "ImageClassification":
             self._preset(transform)
         elif kind == "Lambda":
-            self.operations.append(Unknown(f"Lambda: {described(transform.lambd)}", "a function has no counterpart in other libraries"))
+            self.operations.append(Unknown(f"Lambda: {_described(transform.lambd)}", "a function has no counterpart in other libraries"))
         elif kind in ("ToTensor", "PILToTensor", "ToImage", "ToPILImage", "ToDtype", "ConvertImageDtype"):
             self._convert(kind, transform)
         elif self.mean is not None and kind != "RandomErasing":
@@ -87,7 +87,7 @@ class Reading:
                 operation = Unknown("RandomErasing", "it puts noise of 0 to 1 into a tensor of 0 to 255")
             else:
                 operation = replace(operation, value=tuple(value / 255 for value in operation.value))
-        if not isinstance(operation, (of.RandomErasing, *FLIPS)):
+        if not isinstance(operation, (of.RandomErasing, *_FLIPS)):
             self._no_erasing_before(operation)
         self.operations.append(operation)
 

@@ -21,7 +21,7 @@ def perform(functional: ModuleType, image: Any, operation: Operation, size: Size
         operation: not random, not Unknown, not Erase.
         size: (height, width) of the image.
     """
-    return CALLS[type(operation)](functional, image, operation, size)
+    return _CALLS[type(operation)](functional, image, operation, size)
 
 
 def _mode(functional: ModuleType, word: str, image: Any) -> Any:
@@ -82,7 +82,7 @@ def _grayscale(f: ModuleType, image: Any, operation: of.Grayscale, size: Size) -
     return f.rgb_to_grayscale(image, 3) if hasattr(image, "shape") else f.to_grayscale(image, 3)
 
 
-CALLS: dict[type[Operation], Callable[[ModuleType, Any, Any, Size], Any]] = {
+_CALLS: dict[type[Operation], Callable[[ModuleType, Any, Any, Size], Any]] = {
     of.Resize: _resize,
     of.CenterCrop: lambda f, image, operation, size: f.center_crop(image, list(operation.size)),
     of.Crop: lambda f, image, operation, size: f.crop(image, *crop_box(operation, size)),

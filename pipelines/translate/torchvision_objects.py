@@ -6,14 +6,14 @@ from typing import Any
 from feedline.pipelines.translate import operations as of
 from feedline.pipelines.translate.operations import Operation, Unknown
 
-OUR_CHANNELS = 3  # every loader hands over RGB
+_OUR_CHANNELS = 3  # every loader hands over RGB
 # PIL.Image.Resampling, which old code gives in the place of torchvision's own words.
-PILLOW_NUMBERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+_PILLOW_NUMBERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 NOTHING = {"Identity", "RGB", "ToPureTensor"}  # on an RGB image
 
 
 def _word(interpolation: Any) -> str:
-    word = PILLOW_NUMBERS.get(interpolation) if isinstance(interpolation, int) else getattr(interpolation, "value", interpolation)
+    word = _PILLOW_NUMBERS.get(interpolation) if isinstance(interpolation, int) else getattr(interpolation, "value", interpolation)
     return "nearest" if word == "nearest-exact" else str(word)
 
 
@@ -56,8 +56,8 @@ def _resize(transform: Any, _: bool) -> Operation:
 
 
 def _grayscale(transform: Any, _: bool) -> Operation:
-    if transform.num_output_channels != OUR_CHANNELS:
-        return Unknown("Grayscale(1)", f"it outputs one channel, but every loader outputs {OUR_CHANNELS}")
+    if transform.num_output_channels != _OUR_CHANNELS:
+        return Unknown("Grayscale(1)", f"it outputs one channel, but every loader outputs {_OUR_CHANNELS}")
     return of.Grayscale()
 
 

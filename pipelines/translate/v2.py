@@ -13,7 +13,7 @@ from feedline.pipelines.translate.torchvision_calls import PILLOW_ONLY, perform
 from feedline.pipelines.translate.transform_rng import TransformRng
 
 
-class OnTensors:
+class _OnTensors:
     """Callable on uint8 [3, h, w], or on a batch [n, 3, h, w] whose images draw their parameters separately; returns uint8."""
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
@@ -72,4 +72,4 @@ def build(recipe: Recipe, seed: int = 0) -> Built:
     """
     load("torchvision.transforms.v2")
     does = known(recipe)
-    return Built(OnTensors(does, seed), unknown(recipe), differs(recipe), does)
+    return Built(_OnTensors(does, seed), unknown(recipe), differs(recipe), does)

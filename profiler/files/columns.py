@@ -18,9 +18,9 @@ from feedline.profiler.files.pages import pages
 from feedline.profiler.files.reading import MOST_COLUMNS, one_line, opened
 
 #: Rows that any file may have. More must be paid for with a packed byte each: recorded times cost two or three, a bomb next to nothing.
-FREE_ROWS = 1 << 19
-MOST_TEXT = 100_000_000  # bytes: what pyarrow reads at most
-MOST_THRIFT_ITEMS = 1 << 16  # of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
+_FREE_ROWS = 1 << 19
+_MOST_TEXT = 100_000_000  # bytes: what pyarrow reads at most
+_MOST_THRIFT_ITEMS = 1 << 16  # of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
 
 
 class Columns:
@@ -33,13 +33,13 @@ class Columns:
 
     def __init__(self, file: Any, path: Path) -> None:
         self.path = path
-        self._file = pq.ParquetFile(file, page_checksum_verification=True, thrift_container_size_limit=MOST_THRIFT_ITEMS, pre_buffer=False)
+        self._file = pq.ParquetFile(file, page_checksum_verification=True, thrift_container_size_limit=_MOST_THRIFT_ITEMS, pre_buffer=False)
         self._about = self._file.metadata
         self.rows: int = self._about.num_rows
         self.names: list[str] = self._file.schema_arrow.names
         _check(self._about, file)
 
-    def metadata(self, key: bytes, most: int = MOST_TEXT) -> bytes:
+    def metadata(self, key: bytes, most: int = _MOST_TEXT) -> bytes:
         """Metadata that the writer stored with the columns.
 
         Args:
@@ -139,5 +139,5 @@ def _check(about: pq.FileMetaData, file: Any) -> None:
             packed += chunk.total_compressed_size
     if rows != about.num_rows or rows < 0:
         raise ValueError(f"its footer says {about.num_rows:,} rows, its row groups have {rows:,}")
-    if rows > max(FREE_ROWS, packed):
+    if rows > max(_FREE_ROWS, packed):
         raise ValueError(f"it claims {rows:,} rows in {packed:,} bytes, fewer bytes than any recording needs")

@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-FAILED = ctypes.c_void_p(-1).value
+_FAILED = ctypes.c_void_p(-1).value
 
 
 class Descriptor:
@@ -96,7 +96,7 @@ class Mapping:
 
     def __init__(self, number: int, size: int, offset: int = 0) -> None:
         address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, number, offset)
-        if address in (None, FAILED):
+        if address in (None, _FAILED):
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
         self._address: int | None = address
@@ -107,7 +107,7 @@ class Mapping:
         """Unmap it. If a part of it is still in use, it stays until the process ends."""
         self.view.release()
         address, self._address = self._address, None
-        if address is not None and sys.getrefcount(self._bytes) == UNSEEN:
+        if address is not None and sys.getrefcount(self._bytes) == _UNSEEN:
             _libc.munmap(address, len(self._bytes))
 
     def __del__(self) -> None:
@@ -117,4 +117,4 @@ class Mapping:
             pass
 
 
-UNSEEN = 2  # references to an unused object: the attribute and the argument of getrefcount
+_UNSEEN = 2  # references to an unused object: the attribute and the argument of getrefcount

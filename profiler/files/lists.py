@@ -19,7 +19,7 @@ from feedline.profiler.files import single
 LIST = ".feedline"
 RESULTS = "results"  # the kind of a folder of the user's own in which feedline has files
 INNER = "part"  # the kind of a folder within another one of ours
-MAX_LIST_BYTES = 1 << 24
+_MAX_LIST_BYTES = 1 << 24
 NAMED = 5  # files of others that an error names
 
 
@@ -52,7 +52,7 @@ def read_list(folder: Path) -> Listing | None:
         raise
     with os.fdopen(fd, "rb") as file:
         about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_LIST_BYTES:
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _MAX_LIST_BYTES:
             return None
         head, *names = file.read().decode(errors="replace").split("\n")
     try:

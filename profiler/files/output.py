@@ -11,7 +11,7 @@ from feedline.profiler.errors import OVERWRITE, OutputError, PlaceTaken, Way
 from feedline.profiler.files import single
 
 SHARED = 0o666  # less the umask: reports are made to be passed on
-ANOTHER = Way("name another file", "pass another path")
+_ANOTHER = Way("name another file", "pass another path")
 
 
 def refuse_taken(path: Path | None, force: bool) -> None:
@@ -24,17 +24,17 @@ def refuse_taken(path: Path | None, force: bool) -> None:
     Raises:
         OutputError: the name is taken, or its folder is missing.
     """
-    if path is None or is_stream(path):
+    if path is None or _is_stream(path):
         return
     if not path.absolute().parent.is_dir():
-        raise OutputError(f"the folder {path.parent} does not exist", "create it", ANOTHER)
+        raise OutputError(f"the folder {path.parent} does not exist", "create it", _ANOTHER)
     if not os.path.lexists(path):
         return
     if not single.is_regular(path):
         what = "a link" if path.is_symlink() else "a folder" if path.is_dir() else "a device"
         raise OutputError(f"{path} is {what}: name a file")
     if not force:
-        raise PlaceTaken.exists(path, ANOTHER, OVERWRITE)
+        raise PlaceTaken.exists(path, _ANOTHER, OVERWRITE)
 
 
 def save(path: Path, text: str | bytes) -> None:
@@ -51,13 +51,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         OutputError: the place is read-only or full.
     """
     try:
-        with open(path, "wb") if is_stream(path) else single.replacing(path, SHARED) as file:
+        with open(path, "wb") if _is_stream(path) else single.replacing(path, SHARED) as file:
             yield file
     except OSError as error:
-        raise OutputError.unwritable(path, error, ANOTHER) from error
+        raise OutputError.unwritable(path, error, _ANOTHER) from error
 
 
-def is_stream(path: Path) -> bool:
+def _is_stream(path: Path) -> bool:
     """Whether a name is a pipe, a terminal or /dev/null, where nothing can be overwritten."""
     if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path in (Path("/dev/stdout"), Path("/dev/stderr")):
         return True

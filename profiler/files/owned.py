@@ -17,7 +17,7 @@ from feedline.profiler.files.lists import INNER, LIST, NAMED, Listing, add, arti
 from feedline.profiler.files.removal import Busy, remove
 
 PRIVATE, SHARED = 0o700, 0o777
-BUSY_S = 5.0  # how long another rank may take to replace the folder that this one is to replace too
+_BUSY_S = 5.0  # how long another rank may take to replace the folder that this one is to replace too
 
 
 def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
@@ -66,7 +66,7 @@ def replace(path: Path, kind: str, launch: str = "") -> None:
         PlaceTaken: it is of another kind, holds files of others, or a process uses it.
         OSError: it cannot be removed or made.
     """
-    deadline = time.monotonic() + BUSY_S
+    deadline = time.monotonic() + _BUSY_S
     while True:
         try:
             try:
@@ -176,7 +176,7 @@ def replacing(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[B
 
 
 @contextmanager
-def replacing_path(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[Path]:
+def _replacing_path(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[Path]:
     """As ``replacing``, for libraries that open a file by path."""
     path, new = folder / name, not os.path.lexists(folder / name)
     if not new:
@@ -246,7 +246,7 @@ class _Older(PlaceTaken):
 
 def _settled_list(folder: Path) -> Listing | None:
     """As ``read_list``; of a folder that another process is just beginning, once it has."""
-    deadline = time.monotonic() + BUSY_S
+    deadline = time.monotonic() + _BUSY_S
     while (listing := read_list(folder)) is None and os.listdir(folder) == [LIST] and time.monotonic() < deadline:
         time.sleep(0.01)
     return listing

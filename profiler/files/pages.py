@@ -7,12 +7,12 @@ Only what feedline writes is let through: data pages of plain or delta-packed nu
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-MOST_PAGE = 16 << 20  # bytes, unpacked: pyarrow begins a new page at 1 MB
-MOST_HEADER = 4096  # bytes
-MOST_DEPTH = 4
-DATA, DATA_V2 = 0, 3
-PLAIN, DELTA_BINARY_PACKED = 0, 5
-TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 12
+_MOST_PAGE = 16 << 20  # bytes, unpacked: pyarrow begins a new page at 1 MB
+_MOST_HEADER = 4096  # bytes
+_MOST_DEPTH = 4
+_DATA, _DATA_V2 = 0, 3
+_PLAIN, _DELTA_BINARY_PACKED = 0, 5
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, BINARY, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 12
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def pages(file: BinaryIO, begin: int, end: int) -> list[Page]:
     found = []
     while begin < end:
         file.seek(begin)
-        page = _page(file.read(MOST_HEADER))
+        page = _page(file.read(_MOST_HEADER))
         begin += page.header + page.packed
         found.append(page)
     if begin != end:
@@ -48,16 +48,16 @@ def pages(file: BinaryIO, begin: int, end: int) -> list[Page]:
 def _page(data: bytes) -> Page:
     reader = _Reader(data)
     try:
-        header = reader.struct(MOST_DEPTH)
+        header = reader.struct(_MOST_DEPTH)
         v1: Any = header.get(5)
         v2: Any = header.get(8)
         kind, unpacked, packed = header[1], header[2], header[3]
-        values, encoding = (v1[1], v1[2]) if kind == DATA else (v2[1], v2[4]) if kind == DATA_V2 else (-1, -1)
+        values, encoding = (v1[1], v1[2]) if kind == _DATA else (v2[1], v2[4]) if kind == _DATA_V2 else (-1, -1)
     except (LookupError, TypeError) as error:
         raise ValueError("a page has no header") from error
-    if values < 0 or encoding not in (PLAIN, DELTA_BINARY_PACKED):
+    if values < 0 or encoding not in (_PLAIN, _DELTA_BINARY_PACKED):
         raise ValueError("a page has an encoding that feedline does not write")
-    if not (0 <= packed and 0 <= unpacked <= MOST_PAGE):
+    if not (0 <= packed and 0 <= unpacked <= _MOST_PAGE):
         raise ValueError(f"a page unpacks to {unpacked:,} bytes")
     return Page(values, reader.at, packed, unpacked)
 
@@ -79,15 +79,15 @@ class _Reader:
         return found
 
     def _value(self, kind: int, depth: int) -> Any:
-        if kind in (TRUE, FALSE):
-            return kind == TRUE
-        if kind in (I16, I32, I64):
+        if kind in (_TRUE, _FALSE):
+            return kind == _TRUE
+        if kind in (_I16, _I32, _I64):
             return self._zigzag()
-        if kind == STRUCT:
+        if kind == _STRUCT:
             return self.struct(depth - 1)
-        if kind not in (BYTE, DOUBLE, BINARY):
+        if kind not in (_BYTE, _DOUBLE, BINARY):
             raise ValueError("a page's header has a field of an unexpected type")
-        size = {BYTE: 1, DOUBLE: 8}.get(kind) or self._varint()
+        size = {_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint()
         self.at += size
         return None
 

@@ -8,18 +8,18 @@ from typing import Any, BinaryIO
 
 from feedline.profiler.errors import RunDamaged
 
-MB = 1 << 20
+_MB = 1 << 20
 #: Bytes of a file that no recording reaches: a manifest has a few KB, a segment 8 MB (store/segment.py), gauges 2 MB (samplers/writer.py).
-MOST_JSON, MOST_SEGMENT, MOST_GAUGES = 16 * MB, 32 * MB, 16 * MB
-MOST_WINDOW = 256 * MB  # packed: five steps have some 1 MB
+MOST_JSON, MOST_SEGMENT, MOST_GAUGES = 16 * _MB, 32 * _MB, 16 * _MB
+MOST_WINDOW = 256 * _MB  # packed: five steps have some 1 MB
 MOST_COLUMNS = 1 << 40  # a trace of another tool; what is in it is bounded by its pages (files/pages.py)
-OF_RANK, OF_SEGMENT, OF_RUN, OF_USER = 2, 3, 1, 0  # names of a path below the run folder: rank0/manifest.json; not in one, but named
+_OF_RANK, OF_SEGMENT, OF_RUN, OF_USER = 2, 3, 1, 0  # names of a path below the run folder: rank0/manifest.json; not in one, but named
 _PLACE = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
 
 
-def opened(path: Path, most: int, below: int = OF_RANK) -> BinaryIO:
+def opened(path: Path, most: int, below: int = _OF_RANK) -> BinaryIO:
     """Open a file for reading.
 
     Args:
@@ -53,7 +53,7 @@ def opened(path: Path, most: int, below: int = OF_RANK) -> BinaryIO:
         raise
 
 
-def whole(path: Path, most: int, below: int = OF_RANK) -> bytes:
+def whole(path: Path, most: int, below: int = _OF_RANK) -> bytes:
     """The whole content of a file. Raises as ``opened``."""
     with opened(path, most, below) as file:
         return file.read(most)

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 PART = ".feedline-part-"  # prefix of incomplete files; the extension stays, because libraries choose the format by it
 PRIVATE = 0o600
-LONGEST = 40  # characters of a name, so that it fits into 255 bytes with what is put before it
+_LONGEST = 40  # characters of a name, so that it fits into 255 bytes with what is put before it
 _numbers = itertools.count()
 
 
@@ -49,7 +49,7 @@ def replacement(path: Path, mode: int = PRIVATE) -> Iterator[int]:
     part, fd = _new_part(path, mode)
     try:
         yield fd
-        settle(part, path)
+        _settle(part, path)
     except BaseException:
         os.close(fd)
         with suppress(OSError):
@@ -77,7 +77,7 @@ def replacing_path(path: Path, mode: int = PRIVATE) -> Iterator[Path]:
     os.close(fd)
     try:
         yield part
-        settle(part, path)
+        _settle(part, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(part)
@@ -94,7 +94,7 @@ def remove(path: Path) -> None:
         os.unlink(path)
 
 
-def settle(part: Path, path: Path) -> None:
+def _settle(part: Path, path: Path) -> None:
     """Give a complete file its final name.
 
     Raises:
@@ -116,7 +116,7 @@ def is_regular(path: Path) -> bool:
 def part_name(path: Path) -> Path:
     """A name beside ``path`` for an incomplete file."""
     path = Path(os.path.abspath(path))  # the working directory and the one above it have names too
-    return path.with_name(f"{PART}{os.getpid()}-{next(_numbers)}-{path.name[-LONGEST:]}")
+    return path.with_name(f"{PART}{os.getpid()}-{next(_numbers)}-{path.name[-_LONGEST:]}")
 
 
 def _new_part(path: Path, mode: int) -> tuple[Path, int]:

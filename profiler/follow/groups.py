@@ -15,7 +15,7 @@ from feedline.profiler.ranks import Place
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.taps.patch import Patches
 
-LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than a process group does, restarts among it
+_LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than a process group does, restarts among it
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def attach_groups(module: Any, joins: Callable[[Group], None], joined: Callable[
     def watched(original: Any) -> Any:
         @functools.wraps(original)
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
-            group = group_of(original, args, kwargs)
+            group = _group_of(original, args, kwargs)
             if group is not None:
                 joins(group)
             result = original(*args, **kwargs)
@@ -50,7 +50,7 @@ def attach_groups(module: Any, joins: Callable[[Group], None], joined: Callable[
     Patches().enter(module.init_process_group, watched)
 
 
-def group_of(init_process_group: Any, args: Any, kwargs: Any) -> Group | None:
+def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> Group | None:
     """The group that a call creates; None for a single rank, or if the arguments do not say."""
     try:
         given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
@@ -76,14 +76,14 @@ def _number(given: dict[str, Any], name: str) -> int:
 def place_of(group: Group | None) -> Place:
     """Rank and world size of this process: from its launcher, else from its group, else as a single process."""
     place = ranks.place()
-    if group is None or place.launcher in LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
+    if group is None or place.launcher in _LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
         return place
     return Place(group.rank, group.rank, group.size, None, launcher="init_process_group")
 
 
 def launch_of(place: Place, group: Group | None) -> str:
     """A name shared by the ranks of one training."""
-    if place.launcher in LAUNCHERS:
+    if place.launcher in _LAUNCHERS:
         return ranks.launch_id()
     if group is not None:
         return f"group-{group.name}"

@@ -12,7 +12,7 @@ from feedline.profiler.taps.patch import Patches
 
 Leave = Callable[[int | None], None]
 End = Callable[[int, str], None]
-ENDS = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # a process, where it does not handle them
+_ENDS = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # a process, where it does not handle them
 _EXECS = ("execv", "execve")  # the others call these two
 #: Methods of ``Popen`` by which a child is signalled; os.kill itself would have a frame of ours in what Ctrl-C prints.
 _SENDERS = {"subprocess": "send_signal", "multiprocessing.popen_fork": "_send_signal"}
@@ -40,7 +40,7 @@ def attach(leaves: Leave, ends: End) -> None:
 
 def _watch(patches: Patches, name: str, ends: End, module: Any) -> None:
     def sends(child: Any, number: int) -> None:
-        if number in ENDS:
+        if number in _ENDS:
             ends(child.pid, signal.Signals(number).name)
 
     patches.set(module.Popen, name, _before(getattr(module.Popen, name), sends))

@@ -93,7 +93,7 @@ class Following:
             sentinels.undo()
             from feedline.profiler.record.recorder import recorder
 
-            if recorder.segment is not None or in_worker():
+            if recorder.segment is not None or _in_worker():
                 return
             if self._parents is not None:
                 self._parents.leave()
@@ -109,7 +109,7 @@ class Following:
         place = place_of(group)
         launch = launch_of(place, group)
         try:
-            make_run_folder(asked)
+            _make_run_folder(asked)
             self.session = Session(
                 Path(asked.run),
                 sys.argv,
@@ -117,7 +117,7 @@ class Following:
                 window=None if asked.window is None else Window.parse(asked.window),
                 changes=[self.overrides] if self.overrides else [],
                 record_argv=asked.record_argv,
-                rooms=rooms(Path(asked.run), launch, group.name if group else ""),
+                rooms=_rooms(Path(asked.run), launch, group.name if group else ""),
                 place=place,
                 launch=launch,
                 group=group.name if group else "",
@@ -158,7 +158,7 @@ class Following:
             self._record()
 
 
-def rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
+def _rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
     """Where the folder of a rank may be created: beside the ranks of its group, else in a new training's folder."""
     from feedline.profiler.store.trainings import TRAINING, inner_folders
 
@@ -172,13 +172,13 @@ def rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
         yield run / name, lambda name=name: owned.claim_within(run, name, INNER, launch)  # type: ignore[misc]
 
 
-def make_run_folder(asked: Asked) -> None:
+def _make_run_folder(asked: Asked) -> None:
     """Create the run folder, unless ``feedline run`` did. Raises OSError, PlaceTaken."""
     if not os.path.isdir(asked.run):
         owned.claim(Path(asked.run), "run", asked.launch)
 
 
-def in_worker() -> bool:
+def _in_worker() -> bool:
     """Whether this process makes batches for another one."""
     worker = sys.modules.get("torch.utils.data._utils.worker")
     return worker is not None and worker._worker_info is not None

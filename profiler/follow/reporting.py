@@ -14,7 +14,7 @@ from feedline.profiler.follow.asked import ON_PATH, Asked
 from feedline.profiler.say import say
 from feedline.profiler.store.empty import is_empty
 
-STDOUT, STDERR = 1, 2  # file descriptors
+_STDOUT, _STDERR = 1, 2  # file descriptors
 
 
 def report(asked: Asked) -> None:
@@ -27,14 +27,14 @@ def report(asked: Asked) -> None:
     command = ["report", asked.run, "--finish", "--wait", "20", *asked.report]
     program = f"import sys; sys.path[:] = {json.dumps(asked.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
-    to = STDOUT if os.isatty(STDOUT) else STDERR  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
+    to = _STDOUT if os.isatty(_STDOUT) else _STDERR  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
     try:
         subprocess.run(
             [sys.executable, *flags, "-c", program],
             stdin=subprocess.DEVNULL,
             stdout=to,
             cwd=asked.folder,
-            env=not_followed(),
+            env=_not_followed(),
             check=False,
         )
     except (OSError, ValueError, KeyboardInterrupt) as error:
@@ -58,7 +58,7 @@ def at_the_end() -> None:
         atexit.register(report_what_was_made, asked)
 
 
-def not_followed() -> dict[str, str]:
+def _not_followed() -> dict[str, str]:
     """The environment without the variables that ``Asked.variables`` added."""
     environ = {name: value for name, value in os.environ.items() if name not in (RUN, ASKED)}
     path = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part != ON_PATH]

@@ -19,10 +19,10 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import FIELDS, Mark, Segment
 
-MOST = 1000  # optimizers; those after them belong to the last training
-TURNS = 16  # times that a new optimizer turned out to belong to one and the same training: this program makes them as it trains
-UNSUMMED = (Stage.NAME, Stage.BEGUN, Stage.SUMS)
-OF_CPU = 256  # more than stages there are: ``source`` of the second record of a stage's sums
+_MOST = 1000  # optimizers; those after them belong to the last training
+_TURNS = 16  # times that a new optimizer turned out to belong to one and the same training: this program makes them as it trains
+_UNSUMMED = (Stage.NAME, Stage.BEGUN, Stage.SUMS)
+_OF_CPU = 256  # more than stages there are: ``source`` of the second record of a stage's sums
 
 
 class Numbers:
@@ -106,7 +106,7 @@ class Beginnings:
 
     def _note(self, optimizer: Any, segment: Segment) -> int:
         number = self.optimizers.meet(optimizer)
-        if number >= MOST or self._joined >= TURNS and self._mark is None:
+        if number >= _MOST or self._joined >= _TURNS and self._mark is None:
             return number
         parameters = [tensor for group in optimizer.param_groups for tensor in group["params"]]
         own = frozenset(map(id, parameters))
@@ -132,7 +132,7 @@ class Beginnings:
         if self.first == number > 0:
             if recorder.on_beginning is not None:
                 recorder.on_beginning()
-            write_sums(segment, self._mark or segment.mark(now))
+            _write_sums(segment, self._mark or segment.mark(now))
         return number
 
     def _with_parameters(self, own: frozenset[int]) -> Iterator[int]:
@@ -174,11 +174,11 @@ class Beginnings:
         segment.add_for_good(Stage.BEGUN, clock.wall_ns(), 0, number=newest, extra=first, flags=Flag.END)
 
 
-def write_sums(segment: Segment, mark: Mark) -> None:
+def _write_sums(segment: Segment, mark: Mark) -> None:
     """Write the sums of all records before a mark. Raises as ``Segment.sums_before``."""
     sums = segment.sums_before(mark)
     for stage in Stage:
         number, wall, cpu, runqueue, nbytes, extra = sums[stage, : FIELDS - 2].tolist()
-        if number and stage not in UNSUMMED:
+        if number and stage not in _UNSUMMED:
             segment.add_for_good(Stage.SUMS, mark.at, 0, cpu=wall, nbytes=nbytes, number=number, extra=extra, source=int(stage))
-            segment.add_for_good(Stage.SUMS, mark.at, 0, cpu=cpu, runqueue=runqueue, source=int(stage) + OF_CPU)
+            segment.add_for_good(Stage.SUMS, mark.at, 0, cpu=cpu, runqueue=runqueue, source=int(stage) + _OF_CPU)

@@ -15,7 +15,7 @@ looking: set[int] = set()
 os.register_at_fork(after_in_child=looking.clear)
 
 
-class Detail(threading.local):
+class _Detail(threading.local):
     """What the taps in taps/operations write to.
 
     Attributes:
@@ -29,4 +29,4 @@ class Detail(threading.local):
         (looking.discard if self.write is None else looking.add)(threading.get_ident())
 
 
-detail = Detail()
+detail = _Detail()

@@ -80,11 +80,11 @@ def mask_argv(argv: list[str]) -> list[str]:
             masked.append(argument)
             private = False
         else:
-            masked.append(MASK if private else mask_value(argument))
+            masked.append(MASK if private else _mask_value(argument))
     return masked
 
 
-def mask_value(value: str) -> str:
+def _mask_value(value: str) -> str:
     """A value if it is plainly harmless, the harmless parts of JSON and of settings such as ``lr=0.1``, a path, or MASK."""
     if is_plain(value):
         return value
@@ -99,7 +99,7 @@ def mask_value(value: str) -> str:
         return f"{pair[1]}{_mask_pair(pair[2], pair[3])}"
     parts = _LIST.split(value)
     if any(map(_PAIR.fullmatch, parts[::2])):
-        parts[::2] = [mask_value(part) if _PAIR.fullmatch(part) or is_plain(part) else MASK for part in parts[::2]]
+        parts[::2] = [_mask_value(part) if _PAIR.fullmatch(part) or is_plain(part) else MASK for part in parts[::2]]
         return "".join(parts)
     if scheme := _SCHEME.match(value):
         return value if value == "env://" else f"{scheme[0]}{MASK}"
@@ -114,13 +114,13 @@ def _program(word: str) -> str:
 
 def _mask_option(dashes: str, name: str, equals: str, value: str) -> str:
     if dashes == "-" and len(name) > 2 and not all(word in WORDS for word in words_of(name)):  # -pVALUE, -Dname=VALUE
-        return f"-{name[0]}{mask_value(name[1:] + equals + value)}"
+        return f"-{name[0]}{_mask_value(name[1:] + equals + value)}"
     return dashes + _mask_pair(name, value) if equals else dashes + (name if is_name(name) else MASK)
 
 
 def _mask_pair(name: str, value: str) -> str:
     shown = name if is_name(name) else MASK
-    return f"{shown}={MASK if value and _is_private(name) else mask_value(value)}"
+    return f"{shown}={MASK if value and _is_private(name) else _mask_value(value)}"
 
 
 def _mask_json(value: object) -> object:
@@ -131,7 +131,7 @@ def _mask_json(value: object) -> object:
         }
     if isinstance(value, list):
         return [_mask_json(item) for item in value]
-    return mask_value(value) if isinstance(value, str) else value if is_plain(str(value)) else MASK
+    return _mask_value(value) if isinstance(value, str) else value if is_plain(str(value)) else MASK
 
 
 def _mask_path(value: str) -> str:

@@ -12,7 +12,7 @@ from feedline.profiler.record import moment
 from feedline.profiler.store.segment import STAGES, Segment
 
 
-class GpuTimer(Protocol):
+class _GpuTimer(Protocol):
     """Times stages on a GPU (taps/gpu.py)."""
 
     def begin(self, stage: Stage) -> Any: ...
@@ -65,7 +65,7 @@ class ConvergenceTap(Protocol):
     def rested(self, updates: int, steps: int, batches: int, samples: int) -> None: ...
 
 
-class MakingTap(Protocol):
+class _MakingTap(Protocol):
     """Observes the program's own code between models, backward passes and updates (taps/making)."""
 
     def begins(self, inference: bool = False) -> None: ...
@@ -91,13 +91,13 @@ class MakingTap(Protocol):
     def updated(self, last: bool) -> None: ...
 
 
-class LooksAtThreads(Protocol):
+class _LooksAtThreads(Protocol):
     """Finds out what blocked threads wait for (samplers/looks.py)."""
 
     def watch(self, makers: list[tuple[int, int]]) -> None: ...
 
 
-class Resting(Protocol):
+class _Resting(Protocol):
     """A series of steps that are only counted (taps/rests.py). ``taken``: loader -> batches and samples that it handed over."""
 
     segment: Segment
@@ -115,7 +115,7 @@ class Resting(Protocol):
     def abandon(self) -> None: ...
 
 
-class BeginningsTap(Protocol):
+class _BeginningsTap(Protocol):
     """Records where one training may end and the next begin (record/beginnings.py)."""
 
     @property
@@ -124,7 +124,7 @@ class BeginningsTap(Protocol):
     def pass_begins(self, segment: Segment) -> None: ...
 
 
-class Recorder:
+class _Recorder:
     """The destination of all records of this process, and the parts of feedline that receive events.
 
     Attributes:
@@ -153,18 +153,18 @@ class Recorder:
         self.main: Segment | None = None
         self.segment: Segment | None = None
         self.ranges: nvtx_ranges.Ranges | None = None
-        self.gpu: GpuTimer | None = None
+        self.gpu: _GpuTimer | None = None
         self.flops: FlopTap | None = None
         self.convergence: ConvergenceTap | None = None
-        self.beginnings: BeginningsTap | None = None
+        self.beginnings: _BeginningsTap | None = None
         self.on_beginning: Callable[[], None] | None = None
-        self.looks: LooksAtThreads | None = None
-        self.making: MakingTap | None = None
+        self.looks: _LooksAtThreads | None = None
+        self.making: _MakingTap | None = None
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
         self.every: int | None = None
-        self.rest: Resting | None = None
+        self.rest: _Resting | None = None
         self.paced = True
         self.asked = False
         self.starting = 0
@@ -230,16 +230,16 @@ class Inside(threading.local):
     takes: Callable[[Any, Any, Any, Any], Any] | None = None
 
 
-recorder = Recorder()
+recorder = _Recorder()
 inside = Inside()
 os.register_at_fork(after_in_child=recorder.forget_after_fork)
 
 
 #: Whether a stage's CPU time is not used.
-WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER) for stage in range(STAGES)]
+_WALL_ONLY = [stage in (Stage.SAMPLER, Stage.LOSS, Stage.GRADIENTS, Stage.OPTIMIZER) for stage in range(STAGES)]
 
 #: Whether a stage lies in the program's own code, which is not observed meanwhile.
-ASIDE = [stage in (Stage.NEXT, Stage.EPOCH, Stage.CHECKPOINT, Stage.USER, Stage.GRADIENTS, Stage.COMPILE) for stage in range(STAGES)]
+_ASIDE = [stage in (Stage.NEXT, Stage.EPOCH, Stage.CHECKPOINT, Stage.USER, Stage.GRADIENTS, Stage.COMPILE) for stage in range(STAGES)]
 
 
 class unobserved:
@@ -277,13 +277,13 @@ class Span:
         self._name = name
 
     def __enter__(self) -> "Span":
-        if ASIDE[self.stage] and recorder.making is not None:
+        if _ASIDE[self.stage] and recorder.making is not None:
             recorder.making.pauses()
         if recorder.ranges is not None:
             recorder.ranges.push(self._name or nvtx_ranges.NAMES[self.stage])
         gpu = recorder.gpu
         self._gpu = None if gpu is None else gpu.begin(self.stage)
-        self._begun = moment.wall() if WALL_ONLY[self.stage] else moment.now()
+        self._begun = moment.wall() if _WALL_ONLY[self.stage] else moment.now()
         return self
 
     @property
@@ -300,5 +300,5 @@ class Span:
         self.segment.add(self.stage, start, wall, cpu, queue, self.nbytes, self.number, self.extra, self.source, flags)
         if recorder.ranges is not None:
             recorder.ranges.pop()
-        if ASIDE[self.stage] and recorder.making is not None:
+        if _ASIDE[self.stage] and recorder.making is not None:
             recorder.making.resumes()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from feedline.profiler.samplers.source import read_file
 
-ROOT = Path("/")
+_ROOT = Path("/")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Level:
         return Throttling(stat[b"nr_periods"], stat[b"nr_throttled"], stopped_s)
 
 
-def levels(root: Path = ROOT) -> list[Level]:
+def levels(root: Path = _ROOT) -> list[Level]:
     """The control groups of this process with a CPU controller, innermost first, each once even if mounted several times. Groups that are
     not visible from here are left out.
 
@@ -66,13 +66,13 @@ def levels(root: Path = ROOT) -> list[Level]:
     return list({_identity(level.folder): level for level in found}.values())
 
 
-def cpu_quota(root: Path = ROOT) -> float | None:
+def cpu_quota(root: Path = _ROOT) -> float | None:
     """The smallest CPU quota of this process's groups and their parents, in CPUs; None if there is none or it is not visible."""
     quotas = [quota for level in _levels_or_none(root) if (quota := _quota_or_none(level)) is not None]
     return min(quotas, default=None)
 
 
-def effective_cpus(root: Path = ROOT) -> float:
+def effective_cpus(root: Path = _ROOT) -> float:
     """CPUs that this process may use: those of its affinity mask, limited by ``cpu_quota``."""
     allowed = float(len(os.sched_getaffinity(0)))
     quota = cpu_quota(root)

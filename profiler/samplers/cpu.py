@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from feedline.profiler.samplers.source import OpenFile, Source, read_file
 
-ALL = b"cpu"
+_ALL = b"cpu"
 
 
 class MachineCpu(Source):
@@ -30,8 +30,8 @@ class MachineCpu(Source):
     def prepare(self) -> str | None:
         self.units = {"cpu/machine": "1", "cpu/steal": "1"}
         self._file = OpenFile(self._path)
-        there = [line.split(None, 1)[0] for line in read_file(self._path).splitlines() if line.startswith(ALL)]
-        mask = [name for number in self._allowed if (name := ALL + str(number).encode()) in there]
+        there = [line.split(None, 1)[0] for line in read_file(self._path).splitlines() if line.startswith(_ALL)]
+        mask = [name for number in self._allowed if (name := _ALL + str(number).encode()) in there]
         if mask and len(mask) < len(there) - 1:
             self._mask = mask
             self.units["cpu/allowed"] = "1"
@@ -42,7 +42,7 @@ class MachineCpu(Source):
         before, now = self._before, self._ticks()
         self._before = now
         spent = {name: tuple(b - a for a, b in zip(before[name], now[name], strict=True)) for name in now if name in before}
-        busy, steal, total = spent[ALL]
+        busy, steal, total = spent[_ALL]
         # idle and iowait of a CPU that goes offline are known to run backwards
         found = {"cpu/machine": min(1.0, max(0, busy) / total), "cpu/steal": min(1.0, max(0, steal) / total)} if total > 0 else {}
         busy, total = (sum(spent[name][index] for name in self._mask if name in spent) for index in (0, 2))
@@ -53,7 +53,7 @@ class MachineCpu(Source):
         if not self._mask:
             lines = [self._file.read().split(b"\n", 1)[0].split()]
         else:  # a machine's list of CPUs can be longer than one reading
-            lines = [fields for line in read_file(self._path).splitlines() if (fields := line.split())[0] in (ALL, *self._mask)]
+            lines = [fields for line in read_file(self._path).splitlines() if (fields := line.split())[0] in (_ALL, *self._mask)]
         found = {}
         for name, *ticks in lines:
             user, nice, system, idle, iowait, irq, softirq, steal = map(int, ticks[:8])

@@ -6,8 +6,8 @@ from feedline.profiler import reasons
 from feedline.profiler.message import Message
 from feedline.profiler.samplers.source import Rates, Source, read_file
 
-SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own sector is (Linux Documentation/admin-guide/iostats.rst)
-MILLISECOND_S = 1e-3
+_SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own sector is (Linux Documentation/admin-guide/iostats.rst)
+_MILLISECOND_S = 1e-3
 
 
 class Disk(Source):
@@ -51,9 +51,9 @@ class Disk(Source):
             fields = line.split(None, 13)
             if fields[2] not in self._disks:
                 continue
-            name, nbytes = fields[2].decode(), int(fields[5]) * SECTOR_BYTES
+            name, nbytes = fields[2].decode(), int(fields[5]) * _SECTOR_BYTES
             counters[f"disk/{name}/read"] = nbytes
-            counters[f"disk/{name}/busy"] = int(fields[12]) * MILLISECOND_S
+            counters[f"disk/{name}/busy"] = int(fields[12]) * _MILLISECOND_S
             counters["disk/read"] += nbytes
         if len(counters) == 1:
             raise ValueError(f"{self._stats} lists none of {', '.join(sorted(disk.decode() for disk in self._disks))}")

@@ -22,7 +22,7 @@ SCHEMA_VERSION = 1
 HEADER = struct.Struct("<8sH10x")
 ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad, written
 ROW_DTYPE = np.dtype([("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")])
-MOST_NS, MOST_VALUE = 1 << 60, 1e24  # beyond them, and where a value is not a number, the file was changed or damaged
+_MOST_NS, _MOST_VALUE = 1 << 60, 1e24  # beyond them, and where a value is not a number, the file was changed or damaged
 assert HEADER.size == ROW.size == ROW_DTYPE.itemsize == 20
 
 
@@ -110,7 +110,7 @@ def read_gauges(path: Path) -> Gauges:
     rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // ROW.size)
     rows = rows[(rows["written"] == 1) & (rows["gauge"] < len(legend.gauges))]
     if (
-        not ((rows["time"] >= 0) & (rows["time"] < MOST_NS) & (np.abs(rows["value"]) < MOST_VALUE)).all()
+        not ((rows["time"] >= 0) & (rows["time"] < _MOST_NS) & (np.abs(rows["value"]) < _MOST_VALUE)).all()
         or (np.diff(rows["time"]) < 0).any()
     ):
         raise RunDamaged(f"{path} contains times or values that no sampler writes: delete it to see the run without gauges")

@@ -21,13 +21,13 @@ LIBRARY = "libnvidia-ml.so.1"  # the driver's, which pynvml loads
 LIBRARY_NOT_FOUND = 12  # nvml.h, NVML_ERROR_LIBRARY_NOT_FOUND
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h). Left out, as nothing is wrong: 1 idle, 2 clocks set by an administrator.
-THROTTLE_POWER = 0x04 | 0x80  # software power cap, hardware power brake
-THROTTLE_THERMAL = 0x20 | 0x40  # software and hardware thermal slowdown
-THROTTLE_OTHER = 0x08 | 0x10 | 0x100  # hardware slowdown of any cause, sync boost, display clock
+_THROTTLE_POWER = 0x04 | 0x80  # software power cap, hardware power brake
+_THROTTLE_THERMAL = 0x20 | 0x40  # software and hardware thermal slowdown
+_THROTTLE_OTHER = 0x08 | 0x10 | 0x100  # hardware slowdown of any cause, sync boost, display clock
 
 
 @dataclass(frozen=True)
-class Reading:
+class _Reading:
     """Gauges of one GPU that a single call provides: name -> unit, and how to read them from (pynvml, device handle)."""
 
     units: dict[str, str]
@@ -61,16 +61,16 @@ def _throttling(nvml: Any, gpu: Any) -> tuple[float, ...]:
         bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)
     except (AttributeError, nvml.NVMLError):  # its name before driver 535
         bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
-    return tuple(float(bool(bits & mask)) for mask in (THROTTLE_POWER, THROTTLE_THERMAL, THROTTLE_OTHER))
+    return tuple(float(bool(bits & mask)) for mask in (_THROTTLE_POWER, _THROTTLE_THERMAL, _THROTTLE_OTHER))
 
 
-READINGS = (
-    Reading({"sm": "1", "memory_busy": "1"}, _utilization),
-    Reading({"memory": "B"}, _memory),
-    Reading({"pcie_rx": "B/s", "pcie_tx": "B/s"}, _pcie),
-    Reading({"power": "W"}, _power),
-    Reading({"sm_clock": "Hz"}, _clock),
-    Reading({"throttled_power": "1", "throttled_thermal": "1", "throttled_other": "1"}, _throttling),
+_READINGS = (
+    _Reading({"sm": "1", "memory_busy": "1"}, _utilization),
+    _Reading({"memory": "B"}, _memory),
+    _Reading({"pcie_rx": "B/s", "pcie_tx": "B/s"}, _pcie),
+    _Reading({"power": "W"}, _power),
+    _Reading({"sm_clock": "Hz"}, _clock),
+    _Reading({"throttled_power": "1", "throttled_thermal": "1", "throttled_other": "1"}, _throttling),
 )
 
 
@@ -95,7 +95,7 @@ class Gpu(Source):
         except Exception as error:
             self._why = f"the package nvidia-ml-py cannot be imported ({masks.error(error)}): pip install nvidia-ml-py"
         self._gpus: dict[int, Any] = {}
-        self._taken: list[tuple[int, Reading]] = []
+        self._taken: list[tuple[int, _Reading]] = []
 
     def prepare(self) -> str | None:
         if self._why:
@@ -114,7 +114,7 @@ class Gpu(Source):
                 return Message("NVML finds no GPU", reasons.NO_GPU)
             return Message(f"CUDA_VISIBLE_DEVICES={visible if is_plain(visible) else masks.MASK} leaves no GPU", reasons.NO_GPU)
         for index, gpu in self._gpus.items():
-            for reading in READINGS:
+            for reading in _READINGS:
                 self._try(index, gpu, reading)
         return None if self._taken else "; ".join(self.missing.values())
 
@@ -128,7 +128,7 @@ class Gpu(Source):
     def describe(self) -> dict[str, object]:
         return describe_gpus(self._nvml, self._gpus)
 
-    def _try(self, index: int, gpu: Any, reading: Reading) -> None:
+    def _try(self, index: int, gpu: Any, reading: _Reading) -> None:
         try:
             reading.take(self._nvml, gpu)
         except Exception as error:  # NVMLError_NotSupported on MIG slices, vGPUs and some cards

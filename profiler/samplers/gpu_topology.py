@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import Any
 
 #: nvmlGpuTopologyLevel_t (nvml.h): the closest thing that two GPUs share on the PCIe tree.
-PATHS = {
+_PATHS = {
     0: "same board",
     10: "one PCIe switch",
     20: "several PCIe switches",
@@ -15,8 +15,8 @@ PATHS = {
 }
 
 #: nvmlGpuP2PCapsIndex_t (nvml.h). By number: pynvml 13.615 defines NVML_P2P_CAPS_INDEX_READ as a tuple.
-PEER_TO_PEER = {"read": 0, "write": 1, "nvlink": 2}
-P2P_OK = 0
+_PEER_TO_PEER = {"read": 0, "write": 1, "nvlink": 2}
+_P2P_OK = 0
 
 
 def describe_gpus(nvml: Any, gpus: dict[int, Any]) -> dict[str, object]:
@@ -71,11 +71,11 @@ def _nvlinks(nvml: Any, gpu: Any, by_address: dict[str | None, int]) -> list[dic
 
 def _link(nvml: Any, gpus: dict[int, Any], a: int, b: int) -> dict[str, object]:
     level = _ask(nvml.nvmlDeviceGetTopologyCommonAncestor, gpus[a], gpus[b])
-    status = {name: _ask(nvml.nvmlDeviceGetP2PStatus, gpus[a], gpus[b], index) for name, index in PEER_TO_PEER.items()}
+    status = {name: _ask(nvml.nvmlDeviceGetP2PStatus, gpus[a], gpus[b], index) for name, index in _PEER_TO_PEER.items()}
     return {
         "between": [a, b],
-        "path": PATHS.get(level) if level is not None else None,
-        "peer_to_peer": {name: None if value is None else value == P2P_OK for name, value in status.items()},
+        "path": _PATHS.get(level) if level is not None else None,
+        "peer_to_peer": {name: None if value is None else value == _P2P_OK for name, value in status.items()},
     }
 
 

@@ -12,10 +12,10 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.samplers.source import OpenFile
 from feedline.profiler.samplers.system_calls import waits_for
 
-FIRST_S = 0.025  # a run of two seconds has 80 looks; half of a share from 80 is known to 11 points (binomial, 95 %)
-ROUNDS = 200  # with a longer distance from then on: 5 s, 10 s, 20 s, ...; an hour has 2,000 rounds
-MOST = 8  # threads in one round, 15 us each; more take turns
-GOLDEN = 0.6180339887498949  # multiples of it modulo 1 are spread evenly, so that looks fall into step with nothing
+_FIRST_S = 0.025  # a run of two seconds has 80 looks; half of a share from 80 is known to 11 points (binomial, 95 %)
+_ROUNDS = 200  # with a longer distance from then on: 5 s, 10 s, 20 s, ...; an hour has 2,000 rounds
+_MOST = 8  # threads in one round, 15 us each; more take turns
+_GOLDEN = 0.6180339887498949  # multiples of it modulo 1 are spread evenly, so that looks fall into step with nothing
 
 
 class Looks:
@@ -45,11 +45,11 @@ class Looks:
         """One round. Never raises."""
         with self._lock:
             threads = list(self._threads.items())
-        period = FIRST_S * 1e9 * 2 ** (self._rounds // ROUNDS)
+        period = _FIRST_S * 1e9 * 2 ** (self._rounds // _ROUNDS)
         self._rounds += bool(threads)
-        self.due_ns = clock.wall_ns() + int(period * (0.5 + self._rounds * GOLDEN % 1))
-        begin = self._rounds * MOST % max(len(threads), 1) if len(threads) > MOST else 0
-        for thread, (pid, file) in (threads + threads)[begin : begin + min(MOST, len(threads))]:
+        self.due_ns = clock.wall_ns() + int(period * (0.5 + self._rounds * _GOLDEN % 1))
+        begin = self._rounds * _MOST % max(len(threads), 1) if len(threads) > _MOST else 0
+        for thread, (pid, file) in (threads + threads)[begin : begin + min(_MOST, len(threads))]:
             try:
                 kind = waits_for(pid, file.read())
             except (OSError, ValueError, IndexError):  # it has ended
@@ -58,7 +58,7 @@ class Looks:
                 continue
             segment = recorder.lasting()
             if kind is not None and segment is not None:
-                stands_for = int(period * max(1, len(threads) / MOST))
+                stands_for = int(period * max(1, len(threads) / _MOST))
                 segment.add(Stage.LOOK, clock.wall_ns(), 0, number=pid, extra=stands_for, source=segment.name_id(kind))
 
 

@@ -4,8 +4,8 @@ import os
 
 from feedline.profiler.samplers.source import OpenFile, Rates, Source, read_file
 
-KIB = 1024
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_KIB = 1024
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory(Source):
@@ -36,7 +36,7 @@ class Memory(Source):
         at = text.find(label)
         if at < 0:
             raise ValueError(f"{self._path} has no {label.decode().rstrip(':')}")
-        return int(text[at + len(label) : at + 64].split(None, 1)[0]) * KIB
+        return int(text[at + len(label) : at + 64].split(None, 1)[0]) * _KIB
 
 
 class Swap(Source):
@@ -58,7 +58,7 @@ class Swap(Source):
         for line in read_file(self._path).splitlines():
             label, _, pages = line.partition(b" ")
             if label == b"pswpin":
-                return self._rates.per_second({"memory/swapped_in": float(int(pages) * PAGE_BYTES)})
+                return self._rates.per_second({"memory/swapped_in": float(int(pages) * _PAGE_BYTES)})
         raise ValueError(f"{self._path} has no pswpin: this kernel has no swap")
 
 

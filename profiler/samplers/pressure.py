@@ -3,8 +3,8 @@
 from feedline.profiler.samplers.source import OpenFile, Rates, Source, reason
 
 #: Linux Documentation/accounting/psi.rst. "full" of the CPU has no meaning for a whole machine (kernel commit 890d550d reports zeroes).
-LINES = {"cpu": (b"some",), "io": (b"some", b"full"), "memory": (b"some", b"full")}
-MICROSECOND_S = 1e-6
+_LINES = {"cpu": (b"some",), "io": (b"some", b"full"), "memory": (b"some", b"full")}
+_MICROSECOND_S = 1e-6
 
 
 class Pressure(Source):
@@ -19,7 +19,7 @@ class Pressure(Source):
         self._rates = Rates()
 
     def prepare(self) -> str | None:
-        for kind in LINES:
+        for kind in _LINES:
             try:
                 file = OpenFile(f"{self._proc}/pressure/{kind}")
                 self.units.update(dict.fromkeys(_stalled_s(kind, file), "1"))
@@ -44,4 +44,4 @@ class Pressure(Source):
 def _stalled_s(kind: str, file: OpenFile) -> dict[str, float]:
     """Seconds stalled since boot: ``some avg10=0.00 avg60=0.00 avg300=0.00 total=<microseconds>``."""
     totals = {line.split(b" ", 1)[0]: int(line.rsplit(b"total=", 1)[1]) for line in file.read().splitlines() if b"total=" in line}
-    return {f"pressure/{kind}_{line.decode()}": totals[line] * MICROSECOND_S for line in LINES[kind]}
+    return {f"pressure/{kind}_{line.decode()}": totals[line] * _MICROSECOND_S for line in _LINES[kind]}

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from feedline.profiler.samplers.source import OpenFile, Rates, Source, read_file
 
 RESCAN_TICKS = 20  # looking through all threads for children costs some 10 us a thread
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Processes(Source):
@@ -55,15 +55,15 @@ class Processes(Source):
             # proc_pid_stat(5): utime, stime, both of the children that were waited for; resident pages
             cpu_ticks += int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])
             pages += int(fields[21])
-        values = self._rates.per_second({"cpu/processes": cpu_ticks / CLOCK_TICKS})
-        values["memory/processes"] = float(pages * PAGE_BYTES)
+        values = self._rates.per_second({"cpu/processes": cpu_ticks / _CLOCK_TICKS})
+        values["memory/processes"] = float(pages * _PAGE_BYTES)
         if rescan:
-            values["memory/processes_anonymous"] = float(self._anonymous_pages() * PAGE_BYTES)
+            values["memory/processes_anonymous"] = float(self._anonymous_pages() * _PAGE_BYTES)
         return values
 
     def _find_children(self, everywhere: bool) -> None:
         """Look at the main thread's children, or at all threads of all processes: who has a new child may soon have grandchildren."""
-        found = descendants(self._pid, self._proc) if everywhere else children_of_thread(self._proc, self._pid, self._pid)
+        found = descendants(self._pid, self._proc) if everywhere else _children_of_thread(self._proc, self._pid, self._pid)
         new = [pid for pid in found if pid not in self._stats]
         self._grew = bool(new)
         for pid in new:
@@ -94,7 +94,7 @@ def descendants(pid: int, proc: str = "/proc") -> list[int]:
     return found
 
 
-def children_of_thread(proc: str, pid: int, thread: int) -> list[int]:
+def _children_of_thread(proc: str, pid: int, thread: int) -> list[int]:
     """Children started by one thread; empty if the kernel does not provide it (it needs CONFIG_PROC_CHILDREN)."""
     try:
         return [int(child) for child in read_file(f"{proc}/{pid}/task/{thread}/children").split()]
@@ -107,7 +107,7 @@ def _children_by_thread(proc: str, pid: int) -> list[int]:
         threads = os.listdir(f"{proc}/{pid}/task")
     except OSError:
         return []
-    return [child for thread in threads for child in children_of_thread(proc, pid, int(thread))]
+    return [child for thread in threads for child in _children_of_thread(proc, pid, int(thread))]
 
 
 def _children_by_parent(proc: str) -> Callable[[str, int], list[int]]:

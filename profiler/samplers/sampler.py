@@ -15,11 +15,11 @@ from feedline.profiler.samplers.sources import default_sources
 from feedline.profiler.samplers.writer import MAX_BYTES, GaugeWriter
 
 JOIN_S = 0.5
-SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
-EARLY = 4  # times as often in the beginning: a training of two seconds would have one reading, or none
-FEW_DESCRIPTORS = 128  # the sources hold about 10, and a loader's worker needs about 8
-OWN_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
-SELF = "sampler"  # the name under which the thread reports that it stopped
+_SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
+_EARLY = 4  # times as often in the beginning: a training of two seconds would have one reading, or none
+_FEW_DESCRIPTORS = 128  # the sources hold about 10, and a loader's worker needs about 8
+_OWN_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+_SELF = "sampler"  # the name under which the thread reports that it stopped
 
 
 class Sampler(threading.Thread):
@@ -78,7 +78,7 @@ class Sampler(threading.Thread):
         """Start. If no thread can be started, or the training needs the file descriptors, ``absent`` has the reason."""
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
-            if 0 <= allowed < FEW_DESCRIPTORS:
+            if 0 <= allowed < _FEW_DESCRIPTORS:
                 raise RuntimeError(f"the process may open only {allowed} file descriptors (ulimit -n)")
             super().start()
         except RuntimeError as error:
@@ -94,7 +94,7 @@ class Sampler(threading.Thread):
         """The thread. Not to be called."""
         try:
             # A signal that the training blocks, to wait for it, must not find a thread that takes it.
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - OWN_FAULTS)
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _OWN_FAULTS)
             self.prepare()
             self._sample()
         except Exception as error:
@@ -151,11 +151,11 @@ class Sampler(threading.Thread):
             ticks += 1
             period = self._period_ns(ticks)
             due += period * max(1, -(-(clock.wall_ns() - due) // period))
-        if ticks == 0 or clock.wall_ns() - last > SHORTEST_NS:  # a run shorter than a period, or the rest of one
+        if ticks == 0 or clock.wall_ns() - last > _SHORTEST_NS:  # a run shorter than a period, or the rest of one
             self.tick()
 
     def _period_ns(self, ticks: int) -> int:
-        return int(self.period_s * 1e9) // (EARLY if ticks < self._early else 1)
+        return int(self.period_s * 1e9) // (_EARLY if ticks < self._early else 1)
 
     def _wait_until(self, due: int) -> bool:
         """Look at threads meanwhile. True: ``stop`` was called."""
@@ -177,7 +177,7 @@ class Sampler(threading.Thread):
         self._try_to_write_legend()
 
     def _give_up(self, error: Exception) -> None:
-        self.absent[SELF] = masks.text(f"{self.path}: stopped sampling: {reason(error)}")
+        self.absent[_SELF] = masks.text(f"{self.path}: stopped sampling: {reason(error)}")
         self.ready.set()
         self._try_to_write_legend()
 

@@ -5,7 +5,7 @@ import os
 from feedline.profiler import clock, masks
 from feedline.profiler.files.descriptor import Descriptor
 
-READ_BYTES = 16384
+_READ_BYTES = 16384
 
 
 class Source:
@@ -86,7 +86,7 @@ class OpenFile:
             OSError: with the path in it.
         """
         try:
-            return os.pread(self._file.number(), READ_BYTES, 0)
+            return os.pread(self._file.number(), _READ_BYTES, 0)
         except OSError as error:
             raise OSError(error.errno, error.strerror, self.path) from None
 
@@ -99,9 +99,9 @@ def read_file(path: str) -> bytes:
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = more = os.read(fd, READ_BYTES)
+        data = more = os.read(fd, _READ_BYTES)
         while more:  # /proc hands out long files a page at a time
-            more = os.read(fd, READ_BYTES)
+            more = os.read(fd, _READ_BYTES)
             data += more
         return data
     except OSError as error:

@@ -9,7 +9,7 @@ import platform
 from feedline.profiler import proc
 
 SLEEP, LOCK, NETWORK, PROCESS = "sleep", "lock", "network", "another process"
-FILE, PAGE_FAULT, UNKNOWN = "file", "page fault", "unknown"
+_FILE, _PAGE_FAULT, UNKNOWN = "file", "page fault", "unknown"
 
 #: Numbers of the distinguished calls: arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h (arm64).
 _X86 = {
@@ -25,9 +25,9 @@ _ARM64 = {
     **{"poll": (73,), "select": (72,), "epoll": (22, 441)},
 }
 _CALLS = {"x86_64": _X86, "aarch64": _ARM64}.get(platform.machine(), {})
-GROUPS = {number: group for group, numbers in _CALLS.items() for number in numbers}
-OF_GROUP = {"sleep": SLEEP, "lock": LOCK, "child": PROCESS, "message": PROCESS, "path": FILE}
-MOST_POLLED = 8
+_GROUPS = {number: group for group, numbers in _CALLS.items() for number in numbers}
+_OF_GROUP = {"sleep": SLEEP, "lock": LOCK, "child": PROCESS, "message": PROCESS, "path": _FILE}
+_MOST_POLLED = 8
 
 
 def waits_for(pid: int, line: bytes) -> str | None:
@@ -41,10 +41,10 @@ def waits_for(pid: int, line: bytes) -> str | None:
     if not words or words[0] == b"running":
         return None
     if words[0] == b"-1":
-        return PAGE_FAULT
-    group, arguments = GROUPS.get(int(words[0]), ""), [int(word, 16) for word in words[1:]]
-    if group in OF_GROUP:
-        return OF_GROUP[group]
+        return _PAGE_FAULT
+    group, arguments = _GROUPS.get(int(words[0]), ""), [int(word, 16) for word in words[1:]]
+    if group in _OF_GROUP:
+        return _OF_GROUP[group]
     if group == "descriptor":
         return _descriptor(pid, arguments[0])
     if group == "poll":
@@ -64,13 +64,13 @@ def _descriptor(pid: int, number: int) -> str:
         return UNKNOWN
     if target.startswith("pipe:"):
         return PROCESS
-    return FILE if target.startswith("/") and not target.startswith("/dev/") else UNKNOWN
+    return _FILE if target.startswith("/") and not target.startswith("/dev/") else UNKNOWN
 
 
 def _any(pid: int, descriptors: list[int]) -> str:
     """What several descriptors stand for: a network if one does; loops of events have a pipe to be woken by as well."""
     found = {_descriptor(pid, number) for number in descriptors}
-    return next((kind for kind in (NETWORK, PROCESS, FILE) if kind in found), UNKNOWN)
+    return next((kind for kind in (NETWORK, PROCESS, _FILE) if kind in found), UNKNOWN)
 
 
 def _polled(pid: int, address: int, count: int) -> list[int]:
@@ -78,7 +78,7 @@ def _polled(pid: int, address: int, count: int) -> list[int]:
     try:
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             memory.seek(address)
-            data = memory.read(8 * min(count, MOST_POLLED))
+            data = memory.read(8 * min(count, _MOST_POLLED))
     except (OSError, ValueError, OverflowError):
         return []
     return [int.from_bytes(data[at : at + 4], "little", signed=True) for at in range(0, len(data), 8)]
@@ -87,4 +87,4 @@ def _polled(pid: int, address: int, count: int) -> list[int]:
 def _registered(pid: int, number: int) -> list[int]:
     """The descriptors that an epoll watches (proc_pid_fdinfo(5))."""
     lines = map(bytes.split, proc.read(pid, f"fdinfo/{number}").splitlines())
-    return [int(words[1]) for words in lines if words[:1] == [b"tfd:"]][:MOST_POLLED]
+    return [int(words[1]) for words in lines if words[:1] == [b"tfd:"]][:_MOST_POLLED]

@@ -13,9 +13,9 @@ from feedline.profiler.store import processes
 if TYPE_CHECKING:
     from feedline.profiler.store.shapes import Line
 
-VARIABLE = b"FEEDLINE_RUN="
-LIBRARY = b"/libtorch_cpu.so"
-LOOKS = (1, 3, 10, 30, 100, 300, 1000)  # readings after which a process is looked at: reading its mappings takes milliseconds
+_VARIABLE = b"FEEDLINE_RUN="
+_LIBRARY = b"/libtorch_cpu.so"
+_LOOKS = (1, 3, 10, 30, 100, 300, 1000)  # readings after which a process is looked at: reading its mappings takes milliseconds
 
 
 class Unfollowed(Source):
@@ -41,8 +41,8 @@ class Unfollowed(Source):
         here = descendants(self._pid)
         self._ages = {pid: self._ages.get(pid, 0) + 1 for pid in here}
         for pid in here:
-            if self._ages[pid] in LOOKS and LIBRARY in proc.read(pid, "maps"):
-                self._ages[pid] = max(LOOKS)  # not again
+            if self._ages[pid] in _LOOKS and _LIBRARY in proc.read(pid, "maps"):
+                self._ages[pid] = max(_LOOKS)  # not again
                 self._look(pid)
         return {}
 
@@ -55,7 +55,7 @@ class Unfollowed(Source):
         if not command[0]:
             return
         environ = proc.read(pid, "environ").split(b"\0")
-        if not any(variable.startswith(VARIABLE) for variable in environ):
+        if not any(variable.startswith(_VARIABLE) for variable in environ):
             why = "its environment was replaced"
         elif any(word.startswith("-") and not word.startswith("--") and "S" in word for word in command[1:3]):
             why = "python -S runs no start-up hooks"

@@ -4,13 +4,13 @@ import os
 import re
 from contextlib import suppress
 
-OTHERS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")  # that programs are started with, in LD_PRELOAD
+_OTHERS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")  # that programs are started with, in LD_PRELOAD
 
 
 def allocator() -> str:
     """``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``; "": not known."""
     with suppress(OSError, ValueError, AttributeError):
         with open("/proc/self/maps", "rb") as maps:
-            other = OTHERS.search(maps.read())
+            other = _OTHERS.search(maps.read())
         return other[1].decode() if other else os.confstr("CS_GNU_LIBC_VERSION") or ""
     return ""

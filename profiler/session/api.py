@@ -86,10 +86,10 @@ class record(ContextDecorator):
         if session is None:
             return
         if session.is_mine and session.place.rank == 0:
-            show(session.path)
+            _show(session.path)
 
 
-def show(run: Path) -> None:
+def _show(run: Path) -> None:
     """Show a finished run: in a notebook as a report, in a plain program as a single line."""
     if notebook.shell() is None:
         say(f"recorded into {run}; to see it: feedline report {shlex.quote(str(run))}")

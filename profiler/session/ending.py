@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from feedline.profiler import masks
 
 INTERRUPTED = 130  # exit code after Ctrl-C
-MOST_CAUSES = 8  # of one exception, to look for a killed worker or a full disk
+_MOST_CAUSES = 8  # of one exception, to look for a killed worker or a full disk
 #: torch's own words (torch/utils/data/_utils/signal_handling.py, DataLoader.cpp).
 _KILLED = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][A-Za-z ]{2,40})\.")
 #: torch.save whose file did not take all of its bytes (caffe2/serialize/inline_container.cc).
@@ -96,7 +96,7 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """An exception and those that it came of; a loop among them ends it."""
-    for _ in range(MOST_CAUSES):
+    for _ in range(_MOST_CAUSES):
         if error is None:
             return
         yield error

@@ -35,7 +35,7 @@ class Hooks:
             if self._active:
                 before, self.arriving = self.arriving, True
                 try:
-                    with no_collection():
+                    with _no_collection():
                         attach()
                 except Exception as error:
                     self.tell(library, False, masks.error(error))
@@ -68,7 +68,7 @@ class Hooks:
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def _no_collection() -> Iterator[None]:
     """Avoid garbage collections caused by feedline's own objects: one that goes through all of torch's takes 0.1 s."""
     enabled = gc.isenabled()
     gc.disable()

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 COLUMNS = 80
-HEIGHT = 640  # pixels of the frame: verdict, step and the first finding
-PAGE = "report.html"
-COLORED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")  # ipykernel sets the first, and rich would obey it
+_HEIGHT = 640  # pixels of the frame: verdict, step and the first finding
+_PAGE = "report.html"
+_COLORED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")  # ipykernel sets the first, and rich would obey it
 
 
 class Shown:
@@ -22,7 +22,7 @@ class Shown:
         self._text, self._page = text, page
 
     def _repr_html_(self) -> str:
-        style = f"width: 100%; height: {HEIGHT}px; box-sizing: border-box; border: 1px solid #ccc"
+        style = f"width: 100%; height: {_HEIGHT}px; box-sizing: border-box; border: 1px solid #ccc"
         return f'<iframe title="feedline report" style="{style}" sandbox="allow-scripts" srcdoc="{html.escape(self._page)}"></iframe>'
 
     def __repr__(self) -> str:
@@ -44,11 +44,11 @@ def show(run: Path) -> None:
         RuntimeError: it could not be built; the error's text says why.
         OSError: as above.
     """
-    shown = Shown(built(run), (run / PAGE).read_text(encoding="utf-8"))
+    shown = Shown(_built(run), (run / _PAGE).read_text(encoding="utf-8"))
     importlib.import_module("IPython.display").display(shown)
 
 
-def built(run: Path) -> str:
+def _built(run: Path) -> str:
     """Write the report into the run folder, in a separate process so that the kernel does not load the analysis.
 
     Returns:
@@ -57,7 +57,7 @@ def built(run: Path) -> str:
     path = [place for place in sys.path if place]  # not the notebook's folder, whose modules may have any name
     command = ["report", os.path.abspath(run), "--finish"]
     program = f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
-    surroundings = {name: value for name, value in os.environ.items() if name not in COLORED}
+    surroundings = {name: value for name, value in os.environ.items() if name not in _COLORED}
     surroundings |= {"COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [sys.executable, "-Wignore", "-c", program],

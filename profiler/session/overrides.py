@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 NAME = "DataLoader arguments"  # of the hook
 #: Module whose import is awaited -> the module of a loader, and its name.
-LOADERS = {
+_LOADERS = {
     "torch": ("torch.utils.data", "DataLoader"),
     "torchdata.stateful_dataloader.stateful_dataloader": ("torchdata.stateful_dataloader.stateful_dataloader", "StatefulDataLoader"),
 }
@@ -48,7 +48,7 @@ class Overrides:
 
     def attach(self, hooks: Hooks) -> None:
         """Act once torch is imported, until ``hooks`` are undone. A second recording in this process is told what was done before it."""
-        for awaited, (module, name) in LOADERS.items():
+        for awaited, (module, name) in _LOADERS.items():
             hooks.when_imported(awaited, functools.partial(self._arrived, hooks, module, name))
 
     def _arrived(self, hooks: Hooks, module: str, name: str) -> None:

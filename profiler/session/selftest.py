@@ -16,10 +16,10 @@ from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment_reader import Process, read_segment
 from feedline.profiler.taps.operations.selftest import Result, selftests
 
-START_METHODS = ("fork", "spawn", "forkserver")
-WORKER_STAGES = (Stage.START, Stage.IDLE, Stage.FETCH, Stage.SAMPLE, Stage.COLLATE, Stage.PICKLE)
-LOADER_STAGES = (Stage.EPOCH, Stage.NEXT, Stage.SAMPLER, Stage.ARRIVE, Stage.TRANSPORT)
-TRAINING_STAGES = {
+_START_METHODS = ("fork", "spawn", "forkserver")
+_WORKER_STAGES = (Stage.START, Stage.IDLE, Stage.FETCH, Stage.SAMPLE, Stage.COLLATE, Stage.PICKLE)
+_LOADER_STAGES = (Stage.EPOCH, Stage.NEXT, Stage.SAMPLER, Stage.ARRIVE, Stage.TRANSPORT)
+_TRAINING_STAGES = {
     "nn.Module": (Stage.FORWARD, Stage.LOSS),
     "autograd": (Stage.BACKWARD,),
     "optimizer": (Stage.OPTIMIZER,),
@@ -29,7 +29,7 @@ TRAINING_STAGES = {
 }
 
 
-class Numbers:
+class _Numbers:
     """A map-style dataset that can be pickled."""
 
     def __len__(self) -> int:
@@ -47,7 +47,7 @@ def run() -> list[Result]:
     except ImportError as error:
         results.append(Result("torch", False, f"cannot be imported: {error}"))
     else:
-        results += [*_training(), _collectives(), *(_workers(method) for method in START_METHODS)]
+        results += [*_training(), _collectives(), *(_workers(method) for method in _START_METHODS)]
         results.append(Result("torch", True, torch.__version__))
     return [*results, *selftests(), *_sampled()]
 
@@ -61,7 +61,7 @@ def _counters() -> list[Result]:
     ]
 
 
-def record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, object]]]:
+def _record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, object]]]:
     """Record a function; returns its processes and the status of the hooks."""
     from feedline.profiler.session.session import Session
 
@@ -93,7 +93,7 @@ def train(loader: Any) -> None:
         torch.save(model.state_dict(), file)
 
 
-def missing(processes: list[Process], stages: tuple[Stage, ...]) -> list[str]:
+def _missing(processes: list[Process], stages: tuple[Stage, ...]) -> list[str]:
     """Names of the stages without a record in any of these processes."""
     return [stage.name for stage in stages if not any(len(process.of(stage)) for process in processes)]
 
@@ -102,13 +102,13 @@ def _training() -> list[Result]:
     from torch.utils.data import DataLoader
 
     try:
-        processes, hooks = record(lambda: train(DataLoader(Numbers(), 2)))  # type: ignore[arg-type]
+        processes, hooks = _record(lambda: train(DataLoader(_Numbers(), 2)))  # type: ignore[arg-type]
     except FeedlineError as error:
         return [Result("recording", False, str(error))]
     results = []
     for hook in hooks:
-        lost = missing(processes, TRAINING_STAGES.get(str(hook["name"]), ()))
-        if hook["name"] in (*TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
+        lost = _missing(processes, _TRAINING_STAGES.get(str(hook["name"]), ()))
+        if hook["name"] in (*_TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
             results.append(
                 Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"missing: {', '.join(lost)}" if lost else str(hook["why"]))
             )
@@ -132,7 +132,7 @@ def _collectives() -> Result:
     if not dist.is_available() or not dist.is_gloo_available():
         return Result(NAME, False, "this torch is built without torch.distributed or gloo")
     try:
-        processes, hooks = record(program)
+        processes, hooks = _record(program)
     except Exception as error:
         return Result(NAME, False, f"{type(error).__name__}: {error}")
     said = next((hook for hook in hooks if hook["name"] == NAME), {"attached": False, "why": "not tried"})
@@ -147,12 +147,12 @@ def _workers(method: str) -> Result:
 
     name = f"workers by {method}"
     try:
-        processes, _ = record(lambda: train(DataLoader(Numbers(), 2, num_workers=2, multiprocessing_context=method)))  # type: ignore[arg-type]
+        processes, _ = _record(lambda: train(DataLoader(_Numbers(), 2, num_workers=2, multiprocessing_context=method)))  # type: ignore[arg-type]
     except Exception as error:
         return Result(name, False, f"{type(error).__name__}: {error}")
     main, workers = processes[-1:], processes[:-1]
     batches = sum(len(worker.of(Stage.FETCH)) for worker in workers)
-    lost = missing(workers, WORKER_STAGES) + missing(main, LOADER_STAGES)
+    lost = _missing(workers, _WORKER_STAGES) + _missing(main, _LOADER_STAGES)
     if lost or batches != 4:
         return Result(name, False, f"recorded {batches} of 4 batches" + (f"; missing: {', '.join(lost)}" if lost else ""))
     return Result(name, True, "every batch: made, collated, pickled, transported")

@@ -33,8 +33,8 @@ from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_f
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment import Segment
 
-RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
-MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
+_RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
+_MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
 Taken = TypeVar("Taken")
 Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; raises PlaceTaken, OSError
@@ -117,14 +117,14 @@ class Session:
             anchors=[clock.anchor()],
         )
         try:
-            rooms = rooms or beside(path, self.place, self.manifest.launch, overwrite)
-            (self.folder, self._holds), self.refused = make_room(rooms, self.place, strict)
+            rooms = rooms or _beside(path, self.place, self.manifest.launch, overwrite)
+            (self.folder, self._holds), self.refused = _make_room(rooms, self.place, strict)
             self.path = self.folder.parent
             self.manifest.write(self.folder)
-            reserve(self.folder)
+            _reserve(self.folder)
             segment = Segment(main_segment(self.folder), {"role": "main", "pid": os.getpid()})
         except OSError as error:
-            raise unwritable(path, error) from error
+            raise _unwritable(path, error) from error
         self._every, self._window, self._changes, self._stop_after = every, window, changes, stop_after
         sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
         self._looks = Looks()
@@ -218,7 +218,7 @@ class Session:
             self.manifest.write(self.folder)
 
 
-def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iterator[Room]:
+def _beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iterator[Room]:
     """A run folder of that name, or of the next free one. All ranks of a launch get the same."""
 
     def claim(run: Path, replaces: bool) -> None:
@@ -227,40 +227,40 @@ def beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iter
         if replaces and old.exists():
             removal.remove(old)  # of an earlier recording of this process
 
-    for number in range(1, MOST_NAMES + 1):
+    for number in range(1, _MOST_NAMES + 1):
         run = path if number == 1 else path.with_name(f"{path.name}-{number}")
         yield run, partial(claim, run, overwrite and number == 1)
 
 
 def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, removal.Hold], PlaceTaken | None]:
-    """Create a run folder for the processes below this one, and a hold on it. Returns as ``first_with_room``.
+    """Create a run folder for the processes below this one, and a hold on it. Returns as ``_first_with_room``.
 
     Raises:
         OutputError: it is taken, or cannot be made.
     """
     try:
-        return first_with_room(beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, removal.Hold(run)))
+        return _first_with_room(_beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, removal.Hold(run)))
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise _unwritable(path, error) from error
 
 
-def unwritable(path: Path, error: OSError) -> OutputError:
+def _unwritable(path: Path, error: OSError) -> OutputError:
     """The error for a run folder that cannot be created."""
     ways = [ELSEWHERE, "make room"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else [ELSEWHERE]
     return OutputError.unwritable(f"the run folder {path}", error, *ways)
 
 
-def make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[removal.Hold]], PlaceTaken | None]:
-    """Create a folder for this rank, and a hold on it and its run folder. Returns and raises as ``first_with_room``."""
+def _make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[removal.Hold]], PlaceTaken | None]:
+    """Create a folder for this rank, and a hold on it and its run folder. Returns and raises as ``_first_with_room``."""
 
     def take(run: Path) -> tuple[Path, list[removal.Hold]]:
-        folder = new_folder(run, rank_folder(run, place.rank, place.restart).name)
+        folder = _new_folder(run, rank_folder(run, place.rank, place.restart).name)
         return folder, [removal.Hold(run), removal.Hold(folder)]
 
-    return first_with_room(rooms, strict, take)
+    return _first_with_room(rooms, strict, take)
 
 
-def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> tuple[Taken, PlaceTaken | None]:
+def _first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> tuple[Taken, PlaceTaken | None]:
     """Result of ``take`` for the first run folder that is free and has space; and what was wrong with the very first one.
 
     Args:
@@ -271,7 +271,7 @@ def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], 
         OSError: it cannot be made.
     """
     taken: PlaceTaken | None = None
-    for run, claim in islice(rooms, 1 if strict else MOST_NAMES):
+    for run, claim in islice(rooms, 1 if strict else _MOST_NAMES):
         try:
             claim()
             return take(run), taken
@@ -280,7 +280,7 @@ def first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], 
     raise taken or AssertionError("unreachable")
 
 
-def new_folder(run: Path, name: str) -> Path:
+def _new_folder(run: Path, name: str) -> Path:
     """The folder of a rank. Raises PlaceTaken, OSError."""
     try:
         return owned.subfolder(run, name)
@@ -288,7 +288,7 @@ def new_folder(run: Path, name: str) -> Path:
         raise PlaceTaken(f"{run} already holds a run", ELSEWHERE, OVERWRITE) from error
 
 
-def reserve(folder: Path) -> None:
+def _reserve(folder: Path) -> None:
     """Reserve space for the final manifest, in case the disk is full by then.
 
     Raises:
@@ -296,7 +296,7 @@ def reserve(folder: Path) -> None:
     """
     fd = owned.create(folder, RESERVE)
     try:
-        os.posix_fallocate(fd, 0, RESERVE_BYTES)
+        os.posix_fallocate(fd, 0, _RESERVE_BYTES)
     finally:
         os.close(fd)
 

@@ -25,7 +25,7 @@ from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
 
-PATIENCE_S = 60.0  # for the other ranks, which stop after the same update
+_PATIENCE_S = 60.0  # for the other ranks, which stop after the same update
 _exit = os._exit  # without the recorder's own callbacks
 
 
@@ -78,8 +78,8 @@ def end(stop: Callable[[], None], run: Path, place: Place) -> None:
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
     stop()
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until and not all(has_ended(run, rank, place.restart) for rank in range(place.world_size)):
+    until = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until and not all(_has_ended(run, rank, place.restart) for rank in range(place.world_size)):
         time.sleep(0.05)
     with suppress(Exception):
         sys.stdout.flush()
@@ -92,7 +92,7 @@ def end(stop: Callable[[], None], run: Path, place: Place) -> None:
     _exit(0)
 
 
-def has_ended(run: Path, rank: int, restart: int) -> bool:
+def _has_ended(run: Path, rank: int, restart: int) -> bool:
     """Whether the recording of a rank is complete."""
     with suppress(OSError, RunDamaged):
         return Manifest.read(rank_folder(run, rank, restart)).ended

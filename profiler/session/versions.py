@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 
 #: Name in the manifest -> module. Package metadata would know them too, at 30 ms for the program.
-LIBRARIES = {
+_LIBRARIES = {
     "feedline": "feedline",
     "torch": "torch",
     "torchvision": "torchvision",
@@ -19,15 +19,15 @@ LIBRARIES = {
     "transformers": "transformers",
     "timm": "timm",
 }
-VERSION = re.compile(r"\d[\w.+!-]{0,63}", re.ASCII)  # a module of the program's own may have such a name, and say anything
+_VERSION = re.compile(r"\d[\w.+!-]{0,63}", re.ASCII)  # a module of the program's own may have such a name, and say anything
 
 
 def versions() -> dict[str, str]:
     """Name -> version."""
     found = {"python": platform.python_version()}
-    for name, module in LIBRARIES.items():
+    for name, module in _LIBRARIES.items():
         with suppress(Exception):
             said = str(sys.modules[module].__version__)
-            if VERSION.fullmatch(said):
+            if _VERSION.fullmatch(said):
                 found[name] = said
     return found

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from feedline.profiler.events import RECORD_DTYPE, Stage
 
 Records = npt.NDArray[np.void]
-SUMMED = "wall", "cpu", "runqueue", "nbytes", "extra"  # columns that totals are kept of, behind the number of records
+_SUMMED = "wall", "cpu", "runqueue", "nbytes", "extra"  # columns that totals are kept of, behind the number of records
 
 #: Stage -> column -> its meaning. Times are in ns. What is not named here is what the column says, and ``number`` a batch key.
 MEANINGS = MappingProxyType(
@@ -95,4 +95,4 @@ def totals(stage: Stage, counts: npt.NDArray[np.int64]) -> dict[str, int]:
 
 def _summed(stage: Stage) -> list[str]:
     own = MEANINGS.get(stage, {})
-    return [own.get(name, name) for name in SUMMED]
+    return [own.get(name, name) for name in _SUMMED]

@@ -19,9 +19,9 @@ from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
 from feedline.profiler.store.segment_reader import Process, read_segment
 from feedline.profiler.store.shapes import Processes
 
-AGAIN = "it was truncated or changed; record the run again"
-Sums = npt.NDArray[np.int64]
-PROCESSES = b"feedline.processes"  # key in the Parquet file's metadata: header and names of each process
+_AGAIN = "it was truncated or changed; record the run again"
+_Sums = npt.NDArray[np.int64]
+_PROCESSES = b"feedline.processes"  # key in the Parquet file's metadata: header and names of each process
 
 
 def compact(folder: Path) -> None:
@@ -37,7 +37,7 @@ def compact(folder: Path) -> None:
     for name in RECORD_DTYPE.names or ():
         columns[name] = np.concatenate([np.ascontiguousarray(p.records[name]) for p in processes])
     about = [{"header": p.header, "names": {str(k): v for k, v in p.names.items()}} for p in processes]
-    _write(table_of(columns).replace_schema_metadata({PROCESSES: json.dumps(about).encode()}), folder, EVENTS)
+    _write(table_of(columns).replace_schema_metadata({_PROCESSES: json.dumps(about).encode()}), folder, EVENTS)
     sums = np.stack([np.concatenate([p.totals.ravel(), p.histograms.ravel()]) for p in processes])
     _write(table_of({f"process{i}": row for i, row in enumerate(sums)}), folder, TOTALS)
     removal.remove(folder / SEGMENTS)
@@ -63,8 +63,8 @@ def read_compact(folder: Path) -> list[Process]:
     Raises:
         RunDamaged: a file is missing, was cut off or changed.
     """
-    with columns(folder / EVENTS, AGAIN) as file:
-        described = checked(json_of(file.metadata(PROCESSES, MOST_JSON)), Processes)
+    with columns(folder / EVENTS, _AGAIN) as file:
+        described = checked(json_of(file.metadata(_PROCESSES, MOST_JSON)), Processes)
         found, owner = np.empty(file.rows, RECORD_DTYPE), np.empty(file.rows, np.uint16)
         file.into(found, {"process": owner})
         if len(owner) and owner.max() >= len(described):
@@ -75,10 +75,10 @@ def read_compact(folder: Path) -> list[Process]:
     return [Process(*one) for one in zip(headers, records, names, *_sums(folder / TOTALS, len(described)), strict=True)]
 
 
-def _sums(path: Path, processes: int) -> tuple[list[Sums], list[Sums]]:
+def _sums(path: Path, processes: int) -> tuple[list[_Sums], list[_Sums]]:
     """Totals and histograms of each process."""
     split = seg.STAGES * seg.FIELDS
-    with columns(path, AGAIN) as file:
+    with columns(path, _AGAIN) as file:
         if file.rows != split + 2 * bins.BINS:
             raise ValueError(f"it has {file.rows:,} rows")
         rows = {f"process{number}": np.empty(file.rows, np.int64) for number in range(processes)}

@@ -30,13 +30,13 @@ from feedline.profiler.store.trainings import inner_folders, is_own
 
 PARTS = "parts"
 FEWEST = 2  # updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch is one training
-TURNS = 16  # as in record/beginnings.py, which looks no further then
-OF_ALL = (Stage.GROUP, Stage.CLOCK, Stage.START)  # told once, and of use to every part
-ACTIVE = (Stage.NEXT, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER, Stage.CHECKPOINT)
-FOREVER = int(np.iinfo(np.int64).max)
-OF_CPU = 256  # ``source`` of the second of a stage's two SUMS
-UNSUMMED = (Stage.BEGUN, Stage.SUMS)
-NUMBERED = (Stage.VALUE, Stage.GRADIENT)  # their ``extra`` counts updates
+_TURNS = 16  # as in record/beginnings.py, which looks no further then
+_OF_ALL = (Stage.GROUP, Stage.CLOCK, Stage.START)  # told once, and of use to every part
+_ACTIVE = (Stage.NEXT, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER, Stage.CHECKPOINT)
+_FOREVER = int(np.iinfo(np.int64).max)
+_OF_CPU = 256  # ``source`` of the second of a stage's two SUMS
+_UNSUMMED = (Stage.BEGUN, Stage.SUMS)
+_NUMBERED = (Stage.VALUE, Stage.GRADIENT)  # their ``extra`` counts updates
 Sums = npt.NDArray[np.int64]
 
 
@@ -72,7 +72,7 @@ def parts(run: Run) -> list[Run]:
     wanted = first_optimizers(readable[min(readable)]) if readable else []
     if len(wanted) < 2:
         return [run]
-    cut = {number: slices(rank, wanted) for number, rank in readable.items()}
+    cut = {number: _slices(rank, wanted) for number, rank in readable.items()}
     found = []
     for index in range(len(cut[min(cut)])):
         ranks = {number: own[index] for number, own in cut.items() if index < len(own)}
@@ -125,10 +125,10 @@ def first_optimizers(rank: Rank) -> list[int]:
     for number, first in zip(begun["optimizer"].tolist(), begun["first_optimizer"].tolist()):
         begins[max(first, 0) + 1 : number + 1] = False
     chosen = np.flatnonzero(begins).tolist()
-    found = [beginning(rank.main, number) for number in chosen]
+    found = [_beginning(rank.main, number) for number in chosen]
     by_loader = {int(one["optimizer"]) for one in begun if one["flags"] & Flag.FIRST}
     again = begun["first_optimizer"][begun["flags"] & Flag.END != 0]
-    takes_turns = len(again) > 0 and np.bincount(again).max() >= TURNS  # optimizers are made within one training: meta-learning
+    takes_turns = len(again) > 0 and np.bincount(again).max() >= _TURNS  # optimizers are made within one training: meta-learning
     kept = chosen[:1]  # none where the records are damaged
     for before, this, after in zip([None, *found[:-1]], found, [*found[1:], None]):
         if before is not None and (this.optimizer in by_loader or not takes_turns and _apart(rank.main, before, this, after)):
@@ -138,14 +138,14 @@ def first_optimizers(rank: Rank) -> list[int]:
 
 def _apart(main: Process, before: Beginning, this: Beginning, after: Beginning | None) -> bool:
     """Whether two trainings without a loader are two: each made updates, and no batch was asked for."""
-    until = after.at if after is not None else FOREVER
+    until = after.at if after is not None else _FOREVER
     asked = main.of(Stage.NEXT)["start"]
     updates = main.of(Stage.OPTIMIZER)["start"]
     own = [((updates >= low) & (updates < high)).sum() for low, high in ((before.at, this.at), (this.at, until))]
     return min(own) >= FEWEST and not ((asked >= before.at) & (asked < until)).any()
 
 
-def beginning(main: Process, optimizer: int) -> Beginning:
+def _beginning(main: Process, optimizer: int) -> Beginning:
     """Where the training of an optimizer begins that belongs to no earlier training."""
     begun = main.view(Stage.BEGUN)
     one = begun[begun["optimizer"] == optimizer][0]
@@ -153,21 +153,21 @@ def beginning(main: Process, optimizer: int) -> Beginning:
     sums = sums[sums["start"] == one["start"]]
     before = np.zeros((seg.STAGES, seg.FIELDS), np.int64)
     for row in sums:
-        stage, of_cpu = int(row["source"]) % OF_CPU % seg.STAGES, row["source"] >= OF_CPU
+        stage, of_cpu = int(row["source"]) % _OF_CPU % seg.STAGES, row["source"] >= _OF_CPU
         for column, name in ((2, "cpu"), (3, "runqueue")) if of_cpu else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra")):
             before[stage, column] = row[name]
     updates, samples = max(int(one["updates_before"]), 0), max(int(one["samples_before"]), 0)
     return Beginning(int(one["start"]), optimizer, updates, samples, before if len(sums) else None)
 
 
-def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
+def _slices(rank: Rank, wanted: list[int]) -> list[Rank]:
     """The trainings of a rank; fewer than wanted if it ended before the others."""
     there = set(rank.main.view(Stage.BEGUN)["optimizer"].tolist())
-    begun = [beginning(rank.main, number) for number in wanted if number in there]
+    begun = [_beginning(rank.main, number) for number in wanted if number in there]
     found = []
     for this, after in zip(begun, [*begun[1:], None]):
         first = this is begun[0]
-        processes = [own for process in rank.processes if (own := cut(process, this, after, first)) is not None]
+        processes = [own for process in rank.processes if (own := _cut(process, this, after, first)) is not None]
         if not processes or processes[0].is_worker:  # feedline does not write records in this order
             continue
         span = this.at, _last(processes[0], this.at)
@@ -178,19 +178,19 @@ def slices(rank: Rank, wanted: list[int]) -> list[Rank]:
 
 def _last(main: Process, begun: int) -> int:
     """When the last thing ended that belongs to a training, ns."""
-    own = main.of(*ACTIVE)
+    own = main.of(*_ACTIVE)
     return int((own["start"] + np.maximum(own["wall"], 0)).max(initial=begun))
 
 
-def cut(process: Process, this: Beginning, after: Beginning | None, first: bool) -> Process | None:
+def _cut(process: Process, this: Beginning, after: Beginning | None, first: bool) -> Process | None:
     """The records of a process from one beginning to the next; those of the first training include what came before. None: nothing."""
     records = process.records
-    begin, until = 0 if first else this.at, after.at if after is not None else FOREVER
+    begin, until = 0 if first else this.at, after.at if after is not None else _FOREVER
     inside = (records["start"] >= begin) & (records["start"] < until)
-    if not (inside & ~np.isin(records["stage"], OF_ALL)).any():
+    if not (inside & ~np.isin(records["stage"], _OF_ALL)).any():
         return None
     alone = bool(inside[records["stage"] == Stage.FETCH].all())
-    own = records[inside | np.isin(records["stage"], OF_ALL if not process.is_worker else OF_ALL[:2])]
+    own = records[inside | np.isin(records["stage"], _OF_ALL if not process.is_worker else _OF_ALL[:2])]
     if not process.is_worker and not first:
         own = _renumbered(own, this)
     totals = process.totals.copy() if alone and process.is_worker else _sums(process, own, this, after, first)
@@ -201,7 +201,7 @@ def cut(process: Process, this: Beginning, after: Beginning | None, first: bool)
 def _renumbered(records: Records, this: Beginning) -> Records:
     """Updates and samples counted from the training's own beginning on."""
     records = records.copy()
-    counted = np.isin(records["stage"], NUMBERED)
+    counted = np.isin(records["stage"], _NUMBERED)
     records["extra"][counted] = np.maximum(records["extra"][counted] - this.updates, 0)
     seen = records["stage"] == Stage.VALUE
     records["nbytes"][seen] = np.maximum(records["nbytes"][seen] - this.samples, 0)
@@ -220,7 +220,7 @@ def _sums(process: Process, own: Records, this: Beginning, after: Beginning | No
     upper = process.totals if after is None or after.before is None else after.before
     exact = np.maximum(upper - lower, kept)
     exact[0] = process.totals[0]
-    exact[list(UNSUMMED)] = kept[list(UNSUMMED)]
+    exact[list(_UNSUMMED)] = kept[list(_UNSUMMED)]
     return exact
 
 

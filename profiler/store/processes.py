@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # msgspec is for readers
     from feedline.profiler.store.shapes import Line
 
 FILE = "processes.jsonl"
-NAMED = 5  # processes that a note names
-WORDS = 6  # of a command
+_NAMED = 5  # processes that a note names
+_WORDS = 6  # of a command
 
 
 @dataclass
@@ -39,8 +39,8 @@ class Seen:
     unseen: str = ""
 
     def __str__(self) -> str:
-        more = " ..." if len(self.command) > WORDS else ""
-        return f"{' '.join(self.command[:WORDS])}{more} (pid {self.pid})"
+        more = " ..." if len(self.command) > _WORDS else ""
+        return f"{' '.join(self.command[:_WORDS])}{more} (pid {self.pid})"
 
 
 def write(run: Path, line: "Line") -> None:
@@ -95,13 +95,13 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
         for process in processes
         if not process.unseen and not trained.intersection(where.split("/")[0] for where in process.recorded)
     ]
-    said = [f"not recorded: {process}: {process.unseen}" for process in unseen[:NAMED]]
-    if len(unseen) > NAMED:
-        said.append(f"not recorded: {len(unseen) - NAMED} more processes that use torch")
+    said = [f"not recorded: {process}: {process.unseen}" for process in unseen[:_NAMED]]
+    if len(unseen) > _NAMED:
+        said.append(f"not recorded: {len(unseen) - _NAMED} more processes that use torch")
     still = [process for process in idle if proc.started(process.pid) == process.started != 0]
     if still:
-        said.append(f"still running: {few(still, NAMED)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end")
+        said.append(f"still running: {few(still, _NAMED)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end")
     idle = [process for process in idle if process not in still]
     if idle:
-        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {few(idle, NAMED)}")
+        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {few(idle, _NAMED)}")
     return said

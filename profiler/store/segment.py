@@ -41,17 +41,17 @@ from feedline.profiler.store.sums import FIELDS, STAGES, sums_of
 MAGIC = b"FEEDSEG2"
 PAGE = 4096
 TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
-SUMS, SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
-WALL_AT, EXTRA_AT, NUMBER = 8, 48, struct.Struct("<q")  # in a record
+SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
+_WALL_AT, _EXTRA_AT, _NUMBER = 8, 48, struct.Struct("<q")  # in a record
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
 CHUNK_BYTES = 256 * 1024
-FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
-GENERATION = 1 << 32  # more than a file has slots
+_FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
+_GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
-SLICE = 4096  # records that are copied at once
-MOVES = 2  # a record's end is found after at most this many thinnings; later it is only counted
+_SLICE = 4096  # records that are copied at once
+_MOVES = 2  # a record's end is found after at most this many thinnings; later it is only counted
 #: Few, and needed to read the rest.
-FOREVER = (
+_FOREVER = (
     *(Stage.NAME, Stage.EPOCH, Stage.START, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.BEGUN, Stage.SUMS),
     *(Stage.REST, Stage.TAKEN, Stage.WOKEN),
 )
@@ -160,7 +160,7 @@ class Segment:
 
     def _count(self, stage: int, number: int, wall: int, cpu: int = 0, runqueue: int = 0, nbytes: int = 0, extra: int = 0) -> None:
         """Add to the sums of what is forgotten."""
-        header, at = self._header, TOTALS_AT + stage * SUMS_BYTES
+        header, at = self._header, TOTALS_AT + stage * _SUMS_BYTES
         sums = SUMS.unpack_from(header, at)
         more = (number, max(wall, 0), max(cpu, 0), max(runqueue, 0), nbytes, extra)
         SUMS.pack_into(header, at, *map(operator.add, sums, more))
@@ -172,9 +172,9 @@ class Segment:
             slot = -1 if place is None else place - self._generation
             if self._begin <= slot < self._end:
                 at = (slot - self._begin) * RECORD.size
-                NUMBER.pack_into(self._chunk, at + WALL_AT, wall)
+                _NUMBER.pack_into(self._chunk, at + _WALL_AT, wall)
                 if extra:
-                    NUMBER.pack_into(self._chunk, at + EXTRA_AT, extra)
+                    _NUMBER.pack_into(self._chunk, at + _EXTRA_AT, extra)
             else:
                 self._end_far(place, stage, wall, extra)
         except Exception as error:
@@ -184,16 +184,16 @@ class Segment:
 
     def _end_far(self, place: int | None, stage: int, wall: int, extra: int) -> None:
         """In a chunk that is not mapped any more, or moved, or forgotten."""
-        generation, slot = divmod(-1 if place is None else place, GENERATION)
+        generation, slot = divmod(-1 if place is None else place, _GENERATION)
         for moved in self._moved[generation:] if place is not None else ():
             slot = int(moved[slot]) if 0 <= slot < len(moved) else -1
         if place is None or slot < 0:
             self._count(stage, 0, wall, extra=extra)
             return
         at = RECORDS_AT + slot * RECORD.size
-        os.pwrite(self._file.number(), NUMBER.pack(wall), at + WALL_AT)
+        os.pwrite(self._file.number(), _NUMBER.pack(wall), at + _WALL_AT)
         if extra:
-            os.pwrite(self._file.number(), NUMBER.pack(extra), at + EXTRA_AT)
+            os.pwrite(self._file.number(), _NUMBER.pack(extra), at + _EXTRA_AT)
 
     def count(self, moments: Sequence[int], times: int = 1) -> None:
         """Add the durations of samples between moments (ns) to their histogram, ``times`` each; durations <= 0 are ignored."""
@@ -318,7 +318,7 @@ class Segment:
         elif self._allocated >= self._capacity:
             self._thin()
         else:
-            size = CHUNK_BYTES if self._allocated else FIRST_CHUNK_BYTES
+            size = CHUNK_BYTES if self._allocated else _FIRST_CHUNK_BYTES
             os.posix_fallocate(self._file.number(), RECORDS_AT + self._allocated * RECORD.size, size)
             self._allocated += size // RECORD.size
             self._map(self._allocated - size // RECORD.size, self._allocated)
@@ -342,14 +342,14 @@ class Segment:
         room = self._allocated * RECORD.size
         before = Mapping(self._file.number(), RECORDS_AT + room)
         records = np.frombuffer(before.view, RECORD_DTYPE, self._allocated, RECORDS_AT)  # by slices: memory that is copied to may stay
-        windows, forever = np.array(records["window"]), np.isin(records["stage"], FOREVER)
+        windows, forever = np.array(records["window"]), np.isin(records["stage"], _FOREVER)
         keep = np.ones(len(records), bool)
         while keep.sum() > self._capacity * 3 // 4:
             self._stride_mask = self._stride_mask * 2 + 1
             keep = (windows & self._stride_mask == 0) | forever
             if self._stride_mask > 65535:
                 raise OSError(errno.EFBIG, "the segment is full of records that must be kept", str(self.path))
-        slices = [slice(begin, begin + SLICE) for begin in range(0, len(records), SLICE)]
+        slices = [slice(begin, begin + _SLICE) for begin in range(0, len(records), _SLICE)]
         forgotten = np.asarray(self._totals).reshape(STAGES, FIELDS)
         for part in slices:
             forgotten += sums_of(records[part][~keep[part] & (records["stage"][part] != 0)])
@@ -375,8 +375,8 @@ class Segment:
         self._map_at(kept)
         self._slots = itertools.count(kept)
         self._moved.append(np.where(keep, np.cumsum(keep, dtype=np.int32) - 1, -1).astype(np.int32))
-        self._moved[:-MOVES] = [self._moved[-1][:0]] * len(self._moved[:-MOVES])
-        self._generation += GENERATION
+        self._moved[:-_MOVES] = [self._moved[-1][:0]] * len(self._moved[:-_MOVES])
+        self._generation += _GENERATION
 
     def _stop(self, error: Exception) -> None:
         if self.stopped is None:

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from feedline.profiler.files.checking import Count, Moment, RankNumber, TimeOfDay, WorldSize
 
-MOST_PROCESSES = 65_536
+_MOST_PROCESSES = 65_536
 Source = Annotated[int, Meta(ge=0, lt=65_536)]
 Pid = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Number = bool | int | float
@@ -193,14 +193,14 @@ class Worker(TypedDict):
     worker: Source
 
 
-class Described(TypedDict):
+class _Described(TypedDict):
     """A process in the metadata of events.parquet."""
 
     header: dict[str, Any]
     names: dict[Source, str]
 
 
-Processes = Annotated[list[Described], Meta(min_length=1, max_length=MOST_PROCESSES)]
+Processes = Annotated[list[_Described], Meta(min_length=1, max_length=_MOST_PROCESSES)]
 
 
 class RequiredOfLegend(TypedDict):

@@ -19,7 +19,7 @@ from feedline.profiler.store.manifest import PROGRAM, Manifest
 from feedline.profiler.store.read import Rank, Run, rank_folders
 
 TRAINING = "training-"
-OWN = f"{TRAINING}0"
+_OWN = f"{TRAINING}0"
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ def trainings(path: Path) -> list[Training]:
     """
     found = _trainings(path)
     by_program = processes.ended(path.parent if path.name.startswith(TRAINING) else path)
-    tell_ends([rank.manifest for one in found for rank in one.run.ranks.values()], by_program)
+    _tell_ends([rank.manifest for one in found for rank in one.run.ranks.values()], by_program)
     return found
 
 
-def tell_ends(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> None:
+def _tell_ends(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> None:
     """Mark the processes without a recorded end that the program itself ended, directly or through their parent."""
     for one in manifests:
         if not one.ended and by_program.intersection([(one.pid, one.pid_started), tuple(one.parent)]):
@@ -60,9 +60,9 @@ def tell_ends(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> No
 
 def _trainings(path: Path) -> list[Training]:
     if is_own(path):
-        return [Training(path, own_of(path.parent))]
+        return [Training(path, _own_of(path.parent))]
     inner = inner_folders(path)
-    if not inner and is_run(path) and not rank_folders(path):
+    if not inner and _is_run(path) and not rank_folders(path):
         said = "; ".join(processes.notes(path, set(), set())) or "none of its processes imported torch"
         raise RunNotFound(f"{path} holds no training: no step was made ({said})")
     if not inner:
@@ -72,14 +72,14 @@ def _trainings(path: Path) -> list[Training]:
     damaged: list[str] = []
     for folder in [path, *inner]:
         try:
-            found.append(Training(path / OWN, own_of(path)) if folder == path else Training(folder, Run.of_folder(folder)))
+            found.append(Training(path / _OWN, _own_of(path)) if folder == path else Training(folder, Run.of_folder(folder)))
         except (RunNotFound, RunDamaged) as error:
             failed.append(error)
             if isinstance(error, RunDamaged):
                 damaged.append(f"the training in {path.name if folder == path else folder.name} is left out: {error}")
     if not found:
         raise failed[-1]
-    found = [training for training in found if trained(training.run)] or found[:1]
+    found = [training for training in found if _trained(training.run)] or found[:1]
     found[0].run.notes += damaged
     if len(found) == 1:
         found[0].run.path = path  # what a person calls it by
@@ -88,13 +88,13 @@ def _trainings(path: Path) -> list[Training]:
 
 def is_own(path: Path) -> bool:
     """Whether a path names the training of a run's own process, if there are others."""
-    return path.name == OWN and bool(path.parent.is_dir() and rank_folders(path.parent) and inner_folders(path.parent))
+    return path.name == _OWN and bool(path.parent.is_dir() and rank_folders(path.parent) and inner_folders(path.parent))
 
 
-def own_of(run: Path) -> Run:
+def _own_of(run: Path) -> Run:
     """The training of a run's own process, if there are others. Raises as ``Run.of_folder``."""
     own = Run.of_folder(run)
-    own.path = run / OWN
+    own.path = run / _OWN
     return own
 
 
@@ -104,7 +104,7 @@ def workers(found: list[Training]) -> set[int]:
     return {int(str(process.header["pid"])) for process in processes if process.is_worker}
 
 
-def is_run(path: Path) -> bool:
+def _is_run(path: Path) -> bool:
     """Whether feedline created this folder for a run."""
     listing = read_list(path)
     return listing is not None and listing.kind == "run"
@@ -122,12 +122,12 @@ def inner_folders(path: Path) -> list[Path]:
     return [folder for _, folder in sorted(found)]
 
 
-def trained(run: Run) -> bool:
+def _trained(run: Run) -> bool:
     """Whether a rank of it updated parameters or ran a backward pass."""
-    return any(made_steps(rank) for rank in run.ranks.values())
+    return any(_made_steps(rank) for rank in run.ranks.values())
 
 
-def made_steps(rank: Rank) -> bool:
+def _made_steps(rank: Rank) -> bool:
     """Whether it made a step."""
     try:
         return any(rank.main.total(stage)["records"] for stage in (Stage.OPTIMIZER, Stage.BACKWARD))

@@ -9,15 +9,15 @@ from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.files.checking import MOST_NS, MOST_RANKS, checked
 from feedline.profiler.store.shapes import Main, Worker
 
-MOST_WALL = 1 << 53  # ns: 104 days
-MOST_SUM = 1 << 62
-MOST_MEMBERS = 4_000_000  # ranks of all groups together
-MOST_OPTIMIZERS = 1 << 20
-FREE_FROM = 4  # columns of totals from here on, nbytes and extra, may be below 0
-CLOCKS = ("cpu", "runqueue", "nbytes", "extra")  # what they hold depends on the stage
-KNOWN = np.array([stage in set(Stage) for stage in range(256)])
-SIGNED = (Stage.GROUP, Stage.ARRIVE)  # extra may be below 0
-ANY_NUMBER = (Stage.VALUE, Stage.GRADIENT)  # bits of floats
+_MOST_WALL = 1 << 53  # ns: 104 days
+_MOST_SUM = 1 << 62
+_MOST_MEMBERS = 4_000_000  # ranks of all groups together
+_MOST_OPTIMIZERS = 1 << 20
+_FREE_FROM = 4  # columns of totals from here on, nbytes and extra, may be below 0
+_CLOCKS = ("cpu", "runqueue", "nbytes", "extra")  # what they hold depends on the stage
+_KNOWN = np.array([stage in set(Stage) for stage in range(256)])
+_SIGNED = (Stage.GROUP, Stage.ARRIVE)  # extra may be below 0
+_ANY_NUMBER = (Stage.VALUE, Stage.GRADIENT)  # bits of floats
 
 
 def header(data: Any) -> dict[str, object]:
@@ -39,15 +39,15 @@ def records(found: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     Raises:
         ValueError: a value is none that a recording writes; the text names column and row.
     """
-    found = found[KNOWN[found["stage"]]]
+    found = found[_KNOWN[found["stage"]]]
     stage = found["stage"]
-    _within(found, "start", 0, MOST_NS - MOST_WALL)
-    _within(found, "wall", np.where(stage == Stage.START, -MOST_WALL, UNMEASURED), MOST_WALL)
-    for name in CLOCKS:
-        low = np.where(np.isin(stage, SIGNED), -MOST_SUM, UNMEASURED) if name == "extra" else UNMEASURED
-        _within(found, name, low, MOST_SUM)
-    for name in ("wall", *CLOCKS):
-        if float(np.abs(found[name].astype(float)).sum()) >= MOST_SUM:
+    _within(found, "start", 0, MOST_NS - _MOST_WALL)
+    _within(found, "wall", np.where(stage == Stage.START, -_MOST_WALL, UNMEASURED), _MOST_WALL)
+    for name in _CLOCKS:
+        low = np.where(np.isin(stage, _SIGNED), -_MOST_SUM, UNMEASURED) if name == "extra" else UNMEASURED
+        _within(found, name, low, _MOST_SUM)
+    for name in ("wall", *_CLOCKS):
+        if float(np.abs(found[name].astype(float)).sum()) >= _MOST_SUM:
             raise ValueError(f"column {name}: its sum does not fit into 64 bits")
     _of_stages(found)
     return found
@@ -56,21 +56,21 @@ def records(found: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
 def _of_stages(found: npt.NDArray[np.void]) -> None:
     """What only some stages have."""
     _within(found[found["stage"] == Stage.CLOCK], "extra", 0, MOST_NS)
-    numbers = found[~np.isin(found["stage"], ANY_NUMBER)]
+    numbers = found[~np.isin(found["stage"], _ANY_NUMBER)]
     _within(numbers, "number", -MOST_NS, MOST_NS)
     begun = found[found["stage"] == Stage.BEGUN]
-    _within(begun, "number", 0, MOST_OPTIMIZERS)
-    _within(begun, "extra", 0, MOST_OPTIMIZERS)
+    _within(begun, "number", 0, _MOST_OPTIMIZERS)
+    _within(begun, "extra", 0, _MOST_OPTIMIZERS)
     groups = found[found["stage"] == Stage.GROUP]
     _within(groups, "number", 0, MOST_RANKS)
     _within(groups, "extra", -MOST_RANKS, MOST_RANKS)
     _within(groups, "nbytes", 0, MOST_RANKS)
     last = groups["number"] + np.maximum(groups["nbytes"] - 1, 0) * groups["extra"]
-    if len(last) and (last.min() < 0 or last.max() >= MOST_RANKS or groups["nbytes"].sum() > MOST_MEMBERS):
+    if len(last) and (last.min() < 0 or last.max() >= MOST_RANKS or groups["nbytes"].sum() > _MOST_MEMBERS):
         raise ValueError("columns number, nbytes, extra: a record of GROUP names ranks that no launch has")
     marks = found[found["stage"] == Stage.GPU]
-    _within(marks, "extra", 1, len(KNOWN))
-    unknown = np.flatnonzero(~KNOWN[marks["extra"]])
+    _within(marks, "extra", 1, len(_KNOWN))
+    unknown = np.flatnonzero(~_KNOWN[marks["extra"]])
     if len(unknown):
         raise ValueError(f"column extra: {int(marks['extra'][unknown[0]])} is not the number of a stage")
 
@@ -92,8 +92,8 @@ def sums(found: npt.NDArray[np.int64], what: str) -> npt.NDArray[np.int64]:
         ValueError: one is below 0, or too large to be calculated with.
     """
     signed = found.ndim == 2 and what == "totals"
-    low = np.where(np.arange(found.shape[1]) >= FREE_FROM, -MOST_SUM, 0) if signed else 0
-    rows, columns = np.nonzero((found < low) | (found >= MOST_SUM))
+    low = np.where(np.arange(found.shape[1]) >= _FREE_FROM, -_MOST_SUM, 0) if signed else 0
+    rows, columns = np.nonzero((found < low) | (found >= _MOST_SUM))
     if len(rows):
         raise ValueError(f"{what}: {int(found[rows[0], columns[0]])} in row {rows[0]}")
     return found

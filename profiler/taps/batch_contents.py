@@ -10,9 +10,9 @@ from feedline.profiler.events import Flag
 from feedline.profiler.record.below_dispatch import unasked
 
 LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
-WIDE_FLOATS = torch.float32, torch.float64
-MARKED_BYTES = 4096  # of each tensor
-MARKS = 1 << 20  # a mark is below it, and not 0
+_WIDE_FLOATS = torch.float32, torch.float64
+_MARKED_BYTES = 4096  # of each tensor
+_MARKS = 1 << 20  # a mark is below it, and not 0
 OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
 
 
@@ -41,9 +41,9 @@ def mark(batch: Any, salt: bytes) -> int:
     digest, marked = hashlib.blake2b(key=salt, digest_size=8), False
     for leaf in _leaves(batch, []):
         if type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.is_cpu and leaf.is_contiguous() and leaf.nbytes:
-            digest.update(ctypes.string_at(leaf.data_ptr(), min(leaf.nbytes, MARKED_BYTES)))
+            digest.update(ctypes.string_at(leaf.data_ptr(), min(leaf.nbytes, _MARKED_BYTES)))
             marked = True
-    return 1 + int.from_bytes(digest.digest(), "little") % (MARKS - 1) if marked else 0
+    return 1 + int.from_bytes(digest.digest(), "little") % (_MARKS - 1) if marked else 0
 
 
 def rows(batch: Any) -> int:
@@ -73,7 +73,7 @@ def _describe(batch: Any) -> Batch:
                 continue
             nbytes = leaf.nbytes
             total += nbytes
-            if leaf.dtype in WIDE_FLOATS:
+            if leaf.dtype in _WIDE_FLOATS:
                 floats += nbytes
             if nbytes > largest_bytes:
                 largest, largest_bytes = leaf, nbytes
@@ -84,7 +84,7 @@ def _describe(batch: Any) -> Batch:
             if not of_arrays and leaf.ndim:
                 of_arrays = leaf.shape[0]
         elif hasattr(leaf, "__dict__"):  # numbers and texts have none
-            tensors += held_by(leaf)
+            tensors += _held_by(leaf)
     flags = 0
     if floats * 2 > total:
         flags |= Flag.FLOAT32
@@ -117,7 +117,7 @@ def _leaves(value: Any, found: list[Any]) -> list[Any]:
     return found
 
 
-def held_by(value: Any) -> int:
+def _held_by(value: Any) -> int:
     """Tensors in the attributes of an object (such as a batch of torch_geometric) and of the objects in them; at most LEAVES objects."""
     tensors, met, left = 0, set[int](), [value]
     while left and len(met) < LEAVES:

@@ -11,8 +11,8 @@ from typing import Any
 from feedline.profiler import masks
 
 #: Their frames say nothing about the caller. Lightning's Fabric, which is also a part of another package, wraps ``DataLoader.__init__``.
-PASSED_THROUGH = ("torch", "torchdata", "lightning_fabric", masks.PYTHON, masks.FEEDLINE)
-FABRIC = "site-packages/lightning/fabric/"
+_PASSED_THROUGH = ("torch", "torchdata", "lightning_fabric", masks.PYTHON, masks.FEEDLINE)
+_FABRIC = "site-packages/lightning/fabric/"
 
 
 class CallSites:
@@ -65,7 +65,7 @@ def call_site(frame: Any) -> dict[str, object]:
             path = masks.source(file)
             named = not os.path.basename(path).startswith(masks.MASK)
             return {"made_at": f"{path}:{frame.f_lineno}", **found} if named else found
-        if library not in PASSED_THROUGH and FABRIC not in file:
+        if library not in _PASSED_THROUGH and _FABRIC not in file:
             found["made_by"] = library
         frame = frame.f_back
     return found

@@ -11,7 +11,7 @@ import torch
 
 from feedline.profiler import clock
 
-MARKS = 4  # the first finds nothing in the processor's caches; the narrowest gap counts
+_MARKS = 4  # the first finds nothing in the processor's caches; the narrowest gap counts
 #: A range without the 10 us that record_function takes in Python. Private to torch, in 2.8 to 2.15.
 _range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
 
@@ -19,6 +19,6 @@ _range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.
 def mark() -> None:
     """Put marks into the trace that is being recorded, if there is one. Never raises."""
     with suppress(Exception):
-        for _ in range(MARKS):
+        for _ in range(_MARKS):
             with _range(f"{clock.MARK}{clock.wall_ns()}"):
                 pass

@@ -11,26 +11,26 @@ from feedline.profiler.record.recorder import Inside, inside, recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, passed_by
 
-moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
+_moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
 
 
 def attach(patches: Patches) -> None:
     for name in ("to", "cuda"):
-        patches.set(torch.Tensor, name, watched(getattr(torch.Tensor, name)))
+        patches.set(torch.Tensor, name, _watched(getattr(torch.Tensor, name)))
 
 
-def watched(original: Any) -> Any:
+def _watched(original: Any) -> Any:
     """Record a call if its result is on another device than its input."""
 
     def move(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         segment = recorder.main
-        if segment is None or inside.depth or moving.depth:
+        if segment is None or inside.depth or _moving.depth:
             return original(self, *args, **kwargs)
-        moving.depth += 1
+        _moving.depth += 1
         try:
             return timed(segment, original, self, args, kwargs)
         finally:
-            moving.depth -= 1
+            _moving.depth -= 1
 
     return move
 

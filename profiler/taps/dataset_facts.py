@@ -15,20 +15,20 @@ from feedline.profiler import masks
 from feedline.profiler.plain import is_name
 from feedline.profiler.taps.making.timing import name_of
 
-MAKES_SAMPLES = ("__getitems__", "__getitem__", "__iter__")
-WORKER_INFO = "get_worker_info"
+_MAKES_SAMPLES = ("__getitems__", "__getitem__", "__iter__")
+_WORKER_INFO = "get_worker_info"
 #: More functions and objects, attributes, or parts of a list than these are not looked at: what they show stays unknown.
-MOST_LOOKED_AT, MOST_ATTRIBUTES, MOST_LISTED = 2_000, 200, 20
-MOST_NAMED = 3  # attributes
-MOST_HASHED = 4096  # characters or bytes: of a longer value, another object counts as another value
-DEPTH = 2  # objects inside a dataset: a dataset that it wraps, its transforms
-PLAIN = (bool, int, float, complex, str, bytes, type(None))
-NOT_OPENED = (*PLAIN, list, tuple, dict, set, type, FunctionType, ModuleType, torch.Tensor)
+_MOST_LOOKED_AT, _MOST_ATTRIBUTES, _MOST_LISTED = 2_000, 200, 20
+_MOST_NAMED = 3  # attributes
+_MOST_HASHED = 4096  # characters or bytes: of a longer value, another object counts as another value
+_DEPTH = 2  # objects inside a dataset: a dataset that it wraps, its transforms
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_NOT_OPENED = (*_PLAIN, list, tuple, dict, set, type, FunctionType, ModuleType, torch.Tensor)
 
 Values = dict[str, object]  # attribute -> what tells one value from another
 
 
-def innermost(dataset: Any) -> Any:
+def _innermost(dataset: Any) -> Any:
     """The dataset that torch's own wrappers pass calls on to."""
     while type(dataset) in (Subset, ConcatDataset):
         dataset = dataset.dataset if type(dataset) is Subset else dataset.datasets[0]
@@ -37,8 +37,8 @@ def innermost(dataset: Any) -> Any:
 
 def sample_code(dataset: Any) -> str:
     """The function of the program that makes samples, ``Rows.__getitem__ (train.py:15)``; empty: it is a library's, or unknown."""
-    kind = type(innermost(dataset))
-    for function in [getattr(kind, name) for name in MAKES_SAMPLES if hasattr(kind, name)]:
+    kind = type(_innermost(dataset))
+    for function in [getattr(kind, name) for name in _MAKES_SAMPLES if hasattr(kind, name)]:
         code = getattr(inspect.unwrap(function), "__code__", None)
         if isinstance(code, CodeType) and not masks.library(code.co_filename):
             return name_of(code)
@@ -52,18 +52,18 @@ def asks_for_worker(stream: Any) -> bool | None:
     """
     if _is(stream, getattr(torch.utils.data, "IterDataPipe", ())):
         return None
-    left: list[tuple[Any, int]] = [(stream, DEPTH)]
+    left: list[tuple[Any, int]] = [(stream, _DEPTH)]
     seen: set[int] = set()
     while left:
         thing, deeper = left.pop()
         if id(thing) in seen:
             continue
         seen.add(id(thing))
-        if len(seen) > MOST_LOOKED_AT:
+        if len(seen) > _MOST_LOOKED_AT:
             return None
         if _is(thing, FunctionType):
             codes = _codes(thing)
-            if any(WORKER_INFO in code.co_names for code in codes):
+            if any(_WORKER_INFO in code.co_names for code in codes):
                 return True
             left += [(used, deeper) for used in _used(thing, codes)]
         else:
@@ -122,9 +122,9 @@ def _is_torchs(kind: type) -> bool:
 
 def _held(thing: Any) -> list[Any]:
     """Objects and functions that an object holds, also in a list or tuple: sources and steps of a pipeline."""
-    values = [*list(_own(thing).values())[:MOST_ATTRIBUTES], *([thing.func] if _is(thing, partial) else [])]
-    listed = [one for value in values if type(value) in (list, tuple) for one in value[:MOST_LISTED]]
-    return [one for one in (*values, *listed) if _is(one, FunctionType) or not _is(one, NOT_OPENED)]
+    values = [*list(_own(thing).values())[:_MOST_ATTRIBUTES], *([thing.func] if _is(thing, partial) else [])]
+    listed = [one for value in values if type(value) in (list, tuple) for one in value[:_MOST_LISTED]]
+    return [one for one in (*values, *listed) if _is(one, FunctionType) or not _is(one, _NOT_OPENED)]
 
 
 def _is(thing: Any, kinds: type | tuple[type, ...]) -> bool:
@@ -144,20 +144,20 @@ def _own(thing: Any) -> dict[str, Any]:
 def attributes(dataset: Any) -> Values | None:
     """The attributes of a dataset, and of the objects that it holds, each with what changes if it is assigned to; None: too many."""
     found: Values = {"": id(dataset)}
-    level = [("", innermost(dataset))]
-    if len(_own(level[0][1])) > MOST_ATTRIBUTES:
+    level = [("", _innermost(dataset))]
+    if len(_own(level[0][1])) > _MOST_ATTRIBUTES:
         return None
-    for _ in range(DEPTH):
+    for _ in range(_DEPTH):
         owned = [(f"{prefix}{name}", value) for prefix, thing in level for name, value in list(_own(thing).items())]
-        if len(found) + len(owned) > MOST_ATTRIBUTES:
+        if len(found) + len(owned) > _MOST_ATTRIBUTES:
             break
         found.update((name, _token(value)) for name, value in owned)
-        level = [(f"{name}.", value) for name, value in owned if not _is(value, NOT_OPENED)]
+        level = [(f"{name}.", value) for name, value in owned if not _is(value, _NOT_OPENED)]
     return found
 
 
 def _token(value: Any) -> object:
-    if type(value) in PLAIN and not (type(value) in (str, bytes) and len(value) > MOST_HASHED):
+    if type(value) in _PLAIN and not (type(value) in (str, bytes) and len(value) > _MOST_HASHED):
         return type(value), hash(value)
     length = len(value) if type(value) in (list, dict, set, str, bytes) else 0
     return id(value), length, value._version if type(value) is torch.Tensor and not value.is_inference() else 0
@@ -168,4 +168,4 @@ def changed(before: Values, after: Values) -> list[str]:
     if before[""] != after[""]:
         return [""]
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    return [".".join(part if is_name(part) else masks.MASK for part in name.split(".")) for name in names[:MOST_NAMED]]
+    return [".".join(part if is_name(part) else masks.MASK for part in name.split(".")) for name in names[:_MOST_NAMED]]

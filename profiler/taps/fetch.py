@@ -21,13 +21,13 @@ from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.batch_contents import Batch, describe, mark
 from feedline.profiler.taps.patch import Patches
 
-FEWEST, MOST = 4, 256  # one of the first samples in N is recorded in detail
+_FEWEST, _MOST = 4, 256  # one of the first samples in N is recorded in detail
 DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
 EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
-NOTHING = Batch(0, 0, 0)
-MARKED = 2  # of a stream: first batches of a worker, by which it is seen whether another one yields the same
+_NOTHING = Batch(0, 0, 0)
+_MARKED = 2  # of a stream: first batches of a worker, by which it is seen whether another one yields the same
 OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
-DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
+_DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 
 
 def attach(patches: Patches) -> None:
@@ -47,7 +47,7 @@ def attach(patches: Patches) -> None:
         fetcher = original(*args, **kwargs)
         if recorder.segment is not None:
             try:
-                watch(fetcher)
+                _watch(fetcher)
             except Exception as error:
                 why = recorder.segment.name_id(masks.error(error))
                 recorder.segment.add(Stage.FETCH, clock.wall_ns(), 0, flags=Flag.FAILED, source=why)
@@ -57,37 +57,37 @@ def attach(patches: Patches) -> None:
     patches.set(_DatasetKind, "create_fetcher", staticmethod(create_fetcher))
 
 
-def watch(fetcher: Any) -> None:
+def _watch(fetcher: Any) -> None:
     """Time the parts of one fetcher."""
-    watched = WatchedFetch(fetcher)
+    watched = _WatchedFetch(fetcher)
     fetcher.collate_fn = watched.collate
     fetcher.fetch = watched.fetch
 
 
-class WatchedFetch:
+class _WatchedFetch:
     """Times batches and their collate. For some batches, a proxy makes the samples, and their file traffic is read."""
 
     def __init__(self, fetcher: Any) -> None:
         self._fetcher, self._fetch, self._collate = fetcher, fetcher.fetch, fetcher.collate_fn
-        self._selector = selectors.of(recorder.loader)
+        self._selector = _selectors.of(recorder.loader)
         self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
         self._by_index = fetcher.auto_collation and self._place == "dataset"  # it is given the indices of a batch
         at_once = self._by_index and getattr(fetcher.dataset, "__getitems__", None)
-        self._stand_in = WatchedIterator if self._place == "dataset_iter" else WatchedBatches if at_once else WatchedSamples
+        self._stand_in = WatchedIterator if self._place == "dataset_iter" else _WatchedBatches if at_once else WatchedSamples
         self._begun: list[int] = []  # when each sample of the batch under way began
-        self._custom = 0 if fetcher.collate_fn in DEFAULT_COLLATES else Flag.CUSTOM
+        self._custom = 0 if fetcher.collate_fn in _DEFAULT_COLLATES else Flag.CUSTOM
         self._asked: int | None = None  # samples of the batch under way, where its indices tell
         self._opened = 0  # batches that it stands for; 0: it is not looked into
-        self._known, self._of = NOTHING, 0  # the last one that was, and of how many samples
+        self._known, self._of = _NOTHING, 0  # the last one that was, and of how many samples
         self._samples = 0  # that were collated last
         self._made_at = 0  # when the last one of them was there
-        self._to_mark = MARKED if self._place == "dataset_iter" and recorder.salt else 0
+        self._to_mark = _MARKED if self._place == "dataset_iter" and recorder.salt else 0
 
     def fetch(self, index: Any) -> Any:
         segment = recorder.segment
         if segment is None:
             return self._fetch(index)
-        self._asked = length(index) if self._by_index else None
+        self._asked = _length(index) if self._by_index else None
         self._opened, reads = self._selector.next_batch(), self._selector.reads
         before = (counters.traffic(), time.process_time_ns()) if reads else None
         modules, first = len(sys.modules), self._selector.is_first_batch
@@ -97,7 +97,7 @@ class WatchedFetch:
         finally:
             inside.depth -= 1
         if before is not None:
-            write_traffic(segment, *before, reads, Flag.FIRST if first or len(sys.modules) != modules else 0)
+            _write_traffic(segment, *before, reads, Flag.FIRST if first or len(sys.modules) != modules else 0)
         return batch
 
     def _time(self, segment: Segment, index: Any) -> Any:
@@ -161,7 +161,7 @@ class WatchedFetch:
         recorder.made = id(batch), about
 
 
-def write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, stands_for: int, flags: int) -> None:
+def _write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, stands_for: int, flags: int) -> None:
     """Record what this thread has read since, multiplied by the batches that this one represents."""
     after, cpu = counters.traffic(), time.process_time_ns()
     if before is not None and after is not None:
@@ -182,7 +182,7 @@ class SampleSelector:
     warm caches (benchmarks/loader_cost.py) and about 17 us in a real sample (benchmarks/operation_taps.py). The average sample
     should pay about 4 us, which leaves 6 of the promised 10 us for the work in every sample and batch. An ImageFolder's sample has
     10 spans: one in 40 is recorded. Below FEWEST, samples without spans would pay more; at MOST, samples of 64 spans still pay the 4 us.
-    This holds for the first samples, so that a short run has details too; later they are ``rarer``. For the same reason only one batch in
+    This holds for the first samples, so that a short run has details too; later they are ``_rarer``. For the same reason only one batch in
     OPENED is recorded after the first DENSE, and fewer later: alternately for the times of all its samples and for details of some, because
     a sample recorded in detail takes longer.
 
@@ -227,7 +227,7 @@ class SampleSelector:
         if self._closed:
             return 0
         self._opened += 1
-        stands_for = self._reads_next = OPENED * rarer(self._opened)
+        stands_for = self._reads_next = OPENED * _rarer(self._opened)
         self._closed = self._distance(stands_for)
         self.details, self.counts = (2 * stands_for, 0) if self._opened % 2 else (0, 2 * stands_for)
         if self.details not in (0, self._aimed_for):  # else the countdown continues
@@ -265,7 +265,7 @@ class SampleSelector:
         finally:
             detail.write = None
             self._recorded += 1
-            late = min(MOST, max(FEWEST, 4 * (written + 1) // samples)) * rarer(self._recorded)
+            late = min(_MOST, max(_FEWEST, 4 * (written + 1) // samples)) * _rarer(self._recorded)
             self._every = recorder.every or min(late, (1 + self._recorded // EARLY) ** 2)
             self._aim()
 
@@ -281,12 +281,12 @@ class SampleSelector:
         return 1 + (self._state >> 8) % (2 * mean - 1)
 
 
-def rarer(seen: int) -> int:
+def _rarer(seen: int) -> int:
     """How much longer the intervals are after this many samples: the information that one more adds falls as 1 / n."""
     return (1 + seen // DENSE) ** 2
 
 
-class Selectors(threading.local):
+class _Selectors(threading.local):
     """One for each loader that this thread makes batches for, so that an epoch continues where the previous one ended."""
 
     def __init__(self) -> None:
@@ -301,10 +301,10 @@ class Selectors(threading.local):
         return selector
 
 
-selectors = Selectors()
+_selectors = _Selectors()
 
 
-def length(indices: Any) -> int | None:
+def _length(indices: Any) -> int | None:
     """The length of a dataset; None for an iterator."""
     try:
         return len(indices)
@@ -334,11 +334,11 @@ class WatchedSamples:
         return getattr(self._dataset, name)
 
 
-class WatchedBatches(WatchedSamples):
+class _WatchedBatches(WatchedSamples):
     """The same for a dataset that makes a whole batch at once."""
 
     def __getitems__(self, indices: Any) -> Any:
-        samples, segment = length(indices), recorder.segment
+        samples, segment = _length(indices), recorder.segment
         if segment is None or not samples or not self._selector.is_next():
             return self._dataset.__getitems__(indices)
         begin, stands_for = clock.wall_ns(), self._selector.stands_for

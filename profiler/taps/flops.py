@@ -41,13 +41,13 @@ from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import is_profiled, is_traced
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
-SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
-UNCOUNTED = Message(
+_SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
+_UNCOUNTED = Message(
     "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)", reasons.NO_FLOP
 )
-WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
-KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
-MUCH = 0.1  # of the operations, to be told as what they are computed in
+_WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
+_KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
+_MUCH = 0.1  # of the operations, to be told as what they are computed in
 Formula = Callable[..., Any]
 
 
@@ -61,7 +61,7 @@ class Noted(NamedTuple):
     computed_in: Arithmetic
 
 
-class Kernels:
+class _Kernels:
     """The kernels of this process.
 
     Attributes:
@@ -80,7 +80,7 @@ class Kernels:
         Raises:
             RuntimeError: this torch is built differently, or another library has taken the key. Nothing is tried a second time.
         """
-        key = torch._C._parse_dispatch_key(KEY)
+        key = torch._C._parse_dispatch_key(_KEY)
         if not self._modules and self._problem is None:
             try:
                 self._register(key)
@@ -92,13 +92,13 @@ class Kernels:
 
     def _register(self, key: Any) -> None:
         if key is None:
-            raise RuntimeError(f"this torch has no dispatch key {KEY}")
+            raise RuntimeError(f"this torch has no dispatch key {_KEY}")
         self._only, below = torch._C.DispatchKeySet(key), torch._C._dispatch_keyset_full_after(key)
-        self._modules = [torch._C._dispatch_library("IMPL", name, KEY, __file__, 0) for name in ("_", "aten")]
-        self._modules[0].fallback(KEY, torch.library.fallthrough_kernel, False)
-        for packet in formulas():
+        self._modules = [torch._C._dispatch_library("IMPL", name, _KEY, __file__, 0) for name in ("_", "aten")]
+        self._modules[0].fallback(_KEY, torch.library.fallthrough_kernel, False)
+        for packet in _formulas():
             for overload in (getattr(packet, name) for name in packet.overloads() if "out" not in name):
-                self._modules[1].impl(overload.name(), KEY, self._kernel(packet, overload, below), True)
+                self._modules[1].impl(overload.name(), _KEY, self._kernel(packet, overload, below), True)
 
     def _kernel(self, packet: Any, overload: Any, below: Any) -> Callable[..., Any]:
         redispatch, without, only = overload.redispatch, torch._C._ExcludeDispatchKeyGuard, self._only
@@ -123,13 +123,13 @@ class Kernels:
         self.noted = None
 
 
-OF_DTYPE = {
+_OF_DTYPE = {
     torch.float32: Arithmetic.FLOAT32,
     torch.float16: Arithmetic.FLOAT16,
     torch.bfloat16: Arithmetic.BFLOAT16,
 }
 
-kernels = Kernels()
+kernels = _Kernels()
 os.register_at_fork(after_in_child=kernels.forget_after_fork)
 
 
@@ -168,7 +168,7 @@ class Counter:
         noted = kernels.noted
         if noted is not None:
             kernels.noted = []
-            known = formulas()
+            known = _formulas()
             for call in noted:
                 found[call.computed_in] += flop(known, call)
         return found
@@ -190,8 +190,8 @@ def flop(known: dict[Any, Formula], call: Noted) -> int:
     of_shapes = getattr(formula, "__wrapped__", None)  # what torch's wrapper does to all arguments takes 60 us
     if of_shapes is not None:
         return int(of_shapes(*call.args, **call.kwargs, out_shape=call.out))
-    stand_ins = {name: proxy(arg) for name, arg in call.kwargs.items()}
-    return int(formula(*map(proxy, call.args), **stand_ins, out_val=proxy(call.out)))
+    stand_ins = {name: _proxy(arg) for name, arg in call.kwargs.items()}
+    return int(formula(*map(_proxy, call.args), **stand_ins, out_val=_proxy(call.out)))
 
 
 def computed_in(packet: Any, out: Any) -> Arithmetic:
@@ -201,7 +201,7 @@ def computed_in(packet: Any, out: Any) -> Arithmetic:
         return Arithmetic.UNKNOWN
     if tensor.dtype is torch.float32 and tensor.is_cuda and allows_tf32("convolution" in str(packet)):
         return Arithmetic.TF32
-    return OF_DTYPE.get(tensor.dtype, Arithmetic.UNKNOWN)
+    return _OF_DTYPE.get(tensor.dtype, Arithmetic.UNKNOWN)
 
 
 def allows_tf32(convolves: bool) -> bool:
@@ -216,10 +216,10 @@ def allows_tf32(convolves: bool) -> bool:
 def fastest(found: Counts[Arithmetic]) -> Arithmetic:
     """The fastest arithmetic of much of these FLOP."""
     whole = found.total()
-    return max((one for one, flop in found.items() if flop >= MUCH * whole), default=Arithmetic.UNKNOWN)
+    return max((one for one, flop in found.items() if flop >= _MUCH * whole), default=Arithmetic.UNKNOWN)
 
 
-class Unread:
+class _Unread:
     """Proxy for a tensor in formulas that need more than its shape. It is on device "meta", so there are no values."""
 
     device = torch.device("meta")
@@ -231,13 +231,13 @@ class Unread:
         return self.shape[dim]
 
 
-def proxy(value: Any) -> Any:
+def _proxy(value: Any) -> Any:
     if isinstance(value, torch.Size):
-        return Unread(value)
-    return tuple(map(proxy, value)) if isinstance(value, tuple) else value
+        return _Unread(value)
+    return tuple(map(_proxy, value)) if isinstance(value, tuple) else value
 
 
-def formulas() -> dict[Any, Formula]:
+def _formulas() -> dict[Any, Formula]:
     """torch's own of its operators, and the same for the attention of CPUs, which it leaves out."""
     from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
@@ -278,8 +278,8 @@ class FlopTap:
         self._unfollow: Callable[[], None] = lambda: None
         self._counter: Counter | None = None
         self._updates = 0
-        if os.environ.get(SWITCH) == "0":
-            tell(NAME, False, f"switched off by {SWITCH}=0")
+        if os.environ.get(_SWITCH) == "0":
+            tell(NAME, False, f"switched off by {_SWITCH}=0")
             return
         self.training_begins()
         recorder.on_beginning = self.training_begins
@@ -346,7 +346,7 @@ class FlopTap:
         try:
             if self._counter is not None:
                 self._write(self._counter)
-            elif self._updates >= WARM_UP and not is_profiled():  # or the program's profile shows it
+            elif self._updates >= _WARM_UP and not is_profiled():  # or the program's profile shows it
                 self._counter = Counter()
         except Exception as error:
             self._end(masks.error(error))
@@ -359,7 +359,7 @@ class FlopTap:
         if forward and recorder.main is not None:
             took = clock.wall_ns() - self._begun
             recorder.main.add(Stage.FLOP, self._begun, took, nbytes=forward, extra=backward, number=fastest(self._computed_in))
-        self._end(None if forward else UNCOUNTED)
+        self._end(None if forward else _UNCOUNTED)
 
     def _end(self, problem: str | None) -> None:
         if recorder.flops is not self:

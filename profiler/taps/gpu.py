@@ -29,7 +29,7 @@ from feedline.profiler.message import Message
 from feedline.profiler.record.recorder import recorder
 
 NAME, GIVES = "CUDA events", "GPU time of copy, forward, loss, backward, gradients, optimizer"
-TIMED = frozenset((Stage.COPY, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.GRADIENTS, Stage.OPTIMIZER))
+_TIMED = frozenset((Stage.COPY, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.GRADIENTS, Stage.OPTIMIZER))
 LEARN = 16  # updates at the start that are all marked: too few to cost much, and what they cost is learned from them
 SHARE = 0.004  # of the time since; at most twice that
 QUEUE = 256  # pairs that the GPU has not passed: some 50 steps; a host that is further ahead is stopped by CUDA's own queue
@@ -128,7 +128,7 @@ class Lane:
         return found
 
 
-class Ration:
+class _Ration:
     """Decides which steps are marked; a step ends with an update.
 
     The marks of a step are taken to cost what those of the cheapest step did. In others they may have waited because CUDA's own queue was
@@ -174,11 +174,11 @@ class GpuTimer:
         self._lanes: dict[int, Lane] = {}
         self._device: int | None = None
         self._thread: int | None = None
-        self._ration = Ration()
+        self._ration = _Ration()
 
     def begin(self, stage: Stage) -> Pair | None:
         """Mark the beginning of a stage; None if it cannot be timed, or its step is left out."""
-        if stage not in TIMED:
+        if stage not in _TIMED:
             return None
         try:
             if self._elsewhere():

@@ -11,19 +11,19 @@ from feedline.profiler.taps.patch import Patches, passed_by
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
 
 NAME, GIVES = "gradients", "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_"
-METHODS = ((torch.optim.Optimizer, "zero_grad"), (torch.nn.Module, "zero_grad"), (torch.amp.GradScaler, "unscale_"))
-FUNCTIONS = (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
+_METHODS = ((torch.optim.Optimizer, "zero_grad"), (torch.nn.Module, "zero_grad"), (torch.amp.GradScaler, "unscale_"))
+_FUNCTIONS = (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
 
 
 def attach(patches: Patches) -> None:
     """Time them. Classes that have methods of their own are seen when these call torch's."""
-    for owner, name in METHODS:
-        patches.set(owner, name, watched(getattr(owner, name)))
-    for function in FUNCTIONS:
-        patches.enter(function, watched)
+    for owner, name in _METHODS:
+        patches.set(owner, name, _watched(getattr(owner, name)))
+    for function in _FUNCTIONS:
+        patches.enter(function, _watched)
 
 
-def watched(original: Any) -> Any:
+def _watched(original: Any) -> Any:
     """Time the outermost call: inside a forward, a backward or another of these it is part of that."""
     is_compiling, name = torch.compiler.is_compiling, original.__name__
 

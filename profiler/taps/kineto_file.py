@@ -9,7 +9,7 @@ from typing import BinaryIO
 from feedline.profiler import masks
 
 _OF_THE_MACHINE = re.compile(r'("(?:host_name|traceName)"\s*:\s*")[^"]*')
-LEVEL = 6  # of gzip
+_LEVEL = 6  # of gzip
 
 
 def pack(exported: Path, to: BinaryIO) -> None:
@@ -18,11 +18,11 @@ def pack(exported: Path, to: BinaryIO) -> None:
     Raises:
         OSError: no room.
     """
-    with exported.open(encoding="utf-8", errors="surrogateescape") as lines, gzip.GzipFile("", "wb", LEVEL, to, 0) as packed:
-        packed.writelines(line.encode("utf-8", "surrogateescape") for line in masked(lines))
+    with exported.open(encoding="utf-8", errors="surrogateescape") as lines, gzip.GzipFile("", "wb", _LEVEL, to, 0) as packed:
+        packed.writelines(line.encode("utf-8", "surrogateescape") for line in _masked(lines))
 
 
-def masked(lines: Iterable[str]) -> Iterator[str]:
+def _masked(lines: Iterable[str]) -> Iterator[str]:
     """The lines, masked where they may contain a path or a name that the program gave; few lines of a trace do."""
     for line in lines:
         if '"host_name"' in line or '"traceName"' in line:

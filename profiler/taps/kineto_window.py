@@ -32,8 +32,8 @@ from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import is_profiled
 
 NAME = "torch.profiler"
-DETACHES = "TEARDOWN_CUPTI"  # read by Kineto when a session ends
-DETACHES_WELL = "12.6"  # before this CUDA, a detached CUPTI crashes programs that use CUDA graphs (pytorch/pytorch#146604)
+_DETACHES = "TEARDOWN_CUPTI"  # read by Kineto when a session ends
+_DETACHES_WELL = "12.6"  # before this CUDA, a detached CUPTI crashes programs that use CUDA graphs (pytorch/pytorch#146604)
 
 
 class KinetoWindow:
@@ -120,7 +120,7 @@ class KinetoWindow:
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-            detach_cupti()
+            _detach_cupti()
         plan, first = torch.profiler.schedule(wait=0, warmup=1, active=self._plan.active, repeat=1), self._steps
         with self._own():
             self._profiler = torch.profiler.profile(
@@ -199,8 +199,8 @@ class KinetoWindow:
         return begin
 
 
-def detach_cupti() -> None:
+def _detach_cupti() -> None:
     """Let Kineto detach CUPTI when the session ends: left attached, it slows each kernel launch until the program ends
     (pytorch/pytorch#144455). What the user has set stays, and where torch knows of CUDA graphs it decides itself."""
-    if torch.version.cuda is not None and TorchVersion(torch.version.cuda) >= DETACHES_WELL:
-        os.environ.setdefault(DETACHES, "1")
+    if torch.version.cuda is not None and TorchVersion(torch.version.cuda) >= _DETACHES_WELL:
+        os.environ.setdefault(_DETACHES, "1")

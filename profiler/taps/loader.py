@@ -97,10 +97,10 @@ class LoaderTaps:
         patches.set(single, "__init__", self._watched_init(single.__init__, None))
         patches.set(multi, "__init__", self._watched_init(multi.__init__, library))
         patches.set(multi, "_reset", self._watched_reset(multi._reset))
-        patches.set(multi, "_try_get_data", watched_try_get_data(multi._try_get_data))
-        patches.set(base, "__next__", watched_next(base.__next__))
+        patches.set(multi, "_try_get_data", _watched_try_get_data(multi._try_get_data))
+        patches.set(base, "__next__", _watched_next(base.__next__))
         if library is TORCH:  # torchdata's calls it
-            patches.set(base, "_next_index", watched_next_index(base._next_index))
+            patches.set(base, "_next_index", _watched_next_index(base._next_index))
 
     def _next_epoch(self, loader: Any) -> tuple["LoaderHandle", int]:
         """Its handle, and the flags of the record of this pass."""
@@ -141,7 +141,7 @@ class LoaderTaps:
             with Span(segment, Stage.EPOCH, state.loader, state.epoch, flags) as span:
                 span.extra = workers = getattr(loader, "num_workers", 0)
                 if library is None:
-                    watch_makers([(os.getpid(), threading.get_native_id())])
+                    _watch_makers([(os.getpid(), threading.get_native_id())])
                     return original(iterator, loader, *args, **kwargs)
                 with self._starting:
                     module = importlib.import_module(library.worker_module)
@@ -165,9 +165,9 @@ class LoaderTaps:
                     finally:
                         recorder.starting = 0
                         patches.undo()
-            watch_makers([(worker.pid, worker.pid) for worker in getattr(iterator, "_workers", ())])
+            _watch_makers([(worker.pid, worker.pid) for worker in getattr(iterator, "_workers", ())])
             with suppress(AttributeError):  # workers that are threads have another kind of queue
-                watch_queue(iterator._worker_result_queue, state)
+                _watch_queue(iterator._worker_result_queue, state)
 
         return __init__
 
@@ -250,7 +250,7 @@ class IteratorState:
         return drawn or (rows(batch) if known is None else known.samples)
 
 
-def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Time ``__next__`` and describe its result."""
 
     @functools.wraps(original)
@@ -262,7 +262,7 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
             if recorder.rest is None:
                 return original(iterator)
             if state.loader in recorder.rest.taken:
-                return rested_next(original, iterator, state)
+                return _rested_next(original, iterator, state)
             segment = recorder.awake()
             assert segment is not None
         recorder.asked = True
@@ -279,14 +279,14 @@ def watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
             finally:
                 state.asked = False
             span.flags = Flag.FIRST if state.yielded == 0 else 0
-            note(span, iterator, state, batch)
+            _note(span, iterator, state, batch)
             segment.window = window_of(state.epoch, span.number & 0xFFFFFFFF)
         return batch
 
     return __next__
 
 
-def rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
+def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
     """The same during a rest: batches and samples are counted, and the end of an epoch is recorded, or that no batch came."""
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
@@ -304,7 +304,7 @@ def rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorSt
         raise
     finally:
         state.asked = False
-    samples = state.samples(number_of(iterator, state), batch)
+    samples = state.samples(_number_of(iterator, state), batch)
     state.yielded += 1
     if recorder.rest is not None:
         counts = recorder.rest.taken[state.loader]
@@ -313,17 +313,17 @@ def rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorSt
     return batch
 
 
-def number_of(iterator: Any, state: IteratorState) -> int:
+def _number_of(iterator: Any, state: IteratorState) -> int:
     """Number in the epoch of the batch that was handed over."""
     if hasattr(iterator, "_rcvd_idx"):
         return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else state.arrived
     return state.yielded
 
 
-def note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
+def _note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
     """Record the number of a batch and its content."""
     try:
-        number = number_of(iterator, state)
+        number = _number_of(iterator, state)
         span.number = batch_key(state.epoch, max(number, 0))
         state.yielded += 1
         made, about = recorder.made
@@ -338,7 +338,7 @@ def note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
         pass  # an exotic batch or loader: its size stays unknown
 
 
-def watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Time the sampler, and count the samples that it draws."""
 
     @functools.wraps(original)
@@ -356,7 +356,7 @@ def watched_next_index(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return _next_index
 
 
-def watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
+def _watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
     """Detect batches that leave the result queue (or the pin thread's queue)."""
 
     @functools.wraps(original)
@@ -374,7 +374,7 @@ def watched_try_get_data(original: Callable[..., Any]) -> Callable[..., Any]:
     return _try_get_data
 
 
-def watch_makers(makers: list[tuple[int, int]]) -> None:
+def _watch_makers(makers: list[tuple[int, int]]) -> None:
     """Have the threads that make batches looked at: (process, thread) each."""
     try:
         if recorder.looks is not None:
@@ -383,7 +383,7 @@ def watch_makers(makers: list[tuple[int, int]]) -> None:
         clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
 
 
-def watch_queue(queue: Any, state: IteratorState) -> None:
+def _watch_queue(queue: Any, state: IteratorState) -> None:
     """Time receiving and unpickling, in the thread that reads the queue. Patches the instance; other queues are not touched."""
     receive, get = queue._recv_bytes, type(queue).get
     itself = weakref.ref(queue)  # a cycle would keep its pipes open until the next garbage collection
@@ -410,7 +410,7 @@ def watch_queue(queue: Any, state: IteratorState) -> None:
     queue._recv_bytes, queue.get = watched_receive, watched_get
 
 
-pinning = Inside()
+_pinning = Inside()
 
 
 def attach_pin(patches: Patches) -> None:
@@ -426,14 +426,14 @@ def attach_pin(patches: Patches) -> None:
     @functools.wraps(original)
     def pin_memory(data: Any, *args: Any, **kwargs: Any) -> Any:
         segment = recorder.main
-        if segment is None or pinning.depth:  # it calls itself for the parts of a batch
+        if segment is None or _pinning.depth:  # it calls itself for the parts of a batch
             return original(data, *args, **kwargs)
-        pinning.depth += 1
+        _pinning.depth += 1
         try:
             with Span(segment, Stage.PIN) as span:
                 span.nbytes = describe(data).nbytes
                 return original(data, *args, **kwargs)
         finally:
-            pinning.depth -= 1
+            _pinning.depth -= 1
 
     patches.set(module, "pin_memory", pin_memory)

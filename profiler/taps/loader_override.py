@@ -24,9 +24,9 @@ from feedline.profiler.errors import FixError
 from feedline.profiler.taps.call_site import call_site
 from feedline.profiler.taps.patch import Patches
 
-WORKER_THREADS = "worker_threads"  # the one setting that is no argument
+_WORKER_THREADS = "worker_threads"  # the one setting that is no argument
 #: Arguments that torch refuses without workers -> what they are then.
-OF_WORKERS = {"prefetch_factor": None, "persistent_workers": False, "multiprocessing_context": None, "timeout": 0}
+_OF_WORKERS = {"prefetch_factor": None, "persistent_workers": False, "multiprocessing_context": None, "timeout": 0}
 
 Arguments = dict[str, Any]
 Tell = Callable[[bool, str], None]  # whether it acted, and how or why not
@@ -85,7 +85,7 @@ class LoaderOverride:
                 return original(loader, *args, **kwargs)
             try:
                 bound.arguments.clear()
-                bound.arguments.update(changed(own, self.settings, signature))
+                bound.arguments.update(_changed(own, self.settings, signature))
                 original(*bound.args, **bound.kwargs)
             except Exception as error:
                 self._fail(error)
@@ -108,14 +108,14 @@ class LoaderOverride:
                 return original(loader)
             except Exception as error:
                 self._fail(error)
-                give_back(loader, own)
+                _give_back(loader, own)
                 generator.set_state(state)
                 return original(loader)
 
         return _get_iterator
 
     def _is_meant(self, own: Arguments, site: object) -> bool:
-        return site == self.made_at if self.made_at else draws_at_random(own)
+        return site == self.made_at if self.made_at else _draws_at_random(own)
 
     def _acted(self, loader: Any, own: Arguments, site: object) -> None:
         with suppress(TypeError):  # a subclass that cannot be hashed
@@ -146,33 +146,33 @@ class LoaderOverride:
         self._tell(*self.outcome())
 
 
-def changed(own: Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> Arguments:
+def _changed(own: Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> Arguments:
     """The arguments to make a loader with: the program's own and the settings. Those that torch refuses without workers are left out.
 
     Raises:
         Impossible: a loader cannot have them, or it would not be the same training.
     """
     given = dict(settings)
-    threads = given.pop(WORKER_THREADS, None)
+    threads = given.pop(_WORKER_THREADS, None)
     for name in given:
         if name not in signature.parameters:
             raise Impossible(f"the DataLoader of this version has no argument {name}")
     workers, before = given.get("num_workers", own.get("num_workers", 0)), own.get("num_workers", 0)
     found = {**own, **given}
     if workers == 0:
-        if needing := [name for name in OF_WORKERS if given.get(name)]:
+        if needing := [name for name in _OF_WORKERS if given.get(name)]:
             raise Impossible(f"{needing[0]} needs workers, and this DataLoader has num_workers=0")
-        for name in OF_WORKERS:
+        for name in _OF_WORKERS:
             found.pop(name, None)
     elif workers != before:
-        refuse_workers(found, before)
+        _refuse_workers(found, before)
     if threads is not None and workers:
         then = own.get("worker_init_fn")
         found["worker_init_fn"] = then if isinstance(then, WorkerThreads) else WorkerThreads(threads, then)
     return {name: found[name] for name in signature.parameters if name in found}
 
 
-def refuse_workers(wanted: Arguments, before: int) -> None:
+def _refuse_workers(wanted: Arguments, before: int) -> None:
     """Check that a loader can have another number of workers and still yields the same samples.
 
     Raises:
@@ -187,13 +187,13 @@ def refuse_workers(wanted: Arguments, before: int) -> None:
         return
     if multiprocessing.current_process().daemon:
         raise Impossible("this process is a daemon of multiprocessing, which cannot start workers")
-    if not forks(wanted.get("multiprocessing_context")) and not has_guard(getattr(sys.modules.get("__main__"), "__file__", None)):
+    if not _forks(wanted.get("multiprocessing_context")) and not has_guard(getattr(sys.modules.get("__main__"), "__file__", None)):
         raise Impossible(
             "workers would run the script again, because it has no `if __name__ == '__main__':` and they are not started by fork"
         )
 
 
-def forks(context: Any) -> bool:
+def _forks(context: Any) -> bool:
     """Whether workers are forks; asking does not settle the start method."""
     method = context if isinstance(context, str) else context.get_start_method() if context is not None else None
     return (method or torch.multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]) == "fork"
@@ -214,7 +214,7 @@ def has_guard(script: str | None) -> bool:
     )
 
 
-def draws_at_random(own: Arguments) -> bool:
+def _draws_at_random(own: Arguments) -> bool:
     """Whether a loader is for training as far as its arguments tell: it shuffles, has a sampler that does, or reads a stream."""
     if isinstance(own.get("dataset"), IterableDataset):
         return True
@@ -225,7 +225,7 @@ def draws_at_random(own: Arguments) -> bool:
     return not isinstance(sampler, SequentialSampler) and bool(getattr(sampler, "shuffle", True))
 
 
-def give_back(loader: Any, own: Arguments) -> None:
+def _give_back(loader: Any, own: Arguments) -> None:
     """Set the attributes of a loader that is already made to what its own arguments make of them."""
     workers = own.get("num_workers", 0)
     attributes = {

@@ -13,27 +13,27 @@ from feedline.profiler.record.below_dispatch import unasked
 from feedline.profiler.record.recorder import unobserved
 from feedline.profiler.taps import dataset_facts
 
-PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent_workers", "pin_memory", "drop_last", "timeout")
+_PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent_workers", "pin_memory", "drop_last", "timeout")
 
 
 @unasked
 def settings(loader: Any) -> dict[str, object]:
     """Settings of a DataLoader; those that this torch does not have are left out."""
     found: dict[str, object] = {}
-    for name in PLAIN:
+    for name in _PLAIN:
         value = getattr(loader, name, None)
         if isinstance(value, (bool, int, float)):
             found[name] = value
     collate = getattr(loader, "collate_fn", None)
-    found["collate"] = "default" if collate in (default_collate, default_convert) else name_of(collate)
-    found["sampler"] = name_of(sampler := getattr(loader, "sampler", None))
+    found["collate"] = "default" if collate in (default_collate, default_convert) else _name_of(collate)
+    found["sampler"] = _name_of(sampler := getattr(loader, "sampler", None))
     if found["sampler"] not in ("none", "_InfiniteConstantSampler"):
         found["torchs_sampler"] = type(sampler).__module__.partition(".")[0] == "torch"
     if isinstance(replacement := getattr(sampler, "replacement", None), bool):
         found["replacement"] = replacement
-    found["batch_sampler"] = name_of(getattr(loader, "batch_sampler", None))
+    found["batch_sampler"] = _name_of(getattr(loader, "batch_sampler", None))
     dataset = getattr(loader, "dataset", None)
-    found["dataset"] = name_of(dataset)
+    found["dataset"] = _name_of(dataset)
     found["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
     found["whole_batches"] = found["batch_sampler"] == "none" or _fetches_batches(dataset)
     with suppress(Exception):  # exotic code: what it does stays unknown
@@ -92,7 +92,7 @@ def length(thing: Any) -> int | None:
             return None
 
 
-def name_of(thing: Any) -> str:
+def _name_of(thing: Any) -> str:
     """Name of a function, or of an object's class."""
     if thing is None:
         return "none"

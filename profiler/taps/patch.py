@@ -3,7 +3,7 @@
 A replacement has the name, module, documentation, signature and source of its original, and pickles as it. Three ways, by what is replaced:
 
     a function or method      ``set``     another function, which is found under the name that it is pickled with
-    a built-in method         ``set``     ``Descriptor``: equal to the method, and pickled as it
+    a built-in method         ``set``     ``_Descriptor``: equal to the method, and pickled as it
     a function that programs  ``enter``   the same function with other code in it: earlier references see it too, and can be pickled
     import by name
 
@@ -48,15 +48,15 @@ class Patches:
         """``owner.name = new``; an inherited attribute is shadowed and later unshadowed."""
         old = vars(owner).get(name, _MISSING)
         if isinstance(owner, (type, ModuleType)):
-            new = dressed(owner, name, new)
+            new = _dressed(owner, name, new)
         setattr(owner, name, new)
         self._done.append(Patch(owner, name, old, vars(owner)[name]))
 
     def enter(self, function: Any, make: Callable[[Any], Callable[..., Any]]) -> None:
         """Make a function do what ``make(original)`` returns, wherever it is referenced."""
-        twin = twin_of(function)
+        twin = _twin_of(function)
         before = function.__code__
-        function.__code__ = code_that_calls(passed_by(make(twin)), before)
+        function.__code__ = _code_that_calls(passed_by(make(twin)), before)
         function.__dict__.update(__wrapped__=twin, _torchdynamo_inline=twin)  # torch.compile traces the original
         self._entered.append((function, twin, function.__code__))
 
@@ -85,7 +85,7 @@ class Patches:
                 yield Patch(sys.modules[function.__module__], function.__name__, twin, function)
 
 
-class Descriptor:
+class _Descriptor:
     """Replacement of a built-in method: equal to it, and pickled as it.
 
     Args:
@@ -111,7 +111,7 @@ class Descriptor:
 
     def __eq__(self, other: object) -> bool:
         original = self.__wrapped__  # type: ignore[attr-defined]
-        return bool(original == (other.__wrapped__ if isinstance(other, Descriptor) else other))  # type: ignore[attr-defined]
+        return bool(original == (other.__wrapped__ if isinstance(other, _Descriptor) else other))  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
         return hash(self.__wrapped__)  # type: ignore[attr-defined]
@@ -123,11 +123,11 @@ class Descriptor:
         return self.__wrapped__.__reduce_ex__(protocol)  # type: ignore[attr-defined]
 
 
-def dressed(owner: Any, name: str, new: Any) -> Any:
+def _dressed(owner: Any, name: str, new: Any) -> Any:
     """Make a function look like the one it replaces."""
     original = getattr(owner, name, None)
     if isinstance(original, MethodDescriptorType) and isinstance(new, FunctionType):
-        return Descriptor(original, new)
+        return _Descriptor(original, new)
     function = new.__func__ if isinstance(new, (staticmethod, classmethod)) else new
     original = getattr(original, "__func__", original)  # of a class method
     if not isinstance(function, FunctionType) or not callable(original):
@@ -137,14 +137,14 @@ def dressed(owner: Any, name: str, new: Any) -> Any:
     if isinstance(new, classmethod) and isinstance(original, BuiltinFunctionType):  # bound: its signature lacks the class
         function.__wrapped__ = inspect.getattr_static(owner, name)  # type: ignore[attr-defined]
     function.__dict__.update({key: value for key, value in own.items() if key != "__wrapped__"})
-    place = found_at(original) if isinstance(original, FunctionType) else None
+    place = _found_at(original) if isinstance(original, FunctionType) else None
     if place is None or place != (owner, name) and getattr(*place, None) is not new:  # else it is there already
         function.__module__, function.__qualname__ = place_of(owner, name)
     passed_by(function)
     return new
 
 
-def found_at(function: FunctionType) -> tuple[Any, str] | None:
+def _found_at(function: FunctionType) -> tuple[Any, str] | None:
     """Where pickle looks a function up: the module or class, and its name there."""
     *path, name = function.__qualname__.split(".")
     place: Any = sys.modules.get(function.__module__)
@@ -166,7 +166,7 @@ def passed_by(function: Any) -> Any:
     return function
 
 
-def twin_of(function: FunctionType) -> FunctionType:
+def _twin_of(function: FunctionType) -> FunctionType:
     """A new function with the same code."""
     twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     twin.__kwdefaults__ = function.__kwdefaults__
@@ -190,7 +190,7 @@ def bare_code(function: FunctionType, original: Any) -> CodeType | None:
     return code.replace(co_freevars=function.__code__.co_freevars)
 
 
-def code_that_calls(called: Any, before: CodeType) -> CodeType:
+def _code_that_calls(called: Any, before: CodeType) -> CodeType:
     """Code for a function that passes all arguments on. A function's code must keep its number of free variables."""
     free = before.co_freevars
     names = ", ".join(free)

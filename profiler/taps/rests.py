@@ -33,19 +33,19 @@ from feedline.profiler.turns import Turns
 SWITCH = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
 BUDGET = 0.008  # of the steps' own time; a rest itself costs the rest of 1 %
 LONG_NS = 8_000_000  # steps from here on are always recorded in full
-FIRST, WINDOW = 64, 16  # steps of the first window, which holds the warm-up, and of the others
+FIRST, _WINDOW = 64, 16  # steps of the first window, which holds the warm-up, and of the others
 SHORTEST = 64  # steps of a rest
-COST_NS = 150_000  # CPU of recording a step in full, until the run tells
-LEAST_NS = 20_000  # CPU of a step: no training makes one in less
-MOST_NS = 30_000_000_000  # a rest ends, however many steps are left
+_COST_NS = 150_000  # CPU of recording a step in full, until the run tells
+_LEAST_NS = 20_000  # CPU of a step: no training makes one in less
+_MOST_NS = 30_000_000_000  # a rest ends, however many steps are left
 STRETCH = 16  # updates that are counted before the clock is read and the counts are written
-LATE = 4  # times what they take otherwise, the last updates of a rest are not what took it
-STRANGE = 8  # rests ended by loaders that did not feed the steps, after which a whole window tells whether they do now
-LOOP = 8  # forwards without gradients between two updates that are a loop of their own, if neither a loader nor eval() announces it
-FEWER = 64  # windows after which the rests are twice as long, then three times: what one more adds to what is known falls
+_LATE = 4  # times what they take otherwise, the last updates of a rest are not what took it
+_STRANGE = 8  # rests ended by loaders that did not feed the steps, after which a whole window tells whether they do now
+_LOOP = 8  # forwards without gradients between two updates that are a loop of their own, if neither a loader nor eval() announces it
+_FEWER = 64  # windows after which the rests are twice as long, then three times: what one more adds to what is known falls
 
 
-class Switches:
+class _Switches:
     """Functions that torch calls in every step, and their code during a rest: that of the originals."""
 
     def __init__(self) -> None:
@@ -73,10 +73,10 @@ class Switches:
                 function.__code__ = own
 
 
-switches = Switches()
+switches = _Switches()
 
 
-class Cycle:
+class _Cycle:
     """Decides update by update which of them make one step; the same rule as in analysis/boundaries.py."""
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class Rest:
         expected = int(updates * (self.wall / self._updates if self._updates else self._pace.full_ns))
         self.steps += updates
         self._updates, self._left = self.updates, STRETCH
-        self._tell(now if now - told <= LATE * expected else told + expected)
+        self._tell(now if now - told <= _LATE * expected else told + expected)
         self._over()
 
     def _over(self) -> None:
@@ -213,7 +213,7 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self.cycle = Cycle()
+        self.cycle = _Cycle()
         self.known: set[int] = set()
         self.asks: Counter[int] = Counter()
         self.infers = 0
@@ -222,7 +222,7 @@ class Pace:
         self._restart()
 
     def _restart(self) -> None:
-        self.cycle = Cycle()
+        self.cycle = _Cycle()
         self.known = set()
         self._never = os.environ.get(SWITCH) == "0"
         self._thread = 0
@@ -235,7 +235,7 @@ class Pace:
         self._since = self._last[1]
         self._full = 0.0, 0.0  # median wall and CPU of a step in full
         self._own = 0.0, 0.0  # mean of one in a rest
-        self._cost, self._spent = float(COST_NS), 0.0
+        self._cost, self._spent = float(_COST_NS), 0.0
         self._measured = False
         self._feeding: list[int] = []
         self._strange = 0  # rests that other loaders have ended
@@ -255,7 +255,7 @@ class Pace:
 
     def _count(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
         self.known.add(id(optimizer))
-        if self.infers >= LOOP and not self.told and not recorder.asked:
+        if self.infers >= _LOOP and not self.told and not recorder.asked:
             self._never = True
         self.infers, self.told = 0, False
         if self.cycle.begins(id(optimizer)):
@@ -269,7 +269,7 @@ class Pace:
 
     def _decide(self, segment: Segment) -> None:
         """The window is over. Its cost is CPU time, which other processes do not stretch and waiting does not increase."""
-        if len(self._walls) >= WINDOW // 2:
+        if len(self._walls) >= _WINDOW // 2:
             self._full = float(np.median(self._walls)), float(np.median(self._cpus))
         wall, cpu = self._own if self._own[0] else (max(one - self._cost, one / 2) for one in self._full)
         self._spent += self._steps * self._cost
@@ -281,18 +281,18 @@ class Pace:
             return
         debt = self._spent / BUDGET - (clock.cpu_ns() - self._since)
         if debt > 0 and learned and self._may():
-            least = max(SHORTEST * cpu, WINDOW * self._cost / BUDGET / 2)
-            steps = max(debt, least) / cpu * (1 + self._windows // FEWER) * (0.5 + self._random())
+            least = max(SHORTEST * cpu, _WINDOW * self._cost / BUDGET / 2)
+            steps = max(debt, least) / cpu * (1 + self._windows // _FEWER) * (0.5 + self._random())
             now = clock.wall_ns()
-            Rest(self, segment, now, int(steps), now + min(int(2 * steps * wall), MOST_NS), self._feeding).begin()
+            Rest(self, segment, now, int(steps), now + min(int(2 * steps * wall), _MOST_NS), self._feeding).begin()
 
     def _learn_feeding(self) -> bool:
         """Determine from a whole window which loaders feed the steps. False: other loaders have ended rests several times, check again."""
-        if self._steps >= WINDOW // 2:
+        if self._steps >= _WINDOW // 2:
             self._feeding = [loader for loader, asks in self.asks.items() if asks * 2 >= self._steps]
         elif self.asks.keys() - set(self._feeding):
             self._strange += 1
-            return self._strange % STRANGE != 0
+            return self._strange % _STRANGE != 0
         return True
 
     @property
@@ -307,7 +307,7 @@ class Pace:
 
     def _next_window(self) -> None:
         self._windows += 1
-        self._window, self._steps = WINDOW, 0
+        self._window, self._steps = _WINDOW, 0
         self._walls.clear()
         self.asks.clear()
 
@@ -328,8 +328,8 @@ class Pace:
         """A rest is over."""
         before, self._last = self._last, (clock.wall_ns(), clock.cpu_ns())
         if rest.steps >= SHORTEST // 2:
-            self._own = rest.wall / rest.steps, max((self._last[1] - before[1]) / rest.steps, LEAST_NS)
-            measured = min(max(self._full[1] - self._own[1], COST_NS / 3), COST_NS * 8)  # 0.8 ms were seen, with a GPU
+            self._own = rest.wall / rest.steps, max((self._last[1] - before[1]) / rest.steps, _LEAST_NS)
+            measured = min(max(self._full[1] - self._own[1], _COST_NS / 3), _COST_NS * 8)  # 0.8 ms were seen, with a GPU
             self._cost += (measured - self._cost) / (4 if self._measured else 1)
             self._measured = True
         if recorder.convergence is not None and rest.updates:
@@ -345,15 +345,15 @@ class Pace:
         self.told = True
         rest = recorder.rest
         if rest is not None:
-            self._short = self._short + 1 if rest.updates < WINDOW else 0
-            if self._short < STRANGE:  # else it is a part of the steps
+            self._short = self._short + 1 if rest.updates < _WINDOW else 0
+            if self._short < _STRANGE:  # else it is a part of the steps
                 recorder.awake()
 
     def made(self) -> None:
         """An optimizer is being created: another training may begin, possibly at the address of an older optimizer."""
         recorder.awake()
         self.known.clear()
-        self._window = max(self._window, WINDOW)
+        self._window = max(self._window, _WINDOW)
 
     def stop(self) -> None:
         """The recording ends."""

@@ -21,9 +21,9 @@ from feedline.profiler.taps.rests import pace, switches
 from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
 
-TRAINS = Flag.TRAINING | Flag.GRAD
-PARTS = 8  # of a model's results are looked at
-METRICS = "torchmetrics"  # the package: until it is imported, no module is a metric of it
+_TRAINS = Flag.TRAINING | Flag.GRAD
+_PARTS = 8  # of a model's results are looked at
+_METRICS = "torchmetrics"  # the package: until it is imported, no module is a metric of it
 
 
 def attach_forward(patches: Patches) -> None:
@@ -36,7 +36,7 @@ def attach_forward(patches: Patches) -> None:
             return original(self, *args, **kwargs)
         if inside.depth:
             return original(self, *args, **kwargs) if inside.takes is None else inside.takes(original, self, args, kwargs)
-        if METRICS in sys.modules and is_metric(type(self)):
+        if _METRICS in sys.modules and is_metric(type(self)):
             return call_metric(original, self, args, kwargs)
         return call_outermost(original, self, args, kwargs)
 
@@ -85,18 +85,18 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
     if making is not None:
         making.gave(flags, output)
     if recorder.convergence is not None and not is_traced():  # a trace would hold what is asked
-        tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
+        _tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
     if making is not None:
         making.ends(inference=not flags & Flag.GRAD)
     return output
 
 
-def tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+def _tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
     """Report a forward in training, or the loss of an evaluation."""
     if stage is Stage.LOSS:
         if not flags & Flag.GRAD:
             watch.evaluated(output)
-    elif flags & TRAINS == TRAINS:
+    elif flags & _TRAINS == _TRAINS:
         watch.forwarded(module, args, kwargs)
     else:
         watch.inferred()
@@ -115,7 +115,7 @@ def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) 
 @unasked
 def is_metric(kind: type) -> bool:
     """Whether a module is a metric of torchmetrics, as Lightning's are."""
-    return any(str(base.__module__).partition(".")[0] == METRICS for base in kind.__mro__)
+    return any(str(base.__module__).partition(".")[0] == _METRICS for base in kind.__mro__)
 
 
 @unasked
@@ -127,19 +127,19 @@ def is_number(output: Any) -> bool:
 @unasked
 def has_loss(output: Any) -> bool:
     """Whether a model has computed its loss itself, as in nanoGPT and transformers."""
-    parts = (output.get("loss"),) if isinstance(output, dict) else output[:PARTS] if isinstance(output, tuple) else (output,)
+    parts = (output.get("loss"),) if isinstance(output, dict) else output[:_PARTS] if isinstance(output, tuple) else (output,)
     return any(isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts)
 
 
 def attach_backward(patches: Patches) -> None:
     """Time ``backward()``, and the engine for ``autograd.grad`` and other callers."""
     for function in (torch.autograd.backward, torch.autograd.graph._engine_run_backward):
-        patches.enter(function, watched_backward)
+        patches.enter(function, _watched_backward)
         hide_from_dynamo(function)
         switches.add(function, vars(function)["__wrapped__"])
 
 
-def watched_backward(original: Any) -> Any:
+def _watched_backward(original: Any) -> Any:
     """Time the outermost call: inside a forward (compilation) or a backward (checkpointing) it is part of that."""
 
     @functools.wraps(original)
@@ -174,7 +174,7 @@ def watched_backward(original: Any) -> Any:
     return backward
 
 
-class OptimizerTap:
+class _OptimizerTap:
     """Times every optimizer's step."""
 
     def __init__(self) -> None:
@@ -237,7 +237,7 @@ class OptimizerTap:
 
 def attach_optimizer(patches: Patches) -> Callable[[], None]:
     """Time updates; returns a function that ends it."""
-    tap = OptimizerTap()
+    tap = _OptimizerTap()
     tap.attach(patches)
     return tap.undo
 

@@ -20,7 +20,7 @@ from feedline.profiler.torch_internals import in_backward
 Listener = Callable[[torch.optim.Optimizer], None]
 
 
-class Updates:
+class _Updates:
     """Calls its listeners before and after each update of any optimizer, in the order in which they were added."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Updates:
             RuntimeError: an optimizer is in the middle of its hooks, and none may be added now.
         """
         if not self._hooked:
-            if steps_now():
+            if _steps_now():
                 raise RuntimeError("the recording began inside an optimizer's step, where torch accepts no new hooks")
             self._places = (
                 torch_optimizer.register_optimizer_step_pre_hook(self.tell_before).id,
@@ -100,7 +100,7 @@ class Updates:
                 listener(optimizer)
 
 
-updates = Updates()
+updates = _Updates()
 
 
 def between() -> bool:
@@ -108,7 +108,7 @@ def between() -> bool:
     return not inside.depth and not in_backward()
 
 
-def steps_now() -> bool:
+def _steps_now() -> bool:
     """Whether any thread is inside an optimizer's step."""
     for frame in sys._current_frames().values():
         at: Any = frame

@@ -23,7 +23,7 @@ from feedline.profiler.store.layout import worker_segment
 from feedline.profiler.store.segment import CAPACITY_BYTES, Segment, window_of
 from feedline.profiler.taps.patch import Patches
 
-ALL_WORKERS_BYTES = 4 * CAPACITY_BYTES  # the workers of one loader share this much room
+_ALL_WORKERS_BYTES = 4 * CAPACITY_BYTES  # the workers of one loader share this much room
 
 
 @dataclass
@@ -79,20 +79,20 @@ class WorkerEntry:
         given = inspect.signature(loop).bind(*args, **kwargs).arguments
         worker = int(given["worker_id"])
         header = {"role": "worker", "loader": self.loader, "worker": worker, "pid": os.getpid()}
-        segment = Segment(worker_segment(Path(self.folder), self.loader, worker), header, ALL_WORKERS_BYTES // self.workers)
+        segment = Segment(worker_segment(Path(self.folder), self.loader, worker), header, _ALL_WORKERS_BYTES // self.workers)
         recorder.open_worker(segment, self.loader, self.every, self.salt)
         segment.add(
             Stage.START, self.born_ns, clock.wall_ns() - self.born_ns, time.process_time_ns(), extra=os.getpid(), source=self.loader
         )
-        attach_taps(patches)
-        patches.set(given["index_queue"], "get", watched_get(given["index_queue"].get, segment, self.epoch))
+        _attach_taps(patches)
+        patches.set(given["index_queue"], "get", _watched_get(given["index_queue"].get, segment, self.epoch))
         queues: Any = multiprocessing.queues
-        patches.set(queues, "_ForkingPickler", watched_pickler(queues._ForkingPickler))
+        patches.set(queues, "_ForkingPickler", _watched_pickler(queues._ForkingPickler))
         module: Any = importlib.import_module(self.module)
-        patches.set(module, "ExceptionWrapper", without_our_frames(module.ExceptionWrapper))
+        patches.set(module, "ExceptionWrapper", _without_our_frames(module.ExceptionWrapper))
 
 
-def attach_taps(patches: Patches) -> None:
+def _attach_taps(patches: Patches) -> None:
     """The taps of a worker. After a fork they are already attached."""
     from feedline.profiler.taps import fetch, operations
 
@@ -100,7 +100,7 @@ def attach_taps(patches: Patches) -> None:
     operations.attach(lambda *_: None)
 
 
-def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> Callable[..., Any]:
+def _watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> Callable[..., Any]:
     """Wrap ``index_queue.get`` of a worker: the time without work, and the number of the next batch."""
     from torch.utils.data._utils.worker import _ResumeIteration
 
@@ -122,7 +122,7 @@ def watched_get(original: Callable[..., Any], segment: Segment, epoch: int) -> C
     return get
 
 
-def without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
+def _without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function that turns a worker's exception into text for the main process."""
 
     def wrapper(exc_info: Any = None, where: str = "in background") -> Any:
@@ -135,7 +135,7 @@ def without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def watched_pickler(original: Any) -> Any:
+def _watched_pickler(original: Any) -> Any:
     """A proxy for ForkingPickler in the module from which a queue's feeder thread takes it."""
 
     class Pickler(original):

@@ -40,17 +40,17 @@ STOPS = frozenset(
 
 
 #: After which the noise scale says nothing: it is made of the same gradients.
-OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
+_OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
 #: Why it then says nothing; batch norm over a few samples adds to the noise.
 WITHOUT_NOISE_SCALE = {
-    **{rule_id: f"the gradients are not a mean over distinct samples ({rule_id})" for rule_id in sorted(OF_GRADIENTS)},
+    **{rule_id: f"the gradients are not a mean over distinct samples ({rule_id})" for rule_id in sorted(_OF_GRADIENTS)},
     "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the gradients (few_samples_in_batch_norm)",
     "loss_exploded": "the training diverged (loss_exploded)",
 }
 #: The training has diverged: going on cannot repair it.
 DIVERGED = ("not_finite", "loss_exploded")
 #: The training is another than it was meant to be: that is to be heard before anything about how fast it is.
-GRAVE = frozenset([*OF_GRADIENTS, "whole_data_on_every_rank", *DIVERGED])
+GRAVE = frozenset([*_OF_GRADIENTS, "whole_data_on_every_rank", *DIVERGED])
 
 
 def run_checks(recorded: Recorded) -> list[Finding]:

@@ -6,15 +6,15 @@ from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count, counted, number
 
 #: Parts of at least this many samples have batch statistics of their own: Hoffer and others (arXiv:1705.08741) used ghosts of 32 to 512.
-GHOST = 32
+_GHOST = 32
 #: With fewer samples, statistics are too noisy: ResNet-50 on ImageNet has an error of 23.6, 23.7, 24.8, 27.3 and 34.7 % with 32, 16, 8, 4
 #: and 2 images per GPU (Wu and He, arXiv:1803.08494, table 2).
-FEWEST = 8
+_FEWEST = 8
 
 
 def few_samples(recorded: Recorded) -> Finding | None:
     """Batch norm that normalizes with the statistics of a handful of samples."""
-    models = [one for one in listed(recorded, "batch_norms") if one.get("layers") and 0 < (one.get("samples") or 0) < FEWEST]
+    models = [one for one in listed(recorded, "batch_norms") if one.get("layers") and 0 < (one.get("samples") or 0) < _FEWEST]
     if not models:
         return None
     model = min(models, key=lambda one: one["samples"])
@@ -30,7 +30,7 @@ def few_samples(recorded: Recorded) -> Finding | None:
             Evidence("batchnorm_layers", "batch norm layers", layers, "layers"),
         ],
         fix=_fix(samples, recorded, bool(model.get("gpu"))),
-        how_to_check=f"Train once with {4 * FEWEST} samples per forward for the same number of samples. If the evaluation is not better, "
+        how_to_check=f"Train once with {4 * _FEWEST} samples per forward for the same number of samples. If the evaluation is not better, "
         "this finding is wrong.",
     )
 
@@ -39,13 +39,13 @@ def _fix(samples: int, recorded: Recorded, gpu: bool) -> str:
     """SyncBatchNorm only where it works, which is on GPUs, and helps: with samples enough on all ranks together."""
     ranks, per_rank = recorded.ranks, " and rank" * (recorded.ranks > 1)
     group = "torch.nn.GroupNorm(32, channels) in place of batch norm"
-    if gpu and ranks * samples >= FEWEST:
+    if gpu and ranks * samples >= _FEWEST:
         sync = "model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) before DistributedDataParallel"
         return f"{sync}: statistics then come from {count(ranks * samples)} samples. Or {group}."
     accumulates = recorded.batch is not None and recorded.batch >= 2 * ranks * samples
     one_by_one = " Accumulated micro-batches are normalized one by one." if accumulates else ""
     sync = " SyncBatchNorm needs GPUs." if ranks > 1 and not gpu else ""
-    return f"Use {group}, or {4 * FEWEST} samples per forward{per_rank}.{one_by_one}{sync}"
+    return f"Use {group}, or {4 * _FEWEST} samples per forward{per_rank}.{one_by_one}{sync}"
 
 
 def sync_batch_norm(recorded: Recorded) -> Finding | None:
@@ -53,7 +53,7 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
     synced = norm_layers(recorded).get("SyncBatchNorm", 0)
     part = _samples_of_forward(recorded)
     wanted = "ghost_bn" in recorded.fixes
-    if not synced or recorded.ranks < 2 or not (wanted or part >= GHOST):
+    if not synced or recorded.ranks < 2 or not (wanted or part >= _GHOST):
         return None
     why = "but ghost_bn needs statistics of small groups" if wanted else f"although each rank has {number(part)} samples per forward"
     return Finding(
@@ -67,7 +67,7 @@ def sync_batch_norm(recorded: Recorded) -> Finding | None:
         ],
         fix="Remove convert_sync_batchnorm (in Lightning, sync_batchnorm=True): BatchNorm over a rank's own samples already is ghost batch "
         "norm."
-        if part >= GHOST
+        if part >= _GHOST
         else "Leave out ghost_bn, or convert_sync_batchnorm (in Lightning, sync_batchnorm=True).",
         how_to_check="Train without it for the same number of samples. If the validation loss is worse, this finding is wrong.",
     )

@@ -7,9 +7,9 @@ from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import count, counted, number, share
 
 SKIPPED = 0.05
-EXPLODED = 1e6  # times the largest loss at the start, and 1: no noise, no critic's score and no sum over a larger batch rises that far
-START = 0.1  # of the updates
-FEWEST_SKIPPED = 5  # a GradScaler begins too high and skips a few updates in any healthy run
+_EXPLODED = 1e6  # times the largest loss at the start, and 1: no noise, no critic's score and no sum over a larger batch rises that far
+_START = 0.1  # of the updates
+_FEWEST_SKIPPED = 5  # a GradScaler begins too high and skips a few updates in any healthy run
 
 
 def not_finite(recorded: Recorded) -> Finding | None:
@@ -35,9 +35,9 @@ def exploded(recorded: Recorded) -> Finding | None:
     values = curve.values if curve is not None else np.zeros(0)
     if curve is None or not len(values) or not np.isfinite(values).all():
         return None
-    few = max(1, int(START * len(values)))
+    few = max(1, int(_START * len(values)))
     first, last = float(np.abs(values[:few]).max()), float(np.median(values[-few:]))
-    limit = EXPLODED * max(first, 1.0)
+    limit = _EXPLODED * max(first, 1.0)
     if last <= limit:
         return None
     beyond = np.flatnonzero(values > limit)
@@ -65,7 +65,7 @@ def skipped_steps(recorded: Recorded) -> Finding | None:
     scaler = recorded.setup.get("scaler")
     skipped = scaler.get("skipped") or 0 if isinstance(scaler, dict) else 0
     tried = recorded.updates + skipped
-    if skipped <= FEWEST_SKIPPED or skipped / tried <= SKIPPED:
+    if skipped <= _FEWEST_SKIPPED or skipped / tried <= SKIPPED:
         return None
     return Finding(
         "skipped_steps",

@@ -4,16 +4,16 @@ from feedline.analysis.convergence.checks.setup import groups_of, listed
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.finding import Evidence, Finding, Severity
 
-LAYERWISE = ("lars", "larc", "lamb", "lambc")
+_LAYERWISE = ("lars", "larc", "lamb", "lambc")
 #: Libraries whose LARS has its rate outside the momentum (docs/measured/optimizer-differences.md).
-OUTSIDE = ("pytorch_optimizer", "torch_optimizer", "timm")
+_OUTSIDE = ("pytorch_optimizer", "torch_optimizer", "timm")
 
 
 def layerwise_without_decay(recorded: Recorded) -> Finding | None:
     """LARS or LAMB of a library that does not adapt tensors without weight decay."""
     for optimizer in listed(recorded, "optimizers"):
         kind, module = str(optimizer.get("kind")), str(optimizer.get("module"))
-        if kind.lower() not in LAYERWISE or module.startswith("feedline."):
+        if kind.lower() not in _LAYERWISE or module.startswith("feedline."):
             continue
         groups = [group for group in groups_of(optimizer) if (group.get("tensors") or 0) > (group.get("vectors") or 0)]
         bare = [group for group in groups if not group.get("weight_decay")]
@@ -35,7 +35,7 @@ def layerwise_without_decay(recorded: Recorded) -> Finding | None:
 def rate_outside_momentum(recorded: Recorded) -> Finding | None:
     """A layer-wise optimizer that multiplies the rate outside its momentum, while the rate changes."""
     for optimizer in listed(recorded, "optimizers"):
-        if str(optimizer.get("kind")).lower() not in ("lars", "larc") or str(optimizer.get("module")).split(".")[0] not in OUTSIDE:
+        if str(optimizer.get("kind")).lower() not in ("lars", "larc") or str(optimizer.get("module")).split(".")[0] not in _OUTSIDE:
             continue
         if not listed(recorded, "schedulers"):
             continue

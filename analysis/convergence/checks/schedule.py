@@ -11,23 +11,23 @@ from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count, share
 
 #: A schedule may be off by a ragged batch or an epoch; the batch that grew makes it off by the factor that it grew by.
-TOO_LONG, TOO_SHORT = 1.5, 0.67
-FEWEST_STEPS = 5  # of a scheduler; fewer are a trial run
+_TOO_LONG, _TOO_SHORT = 1.5, 0.67
+_FEWEST_STEPS = 5  # of a scheduler; fewer are a trial run
 #: Schedulers that go on at what they came to where their steps are over, so that ending early is meant.
-STAY = {"LinearLR", "ConstantLR", "StepLR", "MultiStepLR", "PolynomialLR", "SequentialLR", "ExponentialLR"}
+_STAY = {"LinearLR", "ConstantLR", "StepLR", "MultiStepLR", "PolynomialLR", "SequentialLR", "ExponentialLR"}
 #: Schedulers that take the rate down in the end.
-DECAY = {"CosineAnnealingLR", "OneCycleLR", "PolynomialLR", "StepLR", "MultiStepLR", "ExponentialLR"}
-AT_TOP = 0.9
+_DECAY = {"CosineAnnealingLR", "OneCycleLR", "PolynomialLR", "StepLR", "MultiStepLR", "ExponentialLR"}
+_AT_TOP = 0.9
 
 
 def schedule_in_steps(recorded: Recorded) -> Finding | None:
     """A schedule that was told another number of steps than the training made."""
     for scheduler in listed(recorded, "schedulers"):
         horizon, steps, kind = scheduler.get("horizon"), scheduler.get("steps"), str(scheduler.get("kind"))
-        if not recorded.ended or not horizon or not steps or steps < FEWEST_STEPS:
+        if not recorded.ended or not horizon or not steps or steps < _FEWEST_STEPS:
             continue
-        over = horizon < TOO_SHORT * steps and kind not in STAY
-        if not over and horizon <= TOO_LONG * steps:
+        over = horizon < _TOO_SHORT * steps and kind not in _STAY
+        if not over and horizon <= _TOO_LONG * steps:
             continue
         times = horizon / steps
         what = (
@@ -54,7 +54,7 @@ def schedule_in_steps(recorded: Recorded) -> Finding | None:
 
 def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
     """Whether a scheduler lowers the rate in the end, and was either never stepped or more often than in a trial run."""
-    return str(scheduler.get("kind")) in DECAY and not 0 < (scheduler.get("steps") or 0) < FEWEST_STEPS
+    return str(scheduler.get("kind")) in _DECAY and not 0 < (scheduler.get("steps") or 0) < _FEWEST_STEPS
 
 
 def rate_at_top(recorded: Recorded) -> Finding | None:
@@ -64,7 +64,7 @@ def rate_at_top(recorded: Recorded) -> Finding | None:
     if not recorded.ended or rate is None or not kinds or schedule_in_steps(recorded) is not None:
         return None
     values = rate.values[np.isfinite(rate.values)]
-    if len(values) < 2 * FEWEST_STEPS or values.max() <= 0 or values[-1] < AT_TOP * values.max():
+    if len(values) < 2 * _FEWEST_STEPS or values.max() <= 0 or values[-1] < _AT_TOP * values.max():
         return None
     return Finding(
         "rate_at_top",

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from feedline.analysis.formatting import count
 from feedline.analysis.reports.figures.svg import WIDTHS, percent, tag
 
-WIDEST = 1080  # px, a figure on the widest page (report.css)
+_WIDEST = 1080  # px, a figure on the widest page (report.css)
 
 
 def nice_step(span: float, most: int) -> float:
@@ -80,7 +80,7 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
         taken: others, and the width from which on each is shown.
     """
     free = None
-    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], WIDEST), strict=True))):  # between two widths all boxes move evenly
+    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST), strict=True))):  # between two widths all boxes move evenly
         apart = all(label.apart(other, one) for one in (since, width) for shown, other in taken if shown <= since)
         if not (apart and label.inside(since, height) and label.inside(width, height)):
             break
@@ -104,7 +104,7 @@ def log_share(value: float, low: float, high: float) -> float:
     return math.log(value / low) / math.log(high / low)
 
 
-def log_ticks(low: float, high: float, most: int) -> list[float]:
+def _log_ticks(low: float, high: float, most: int) -> list[float]:
     """1, 2, 5 times powers of ten between both; only the powers, or every second or third of them, where that would be too many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
@@ -117,14 +117,14 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 def log_rows(low: float, high: float, height: float, words: Callable[[float], str]) -> list[Markup]:
     """Level lines with their numbers on the left, of an axis that goes upwards from ``height`` (px) to 0."""
-    found = log_ticks(low, high, round(height / 40))
+    found = _log_ticks(low, high, round(height / 40))
     return [mark for tick in found for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))]
 
 
 def log_columns(low: float, high: float, y: float, words: Callable[[float], str], name: str, most: int) -> list[Markup]:
     """An axis over the whole width with its name below, at ``y`` px; numbers that would stick out at its ends are left out."""
     marks = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)]
-    for tick in log_ticks(low, high, most):
+    for tick in _log_ticks(low, high, most):
         x = log_share(tick, low, high)
         marks.append(tag("line", class_="axis", x1=percent(x), x2=percent(x), y1=y, y2=y + 4))
         if 0.08 <= x <= 0.9:

@@ -12,10 +12,10 @@ from feedline.analysis.reports.figures.axis import drop, log_columns, log_share
 from feedline.analysis.reports.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import YAxis, thousands
 
-HEIGHT, AXIS = 180, 36
-AROUND = 8.0  # how far the axis reaches beyond the run's batch and the noise scale, as a factor
-POINTS = 40
-TALLEST = 1000.0  # of the axis upwards
+_HEIGHT, _AXIS = 180, 36
+_AROUND = 8.0  # how far the axis reaches beyond the run's batch and the noise scale, as a factor
+_POINTS = 40
+_TALLEST = 1000.0  # of the axis upwards
 
 
 def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
@@ -23,10 +23,10 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     critical = noise.value
     if not critical or critical <= 0 or not batch > 0:
         return None
-    left, right = min(batch, critical) / AROUND, max(batch, critical) * AROUND
-    at = [left * (right / left) ** (index / POINTS) for index in range(POINTS + 1)]
-    top = min(max(1 + right / critical, 1 + critical / left), TALLEST)
-    upward = YAxis(1.0, top, True, HEIGHT)
+    left, right = min(batch, critical) / _AROUND, max(batch, critical) * _AROUND
+    at = [left * (right / left) ** (index / _POINTS) for index in range(_POINTS + 1)]
+    top = min(max(1 + right / critical, 1 + critical / left), _TALLEST)
+    upward = YAxis(1.0, top, True, _HEIGHT)
 
     def x(size: float) -> float:
         return log_share(size, left, right)
@@ -36,13 +36,13 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     low, high = noise.low or 0.0, noise.high or math.inf
     upper = [(x(size), upward.y(1 + size / low if low > 0 else math.inf)) for size in at]
     lower = [(x(size), upward.y(1 + size / high)) for size in at]
-    parts = [*upward.rows(), stretched(WIDTH, HEIGHT, tag("path", class_="interval", d=line_path(upper + lower[::-1]) + "z"))]
-    parts += [tag("g", stretched(WIDTH, HEIGHT, tag("path", class_="line", d=line_path(made))), class_="roof part")]
-    parts += [stretched(WIDTH, HEIGHT, tag("path", class_="line", d=line_path(spent)))]
-    parts += log_columns(left, right, HEIGHT, thousands, "batch, samples of all ranks together", 6)
-    parts += [*drop(x(batch), HEIGHT, f"this run: {count(batch)}"), *_points(noise, batch, left, right, x, upward)]
+    parts = [*upward.rows(), stretched(WIDTH, _HEIGHT, tag("path", class_="interval", d=line_path(upper + lower[::-1]) + "z"))]
+    parts += [tag("g", stretched(WIDTH, _HEIGHT, tag("path", class_="line", d=line_path(made))), class_="roof part")]
+    parts += [stretched(WIDTH, _HEIGHT, tag("path", class_="line", d=line_path(spent)))]
+    parts += log_columns(left, right, _HEIGHT, thousands, "batch, samples of all ranks together", 6)
+    parts += [*drop(x(batch), _HEIGHT, f"this run: {count(batch)}"), *_points(noise, batch, left, right, x, upward)]
     label = "Samples and updates needed, relative to the minimum, by batch. Left and right arrow keys read out batches."
-    return figure(parts, HEIGHT + AXIS, label)
+    return figure(parts, _HEIGHT + _AXIS, label)
 
 
 def _points(noise: NoiseOverTraining, batch: float, left: float, right: float, x: Callable[[float], float], upward: YAxis) -> list[Markup]:

@@ -14,15 +14,15 @@ from feedline.analysis.reports.figures.axis import base_line, spread, ticks
 from feedline.analysis.reports.figures.svg import WIDTH, cut, figure, percent, stretched, tag
 from feedline.analysis.reports.figures.upward import DECADE, YAxis, thousands
 
-LOSSES, OTHERS, RATE = 190, 110, 56  # px: heights of panels
-TITLE, GAP, AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across
-LABEL_PX, NAME = 14, 13
-READ = 60  # places that can be read out
-DOTS = 30  # points, up to which a curve has dots on it
-PANELS, CURVES = 3, 6  # of other metrics, and on a panel: more are in the JSON report
+_LOSSES, _OTHERS, _RATE = 190, 110, 56  # px: heights of panels
+_TITLE, _GAP, _AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across
+_LABEL_PX, _NAME = 14, 13
+_READ = 60  # places that can be read out
+_DOTS = 30  # points, up to which a curve has dots on it
+_PANELS, _CURVES = 3, 6  # of other metrics, and on a panel: more are in the JSON report
 COLORS = {"train loss": "c-forward", "eval loss": "c-wait", "lr": "c-compile"}
-USER_COLORS = 6  # palette.USER
-TIMES = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+_USER_COLORS = 6  # palette.USER
+_TIMES = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
 class Panel(NamedTuple):
@@ -33,7 +33,7 @@ class Panel(NamedTuple):
     curves: list[CurvePoints]
 
 
-class Across(NamedTuple):
+class _Across(NamedTuple):
     """What the figure is drawn against; ``of`` gives a curve's places, in units of the axis."""
 
     key: str
@@ -48,11 +48,11 @@ def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> lis
     if not any(len(curve.values) > 1 for panel in drawn for curve in panel.curves):
         return []
     longest = max((curve.at_s[-1] for panel in drawn for curve in panel.curves), default=0.0)
-    factor, unit = next((pair for pair in TIMES if longest >= 2 * pair[0]), (1e-3, "milliseconds"))
+    factor, unit = next((pair for pair in _TIMES if longest >= 2 * pair[0]), (1e-3, "milliseconds"))
     axes = (
-        Across("samples", "samples, all ranks together", lambda curve: curve.samples),
-        Across("updates", "updates", lambda curve: [float(made) for made in curve.updates]),
-        Across("time", f"{unit} since the first update", lambda curve: [at / factor for at in curve.at_s]),
+        _Across("samples", "samples, all ranks together", lambda curve: curve.samples),
+        _Across("updates", "updates", lambda curve: [float(made) for made in curve.updates]),
+        _Across("time", f"{unit} since the first update", lambda curve: [at / factor for at in curve.at_s]),
     )
     colors = colors_of(curves)
     return [(across.key, _figure(drawn, across, colors, samples_known)) for across in (axes if samples_known else axes[1:])]
@@ -61,42 +61,42 @@ def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> lis
 def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
     """Name -> CSS class that sets its color."""
     own = [curve.name for curve in curves if curve.name not in COLORS]
-    return COLORS | {name: f"c-user{index % USER_COLORS}" for index, name in enumerate(own)}
+    return COLORS | {name: f"c-user{index % _USER_COLORS}" for index, name in enumerate(own)}
 
 
 def panels(curves: Sequence[CurvePoints]) -> list[Panel]:
     """Losses first, then metrics that are of one magnitude together, then the learning rate."""
     there = [curve for curve in curves if curve.values]
-    losses = [curve for curve in there if "loss" in words(curve.name)][:CURVES]
-    made = [Panel("loss", LOSSES, losses)] if losses else []
+    losses = [curve for curve in there if "loss" in words(curve.name)][:_CURVES]
+    made = [Panel("loss", _LOSSES, losses)] if losses else []
     rest = sorted((curve for curve in there if "loss" not in words(curve.name) and curve.name != "lr"), key=lambda one: -_size(one))
     groups: list[list[CurvePoints]] = []
     for curve in rest:
-        if groups and len(groups[-1]) < CURVES and _size(curve) * DECADE > _size(groups[-1][0]):
+        if groups and len(groups[-1]) < _CURVES and _size(curve) * DECADE > _size(groups[-1][0]):
             groups[-1].append(curve)
         else:
             groups.append([curve])
-    made += [Panel(cut(", ".join(curve.name for curve in group), 40), OTHERS, group) for group in groups[:PANELS]]
-    return made + [Panel("learning rate", RATE, [curve]) for curve in there if curve.name == "lr"]
+    made += [Panel(cut(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
+    return made + [Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"]
 
 
 def _size(curve: CurvePoints) -> float:
     return max(abs(value) for value in curve.values)
 
 
-def _figure(drawn: list[Panel], across: Across, colors: dict[str, str], samples_known: bool) -> Markup:
+def _figure(drawn: list[Panel], across: _Across, colors: dict[str, str], samples_known: bool) -> Markup:
     places = {curve.name: across.of(curve) for panel in drawn for curve in panel.curves}
     end = max(max(place) for place in places.values()) or 1.0
     parts: list[Markup] = []
     y = 0
     for panel in drawn:
         body = _panel(panel, places, end, colors)
-        parts.append(tag("g", *body, transform=f"translate(0 {y + TITLE})"))
-        y += TITLE + panel.height + GAP
-    y -= GAP
+        parts.append(tag("g", *body, transform=f"translate(0 {y + _TITLE})"))
+        y += _TITLE + panel.height + _GAP
+    y -= _GAP
     parts += [*_axis(end, y, across.name), *_read_out(drawn, places, end, y, samples_known)]
     label = f"Training curves by {across.key}. Left and right arrow keys read them out."
-    return figure(parts, y + AXIS, label, f"marks across-{across.key}")
+    return figure(parts, y + _AXIS, label, f"marks across-{across.key}")
 
 
 def _panel(panel: Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]) -> list[Markup]:
@@ -114,14 +114,14 @@ def _panel(panel: Panel, places: dict[str, list[float]], end: float, colors: dic
 
 
 def _dots(at: list[tuple[float, float]]) -> list[Markup]:
-    return [tag("circle", cx=percent(x), cy=y, r=2.5) for x, y in at] if len(at) <= DOTS else []
+    return [tag("circle", cx=percent(x), cy=y, r=2.5) for x, y in at] if len(at) <= _DOTS else []
 
 
 def _names(ends: list[tuple[float, str]], height: int, colors: dict[str, str]) -> list[Markup]:
     labels = []
-    for place, (_, name) in zip(spread([place for place, _ in ends], LABEL_PX, 0, height), ends, strict=True):
+    for place, (_, name) in zip(spread([place for place, _ in ends], _LABEL_PX, 0, height), ends, strict=True):
         swatch = tag("tspan", "■ ", class_=f"swatch {colors[name]}")
-        labels.append(tag("text", swatch, cut(name, NAME), class_="aside", x="100%", dx=6, y=place + 4))
+        labels.append(tag("text", swatch, cut(name, _NAME), class_="aside", x="100%", dx=6, y=place + 4))
     return labels
 
 
@@ -138,7 +138,7 @@ def _read_out(drawn: list[Panel], places: dict[str, list[float]], end: float, he
     """Columns that the pointer and the arrow keys find: each says all curves' values at its place."""
     curves = [curve for panel in drawn for curve in panel.curves]
     guide = max(curves, key=lambda curve: len(curve.values))
-    chosen = sorted({round(index * (len(guide.values) - 1) / (READ - 1)) for index in range(READ)})
+    chosen = sorted({round(index * (len(guide.values) - 1) / (_READ - 1)) for index in range(_READ)})
     at = [places[guide.name][index] / end for index in chosen]
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(at)), 1.0]
     return [

@@ -8,9 +8,9 @@ from feedline.analysis.reports.figures.axis import base_line, interval, ticks
 from feedline.analysis.reports.figures.svg import figure, percent, tag
 from feedline.analysis.reports.figures.upward import YAxis, thousands
 
-HEIGHT, AXIS = 180, 36
-REACH = 8.0  # how far beyond values and batch an interval is drawn, as a factor: one of few updates reaches from nothing to anything
-ABOVE, LINE = 16, 14  # px
+_HEIGHT, _AXIS = 180, 36
+_REACH = 8.0  # how far beyond values and batch an interval is drawn, as a factor: one of few updates reaches from nothing to anything
+_ABOVE, _LINE = 16, 14  # px
 
 
 def noise_scale(noise: NoiseOverTraining, batch: float | None, samples: float) -> Markup | None:
@@ -24,14 +24,14 @@ def noise_scale(noise: NoiseOverTraining, batch: float | None, samples: float) -
     if not known:
         return None
     marks = [mark for window in known for mark in ([window.value] if window.value else _positive(window))] + ([batch] if batch else [])
-    bounds = [bound for window in known for bound in _positive(window) if min(marks) / REACH <= bound <= max(marks) * REACH]
-    upward = YAxis.over([*marks, *bounds, min(marks) / 1.5, max(marks) * 1.5], HEIGHT, log=True)
+    bounds = [bound for window in known for bound in _positive(window) if min(marks) / _REACH <= bound <= max(marks) * _REACH]
+    upward = YAxis.over([*marks, *bounds, min(marks) / 1.5, max(marks) * 1.5], _HEIGHT, log=True)
     end = max(samples, *(window.samples for window in known), 1.0)
-    parts = [*upward.rows(), base_line(HEIGHT), *_axis(end)]
+    parts = [*upward.rows(), base_line(_HEIGHT), *_axis(end)]
     parts += [_window(window, window.samples / end, upward) for window in known]
     parts += _batch(batch, upward) if batch else []
     label = "Gradient noise scale over the training. Left and right arrow keys read out its parts."
-    return figure(parts, HEIGHT + AXIS, label)
+    return figure(parts, _HEIGHT + _AXIS, label)
 
 
 def _positive(window: NoiseWindow) -> list[float]:
@@ -71,13 +71,13 @@ def _batch(batch: float, upward: YAxis) -> list[Markup]:
     y = upward.y(batch)
     return [
         tag("line", class_="drop", x1=0, x2="100%", y1=y, y2=y),
-        tag("text", f"batch {count(batch)}", class_="tick last halo", x="100%", y=y - 5 if y > ABOVE else y + LINE),
+        tag("text", f"batch {count(batch)}", class_="tick last halo", x="100%", y=y - 5 if y > _ABOVE else y + _LINE),
     ]
 
 
 def _axis(end: float) -> list[Markup]:
-    marks = [tag("text", "samples, all ranks together", class_="tick x", x="50%", y=HEIGHT + 32)]
+    marks = [tag("text", "samples, all ranks together", class_="tick x", x="50%", y=_HEIGHT + 32)]
     for tick in ticks(end, most=4):
         if tick / end <= 0.97:
-            marks.append(tag("text", thousands(tick), class_="tick x", x=percent(tick / end), y=HEIGHT + 17))
+            marks.append(tag("text", thousands(tick), class_="tick x", x=percent(tick / end), y=_HEIGHT + 17))
     return marks

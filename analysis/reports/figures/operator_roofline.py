@@ -12,11 +12,11 @@ from feedline.analysis.reports.figures.axis import Box, clear_from, log_columns,
 from feedline.analysis.reports.figures.roofline import flops
 from feedline.analysis.reports.figures.svg import WIDTHS, cut, figure, percent, tag, text_px
 
-HEIGHT, AXIS = 240, 36  # px
-AROUND = 3.0  # how far the axes reach beyond the outermost operators, as a factor
-SMALLEST, LARGEST = 3.5, 14.0  # px, radius
-LABELS, NAME = 8, 24  # how many at most, and characters of each
-LINE, GAP = 16, 4  # px: a label's height, and from a circle to its label
+_HEIGHT, _AXIS = 240, 36  # px
+_AROUND = 3.0  # how far the axes reach beyond the outermost operators, as a factor
+_SMALLEST, _LARGEST = 3.5, 14.0  # px, radius
+_LABELS, _NAME = 8, 24  # how many at most, and characters of each
+_LINE, _GAP = 16, 4  # px: a label's height, and from a circle to its label
 
 
 class Point(NamedTuple):
@@ -45,31 +45,31 @@ def operator_roofline(operators: Sequence[OperatorTime]) -> Markup | None:
     across = _range([one.flop_per_byte or 0.0 for one in known])
     upward = _range([one.flop_per_s or 0.0 for one in known])
     points = _points(known, across, upward)
-    axes = [*log_rows(*upward, HEIGHT, lambda tick: flops(tick, "")), *log_columns(*across, HEIGHT, count, "FLOP/byte", 6)]
-    marks = [_mark(point, label) for point, label in zip(points, place(points), strict=True)]
+    axes = [*log_rows(*upward, _HEIGHT, lambda tick: flops(tick, "")), *log_columns(*across, _HEIGHT, count, "FLOP/byte", 6)]
+    marks = [_mark(point, label) for point, label in zip(points, _place(points), strict=True)]
     label = "Operators by FLOP per byte and FLOP per second. Left and right arrow keys read out the operators, the longest first."
-    return figure([*axes, *marks], HEIGHT + AXIS, label)
+    return figure([*axes, *marks], _HEIGHT + _AXIS, label)
 
 
-def place(points: Sequence[Point]) -> list[Label | None]:
+def _place(points: Sequence[Point]) -> list[Label | None]:
     """A label for each of the first LABELS that have room: one that covers no circle and no label before it, however wide the figure is."""
     circles = [_around(point) for point in points]
     placed: list[Label | None] = []
     for point in points:
-        if sum(label is not None for label in placed) == LABELS:
+        if sum(label is not None for label in placed) == _LABELS:
             break
         taken = [(WIDTHS[0], circle) for circle in circles] + [(label.since, label.box) for label in placed if label]
-        found = [label._replace(since=since) for label in _beside(point) if (since := clear_from(label.box, taken, HEIGHT))]
+        found = [label._replace(since=since) for label in _beside(point) if (since := clear_from(label.box, taken, _HEIGHT))]
         placed.append(min(found, key=lambda label: label.since, default=None))
     return placed + [None] * (len(points) - len(placed))
 
 
 def _beside(point: Point) -> list[Label]:
-    wide, away = text_px(cut(point.it.name, NAME)), point.radius + GAP
-    level = (point.y - LINE / 2, point.y + LINE / 2)
+    wide, away = text_px(cut(point.it.name, _NAME)), point.radius + _GAP
+    level = (point.y - _LINE / 2, point.y + _LINE / 2)
     right, left = Box(point.x, away, away + wide, *level), Box(point.x, -away - wide, -away, *level)
-    above = Box(point.x, -wide / 2, wide / 2, point.y - point.radius - LINE, point.y - point.radius)
-    below = above._replace(top=point.y + point.radius, bottom=point.y + point.radius + LINE)
+    above = Box(point.x, -wide / 2, wide / 2, point.y - point.radius - _LINE, point.y - point.radius)
+    below = above._replace(top=point.y + point.radius, bottom=point.y + point.radius + _LINE)
     return [Label(0, "start", away, right), Label(0, "end", -away, left), Label(0, "middle", 0, above), Label(0, "middle", 0, below)]
 
 
@@ -78,7 +78,7 @@ def _around(point: Point) -> Box:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    return min(values) / AROUND, max(values) * AROUND
+    return min(values) / _AROUND, max(values) * _AROUND
 
 
 def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: tuple[float, float]) -> list[Point]:
@@ -89,8 +89,8 @@ def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: 
     made = []
     for time, index in took:
         one = known[index]
-        y = HEIGHT * (1 - log_share(one.flop_per_s or 0.0, *upward))
-        made.append(Point(one, log_share(one.flop_per_byte or 0.0, *across), y, max(SMALLEST, LARGEST * math.sqrt(time / longest))))
+        y = _HEIGHT * (1 - log_share(one.flop_per_s or 0.0, *upward))
+        made.append(Point(one, log_share(one.flop_per_byte or 0.0, *across), y, max(_SMALLEST, _LARGEST * math.sqrt(time / longest))))
     return made
 
 
@@ -100,6 +100,6 @@ def _mark(point: Point, label: Label | None) -> Markup:
     tip = f"{it.name}: {flops(it.flop_per_s)}/s at {number(it.flop_per_byte)} FLOP/byte; {count(it.count)} calls, {took}"
     parts = [tag("circle", class_="dot", fill_opacity=0.6, cx=percent(point.x), cy=point.y, r=point.radius)]
     if label:
-        where = {"x": percent(point.x), "dx": label.dx, "y": label.box.top + LINE - GAP, "text_anchor": label.anchor}
-        parts.append(tag("text", cut(it.name, NAME), class_=f"from-{label.since}", **where))
+        where = {"x": percent(point.x), "dx": label.dx, "y": label.box.top + _LINE - _GAP, "text_anchor": label.anchor}
+        parts.append(tag("text", cut(it.name, _NAME), class_=f"from-{label.since}", **where))
     return tag("g", *parts, class_="point", data_tip=tip)

@@ -9,10 +9,10 @@ from feedline.analysis.comm.model import RankParts
 from feedline.analysis.formatting import Scale, share
 from feedline.analysis.reports.figures.svg import figure, percent, tag
 
-ROW, BAR = 22, 14  # px
+_ROW, _BAR = 22, 14  # px
 
 
-class Part(NamedTuple):
+class _Part(NamedTuple):
     """How a field of ``RankParts`` is shown: in words, in a column of the terminal, and the class of its color."""
 
     words: str
@@ -24,12 +24,12 @@ QUEUE = "queue_s"
 
 #: Green moves and red waits, as in the stages of a step; what backward hides is the light one.
 PARTS = {
-    "compute_s": Part("all else", "all else", "c-forward"),
-    "hidden_transfer_s": Part("transfer hidden by backward", "transfer, hidden", "c-transport"),
-    "exposed_transfer_s": Part("exposed transfer", "transfer, exposed", "c-pin"),
-    "hidden_wait_s": Part("waiting hidden by backward", "waiting, hidden", "c-sampler"),
-    "exposed_wait_s": Part("exposed waiting", "waiting, exposed", "c-wait"),
-    QUEUE: Part("queue behind other collectives", "queue", "c-checkpoint"),
+    "compute_s": _Part("all else", "all else", "c-forward"),
+    "hidden_transfer_s": _Part("transfer hidden by backward", "transfer, hidden", "c-transport"),
+    "exposed_transfer_s": _Part("exposed transfer", "transfer, exposed", "c-pin"),
+    "hidden_wait_s": _Part("waiting hidden by backward", "waiting, hidden", "c-sampler"),
+    "exposed_wait_s": _Part("exposed waiting", "waiting, exposed", "c-wait"),
+    QUEUE: _Part("queue behind other collectives", "queue", "c-checkpoint"),
 }
 
 
@@ -46,16 +46,16 @@ def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
     scale = Scale.column(longest)
     marks: list[Markup] = []
     for row, (rank, own) in enumerate(parts.items()):
-        y, start = row * ROW, 0.0
+        y, start = row * _ROW, 0.0
         marks.append(tag("text", f"rank {rank}", class_="tick name y", x=-8, y=y + 11))
         for name, (words, _, color) in PARTS.items():
             width = (getattr(own, name) or 0.0) / longest
             if width <= 0:
                 continue
             tip = f"rank {rank}, {words}: {scale.full(getattr(own, name))}, {share(width * longest / totals[rank])} of its step"
-            place = {"x": percent(start), "y": y, "width": percent(width), "height": BAR}
+            place = {"x": percent(start), "y": y, "width": percent(width), "height": _BAR}
             marks.append(tag("rect", class_=f"segment {color}", **place, data_tip=tip))
             start += width
         marks.append(tag("text", scale.full(totals[rank]), class_="tick amount", x="100%", dx=8, y=y + 11))
     label = "Mean step of each rank, split into its parts. Left and right arrow keys read out the parts."
-    return figure(marks, ROW * len(parts), label)
+    return figure(marks, _ROW * len(parts), label)

@@ -15,12 +15,12 @@ from feedline.analysis.reports.figures.axis import base_line, log_columns, log_r
 from feedline.analysis.reports.figures.svg import cut, figure, percent, tag
 from feedline.analysis.reports.palette import COLORS
 
-LOWEST, LABEL_PX, AXIS = 280, 14, 36  # px
-LEADER = 16  # px from the right edge to a label
-LEFT_OF_RUN, RIGHT_OF_RUN = 30.0, 3.0  # how far the x axis reaches, as factors
-ABOVE, BELOW = 1.4, 1.3  # the same of the y axis, around what is on it
-DIAGONAL = ("device", "step", "gpu")
-NAME, AMOUNT = 16, 9  # characters of a label
+_LOWEST, _LABEL_PX, _AXIS = 280, 14, 36  # px
+_LEADER = 16  # px from the right edge to a label
+_LEFT_OF_RUN, _RIGHT_OF_RUN = 30.0, 3.0  # how far the x axis reaches, as factors
+_ABOVE, _BELOW = 1.4, 1.3  # the same of the y axis, around what is on it
+_DIAGONAL = ("device", "step", "gpu")
+_NAME, _AMOUNT = 16, 9  # characters of a label
 
 
 class Frame(NamedTuple):
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
     def at_edge(self, roof: ThroughputBound) -> float:
         """samples/s of a roof at the right edge."""
-        falls = self.flop is not None and roof.kind in DIAGONAL
+        falls = self.flop is not None and roof.kind in _DIAGONAL
         return roof.samples_per_s * (self.flop or 0.0) / self.right if falls else roof.samples_per_s
 
 
@@ -51,28 +51,28 @@ def roofline_figure(made: Roofline) -> Markup | None:
     """Lines with numbers, which are those of the table below the figure. None without a roof."""
     if not made.roofs:
         return None
-    frame = frame_of(made)
+    frame = _frame_of(made)
     if not 0 < frame.bottom < frame.top < float("inf"):  # rates that no machine has
         return None
     run = frame.x(made.flop_per_sample) if made.flop_per_sample else 0.5
     ends = sorted((frame.y(frame.at_edge(roof)), index) for index, roof in enumerate(made.roofs))
-    labels = spread([end for end, _ in ends], LABEL_PX, 4, frame.height)
+    labels = spread([end for end, _ in ends], _LABEL_PX, 4, frame.height)
     place = {index: label for label, (_, index) in zip(labels, ends, strict=True)}
     roofs = [_roof(frame, made, index, place[index]) for index in range(len(made.roofs))]
     parts = [*log_rows(frame.bottom, frame.top, frame.height, count), *_flop_axis(frame), *roofs, _run(frame, made, run)]
     label = "Roofline of the run. Left and right arrow keys read out the limits, the lowest first, then the run."
-    height = round(frame.height) + AXIS
+    height = round(frame.height) + _AXIS
     return figure(parts, height, label)
 
 
-def frame_of(made: Roofline) -> Frame:
+def _frame_of(made: Roofline) -> Frame:
     """Around the run and all ends of its roofs."""
     flop = made.flop_per_sample
-    left, right = (flop / LEFT_OF_RUN, flop * RIGHT_OF_RUN) if flop else (1.0, 10.0)
+    left, right = (flop / _LEFT_OF_RUN, flop * _RIGHT_OF_RUN) if flop else (1.0, 10.0)
     unscaled = Frame(flop, left, right, 1.0, 2.0, 1.0)
     rates = [made.samples_per_s, *(roof.samples_per_s for roof in made.roofs), *(unscaled.at_edge(roof) for roof in made.roofs)]
-    height = float(max(LOWEST, LABEL_PX * (len(made.roofs) + 1)))
-    return Frame(flop, left, right, min(rates) / BELOW, max(rates) * ABOVE, height)
+    height = float(max(_LOWEST, _LABEL_PX * (len(made.roofs) + 1)))
+    return Frame(flop, left, right, min(rates) / _BELOW, max(rates) * _ABOVE, height)
 
 
 def role(made: Roofline, roof: ThroughputBound) -> str:
@@ -86,7 +86,7 @@ def _roof(frame: Frame, made: Roofline, index: int, label: float) -> Markup:
     roof = made.roofs[index]
     end = frame.y(frame.at_edge(roof))
     begin, left = end, 0.0
-    if frame.flop is not None and roof.kind in DIAGONAL:
+    if frame.flop is not None and roof.kind in _DIAGONAL:
         rate_flops = roof.samples_per_s * frame.flop
         reaches = max(rate_flops / frame.top, frame.left)
         begin, left = frame.y(rate_flops / reaches), frame.x(reaches)
@@ -95,8 +95,8 @@ def _roof(frame: Frame, made: Roofline, index: int, label: float) -> Markup:
     tip = f"{index + 1} {roof.name}: {number(roof.samples_per_s)} samples/s{f', the {mark}' if mark else ''}. {roof.message}; {roof.source}"
     beside = tag(
         "svg",
-        tag("path", class_="leader", d=f"M1 {end:.1f}h3L{LEADER - 5} {label:.1f}h3"),
-        tag("text", _mark(index + 1), f" {cut(roof.name, NAME)} ", _mark(cut(number(roof.samples_per_s), AMOUNT)), **_at(label, "aside")),
+        tag("path", class_="leader", d=f"M1 {end:.1f}h3L{_LEADER - 5} {label:.1f}h3"),
+        tag("text", _mark(index + 1), f" {cut(roof.name, _NAME)} ", _mark(cut(number(roof.samples_per_s), _AMOUNT)), **_at(label, "aside")),
         tag("text", index + 1, **_at(label, "within mark")),
         x="100%",
         class_="beside",
@@ -111,7 +111,7 @@ def _mark(text: object) -> Markup:
 
 
 def _at(label: float, kind: str) -> dict[str, object]:
-    return {"x": LEADER, "y": label + 4, "class_": kind}
+    return {"x": _LEADER, "y": label + 4, "class_": kind}
 
 
 def _run(frame: Frame, made: Roofline, x: float) -> Markup:

@@ -7,7 +7,7 @@ from feedline.analysis.model import Cost, Workers
 from feedline.analysis.reports.figures.svg import cut, figure, percent, tag
 from feedline.analysis.reports.palette import Palette
 
-ROW, BAR = 24, 14  # px
+_ROW, _BAR = 24, 14  # px
 
 
 def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
@@ -19,14 +19,14 @@ def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
     scale = Scale.column(max(cost.wall_s for cost in workers.per_sample.values()))
     rows: list[Markup] = []
     for index, (stage, cost) in enumerate(costs.items()):
-        y = index * ROW
+        y = index * _ROW
         tip = f"{stage}: {words(cost, scale)}"
-        bars = _bars(cost, longest, y + (ROW - BAR) / 2)
-        rows.append(tag("text", cut(stage, 12), class_="tick y name", x=-8, y=y + ROW / 2 + 4))
+        bars = _bars(cost, longest, y + (_ROW - _BAR) / 2)
+        rows.append(tag("text", cut(stage, 12), class_="tick y name", x=-8, y=y + _ROW / 2 + 4))
         rows.append(tag("g", *bars, class_=palette.css_class(stage), data_tip=tip))
-        rows.append(tag("text", scale.full(cost.wall_s), class_="tick amount", x=percent(cost.wall_s / longest), dx=6, y=y + ROW / 2 + 4))
+        rows.append(tag("text", scale.full(cost.wall_s), class_="tick amount", x=percent(cost.wall_s / longest), dx=6, y=y + _ROW / 2 + 4))
     label = "Wall time of one sample, by stage"
-    return figure(rows, ROW * len(costs), label)
+    return figure(rows, _ROW * len(costs), label)
 
 
 def is_split(cost: Cost) -> bool:
@@ -52,7 +52,7 @@ def _bars(cost: Cost, longest: float, y: float) -> list[Markup]:
         # clocks that are read one after another can add up to more than the wall time
         width = min(max(0.0, seconds or 0.0) / longest, end - start)
         if width > 0:
-            place = {"x": percent(start), "y": y, "width": percent(width), "height": BAR}
+            place = {"x": percent(start), "y": y, "width": percent(width), "height": _BAR}
             bars.append(tag("rect", class_=f"part {kind}", **place))
             if kind == "runqueue":
                 bars.append(tag("rect", class_="hatch", fill="url(#hatch)", **place))

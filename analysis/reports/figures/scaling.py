@@ -12,10 +12,10 @@ from feedline.analysis.scaling.efficiency import Row
 from feedline.analysis.scaling.predict import Prediction
 from feedline.analysis.scaling.study import Study
 
-Scale = Callable[[float], float]
-HEIGHT, AXIS = 220, 36
-EDGE = 0.04  # room left and right of the points, as a share of the width
-MOST = 24  # labels
+_Scale = Callable[[float], float]
+_HEIGHT, _AXIS = 220, 36
+_EDGE = 0.04  # room left and right of the points, as a share of the width
+_MOST = 24  # labels
 
 
 def scaling(study: Study) -> Markup:
@@ -25,27 +25,27 @@ def scaling(study: Study) -> Markup:
     first = study.rows[0].point
     peaks = [first.samples_per_s / first.ranks * ranks[-1], *(row.point.high or row.point.samples_per_s for row in study.rows)]
     top = round_up(max([*peaks, *(one.high or 0.0 for one in drawn)]))
-    x = evenly(ranks, EDGE)
+    x = evenly(ranks, _EDGE)
 
     def y(rate: float) -> float:
-        return HEIGHT * (1 - rate / top)
+        return _HEIGHT * (1 - rate / top)
 
-    parts = count_rows(top, HEIGHT)
+    parts = count_rows(top, _HEIGHT)
     if not study.refused:
         ideal = [(x(n), y(first.samples_per_s / first.ranks * n)) for n in (ranks[0], ranks[-1])]
         path = tag("path", class_="line", d=line_path(ideal))
-        parts.append(tag("g", stretched(WIDTH, HEIGHT, path), class_="roof part"))
+        parts.append(tag("g", stretched(WIDTH, _HEIGHT, path), class_="roof part"))
     line = [(x(row.point.ranks), y(row.point.samples_per_s)) for row in study.rows]
-    parts.append(stretched(WIDTH, HEIGHT, tag("path", class_="line", d=line_path(line))))
+    parts.append(stretched(WIDTH, _HEIGHT, tag("path", class_="line", d=line_path(line))))
     parts += [_measured(row, x(row.point.ranks), y, study.unit) for row in study.rows]
     parts += [_predicted(one, x(one.ranks), y, study.unit) for one in drawn]
-    parts += count_columns(ranks, list(map(x, ranks)), HEIGHT, "ranks", MOST)
+    parts += count_columns(ranks, list(map(x, ranks)), _HEIGHT, "ranks", _MOST)
     what = study.unit.replace("/s", " per second").capitalize()
     label = f"{what} by number of ranks. Left and right arrow keys read out the points, measured ones first."
-    return figure(parts, HEIGHT + AXIS, label)
+    return figure(parts, _HEIGHT + _AXIS, label)
 
 
-def _measured(row: Row, x: float, y: Scale, unit: str) -> Markup:
+def _measured(row: Row, x: float, y: _Scale, unit: str) -> Markup:
     point = row.point
     spread = f" ({number(point.low)} to {number(point.high)})" if point.low is not None else ""
     flag = ", flagged: more than 100 %" if row.flagged else ""
@@ -55,7 +55,7 @@ def _measured(row: Row, x: float, y: Scale, unit: str) -> Markup:
     return _point(x, y(point.samples_per_s), _bar(x, y, point.low, point.high), tip, dot)
 
 
-def _predicted(one: Prediction, x: float, y: Scale, unit: str) -> Markup:
+def _predicted(one: Prediction, x: float, y: _Scale, unit: str) -> Markup:
     assert one.samples_per_s is not None
     spread = f"({number(one.low)} to {number(one.high)})"
     tip = f"{counted(one.ranks)}, predicted with {one.model}: {number(one.samples_per_s)} {unit} {spread}"
@@ -63,7 +63,7 @@ def _predicted(one: Prediction, x: float, y: Scale, unit: str) -> Markup:
     return _point(x, y(one.samples_per_s), _bar(x, y, one.low, one.high), tip, ring)
 
 
-def _bar(x: float, y: Scale, low: float | None, high: float | None) -> Markup | None:
+def _bar(x: float, y: _Scale, low: float | None, high: float | None) -> Markup | None:
     if low is None or high is None:
         return None
     return interval(x, y(low), y(high))

@@ -9,9 +9,9 @@ from feedline.analysis.reports.figures.svg import figure, percent, room, tag, te
 from feedline.analysis.reports.palette import Palette
 from feedline.analysis.step_model import StepSummary
 
-HEIGHT = 46
-THIN = 12
-PADDING = 12
+_HEIGHT = 46
+_THIN = 12
+_PADDING = 12
 
 
 def step_bar(step: StepSummary, palette: Palette) -> Markup | None:
@@ -28,11 +28,11 @@ def step_bar(step: StepSummary, palette: Palette) -> Markup | None:
             continue
         tip = f"{index} {stage}: {scale.full(seconds)}, {share(width)} of the step"
         kind = f"segment {palette.css_class(stage)}"
-        parts.append(tag("rect", class_=kind, x=percent(start), y=0, width=percent(width), height=HEIGHT, data_tip=tip))
+        parts.append(tag("rect", class_=kind, x=percent(start), y=0, width=percent(width), height=_HEIGHT, data_tip=tip))
         parts += _labels(index, stage, scale.full(seconds), start, width, palette.css_class(stage))
         start += width
     words = "Mean step of " + scale.full(step.mean_s)
-    return figure(parts, HEIGHT, f"{words}, by stage")
+    return figure(parts, _HEIGHT, f"{words}, by stage")
 
 
 def thin_bar(stages: Mapping[str, float], full: float, palette: Palette) -> Markup | None:
@@ -41,14 +41,14 @@ def thin_bar(stages: Mapping[str, float], full: float, palette: Palette) -> Mark
     start = 0.0
     for stage, seconds in stages.items():
         width = max(0.0, seconds) / full
-        rects.append(tag("rect", class_=f"segment {palette.css_class(stage)}", x=percent(start), y=0, width=percent(width), height=THIN))
+        rects.append(tag("rect", class_=f"segment {palette.css_class(stage)}", x=percent(start), y=0, width=percent(width), height=_THIN))
         start += width
-    return tag("svg", *rects, width="100%", height=THIN, aria_hidden="true") if rects else None
+    return tag("svg", *rects, width="100%", height=_THIN, aria_hidden="true") if rects else None
 
 
 def _labels(index: int, stage: str, amount: str, start: float, width: float, color: str) -> list[Markup]:
     middle = percent(start + width / 2)
-    full = room(max(text_px(stage), text_px(amount)) + PADDING, width)
+    full = room(max(text_px(stage), text_px(amount)) + _PADDING, width)
     short = room(text_px(str(index)) + 4, width)
     labels = []
     if full:

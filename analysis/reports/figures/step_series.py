@@ -10,28 +10,28 @@ from feedline.analysis.reports.figures.svg import cut, percent, staircase, stret
 from feedline.analysis.reports.palette import Palette
 from feedline.analysis.step_model import StepSeries
 
-BAND, STACK, GAP, AXIS = 96, 190, 30, 22  # heights in px
-LABEL_PX = 14
+_BAND, _STACK, _GAP, _AXIS = 96, 190, 30, 22  # heights in px
+_LABEL_PX = 14
 
 
 def step_series(series: StepSeries, palette: Palette) -> Markup | None:
     """Both panels over one axis of step numbers. None for fewer than two columns: there is no course to show."""
     if len(series.steps) < 2:
         return None
-    top = axis_top(series)
-    lower = BAND + GAP
+    top = _axis_top(series)
+    lower = _BAND + _GAP
     return tag(
         "svg",
-        *_grid(top, BAND, 0, most=3),
+        *_grid(top, _BAND, 0, most=3),
         _band(series, top),
         *_beyond(series, top),
-        *_grid(top, STACK, lower, most=4),
+        *_grid(top, _STACK, lower, most=4),
         _stack(series, palette, top, lower),
         *_names(series, palette, top, lower),
-        *_steps_axis(sum(series.steps), lower + STACK),
-        tag("line", class_="cursor", x1=0, x2=0, y1=0, y2=lower + STACK, visibility="hidden"),
+        *_steps_axis(sum(series.steps), lower + _STACK),
+        tag("line", class_="cursor", x1=0, x2=0, y1=0, y2=lower + _STACK, visibility="hidden"),
         width="100%",
-        height=lower + STACK + AXIS,
+        height=lower + _STACK + _AXIS,
         role="img",
         tabindex=0,
         class_="columns",
@@ -39,7 +39,7 @@ def step_series(series: StepSeries, palette: Palette) -> Markup | None:
     )
 
 
-def axis_top(series: StepSeries) -> float:
+def _axis_top(series: StepSeries) -> float:
     """Where both panels' axes end, in seconds: a round number of the unit they are labeled in."""
     totals = [sum(max(0.0, values[i]) for values in series.stages.values()) for i in range(len(series.steps))]
     level = clip_level(series.wall_max_s, totals)
@@ -49,7 +49,7 @@ def axis_top(series: StepSeries) -> float:
 
 def beyond(series: StepSeries) -> int:
     """How many columns have a longest step above the axis."""
-    top = axis_top(series)
+    top = _axis_top(series)
     return sum(peak > top for peak in series.wall_max_s)
 
 
@@ -65,11 +65,11 @@ def _levels(values: Sequence[float], top: float, height: int) -> list[float]:
 
 def _band(series: StepSeries, top: float) -> Markup:
     widths = [float(steps) for steps in series.steps]
-    high, low = _levels(series.wall_max_s, top, BAND), _levels(series.wall_min_s, top, BAND)
+    high, low = _levels(series.wall_max_s, top, _BAND), _levels(series.wall_min_s, top, _BAND)
     back = staircase(widths[::-1], low[::-1]).replace("h", "h-").replace("M0 ", "V", 1)
     band = tag("path", class_="band", d=staircase(widths, high) + back + "z")
-    line = tag("path", class_="median", d=staircase(widths, _levels(series.wall_s, top, BAND)))
-    return stretched(sum(widths), BAND, band, line)
+    line = tag("path", class_="median", d=staircase(widths, _levels(series.wall_s, top, _BAND)))
+    return stretched(sum(widths), _BAND, band, line)
 
 
 def _beyond(series: StepSeries, top: float) -> list[Markup]:
@@ -87,9 +87,9 @@ def _stack(series: StepSeries, palette: Palette, top: float, y: float) -> Markup
     layers: list[Markup] = []
     for stage, values in series.stages.items():
         sums = [total + max(0.0, value) for total, value in zip(sums, values, strict=True)]
-        path = staircase([float(steps) for steps in series.steps], _levels(sums, top, STACK), close_at=10 * STACK)
+        path = staircase([float(steps) for steps in series.steps], _levels(sums, top, _STACK), close_at=10 * _STACK)
         layers.append(tag("path", class_=f"area {palette.css_class(stage)}", d=path))
-    return stretched(sum(series.steps), STACK, *reversed(layers), y=y)
+    return stretched(sum(series.steps), _STACK, *reversed(layers), y=y)
 
 
 def _names(series: StepSeries, palette: Palette, top: float, y: float) -> list[Markup]:
@@ -99,11 +99,11 @@ def _names(series: StepSeries, palette: Palette, top: float, y: float) -> list[M
     below = 0.0
     for stage, values in series.stages.items():
         mean = sum(values[tail]) / len(values[tail])
-        if mean / top * STACK >= LABEL_PX / 3 and below + mean / 2 <= top:
-            wanted.append((y + STACK * (1 - (below + mean / 2) / top), stage))
+        if mean / top * _STACK >= _LABEL_PX / 3 and below + mean / 2 <= top:
+            wanted.append((y + _STACK * (1 - (below + mean / 2) / top), stage))
         below += mean
     wanted.sort()
-    places = spread([place for place, _ in wanted], LABEL_PX, y + 6, y + STACK)
+    places = spread([place for place, _ in wanted], _LABEL_PX, y + 6, y + _STACK)
     labels = []
     for place, (_, stage) in zip(places, wanted, strict=True):
         swatch = tag("tspan", "■ ", class_=f"swatch {palette.css_class(stage)}")

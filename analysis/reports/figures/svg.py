@@ -10,7 +10,7 @@ from feedline.profiler.printable import printable
 #: Widths of a figure, in px, from which on report.css shows elements of class ``from-N``.
 WIDTHS = (240, 360, 480, 600, 720, 840, 960)
 WIDTH = 1000  # units across the whole of a figure, for ``stretched`` and ``line_path``
-CHARACTER_PX = 7.4  # at 12 px, in DejaVu Sans, the widest of the system fonts; others take about 6.3
+_CHARACTER_PX = 7.4  # at 12 px, in DejaVu Sans, the widest of the system fonts; others take about 6.3
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
@@ -43,7 +43,7 @@ def room(text_px: float, share: float) -> str | None:
 
 def text_px(text: str) -> float:
     """About how wide a text is at 12 px."""
-    return len(text) * CHARACTER_PX
+    return len(text) * _CHARACTER_PX
 
 
 def cut(text: str, most: int) -> str:

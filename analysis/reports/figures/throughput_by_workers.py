@@ -7,8 +7,8 @@ from feedline.analysis.predict.search import Candidate, Search
 from feedline.analysis.reports.figures.axis import count_columns, count_rows, round_up
 from feedline.analysis.reports.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
 
-HEIGHT, AXIS = 220, 36
-EDGE = 0.04  # room left and right of the points, as a share of the width
+_HEIGHT, _AXIS = 220, 36
+_EDGE = 0.04  # room left and right of the points, as a share of the width
 
 
 def workers(search: Search) -> Markup:
@@ -19,21 +19,21 @@ def workers(search: Search) -> Markup:
     places = [_place(one.workers, most) for one in drawn]
 
     def y(rate: float) -> float:
-        return HEIGHT * (1 - rate / top)
+        return _HEIGHT * (1 - rate / top)
 
     lows, highs = ([(x, y(rate)) for x, rate in zip(places, rates)] for rates in _band(drawn))
     band = tag("path", class_="band", fill_opacity=0.5, d=f"{line_path([*highs, *reversed(lows)])}Z")
     line = tag("path", class_="line", d=line_path([(x, y(one.predicted.after)) for x, one in zip(places, drawn)]))
-    parts = [*count_rows(top, HEIGHT), stretched(WIDTH, HEIGHT, band, line)]
+    parts = [*count_rows(top, _HEIGHT), stretched(WIDTH, _HEIGHT, band, line)]
     parts += [_predicted(one, x, y(one.predicted.after), one.workers == search.best.workers) for x, one in zip(places, drawn)]
     parts.append(_measured(search.now, _place(min(search.now.workers, most), most), y(search.now.predicted.before)))
-    parts += count_columns([one.workers for one in drawn], places, HEIGHT, "workers", 2 * len(drawn))
+    parts += count_columns([one.workers for one in drawn], places, _HEIGHT, "workers", 2 * len(drawn))
     label = "Samples per second by number of workers. Left and right arrow keys read out the predictions, then what was measured."
-    return figure(parts, HEIGHT + AXIS, label)
+    return figure(parts, _HEIGHT + _AXIS, label)
 
 
 def _place(number_of: int, most: int) -> float:
-    return EDGE + (1 - 2 * EDGE) * number_of / most
+    return _EDGE + (1 - 2 * _EDGE) * number_of / most
 
 
 def _band(drawn: list[Candidate]) -> tuple[list[float], list[float]]:

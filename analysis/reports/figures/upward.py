@@ -10,8 +10,8 @@ from feedline.analysis.formatting import number
 from feedline.analysis.reports.figures.axis import level_line, log_rows, log_share, nice_step
 
 DECADE = 10.0
-ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
-PX_A_ROW = 40
+_ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
+_PX_A_ROW = 40
 
 
 class YAxis(NamedTuple):
@@ -33,10 +33,10 @@ class YAxis(NamedTuple):
         if log is None:
             log = low > 0 and high > DECADE * low
         if log:
-            return cls(low / ROOM, high * ROOM, True, height)
+            return cls(low / _ROOM, high * _ROOM, True, height)
         if low == high:
             low, high = (low - abs(low) / 2, high + abs(high) / 2) if low else (0.0, 1.0)
-        step = nice_step(high - low, max(2, round(height / PX_A_ROW)))
+        step = nice_step(high - low, max(2, round(height / _PX_A_ROW)))
         return cls(step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9), False, height)
 
     def y(self, value: float) -> float:
@@ -50,8 +50,8 @@ class YAxis(NamedTuple):
     def rows(self) -> list[Markup]:
         """Level lines with their numbers on the left."""
         if self.log:
-            return log_rows(self.low, self.high, self.height, plain_number)
-        step = nice_step(self.high - self.low, max(2, round(self.height / PX_A_ROW)))
+            return log_rows(self.low, self.high, self.height, _plain_number)
+        step = nice_step(self.high - self.low, max(2, round(self.height / _PX_A_ROW)))
         decimals = max(0, -math.floor(math.log10(step) + 1e-9))
         marks: list[Markup] = []
         for index in range(round((self.high - self.low) / step) + 1):
@@ -61,7 +61,7 @@ class YAxis(NamedTuple):
         return marks
 
 
-def plain_number(tick: float) -> str:
+def _plain_number(tick: float) -> str:
     """A tick of a logarithmic axis: 0.05, 20, 5,000, 2e+06."""
     return number(tick, 1) if 1e-4 <= tick < 1e6 else f"{tick:.0e}"
 

@@ -16,15 +16,15 @@ RULE_ID = "exposed_communication"
 MIN_SHARE = 0.05
 
 #: A bandwidth below this share of the link's or the probe's is not the message's fault.
-SLOW_SHARE = 0.50
+_SLOW_SHARE = 0.50
 
 #: Share of the exposed transfer that is gradients, from which on the rest is not mentioned.
-ALL_OF_IT = 0.99
-MOST_OF_IT = 0.5  # and from which on a change of how gradients are sent is the fix
-SHOWN = 3  # kinds of collective in a sentence
+_ALL_OF_IT = 0.99
+_MOST_OF_IT = 0.5  # and from which on a change of how gradients are sent is the fix
+_SHOWN = 3  # kinds of collective in a sentence
 
 #: What a program can change by itself: no other machine, and not the late rank's finding.
-ADVICE: dict[QuestionId, str] = {
+_ADVICE: dict[QuestionId, str] = {
     "half_gradients": "Send gradients as {dtype}: add `from torch.distributed.algorithms.ddp_comm_hooks import default_hooks`, then call "
     "model.register_comm_hook(None, default_hooks.{dtype}_compress_hook).",
     "accumulation": "Accumulate the gradients of {value:g} batches before sending them, with model.no_sync(). One update "
@@ -34,7 +34,7 @@ ADVICE: dict[QuestionId, str] = {
     "of them sends all gradients now.",
 }
 #: What to try where no single change is predicted to gain, and the prediction that rules it out if it says otherwise.
-WAYS: dict[str, QuestionId | None] = {
+_WAYS: dict[str, QuestionId | None] = {
     "larger batches per rank": None,
     "gradients in half precision (a compression hook)": "half_gradients",
     "gradient accumulation (no_sync)": "accumulation",
@@ -42,39 +42,39 @@ WAYS: dict[str, QuestionId | None] = {
     "a faster link": "faster_link",
 }
 #: Of messages so small that each takes its latency, whatever the link and their bytes.
-SMALL_BYTES = 64 * 1024
-SELDOM = "Send less often: use larger batches per rank{accumulation}. The time of messages this small is latency."
-METRICS = (
+_SMALL_BYTES = 64 * 1024
+_SELDOM = "Send less often: use larger batches per rank{accumulation}. The time of messages this small is latency."
+_METRICS = (
     "These all-reduces lie outside backward: they are the program's own, such as metrics. Reduce them less often, or several values as one "
     "tensor (torch.stack)."
 )
-SHARDED = (
+_SHARDED = (
     "Use larger batches per rank, gradients in bf16 (MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)), gradient accumulation "
     "(set_requires_gradient_sync(False)), or a faster link."
 )
-PARAMETERS = "Use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
-OF_GRADIENTS = (("all_reduce", "backward"), ("all_reduce", ""))
+_PARAMETERS = "Use larger batches per rank, parameters in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)), or a faster link."
+_OF_GRADIENTS = (("all_reduce", "backward"), ("all_reduce", ""))
 #: By the operation and the phase that take most; of traces, the phase is unknown. FSDP2 gathers parameters and scatters gradients.
-FIXES = {
-    **dict.fromkeys([("all_reduce", "other"), ("all_reduce", "optimizer"), ("all_reduce", "loader")], METRICS),
-    **dict.fromkeys([("reduce_scatter", "backward"), ("reduce_scatter", "")], SHARDED),
-    **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], PARAMETERS),
+_FIXES = {
+    **dict.fromkeys([("all_reduce", "other"), ("all_reduce", "optimizer"), ("all_reduce", "loader")], _METRICS),
+    **dict.fromkeys([("reduce_scatter", "backward"), ("reduce_scatter", "")], _SHARDED),
+    **dict.fromkeys([("all_gather", "forward"), ("all_gather", "")], _PARAMETERS),
     ("all_gather", "backward"): "Keep the parameters between forward and backward if memory allows (fully_shard(..., "
     "reshard_after_forward=False)), or gather them in bf16 (MixedPrecisionPolicy(param_dtype=torch.bfloat16)).",
 }
-ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
-UNKNOWN_GAIN = Refused(
+_ANY = "Use larger batches per rank, a smaller dtype for messages, or a faster link."
+_UNKNOWN_GAIN = Refused(
     "no_replay", "No gain could be predicted for any single change. Try the suggested ones one at a time, recording after each."
 )
-NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and waiting are separated.")
-ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
-WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {ON_ONE_HOST}"
-WITH_OTHERS = f"run iperf3 between the same hosts. {ON_ONE_HOST}"
-NCCLS = "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, and P2P (NVLink, PCIe), not shared memory, within a host"
+_NOT_SEPARATED = Refused("no_replay", "The gain is unknown until transfer and waiting are separated.")
+_ON_ONE_HOST = "On a single host, `feedline probe --parts all_reduce` can be used instead."
+_WITH_NCCL = f"run all_reduce_perf of nccl-tests on the same hosts. {_ON_ONE_HOST}"
+_WITH_OTHERS = f"run iperf3 between the same hosts. {_ON_ONE_HOST}"
+_NCCLS = "with NCCL_DEBUG=INFO that NCCL uses RDMA, not sockets, between hosts, and P2P (NVLink, PCIe), not shared memory, within a host"
 #: A benchmark over a wrong transport is as slow as the training, which proves nothing.
-NO_FASTER = "If the benchmark runs over the intended link and is no faster than the training, this finding is wrong."
-NO_SYNC = "Run all steps under model.no_sync(). If they are no faster, this finding is wrong."
-ALONE = (
+_NO_FASTER = "If the benchmark runs over the intended link and is no faster than the training, this finding is wrong."
+_NO_SYNC = "Run all steps under model.no_sync(). If they are no faster, this finding is wrong."
+_ALONE = (
     "Train on one rank, then on all, with the same batch per rank; if the model does not fit on one, give it fewer layers in both. If a "
     "step takes as long on one rank, this finding is wrong."
 )
@@ -93,7 +93,7 @@ def check(facts: RankFacts) -> Finding | None:
         f"{exposed.where}{_by_kind(exposed.kinds)}{_hidden(exposed)}{exposed.caveat}{_network(facts)}",
         evidence=exposed.evidence,
         fix=exposed.separate or _fix(best, exposed.kinds, facts.comm),
-        how_to_check=NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else ALONE,
+        how_to_check=_NO_SYNC if exposed.kinds and _of_ddp(exposed.kinds[0]) else _ALONE,
         cost_s=exposed.s,
     )
 
@@ -109,9 +109,9 @@ def slow(facts: RankFacts) -> Finding | None:
         message=f"collectives reach less than half of the available bandwidth: {comm.network}; "
         f"transfer not hidden by {exposed.beyond} takes {seconds(exposed.s)} per step",
         evidence=exposed.evidence,
-        fix=f"Check {NCCLS if _nccl(comm) else 'which interface the backend chose'}, and look for other traffic on the link. Send fewer "
+        fix=f"Check {_NCCLS if _nccl(comm) else 'which interface the backend chose'}, and look for other traffic on the link. Send fewer "
         "and larger messages: those of a few kB never fill a link.",
-        how_to_check=f"{sentence(WITH_NCCL if _nccl(comm) else WITH_OTHERS)} {NO_FASTER}",
+        how_to_check=f"{sentence(_WITH_NCCL if _nccl(comm) else _WITH_OTHERS)} {_NO_FASTER}",
         cost_s=exposed.s * (1 - (comm.network_share or 0.0)),
     )
 
@@ -119,14 +119,14 @@ def slow(facts: RankFacts) -> Finding | None:
 def change(facts: RankFacts) -> Prediction | Refused:
     """What the replay of the buckets predicts for the change that the fix names."""
     if facts.exposed is not None and facts.exposed.separate:
-        return NOT_SEPARATED
+        return _NOT_SEPARATED
     best = None if facts.exposed is None else _best(facts.exposed, facts.comm)
-    return best or UNKNOWN_GAIN
+    return best or _UNKNOWN_GAIN
 
 
 def faster(facts: RankFacts) -> Refused:
     """Nothing is predicted: what the network can do is unknown."""
-    way = WITH_NCCL if _nccl(facts.comm) else WITH_OTHERS
+    way = _WITH_NCCL if _nccl(facts.comm) else _WITH_OTHERS
     return Refused(
         "unknown_link", f"How much faster these ranks can communicate is unknown. To measure the network without the training, {way}"
     )
@@ -138,7 +138,7 @@ def _nccl(comm: Communication | None) -> bool:
 
 def _slow(facts: RankFacts) -> bool:
     known = facts.exposed is not None and not facts.exposed.separate
-    return known and facts.comm is not None and facts.comm.network_share is not None and facts.comm.network_share < SLOW_SHARE
+    return known and facts.comm is not None and facts.comm.network_share is not None and facts.comm.network_share < _SLOW_SHARE
 
 
 def _network(facts: RankFacts) -> str:
@@ -168,16 +168,16 @@ def _of_gradients(kinds: Sequence[ExposedKind]) -> float:
 
 
 def _moved(exposed: Exposed) -> str:
-    of_gradients = _of_gradients(exposed.kinds) >= ALL_OF_IT
+    of_gradients = _of_gradients(exposed.kinds) >= _ALL_OF_IT
     return f"{'transfer of gradients' if of_gradients else 'collectives'} that {exposed.beyond} does not hide take{'s' * of_gradients}"
 
 
 def _by_kind(kinds: Sequence[ExposedKind]) -> str:
     """``: all_gather in forward 30.2 ms, reduce_scatter in backward (gradients) 20.5 ms``; nothing where all of it is gradients."""
-    if not kinds or _of_gradients(kinds) >= ALL_OF_IT:
+    if not kinds or _of_gradients(kinds) >= _ALL_OF_IT:
         return ""
-    told = [f"{one.name} {_when(one)}{seconds(one.transfer_s)}" for one in kinds[:SHOWN]]
-    rest_s = sum(one.transfer_s for one in kinds[SHOWN:])
+    told = [f"{one.name} {_when(one)}{seconds(one.transfer_s)}" for one in kinds[:_SHOWN]]
+    rest_s = sum(one.transfer_s for one in kinds[_SHOWN:])
     return f": {', '.join([*told, f'other {seconds(rest_s)}'] if rest_s else told)}"
 
 
@@ -187,13 +187,13 @@ def _when(kind: ExposedKind) -> str:
 
 def _best(exposed: Exposed, comm: Communication | None) -> Prediction | None:
     """The best change of how gradients are sent, if they are most of what is exposed."""
-    return best_of(comm) if not exposed.kinds or _of_gradients(exposed.kinds) >= MOST_OF_IT else None
+    return _best_of(comm) if not exposed.kinds or _of_gradients(exposed.kinds) >= _MOST_OF_IT else None
 
 
-def best_of(comm: Communication | None) -> Prediction | None:
+def _best_of(comm: Communication | None) -> Prediction | None:
     """The change with the largest predicted gain, of those a program can make by itself and that gain at both ends of their interval."""
     told = comm.what_if if comm else []
-    return max((one for one in told if one.id in ADVICE and _wins(one)), key=lambda one: one.gain_s, default=None)
+    return max((one for one in told if one.id in _ADVICE and _wins(one)), key=lambda one: one.gain_s, default=None)
 
 
 def _wins(one: Prediction) -> bool:
@@ -204,16 +204,16 @@ def _fix(best: Prediction | None, kinds: Sequence[ExposedKind], comm: Communicat
     if best is not None:
         dtype = "bf16" if _nccl(comm) else "fp16"  # torch refuses bf16's hook elsewhere
         halves = next((one for one in comm.what_if if one.id == "half_gradients" and _wins(one)), None) if comm is not None else None
-        told = ADVICE[best.id].format(value=best.value, dtype=dtype)
+        told = _ADVICE[best.id].format(value=best.value, dtype=dtype)
         if halves is None or halves.step_s is None or best.id != "accumulation":
             return told
-        return f"{told} Or keep the batch ({seconds(halves.step_s)} per step): {ADVICE['half_gradients'].format(dtype=dtype)}"
-    if kinds and (kinds[0].name, kinds[0].phase) not in OF_GRADIENTS:
-        return FIXES.get((kinds[0].name, kinds[0].phase), ANY)
+        return f"{told} Or keep the batch ({seconds(halves.step_s)} per step): {_ADVICE['half_gradients'].format(dtype=dtype)}"
+    if kinds and (kinds[0].name, kinds[0].phase) not in _OF_GRADIENTS:
+        return _FIXES.get((kinds[0].name, kinds[0].phase), _ANY)
     largest = max((one.bytes for one in comm.collectives), default=0) if comm is not None else 0
-    if 0 < largest < SMALL_BYTES and kinds and _of_ddp(kinds[0]):
-        return SELDOM.format(accumulation=", or gradient accumulation (no_sync)" if _open(comm, "accumulation") else "")
-    *ways, last = [way for way, question in WAYS.items() if question is None or _open(comm, question)]
+    if 0 < largest < _SMALL_BYTES and kinds and _of_ddp(kinds[0]):
+        return _SELDOM.format(accumulation=", or gradient accumulation (no_sync)" if _open(comm, "accumulation") else "")
+    *ways, last = [way for way, question in _WAYS.items() if question is None or _open(comm, question)]
     return f"Use {', '.join(ways)}{',' * (len(ways) > 1)}{' or ' if ways else ''}{last}."
 
 

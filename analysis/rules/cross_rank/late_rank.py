@@ -15,15 +15,15 @@ SPREAD = "late_ranks"
 #: Below it the median of few steps decides more than the ranks do: a run says nothing then, and traces, which have few steps, say so.
 FEWEST_STEPS = 4
 #: Of the time in collectives: a network that moves bytes for longer may be part of what they take.
-INNOCENT_SHARE = 0.2
+_INNOCENT_SHARE = 0.2
 
-DEVICE = "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences)."
-FIXES = {
+_DEVICE = "Check this rank's device (clocks, temperature, other programs) and its share of the work (longer sequences)."
+_FIXES = {
     "wait": "Give this rank's loader what the others have: samples of the same size, as many workers, its own CPUs and disk.",
     "copy": "Check this rank's link to its device (PCIe generation and width) and whether it copies from pinned memory.",
-    "forward": DEVICE,
-    "backward": DEVICE,
-    "computing": DEVICE,
+    "forward": _DEVICE,
+    "backward": _DEVICE,
+    "computing": _DEVICE,
     "launching": "Check this rank's host: busy CPUs, garbage collection, Python code that only this rank runs.",
     "synchronising": "Check what only this rank reads back from its device: .item(), logging, checkpoints.",
     "optimizer": "Check what only this rank does around its update: logging, checkpoints, evaluation.",
@@ -31,16 +31,16 @@ FIXES = {
     "wrap such code in `with feedline.stage('name'):`, or, for a trace, in `with torch.profiler.record_function('name'):`.",
     BEFORE_TRACE: "Start all ranks' traces at the same step and record more steps: what made this rank late came before its trace.",
 }
-ALIKE = {"wait": "Make batches more alike: group samples of similar size, and with workers, raise prefetch_factor."}
-NOW_AND_THEN = (
+_ALIKE = {"wait": "Make batches more alike: group samples of similar size, and with workers, raise prefetch_factor."}
+_NOW_AND_THEN = (
     "Look for what differs between the ranks in one step: lengths and shapes (give all ranks samples of similar length), logging, "
     "checkpoints, garbage collection."
 )
 #: Parts of the loader's work -> what they are for who writes a dataset.
-PARTS = {"dataset": "__getitem__"}
-NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
-VARIES = {"wait": "the loader", "other": "time that belongs to no stage", BEFORE_TRACE: "what came before their traces"}
-EXCEEDED = {"other": "time that belongs to no stage", BEFORE_TRACE: "lateness before the trace"}
+_PARTS = {"dataset": "__getitem__"}
+_NO_REPLAY = "a replay needs the gradient buckets of all ranks, which `feedline run` records"
+_VARIES = {"wait": "the loader", "other": "time that belongs to no stage", BEFORE_TRACE: "what came before their traces"}
+_EXCEEDED = {"other": "time that belongs to no stage", BEFORE_TRACE: "lateness before the trace"}
 
 
 def check(facts: RankFacts) -> Finding | None:
@@ -58,7 +58,7 @@ def check(facts: RankFacts) -> Finding | None:
         late.cost_s if told is None else told.gain_s,
         told,
         message=f"{message}{host}{_sure(late)}",
-        fix=FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
+        fix=_FIXES.get(late.phase, f"Check what rank {late.rank} does in {late.phase}."),
         how_to_check=f"One at a time: run rank {late.rank} on another machine, give it another rank's data, remove code that only it runs. "
         "If the others wait just as long each time, this finding is wrong."
         if late.persistent
@@ -77,14 +77,14 @@ def changing(facts: RankFacts) -> Finding | None:
     for late in facts.late:
         phases[late.phase] = phases.get(late.phase, 0.0) + late.excess_s * late.steps
     phase = max(phases, key=phases.__getitem__)
-    varies = VARIES.get(phase, phase)
+    varies = _VARIES.get(phase, phase)
     return _finding(
         facts,
         SPREAD,
         None if told is None else told.gain_s,
         told,
         message=f"the slow rank changes: {in_turns(facts.late)}; {varies} varies most",
-        fix=ALIKE.get(phase, NOW_AND_THEN),
+        fix=_ALIKE.get(phase, _NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this finding is wrong.",
         blame=Blame(None, phase),
         late=max(facts.late, key=lambda late: late.steps),
@@ -110,7 +110,7 @@ def _finding(
         return None
     if late.late_steps < FEWEST_STEPS and not late.persistent:
         weight = Severity.LOW
-    told_too = [part for part in (message, waiting.message, innocent(waiting)) if part]
+    told_too = [part for part in (message, waiting.message, _innocent(waiting)) if part]
     evidence = _evidence(facts, waiting, late)
     return Finding(rule_id, weight, ". ".join(told_too), evidence, fix, how_to_check, max(cost_s, 0.0), blame, **predicted(told))
 
@@ -131,7 +131,7 @@ def _answered(facts: RankFacts, asked: QuestionId, rank: int | None = None) -> P
     if told is not None:
         return told
     whys = [one.why for one in facts.comm.what_if if one.why] if facts.comm else []
-    return Refused("no_replay", f"How long the steps would be without the delay cannot be predicted: {whys[0] if whys else NO_REPLAY}.")
+    return Refused("no_replay", f"How long the steps would be without the delay cannot be predicted: {whys[0] if whys else _NO_REPLAY}.")
 
 
 def _straggler(facts: RankFacts) -> LateRank | None:
@@ -167,7 +167,7 @@ def _why(late: LateRank) -> str:
         "synchronising": "waits for its device",
         "other communication": "other collectives",
     }
-    return f" (slow {PARTS.get(late.part, late.part)})" if late.part else f" ({known.get(late.phase, f'slow {late.phase}')})"
+    return f" (slow {_PARTS.get(late.part, late.part)})" if late.part else f" ({known.get(late.phase, f'slow {late.phase}')})"
 
 
 def answer(comm: Communication | None, asked: QuestionId, rank: int | None = None) -> Prediction | None:
@@ -205,7 +205,7 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
         ),
         Evidence(
             "excess_s",
-            f"{late.part or EXCEEDED.get(late.phase, late.phase)} of rank {late.rank}, beyond the median of the others",
+            f"{late.part or _EXCEEDED.get(late.phase, late.phase)} of rank {late.rank}, beyond the median of the others",
             late.excess_s,
             "s",
             str(late.rank),
@@ -228,13 +228,13 @@ def _evidence(facts: RankFacts, waiting: Waiting, late: LateRank) -> list[Eviden
     return found
 
 
-def innocent(waiting: Waiting) -> str:
+def _innocent(waiting: Waiting) -> str:
     """That the network is not the cause, where collectives wait far longer than they move; else how much of them is waiting."""
     parts = waiting.parts
     if parts is None:
         return ""
     moving = parts.transfer_s / max(parts.wait_s + parts.transfer_s, 1e-12)
     in_collectives = f"the time that rank {waiting.rank} spends in collectives"
-    if moving > INNOCENT_SHARE:
+    if moving > _INNOCENT_SHARE:
         return f"Of {in_collectives}, {share(1 - moving)} is waiting and {share(moving)} data transfer"
     return f"The network is not the cause: data transfer is only {share(moving)} of {in_collectives}"

@@ -11,22 +11,22 @@ from feedline.analysis.rules.input.input_wait import making_share, severity
 RULE_ID = "augmentation_bound"
 
 #: The same two as for decode (rules/input/decode_bound.py): most of the CPU, and the CPU is what the sample spends its time on.
-MIN_CPU_SHARE = 0.50
-MIN_WALL_SHARE = 0.25
+_MIN_CPU_SHARE = 0.50
+_MIN_WALL_SHARE = 0.25
 
 #: Transforms that call others. What they take themselves is transforms of the program's own in them, or, if it is little, the calls.
-CONTAINERS = frozenset({"Compose", "Sequential", "RandomApply", "RandomChoice", "RandomOrder", "OneOf", "SomeOf", "ReplayCompose"})
+_CONTAINERS = frozenset({"Compose", "Sequential", "RandomApply", "RandomChoice", "RandomOrder", "OneOf", "SomeOf", "ReplayCompose"})
 
-OWN = 0.5  # of the CPU time of augmentation
+_OWN = 0.5  # of the CPU time of augmentation
 
-TO_FLOAT = "ToTensor"  # of torchvision's first transforms: those behind it work on floating point
-NAMED = 3  # operations in the evidence: the rest is rarely worth a change
+_TO_FLOAT = "ToTensor"  # of torchvision's first transforms: those behind it work on floating point
+_NAMED = 3  # operations in the evidence: the rest is rarely worth a change
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare augmentation with the whole sample, and name the operations that take most."""
     of_cpu, of_wall = cpu_share_of(facts, "augment"), making_share(facts, "augment")
-    if of_cpu < MIN_CPU_SHARE or of_wall < MIN_WALL_SHARE:
+    if of_cpu < _MIN_CPU_SHARE or of_wall < _MIN_WALL_SHARE:
         return None
     cost_s = making_wait_s(facts) * cost_share(facts, "augment")
     weight = severity(facts, cost_s)
@@ -54,8 +54,8 @@ def _heaviest(facts: RuleInputs) -> list[Operation]:
     operations = facts.workers.operations if facts.workers else []
     transforms = [op for op in operations if op.stage == "augment"]
     whole_s = sum(op.cpu_s or 0.0 for op in transforms)
-    told = [op for op in transforms if op.name not in CONTAINERS or (op.cpu_s or 0.0) >= OWN * whole_s]
-    return sorted(told, key=lambda op: -(op.cpu_s or 0.0))[:NAMED]
+    told = [op for op in transforms if op.name not in _CONTAINERS or (op.cpu_s or 0.0) >= _OWN * whole_s]
+    return sorted(told, key=lambda op: -(op.cpu_s or 0.0))[:_NAMED]
 
 
 def _fix(facts: RuleInputs) -> str:
@@ -65,13 +65,13 @@ def _fix(facts: RuleInputs) -> str:
     if not facts.decodes_images:
         return f"Cut samples to their final size before the expensive transforms, or {batches}."
     operations = facts.workers.operations if facts.workers else []
-    in_floats = any(op.name == TO_FLOAT for op in operations)
+    in_floats = any(op.name == _TO_FLOAT for op in operations)
     faster = ", or use torchvision.transforms.v2 on uint8 tensors" if in_floats else ""
     return f"Cut images to their final size before the expensive transforms, or {batches}{faster}."
 
 
 def _named(operation: Operation) -> str:
-    return f"{operation.name} (transforms of your own in it)" if operation.name in CONTAINERS else operation.name
+    return f"{operation.name} (transforms of your own in it)" if operation.name in _CONTAINERS else operation.name
 
 
 def change(facts: RuleInputs) -> Refused:

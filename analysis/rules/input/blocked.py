@@ -13,17 +13,17 @@ from feedline.analysis.rules.input.too_few_workers import advised
 from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "blocked"
-SLEEP, LOCK, UNKNOWN = "sleep", "lock", "unknown"
-NETWORK, PROCESS = ANSWERS
+_SLEEP, LOCK, _UNKNOWN = "sleep", "lock", "unknown"
+_NETWORK, _PROCESS = ANSWERS
 
 FIX = {
-    SLEEP: "Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)",
+    _SLEEP: "Remove the sleep from the dataset (time.sleep, rate limiting, a polling loop)",
     LOCK: "Open a file handle, connection or client in each process, and hold shared locks for less time. "
     "If the dataset has a thread of its own, let it work on several samples at once",
-    NETWORK: "Fetch the samples of a batch concurrently (threads or asyncio in __getitems__), keep connections open, or cache the data on "
+    _NETWORK: "Fetch the samples of a batch concurrently (threads or asyncio in __getitems__), keep connections open, or cache the data on "
     "a local disk",
-    PROCESS: "Have the other process deliver whole batches ahead of time, or make the samples in the workers",
-    UNKNOWN: "Find the blocking call",
+    _PROCESS: "Have the other process deliver whole batches ahead of time, or make the samples in the workers",
+    _UNKNOWN: "Find the blocking call",
 }
 
 
@@ -53,9 +53,9 @@ def check(facts: RuleInputs) -> Finding | None:
 def change(facts: RuleInputs) -> Change | Refused:
     """No sleep. How long other waits would be is unknown, also with more workers."""
     others = _elsewhere(facts)
-    kind = max(others, key=lambda name: others[name]) if others else UNKNOWN
-    if kind == SLEEP:
-        awake = 1 - (blocked_by(facts) or {}).get(SLEEP, 0.0)
+    kind = max(others, key=lambda name: others[name]) if others else _UNKNOWN
+    if kind == _SLEEP:
+        awake = 1 - (blocked_by(facts) or {}).get(_SLEEP, 0.0)
         return Change(stages=dict.fromkeys(MAKING_STAGES, Factor(off_cpu=awake)))
     number = _overlapping(facts, kind)
     if number is not None:
@@ -69,7 +69,7 @@ def _elsewhere(facts: RuleInputs) -> dict[str, float]:
     if blocked is None or (seen is None and _reads(facts)):
         return {}
     named = (*STORAGE, LOCK) if slow_for_its_bytes.at_own_locks(facts) else STORAGE
-    return {kind: part * blocked for kind, part in (seen or {UNKNOWN: 1.0}).items() if kind not in named}
+    return {kind: part * blocked for kind, part in (seen or {_UNKNOWN: 1.0}).items() if kind not in named}
 
 
 def _reads(facts: RuleInputs) -> bool:
@@ -81,7 +81,7 @@ def _reads(facts: RuleInputs) -> bool:
 def _says(facts: RuleInputs, kind: str, part: float) -> str:
     total = cpus.total(facts)
     of = f" ({seconds(part * total.wall_s)} of {seconds(total.wall_s)})" if total else ""
-    unknown = "; the cause is unknown" if kind == UNKNOWN else ""
+    unknown = "; the cause is unknown" if kind == _UNKNOWN else ""
     return f"{share(part)} of the time per sample is spent {DOING[kind]}{of}{unknown}"
 
 

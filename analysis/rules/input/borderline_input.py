@@ -11,13 +11,13 @@ RULE_ID = "borderline_input"
 
 #: A share of which the whole interval lies below this is near the gate; of a wider one, which reaches across the gate too, the verdict
 #: gives the interval (docs/rules.md).
-NEAR = 2 * MIN_WAIT_SHARE
+_NEAR = 2 * MIN_WAIT_SHARE
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Say so in place of what is said above and below the gate, where the interval of the share contains it."""
     sure, waiting, mean_s = facts.certainty, steady_share(facts), facts.step.mean_s
-    if sure is None or not input_known(facts) or not sure.low < MIN_WAIT_SHARE <= sure.high < NEAR:
+    if sure is None or not input_known(facts) or not sure.low < MIN_WAIT_SHARE <= sure.high < _NEAR:
         return None
     by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
     ends = (("lower", sure.low), ("upper", sure.high))

@@ -18,10 +18,10 @@ RULE_ID = "busy_neighbors"
 NO_ROOM = "they hold CPUs that more loader workers would use"
 
 #: CPUs that other programs hold at least where they keep workers from theirs: half of what one of them would use.
-OF_A_WORKER = 0.5
+_OF_A_WORKER = 0.5
 #: Of its time with a CPU of its own that a worker computes at least where other programs keep it from a CPU: one that mostly sleeps gets a
 #: CPU when it wakes up.
-COMPUTES = 0.25
+_COMPUTES = 0.25
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -29,7 +29,7 @@ def check(facts: RuleInputs) -> Finding | None:
     use, mean_s = facts.cpus, facts.step.mean_s
     if use is None or use.own is None or not use.others or use.others < MIN_OTHERS or mean_s <= 0:
         return None
-    waits_s = waiting_s(facts)
+    waits_s = _waiting_s(facts)
     queues_s, kept_s = waits_s * cpus.by_others(facts), kept_from_workers_s(facts)
     weight, (queues, kept) = Severity.of(max(queues_s, kept_s) / mean_s), (part >= MIN_WAIT_SHARE * mean_s for part in (queues_s, kept_s))
     if weight is Severity.INFO:
@@ -74,7 +74,7 @@ def _advice(facts: RuleInputs, kept_s: float) -> dict[str, int | bool]:
     return arguments(facts, needed(alone(facts), _most_workers(facts)) if kept_s >= MIN_WAIT_SHARE * facts.step.mean_s else None)
 
 
-def waiting_s(facts: RuleInputs) -> float:
+def _waiting_s(facts: RuleInputs) -> float:
     """Seconds of the mean step in which it could have gone on with a CPU: its main thread's, and the workers' that it waited for."""
     own = (facts.main_runqueue_share or 0.0) * facts.step.mean_s
     of_workers = input_wait(facts).making_s * (facts.runqueue_share or 0.0) if num_workers(facts) else 0.0
@@ -86,10 +86,10 @@ def kept_from_workers_s(facts: RuleInputs) -> float:
     get a batch."""
     total = facts.costs.get("total")
     lacking = facts.idle_workers or repeats(facts)
-    if facts.cpus is None or (facts.cpus.others or 0.0) < OF_A_WORKER or total is None or lacking:
+    if facts.cpus is None or (facts.cpus.others or 0.0) < _OF_A_WORKER or total is None or lacking:
         return 0.0
     computes_s = max(total.cpu_s or 0.0, facts.process_cpu_s or 0.0)
-    if total.blocked_s is not None and computes_s < COMPUTES * (computes_s + total.blocked_s):
+    if total.blocked_s is not None and computes_s < _COMPUTES * (computes_s + total.blocked_s):
         return 0.0
     now, then = gained_s(facts), gained_s(alone(facts), _most_workers(facts))
     return max(0.0, then.low - now.low) if now is not None and then is not None else 0.0

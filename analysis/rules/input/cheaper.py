@@ -8,19 +8,19 @@ from feedline.analysis.rules.input.input_wait import maker
 from feedline.analysis.stages import MAKING_STAGES
 
 #: Of a sample's CPU time: below it, a stage is not worth naming beside one that takes more.
-MIN_PART = 0.20
-NAMED = 2  # stages
+_MIN_PART = 0.20
+_NAMED = 2  # stages
 #: Pixels decoded over pixels handed on, from which on smaller images lose nothing that the model sees.
-MIN_PIXEL_RATIO = 1.5
+_MIN_PIXEL_RATIO = 1.5
 #: Their calls read, and unpack what they read: a chunk for each sample (profiler/taps/operations).
-UNPACKS = ("h5py.Dataset", "zarr.Array")
-THE_REST = "dataset"  # of __getitem__
+_UNPACKS = ("h5py.Dataset", "zarr.Array")
+_THE_REST = "dataset"  # of __getitem__
 
 
 def less_cpu(facts: RuleInputs) -> str:
     """``spend less CPU per sample (decode by PIL.JPEG, 71 %: a faster decoder)``: what to do about the stages that take most of it."""
     parts = sorted(((cpu_share_of(facts, stage), stage) for stage in MAKING_STAGES), reverse=True)
-    large = [part for part in parts if part[0] >= MIN_PART][:NAMED] or [part for part in parts[:1] if part[0] > 0]
+    large = [part for part in parts if part[0] >= _MIN_PART][:_NAMED] or [part for part in parts[:1] if part[0] > 0]
     told = "; ".join(f"{_who(facts, stage)}, {share(of_cpu)}{_how(facts, stage)}" for of_cpu, stage in large)
     return f"spend less CPU per sample ({told})" if told else "spend less CPU per sample"
 
@@ -30,7 +30,7 @@ def fewer_pixels(facts: RuleInputs) -> bool:
     workers = facts.workers
     if workers is None or not workers.decoded_pixels or not workers.output_pixels:
         return False
-    return workers.decoded_pixels >= MIN_PIXEL_RATIO * workers.output_pixels
+    return workers.decoded_pixels >= _MIN_PIXEL_RATIO * workers.output_pixels
 
 
 def may_crop(facts: RuleInputs) -> bool:
@@ -48,7 +48,7 @@ def own_function(facts: RuleInputs) -> str:
 
 
 def _who(facts: RuleInputs, stage: str) -> str:
-    if stage == THE_REST:
+    if stage == _THE_REST:
         return f"code in {own_function(facts)}"
     if stage == "collate" and (collate := facts.setting("collate")) not in (None, "default"):
         return f"collate_fn={collate}"
@@ -59,13 +59,13 @@ def _who(facts: RuleInputs, stage: str) -> str:
 
 
 def _how(facts: RuleInputs, stage: str) -> str:
-    if stage == THE_REST:
+    if stage == _THE_REST:
         return ": profile it line by line" if facts.setting("sample_code") else f": `py-spy top --pid PID` on {maker(facts)}"
     if stage == "decode":
         smaller = " or smaller images" if facts.decodes_images and fewer_pixels(facts) else ""
         return f": a faster decoder{smaller}"
     if stage == "augment":
         return ": cheaper transforms, or transform whole batches on the GPU" if facts.on_gpu else ": cheaper transforms"
-    if stage == "read" and heaviest(facts, stage)[0] in UNPACKS:
+    if stage == "read" and heaviest(facts, stage)[0] in _UNPACKS:
         return ", unpacking included: chunks of about a sample each, or less compression"
     return ""

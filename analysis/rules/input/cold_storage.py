@@ -15,7 +15,7 @@ from feedline.analysis.rules.input.too_few_workers import carried
 RULE_ID = "cold_storage"
 
 #: Bytes from the disk over bytes read (docs/rules.md). Files read through memory maps have no bytes read, only page faults.
-MIN_DISK_SHARE = 0.20
+_MIN_DISK_SHARE = 0.20
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -23,7 +23,7 @@ def check(facts: RuleInputs) -> Finding | None:
     blocked, traffic = storage_share(facts), facts.traffic
     if blocked is None or blocked <= MIN_BLOCKED_SHARE or traffic.disk_bytes is None or traffic.disk_bytes < MIN_DISK_BYTES:
         return None
-    if traffic.disk_bytes <= MIN_DISK_SHARE * (traffic.read_chars or 0.0) or from_swap(facts):
+    if traffic.disk_bytes <= _MIN_DISK_SHARE * (traffic.read_chars or 0.0) or from_swap(facts):
         return None
     cost_s = spared_s(facts, blocked)
     weight = severity(facts, cost_s)

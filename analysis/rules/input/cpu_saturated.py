@@ -9,12 +9,12 @@ from feedline.analysis.rules.input.cheaper import less_cpu
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 RULE_ID = "cpu_saturated"
-WEIGHTS = list(Severity)
-TWO = 2  # CPUs, of which one can be taken away
+_WEIGHTS = list(Severity)
+_TWO = 2  # CPUs, of which one can be taken away
 #: Of the CPU time of the training: where making samples takes less, other code fills the CPUs.
-MIN_MAKING = 0.2
+_MIN_MAKING = 0.2
 #: Of the CPUs: with less free on average they are called saturated. With more, samples queue in bursts, and more workers may help.
-FULL = 0.1
+_FULL = 0.1
 NOT_WORKERS = "More workers would only wait for the same CPUs."  # if that is what is predicted for them (predictions.py)
 
 
@@ -24,10 +24,10 @@ def check(facts: RuleInputs) -> Finding | None:
     waits_s = waits.making_s + waits.handover_s + waits.transport_s  # handing over a batch takes a turn of the worker as well
     cost_s = min(waits_s, facts.step.mean_s * _making_share(facts))
     quota_s = cpus.beyond_quota_s(facts)
-    weight = max(severity(facts, cost_s), Severity.of(quota_s / facts.step.mean_s), key=WEIGHTS.index)
+    weight = max(severity(facts, cost_s), Severity.of(quota_s / facts.step.mean_s), key=_WEIGHTS.index)
     if severity(facts, waits_s) is Severity.INFO or weight is Severity.INFO or not cpus.saturated(facts):
         return None
-    if _making_share(facts) < MIN_MAKING and not cpus.throttled(facts):
+    if _making_share(facts) < _MIN_MAKING and not cpus.throttled(facts):
         return None
     return Finding(
         RULE_ID,
@@ -65,7 +65,7 @@ def _making_share(facts: RuleInputs) -> float:
 
 def _some_free(facts: RuleInputs) -> bool:
     """Whether CPUs are free on average, more than a trace of them."""
-    return facts.cpus is not None and facts.cpus.free is not None and facts.cpus.free >= FULL * facts.cpus.allowed
+    return facts.cpus is not None and facts.cpus.free is not None and facts.cpus.free >= _FULL * facts.cpus.allowed
 
 
 def _fix(facts: RuleInputs) -> str:
@@ -82,7 +82,7 @@ def _how_to_check(facts: RuleInputs) -> str:
     workers = num_workers(facts)
     if cpus.throttled(facts):
         return "Raise the quota for a minute of training. If samples/s stay the same, this finding is wrong."
-    if facts.effective_cpus < TWO and workers is not None:
+    if facts.effective_cpus < _TWO and workers is not None:
         return f"Run with num_workers={workers + 1}. If samples/s rise, this finding is wrong."
     return "Run on one CPU fewer (taskset). If samples/s stay the same, this finding is wrong."
 

@@ -14,22 +14,22 @@ from feedline.analysis.stages import MAKING_STAGES
 MAX_RUNQUEUE_SHARE = 0.15
 
 #: Where the training itself uses more of its CPUs than this, more workers win less than 1 / 0.8 = 1.25x (docs/rules.md).
-MAX_USED_SHARE = 0.80
+_MAX_USED_SHARE = 0.80
 
 #: Of the CPUs: where more are free on average, samples queue for other reasons than that there are too few.
-MIN_FREE_SHARE = 0.25
+_MIN_FREE_SHARE = 0.25
 
 #: Where other programs' use was not sampled, samples wait for the training itself only if it takes this share of the CPUs (docs/rules.md).
-MIN_OWN_SHARE = 0.50
+_MIN_OWN_SHARE = 0.50
 
 #: A training that uses more of its quota than this is stopped by it, again and again, and its main thread too: no wait tells how long.
-THROTTLED = 0.90
+_THROTTLED = 0.90
 
 #: CPU of a whole process over that of the threads that are accounted for (docs/rules.md).
 MIN_PROCESS_RATIO = 1.2
 
 #: Samples that are blocked longer than this leave their CPU to others: a full CPU is then not what they wait for.
-MOSTLY_BLOCKED = 0.50
+_MOSTLY_BLOCKED = 0.50
 
 
 def total(facts: RuleInputs) -> Cost | None:
@@ -74,7 +74,7 @@ def throttled(facts: RuleInputs) -> bool:
     use = facts.cpus
     if use is None or use.quota is None or use.own is None or use.quota >= (use.affinity or math.inf):
         return False
-    return use.quota <= use.allowed < use.own / THROTTLED
+    return use.quota <= use.allowed < use.own / _THROTTLED
 
 
 def beyond_quota_s(facts: RuleInputs) -> float:
@@ -118,7 +118,7 @@ def own_cpus(facts: RuleInputs) -> float | None:
     return cpu_s * rate if cpu_s is not None and rate is not None else None
 
 
-def own_share(facts: RuleInputs) -> float | None:
+def _own_share(facts: RuleInputs) -> float | None:
     """The same as a share of the CPUs that the training may use."""
     used = own_cpus(facts)
     return used / facts.effective_cpus if used is not None and facts.effective_cpus > 0 else None
@@ -143,20 +143,20 @@ def by_others(facts: RuleInputs) -> float:
 
 def saturated(facts: RuleInputs) -> bool:
     """Whether the training itself fills the CPUs: samples would wait for one without any other program too."""
-    if (blocked_share(facts) or 0.0) > MOSTLY_BLOCKED:
+    if (blocked_share(facts) or 0.0) > _MOSTLY_BLOCKED:
         return False
     queued = (facts.runqueue_share or 0.0) * (1 - by_others(facts)) > MAX_RUNQUEUE_SHARE
-    share, use = own_share(facts) or 0.0, facts.cpus
+    share, use = _own_share(facts) or 0.0, facts.cpus
     if use is not None and use.others is not None:
-        full = use.free is None or use.free < MIN_FREE_SHARE * use.allowed
+        full = use.free is None or use.free < _MIN_FREE_SHARE * use.allowed
     else:
-        full = share > MIN_OWN_SHARE
-    return queued and full or share > MAX_USED_SHARE
+        full = share > _MIN_OWN_SHARE
+    return queued and full or share > _MAX_USED_SHARE
 
 
 def queueing(facts: RuleInputs) -> bool:
     """Whether samples wait for a CPU, whoever has it: more workers would wait beside them."""
-    return saturated(facts) or ((blocked_share(facts) or 0.0) <= MOSTLY_BLOCKED and (facts.runqueue_share or 0.0) > MAX_RUNQUEUE_SHARE)
+    return saturated(facts) or ((blocked_share(facts) or 0.0) <= _MOSTLY_BLOCKED and (facts.runqueue_share or 0.0) > MAX_RUNQUEUE_SHARE)
 
 
 def use(facts: RuleInputs) -> str:

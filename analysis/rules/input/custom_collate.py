@@ -21,15 +21,15 @@ RULE_ID = "custom_collate"
 
 #: The most that was measured: default_collate, which writes straight into shared memory, took 24 ms for 38.5 MB where a custom one took
 #: 135 ms.
-WON = 1 - 24 / 135
+_WON = 1 - 24 / 135
 
 #: The same per byte: what a copy of that many can take. What transport costs beyond it is the queue's own time, whoever collates.
-COPY_S_PER_BYTE = (135e-3 - 24e-3) / 38.5e6
+_COPY_S_PER_BYTE = (135e-3 - 24e-3) / 38.5e6
 
 #: What is usual: CPU seconds of a worker that collates 38.4 MB by default and by torch.stack (benchmarks/collate_cost.py).
-USUALLY_LEFT = 32.4 / 53.9
-DEFAULT_S_PER_BYTE = 32.4e-3 / 38.4e6
-COPIED_S_PER_BYTE = 53.9e-3 / 38.4e6 - DEFAULT_S_PER_BYTE
+_USUALLY_LEFT = 32.4 / 53.9
+_DEFAULT_S_PER_BYTE = 32.4e-3 / 38.4e6
+_COPIED_S_PER_BYTE = 53.9e-3 / 38.4e6 - _DEFAULT_S_PER_BYTE
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -43,7 +43,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     waits = input_wait(facts)
     moving_s = waits.handover_s + waits.transport_s + waits.making_s * making_share(facts, "collate", "transport")
-    cost_s = min(WON * moving_s, COPY_S_PER_BYTE * loader.batch_bytes * batches_per_step(facts))
+    cost_s = min(_WON * moving_s, _COPY_S_PER_BYTE * loader.batch_bytes * batches_per_step(facts))
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
@@ -72,6 +72,6 @@ def change(facts: RuleInputs) -> Change:
     more than their copy usually takes."""
     nbytes = (facts.loader.batch_bytes if facts.loader else None) or 0.0
     takes_s = batch_cpu_s(facts, "collate", "transport")
-    least_s = max(DEFAULT_S_PER_BYTE * nbytes, takes_s - COPIED_S_PER_BYTE * nbytes)
-    left = min(1.0, max(USUALLY_LEFT, least_s / takes_s)) if takes_s else USUALLY_LEFT
+    least_s = max(_DEFAULT_S_PER_BYTE * nbytes, takes_s - _COPIED_S_PER_BYTE * nbytes)
+    left = min(1.0, max(_USUALLY_LEFT, least_s / takes_s)) if takes_s else _USUALLY_LEFT
     return Change(stages=dict.fromkeys(("collate", "transport"), Factor(left, left)))

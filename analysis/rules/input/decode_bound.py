@@ -14,23 +14,23 @@ from feedline.analysis.rules.input.storage import decoder_threads
 RULE_ID = "decode_bound"
 
 #: From half of the CPU on, no other stage can win more (docs/rules.md).
-MIN_CPU_SHARE = 0.50
+_MIN_CPU_SHARE = 0.50
 
 #: And half of the CPU is a quarter of the sample where that is blocked half of its time: below it the CPU is not what the step waits for.
-MIN_WALL_SHARE = 0.25
+_MIN_WALL_SHARE = 0.25
 
 #: Operations that decode videos.
-VIDEO = "cv2.VideoCapture."
+_VIDEO = "cv2.VideoCapture."
 #: Decoders of JPEG that others do not beat on a CPU, as the names of their operations begin.
-FAST = ("simplejpeg.", "torchvision.")
-FRAMES = (
+_FAST = ("simplejpeg.", "torchvision.")
+_FRAMES = (
     "Decode fewer frames: take clips of adjacent frames, store videos with a key frame where clips may begin (ffmpeg -g) and at the size "
     "that the model sees, or store the frames as images."
 )
-FRAMES_ON_GPU = " Or decode on the GPU (torchcodec, DALI)."
-JPEGS = " (simplejpeg, torchvision.io)"
+_FRAMES_ON_GPU = " Or decode on the GPU (torchcodec, DALI)."
+_JPEGS = " (simplejpeg, torchvision.io)"
 ON_GPU = " (nvJPEG, DALI)"
-STORED = "store the images decoded, as arrays"
+_STORED = "store the images decoded, as arrays"
 #: Audio, volumes: their decoders report no pixels.
 OTHERS = "Use a faster decoder, decode only the part that the model sees, or store the samples decoded."
 
@@ -38,7 +38,7 @@ OTHERS = "Use a faster decoder, decode only the part that the model sees, or sto
 def check(facts: RuleInputs) -> Finding | None:
     """Compare decode with the whole sample, in CPU and in wall time."""
     of_cpu, of_wall = _cpu_share(facts), making_share(facts, "decode")
-    if of_cpu < MIN_CPU_SHARE or of_wall < MIN_WALL_SHARE or slow_for_its_bytes.names(facts, "decode"):
+    if of_cpu < _MIN_CPU_SHARE or of_wall < _MIN_WALL_SHARE or slow_for_its_bytes.names(facts, "decode"):
         return None
     cost_s = making_wait_s(facts) * cost_share(facts, "decode")
     weight = severity(facts, cost_s)
@@ -91,7 +91,7 @@ def _cpu_share(facts: RuleInputs) -> float:
 
 def _fix(facts: RuleInputs) -> str:
     if _videos(facts):
-        return f"{FRAMES}{FRAMES_ON_GPU * facts.on_gpu}"
+        return f"{_FRAMES}{_FRAMES_ON_GPU * facts.on_gpu}"
     return _of_images(facts) if facts.decodes_images else OTHERS
 
 
@@ -100,12 +100,12 @@ def _of_images(facts: RuleInputs) -> str:
     name = heaviest(facts, "decode")[0]
     of_jpeg = "jpeg" in name.lower() and "2000" not in name
     ways = [
-        *([] if name.startswith(FAST) else [f"decode with a faster library{JPEGS * of_jpeg}"]),
+        *([] if name.startswith(_FAST) else [f"decode with a faster library{_JPEGS * of_jpeg}"]),
         *([f"decode on the GPU{ON_GPU * of_jpeg}"] if facts.on_gpu else []),
         *(["decode only the crop"] if fewer_pixels(facts) and may_crop(facts) else []),
         *(["store smaller images"] if fewer_pixels(facts) else []),
     ]
-    return f"{sentence(_alternatives(ways or [STORED]))}."
+    return f"{sentence(_alternatives(ways or [_STORED]))}."
 
 
 def _alternatives(ways: list[str]) -> str:
@@ -113,4 +113,4 @@ def _alternatives(ways: list[str]) -> str:
 
 
 def _videos(facts: RuleInputs) -> bool:
-    return heaviest(facts, "decode")[0].startswith(VIDEO)
+    return heaviest(facts, "decode")[0].startswith(_VIDEO)

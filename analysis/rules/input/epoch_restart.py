@@ -8,8 +8,8 @@ from feedline.analysis.rules.input import handover, page_faults
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
 
 RULE_ID = "epoch_restart"
-SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
-CHANGES_ARE_SEEN = "Print the attribute in a worker in the second pass. If it has the old value already, this finding is wrong."
+_SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
+_CHANGES_ARE_SEEN = "Print the attribute in a worker in the second pass. If it has the old value already, this finding is wrong."
 CHANGED = Refused(
     "dataset_changes",
     "The program changes the dataset between passes. Workers that stay would not see that, so no setting is predicted.",
@@ -51,13 +51,13 @@ def check(facts: RuleInputs) -> Finding | None:
         if facts.dataset_changes
         else _dearer(facts)
         + (faster if method in ("spawn", "forkserver") else "")
-        + (_once(facts) if again else handover.change(facts, SETTINGS)),
-        how_to_check=CHANGES_ARE_SEEN
+        + (_once(facts) if again else handover.change(facts, _SETTINGS)),
+        how_to_check=_CHANGES_ARE_SEEN
         if facts.dataset_changes
         else f"Run with {'one loader and ' if again else ''}persistent_workers=True. "
         "If the first batch of later epochs still takes as long, this finding is wrong.",
         cost_s=cost_s,
-        settings={} if again or facts.dataset_changes else dict(SETTINGS),
+        settings={} if again or facts.dataset_changes else dict(_SETTINGS),
     )
 
 
@@ -76,7 +76,7 @@ def _handed_over(facts: RuleInputs, method: object) -> str:
 
 def _once(facts: RuleInputs) -> str:
     """One loader in place of one for each pass."""
-    kept = handover.call(facts, handover.as_code(SETTINGS), "now made for each pass", handover.only_if(facts, SETTINGS))
+    kept = handover.call(facts, handover.as_code(_SETTINGS), "now made for each pass", handover.only_if(facts, _SETTINGS))
     return f"Make the loader once, before the loop: {kept}"
 
 
@@ -91,4 +91,4 @@ def _dearer(facts: RuleInputs) -> str:
 
 def change(facts: RuleInputs) -> Change | Refused:
     """Workers are kept from epoch to epoch, unless they would miss what the program changes in the dataset."""
-    return CHANGED if facts.dataset_changes else Change(settings=SETTINGS)
+    return CHANGED if facts.dataset_changes else Change(settings=_SETTINGS)

@@ -12,35 +12,35 @@ from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 from feedline.analysis.rules.input.swapping import from_swap
 
 #: What any memory moves, into pages that are touched for the first time.
-MEMORY_B_PER_S = 2e9
+_MEMORY_B_PER_S = 2e9
 
 #: What collating a sample takes for each of its tensors, whatever their size: looking at its type, a pointer, a call.
-PER_SAMPLE_S = 20e-6
+_PER_SAMPLE_S = 20e-6
 
 #: Bytes out of the page cache into memory that is touched for the first time.
-READ_B_PER_S = 1e9
+_READ_B_PER_S = 1e9
 
 #: Opening a file, or asking a library for a part of one, beside its bytes.
-PER_READ_S = 100e-6
+_PER_READ_S = 100e-6
 
 #: Beginning to decode an image, and a pixel of it: those of a progressive JPEG.
 PER_IMAGE_S, PER_PIXEL_S = 150e-6, 12e-9
 
 #: The same of a baseline JPEG, which most are, by Pillow: 3.7 to 6.6 ns per pixel, by quality. What images take once they are converted
 #: (docs/rules.md).
-JPEG_PER_IMAGE_S, JPEG_PER_PIXEL_S = 80e-6, 5e-9
+_JPEG_PER_IMAGE_S, _JPEG_PER_PIXEL_S = 80e-6, 5e-9
 
 #: Decoders that tell how many pixels they made, and bytes of one with four channels. OpenCV tells it of images, not of videos.
-COUNTS_PIXELS, MOST_PIXEL_BYTES = ("PIL.", "cv2.im", "torchvision."), 4
+_COUNTS_PIXELS, _MOST_PIXEL_BYTES = ("PIL.", "cv2.im", "torchvision."), 4
 
 #: A batch with as many tensors may have more: that many are counted (profiler/taps/batch_contents.py).
-COUNTED_TENSORS = 64
+_COUNTED_TENSORS = 64
 
 #: Python objects in a batch's pickle: what tensors take in it, and less than 10 kB of labels and names.
 TENSOR_PICKLE_BYTES, FEW_OBJECTS_BYTES = 1000, 10_000
 
 #: Beginning to pin a batch, or to copy it to a device.
-PER_BATCH_S = 1e-3
+_PER_BATCH_S = 1e-3
 
 
 #: Stage of what the kernel does for a sample, which a report does not have as a stage.
@@ -87,15 +87,15 @@ class Work:
 
 def works(facts: RuleInputs) -> list[Work]:
     """Every stage whose task is known."""
-    return [work for of_stage in OF_STAGES if (work := of_stage(facts)) is not None and work.cost.wall_s > 0]
+    return [work for of_stage in _OF_STAGES if (work := of_stage(facts)) is not None and work.cost.wall_s > 0]
 
 
-def copying_s(nbytes: float, tensors: float) -> float:
+def _copying_s(nbytes: float, tensors: float) -> float:
     """Seconds that a sample's bytes, in this many tensors, take at most on a CPU of its own."""
-    return nbytes / MEMORY_B_PER_S + tensors * PER_SAMPLE_S
+    return nbytes / _MEMORY_B_PER_S + tensors * _PER_SAMPLE_S
 
 
-def calls(facts: RuleInputs, stage: str, without: str = "") -> float:
+def _calls(facts: RuleInputs, stage: str, without: str = "") -> float:
     """Calls per sample of a stage's operations, except one."""
     operations = facts.workers.operations if facts.workers else []
     return sum(operation.calls for operation in operations if operation.stage == stage and operation.name != without)
@@ -116,18 +116,18 @@ def _reading(facts: RuleInputs) -> Work | None:
     if cost is None or not cost.bytes:
         return None
     nbytes = max(cost.bytes, facts.traffic.read_chars or 0.0)  # what is unpacked from files, or the files themselves
-    should_s = nbytes / READ_B_PER_S + calls(facts, "read") * PER_READ_S
+    should_s = nbytes / _READ_B_PER_S + _calls(facts, "read") * _PER_READ_S
     task = f"to read {size(nbytes)}, which should take less than {seconds(should_s)} from the page cache"
     return _making(facts, "read", task, replace(cost, bytes=nbytes), should_s)
 
 
 def _decoding(facts: RuleInputs) -> Work | None:
     cost, pixels = facts.costs.get("decode"), facts.workers.decoded_pixels if facts.workers else None
-    if cost is None or not pixels or not heaviest(facts, "decode")[0].startswith(COUNTS_PIXELS):
+    if cost is None or not pixels or not heaviest(facts, "decode")[0].startswith(_COUNTS_PIXELS):
         return None
-    pixels = max(pixels, (cost.bytes or 0.0) / MOST_PIXEL_BYTES)  # several frames have the pixels of one
-    images = calls(facts, "decode", without="PIL.convert")  # a part of decoding a file's image
-    should_s, as_jpeg_s = images * PER_IMAGE_S + pixels * PER_PIXEL_S, images * JPEG_PER_IMAGE_S + pixels * JPEG_PER_PIXEL_S
+    pixels = max(pixels, (cost.bytes or 0.0) / _MOST_PIXEL_BYTES)  # several frames have the pixels of one
+    images = _calls(facts, "decode", without="PIL.convert")  # a part of decoding a file's image
+    should_s, as_jpeg_s = images * PER_IMAGE_S + pixels * PER_PIXEL_S, images * _JPEG_PER_IMAGE_S + pixels * _JPEG_PER_PIXEL_S
     task = f"for {count(pixels)} pixels, which should take less than {seconds(should_s)} as a JPEG"
     return replace(_making(facts, "decode", task, cost, should_s), as_jpeg_s=as_jpeg_s)
 
@@ -135,9 +135,9 @@ def _decoding(facts: RuleInputs) -> Work | None:
 def _collating(facts: RuleInputs) -> Work | None:
     """torch's own collate copies bytes; where they are few, Python's time is most of it."""
     cost = facts.costs.get("collate")
-    if cost is None or facts.setting("collate", "default") != "default" or (cost.bytes or 0.0) < MEMORY_B_PER_S * PER_SAMPLE_S:
+    if cost is None or facts.setting("collate", "default") != "default" or (cost.bytes or 0.0) < _MEMORY_B_PER_S * _PER_SAMPLE_S:
         return None
-    should_s = copying_s(cost.bytes or 0.0, max(1.0, facts.batch_tensors or 0.0))
+    should_s = _copying_s(cost.bytes or 0.0, max(1.0, facts.batch_tensors or 0.0))
     task = f"to copy {size(cost.bytes)}, which should take less than {seconds(should_s)}"
     return _making(facts, "collate", task, cost, should_s)
 
@@ -150,7 +150,7 @@ def _in_kernel(facts: RuleInputs) -> Work | None:
     if total is None or not total.cpu_s or not system_s:
         return None
     nbytes = sum(part or 0.0 for part in (facts.traffic.read_chars, collate.bytes if collate else None, _decoded_bytes(facts)))
-    should_s = nbytes / MEMORY_B_PER_S + (calls(facts, "read") + 1) * PER_READ_S
+    should_s = nbytes / _MEMORY_B_PER_S + (_calls(facts, "read") + 1) * _PER_READ_S
     cost = Cost(system_s, system_s, 0.0, 0.0, nbytes, None)
     held_s = input_wait(facts).making_s * min(1.0, system_s / max(total.cpu_s, total.wall_s - (total.runqueue_s or 0.0)))
     task = f"to read and allocate {size(nbytes)}, which should take less than {seconds(should_s)}"
@@ -160,7 +160,7 @@ def _in_kernel(facts: RuleInputs) -> Work | None:
 def _receiving(facts: RuleInputs) -> Work | None:
     """Not of long pickles: ``objects_in_queue`` says what they cost."""
     sent, per_step = facts.moved.get("transport"), input_wait(facts).transport_s
-    if sent is None or not sent.times or facts.loader is None or (facts.batch_tensors or 0.0) >= COUNTED_TENSORS:
+    if sent is None or not sent.times or facts.loader is None or (facts.batch_tensors or 0.0) >= _COUNTED_TENSORS:
         return None
     if (facts.loader.pickle_bytes or 0.0) > MAX_PICKLE_BYTES:
         return None
@@ -175,7 +175,7 @@ def _pinning(facts: RuleInputs) -> Work | None:
     if pinned is None or not pinned.times:
         return None
     nbytes = pinned.nbytes / pinned.times
-    should_s = nbytes / MEMORY_B_PER_S + PER_BATCH_S
+    should_s = nbytes / _MEMORY_B_PER_S + _PER_BATCH_S
     task = f"to copy {size(nbytes)}, which should take less than {seconds(should_s)}"
     return Work("pin", "batch", task, _per_time(pinned, per_step), should_s, per_step)
 
@@ -185,12 +185,12 @@ def _copying(facts: RuleInputs) -> Work | None:
     copied, device_s = facts.moved.get("copy"), (facts.step.gpu_stages or {}).get("copy")
     if copied is None or not device_s:
         return None
-    should_s = copied.nbytes / MEMORY_B_PER_S + PER_BATCH_S
+    should_s = copied.nbytes / _MEMORY_B_PER_S + _PER_BATCH_S
     task = f"to move {size(copied.nbytes)} to the device, which should take less than {seconds(should_s)}"
     return Work("copy", "step", task, Cost(device_s, None, None, None, copied.nbytes, None), should_s, device_s)
 
 
-OF_STAGES: tuple[Callable[[RuleInputs], Work | None], ...] = (_reading, _decoding, _collating, _in_kernel, _receiving, _pinning, _copying)
+_OF_STAGES: tuple[Callable[[RuleInputs], Work | None], ...] = (_reading, _decoding, _collating, _in_kernel, _receiving, _pinning, _copying)
 
 
 def _making(facts: RuleInputs, stage: str, task: str, cost: Cost, should_s: float) -> Work:

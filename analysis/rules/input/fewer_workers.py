@@ -13,7 +13,7 @@ from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, RECEIVING, 
 RULE_ID = "fewer_workers"
 
 #: What else can be done about workers and their queue.
-OTHERWISE = (too_few_workers.check, epoch_restart.check, objects_in_queue.check, custom_collate.check)
+_OTHERWISE = (too_few_workers.check, epoch_restart.check, objects_in_queue.check, custom_collate.check)
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -26,7 +26,7 @@ def check(facts: RuleInputs) -> Finding | None:
     weight = severity(facts, cost_s)
     if weight is Severity.INFO or cost_s < MIN_WAIT_SHARE * facts.step.mean_s:
         return None
-    if any(rule(facts) for rule in OTHERWISE) and _in_order_s(facts) <= alone:
+    if any(rule(facts) for rule in _OTHERWISE) and _in_order_s(facts) <= alone:
         return None
     loading = input_wait(facts).total_s - input_wait(facts).start_s
     settings = _settings(facts)

@@ -9,9 +9,9 @@ from feedline.analysis.rules.input.input_wait import input_wait, making_share, o
 RULE_ID = "float32_on_host"
 
 #: float32 has 4 bytes where the decoded uint8 had 1: three quarters of what is moved are the conversion's.
-ADDED_BYTES = 0.75
+_ADDED_BYTES = 0.75
 
-CONVERSIONS = ("totensor", "to_tensor", "convertimagedtype", "convert_image_dtype", "todtype", "to_dtype", "tofloat", "normalize")
+_CONVERSIONS = ("totensor", "to_tensor", "convertimagedtype", "convert_image_dtype", "todtype", "to_dtype", "tofloat", "normalize")
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -19,10 +19,10 @@ def check(facts: RuleInputs) -> Finding | None:
     loader, maker = facts.loader, facts.workers
     if loader is None or maker is None or "float32" not in loader.flags or not maker.decoded_pixels:
         return None
-    converting = operations_share(facts, CONVERSIONS)
-    making = min(1.0, converting + ADDED_BYTES * making_share(facts, "collate"))
+    converting = operations_share(facts, _CONVERSIONS)
+    making = min(1.0, converting + _ADDED_BYTES * making_share(facts, "collate"))
     moving_s = input_wait(facts).transport_s + facts.step.stages.get("pin", 0.0) + facts.step.stages.get("copy", 0.0)
-    cost_s = input_wait(facts).making_s * making + ADDED_BYTES * moving_s
+    cost_s = input_wait(facts).making_s * making + _ADDED_BYTES * moving_s
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
@@ -57,6 +57,6 @@ def change(facts: RuleInputs) -> Change | Refused:
             "No batch is copied to a device, so the conversion would become part of the step, where its duration is unknown. Convert whole "
             "batches in the training loop, and record again.",
         )
-    left, augmenting = 1 - ADDED_BYTES, 1 - operations_share(facts, CONVERSIONS, "augment")
+    left, augmenting = 1 - _ADDED_BYTES, 1 - operations_share(facts, _CONVERSIONS, "augment")
     moved = dict.fromkeys(("collate", "transport", "pin", "copy"), Factor(left, left))
     return Change(stages={**moved, "augment": Factor(augmenting, augmenting)})

@@ -25,7 +25,7 @@ from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s
 WITHOUT_WORKERS = "remove prefetch_factor, persistent_workers, timeout and multiprocessing_context if set"
 
 #: Of making a batch: what workers that stay may take longer than new ones, and still be advised.
-MOST_DEARER = 0.1
+_MOST_DEARER = 0.1
 
 
 def at_best_s(facts: RuleInputs) -> Between:
@@ -89,7 +89,7 @@ def arguments(facts: RuleInputs, workers: int | None) -> dict[str, int | bool]:
 def dearer_if_they_stay(facts: RuleInputs) -> bool:
     """Whether batches take much longer in workers that stay between passes."""
     batch_s = facts.workers.fetch_mean_s if facts.workers else None
-    return facts.staying_s > MOST_DEARER * (batch_s or math.inf)
+    return facts.staying_s > _MOST_DEARER * (batch_s or math.inf)
 
 
 def as_code(given: dict[str, int | bool]) -> str:
@@ -97,7 +97,7 @@ def as_code(given: dict[str, int | bool]) -> str:
     return ", ".join(f"{name}={value}" for name, value in given.items())
 
 
-def conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, str]:
+def _conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, str]:
     """Argument -> what has to be true of the program for it to leave the training as it is."""
     found = {}
     if given.get("in_order") is False:
@@ -111,13 +111,13 @@ def conditions(facts: RuleInputs, given: dict[str, int | bool]) -> dict[str, str
 
 def only_if(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """The conditions, to be appended to a line that sets these arguments: each with its argument, where there are others; empty: none."""
-    named = {f"{name}={given[name]} " if len(given) > 1 else "": condition for name, condition in conditions(facts, given).items()}
+    named = {f"{name}={given[name]} " if len(given) > 1 else "": condition for name, condition in _conditions(facts, given).items()}
     return " and ".join(f"{name}only if {condition}" for name, condition in named.items())
 
 
 def setting(facts: RuleInputs, given: dict[str, int | bool]) -> str:
     """``Set num_workers=2 and, if the program does not change the dataset between epochs, persistent_workers=True``."""
-    needs = conditions(facts, given)
+    needs = _conditions(facts, given)
     parts = [f"if {needs[name]}, {as_code({name: given[name]})}" for name in given if name in needs]
     free = as_code({name: value for name, value in given.items() if name not in needs})
     if free:

@@ -10,7 +10,7 @@ from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (input_wait.py) -> in words.
-PARTS = {
+_PARTS = {
     "making_s": "making batches",
     "restart_s": "starting later epochs",
     "handover_s": "late handover of batches by workers",
@@ -21,23 +21,23 @@ BY_WHOM = (
     "Check with `top` on the host whether other programs use the CPUs, and record a longer run: feedline then samples how many CPUs they "
     "use."
 )
-OTHER_CODE = (
+_OTHER_CODE = (
     "Look for what else of this training uses the CPUs: the step itself (torch.set_num_threads), threads of libraries (OMP_NUM_THREADS), "
     "helper processes. Making samples takes little of them."
 )
-INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
+_INSIDE = "Look at the stages of a sample in the report. Wrap parts of your code in feedline.stage(...) to split them further."
 IDLE = (
     "Give each worker a part of the data: split it into as many parts as there are workers, or more (get_worker_info), for example by "
     "samples instead of files."
 )
-UNSEEN = "Wrap parts of the code that makes batches in feedline.stage(...): the report then shows how long each takes."
+_UNSEEN = "Wrap parts of the code that makes batches in feedline.stage(...): the report then shows how long each takes."
 
 
 def check(facts: RuleInputs) -> Finding:
     """Name the largest part of the wait and of a sample, where to look first."""
     waiting = steady_share(facts)
     part, part_s = _largest(facts)
-    name = PARTS[part]
+    name = _PARTS[part]
     stage = max(MAKING_STAGES, key=lambda stage: making_share(facts, stage))
     of_sample = making_share(facts, stage)
     inside = f"; the largest stage of a sample is {stage} ({share(of_sample)} of its time)" if of_sample and part == "making_s" else ""
@@ -65,7 +65,7 @@ def check(facts: RuleInputs) -> Finding:
             Evidence(part, f"{name} per step", part_s, "s"),
             *measured(shares),
         ],
-        fix=IDLE if idle else BY_WHOM if queues else OTHER_CODE if crowded else INSIDE if of_sample else UNSEEN,
+        fix=IDLE if idle else BY_WHOM if queues else _OTHER_CODE if crowded else _INSIDE if of_sample else _UNSEEN,
         how_to_check="Train on the same batch in every step. If the step is no faster, this finding is wrong.",
         cost_s=waiting * facts.step.mean_s,
     )
@@ -87,9 +87,9 @@ def _queues(facts: RuleInputs) -> str:
 
 
 def _largest(facts: RuleInputs) -> tuple[str, float]:
-    """Of ``PARTS``, and its seconds of the mean step."""
+    """Of ``_PARTS``, and its seconds of the mean step."""
     parts = input_wait(facts)
-    return max(((name, float(getattr(parts, name))) for name in PARTS), key=lambda pair: pair[1])
+    return max(((name, float(getattr(parts, name))) for name in _PARTS), key=lambda pair: pair[1])
 
 
 def change(facts: RuleInputs) -> Refused:

@@ -9,9 +9,9 @@ from feedline.analysis.rules.loop import own_code
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "input_not_seen"
-IN_TORCH = "Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`."
+_IN_TORCH = "Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`."
 #: A name that threads.LOADER knows.
-IN_XPROF = (
+_IN_XPROF = (
     "Wrap the code that gets a batch in jax.profiler.TraceAnnotation('get_next_batch') (TensorFlow: tf.profiler.experimental.Trace), and "
     "trace again."
 )
@@ -58,7 +58,7 @@ def traced(facts: TraceFacts) -> Finding | None:
         RULE_ID,
         Severity.INFO,
         message=f"whether the loader limits this training is unknown: {reason}",
-        fix=IN_XPROF if facts.shown.maker == "xprof" else IN_TORCH,
+        fix=_IN_XPROF if facts.shown.maker == "xprof" else _IN_TORCH,
     )
 
 

@@ -15,7 +15,7 @@ MIN_WAIT_SHARE = 0.05
 RECEIVING = "receiving batches in the main process (transport, and in_transit of wait), per step"
 
 #: Times are whole nanoseconds: less is what a difference of means is off by.
-ROUNDING_S = 1e-9
+_ROUNDING_S = 1e-9
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def input_wait(facts: RuleInputs) -> InputWait:
         making = sum(stages.get(stage, 0.0) for stage in MAKING_STAGES)
     else:
         making = stages.get("wait", 0.0) - sum(waits.get(kind, 0.0) for kind in ("first_batch", "handover", "in_transit"))
-        making = making if making > ROUNDING_S else 0.0
+        making = making if making > _ROUNDING_S else 0.0
     transport, handover = stages.get("transport", 0.0) + waits.get("in_transit", 0.0), waits.get("handover", 0.0)
-    hidden_s = min(handover, max(0.0, lacking_s(facts) - making))
+    hidden_s = min(handover, max(0.0, _lacking_s(facts) - making))
     return InputWait(once, again, making + hidden_s, handover - hidden_s, transport, stages.get("sampler", 0.0))
 
 
@@ -164,10 +164,10 @@ def shortage_s(facts: RuleInputs) -> float | None:
     supply = supply_s(facts)
     if supply is None:
         return None
-    return min(input_wait(facts).making_s, lacking_s(facts))
+    return min(input_wait(facts).making_s, _lacking_s(facts))
 
 
-def lacking_s(facts: RuleInputs) -> float:
+def _lacking_s(facts: RuleInputs) -> float:
     """Seconds that the batches of a step take workers that never idle, beyond the rest of the step; 0.0 where that was not measured."""
     supply = supply_s(facts)
     return max(0.0, supply - least_s(facts)) if supply is not None else 0.0

@@ -12,8 +12,8 @@ RULE_ID = "made_in_step"
 HOW_TO_CHECK = "Use one batch, made before the loop, in every step. If the step is no faster, this finding is wrong."
 
 #: A function that has a CPU, or wants one, less of its time than this waits for its batch rather than makes it.
-MIN_WORKING_SHARE = 0.5
-ALL = 0.995  # of a share that says nothing as an upper bound
+_MIN_WORKING_SHARE = 0.5
+_ALL = 0.995  # of a share that says nothing as an upper bound
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -45,7 +45,7 @@ def sure_of_the_rest(facts: RuleInputs) -> bool:
 
 
 def _waits(facts: RuleInputs) -> bool:
-    return facts.making is not None and facts.making.working_share < MIN_WORKING_SHARE
+    return facts.making is not None and facts.making.working_share < _MIN_WORKING_SHARE
 
 
 def _does(facts: RuleInputs) -> str:
@@ -66,7 +66,7 @@ def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
     if facts.making is not None:
         found += [Evidence("timed_steps", "steps in which the function was timed", float(facts.making.looked.sum()), "steps")]
         found += [Evidence("calls", "calls per step", facts.making.calls, "1")]
-        if facts.making.working_share < ALL:
+        if facts.making.working_share < _ALL:
             what = "computing or waiting for a CPU, share of the function's time, at most"
             found.append(Evidence("cpu_share", what, facts.making.working_share, SHARE))
     return found

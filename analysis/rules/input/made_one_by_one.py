@@ -8,9 +8,9 @@ from feedline.analysis.rules.input.handover import Between, call, receiving_s
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity, unsure_s
 
 RULE_ID = "made_one_by_one"
-IN_ONE_CALL = "Make each batch in one call: let the dataset's __getitem__ take a list of indices and return the whole batch. "
-TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
-YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches. "
+_IN_ONE_CALL = "Make each batch in one call: let the dataset's __getitem__ take a list of indices and return the whole batch. "
+_TORCHS = ("RandomSampler", "SequentialSampler")  # what a DataLoader makes of shuffle
+_YIELD_BATCHES = "Make each batch in one call: let the dataset yield whole batches. "
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -39,10 +39,10 @@ def _in_one_call(facts: RuleInputs, size: str) -> str:
     """What to write, for a batch of this size."""
     now, kind = f"now batch_size={size}", facts.setting("sampler")
     if facts.is_stream:
-        return YIELD_BATCHES + call(facts, "batch_size=None", f"{now}; remove drop_last if set")
-    each = f"{kind}(dataset)" if kind in TORCHS else "sampler"
+        return _YIELD_BATCHES + call(facts, "batch_size=None", f"{now}; remove drop_last if set")
+    each = f"{kind}(dataset)" if kind in _TORCHS else "sampler"
     batches = f"BatchSampler({each}, {size}, drop_last={bool(facts.setting('drop_last'))})"
-    return IN_ONE_CALL + call(
+    return _IN_ONE_CALL + call(
         facts, f"sampler={batches}, batch_size=None", f"{now}; remove shuffle, drop_last, batch_sampler and collate_fn if set"
     )
 

@@ -8,8 +8,8 @@ from feedline.analysis.rules.input.blocked import LOCK
 from feedline.analysis.rules.input.nothing_trained import REFUSED
 
 RULE_ID = "no_batch"
-SPAWN = "multiprocessing_context='spawn'"
-CHECK = f"Run with DataLoader(..., {SPAWN}). If no batch comes either, no inherited lock is the cause."
+_SPAWN = "multiprocessing_context='spawn'"
+_CHECK = f"Run with DataLoader(..., {_SPAWN}). If no batch comes either, no inherited lock is the cause."
 
 
 def found(end: AtEnd, loaders: list[Loader], run: RunInfo) -> Finding | None:
@@ -58,7 +58,7 @@ def _waited(wait: LastWait, end: AtEnd, loader: Loader | None, run: RunInfo) -> 
         evidence=evidence,
         fix=_fix(locked) if told else "",
         refused=REFUSED,
-        how_to_check=CHECK if told and locked else "",
+        how_to_check=_CHECK if told and locked else "",
     )
 
 
@@ -68,7 +68,7 @@ def _fix(locked: bool) -> str:
         return f"{dump} at which it waits. DataLoader(..., timeout=60) turns such a wait into an error."
     return (
         "A forked worker inherits the main process's locks as they are, but not the threads that would release them. Create locks, clients "
-        f"and thread pools in the worker (worker_init_fn), or start workers with DataLoader(..., {SPAWN}). {dump}."
+        f"and thread pools in the worker (worker_init_fn), or start workers with DataLoader(..., {_SPAWN}). {dump}."
     )
 
 

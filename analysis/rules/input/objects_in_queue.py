@@ -12,10 +12,10 @@ RULE_ID = "objects_in_queue"
 MAX_PICKLE_BYTES = 2**20
 
 #: Measured once: the same 38.5 MB took 447 ms as numpy arrays and 24 ms as tensors in shared memory.
-WON = 1 - 24 / 447
+_WON = 1 - 24 / 447
 
 #: The same per byte: what pickling that many, and reading them from a pipe, can take.
-PICKLE_S_PER_BYTE = (447e-3 - 24e-3) / 38.5e6
+_PICKLE_S_PER_BYTE = (447e-3 - 24e-3) / 38.5e6
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -24,7 +24,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if loader is None or not num_workers(facts) or loader.pickle_bytes is None or loader.pickle_bytes <= MAX_PICKLE_BYTES:
         return None
     sending_s = input_wait(facts).handover_s + input_wait(facts).transport_s + input_wait(facts).making_s * making_share(facts, "transport")
-    cost_s = min(WON * sending_s, PICKLE_S_PER_BYTE * loader.pickle_bytes * batches_per_step(facts))
+    cost_s = min(_WON * sending_s, _PICKLE_S_PER_BYTE * loader.pickle_bytes * batches_per_step(facts))
     weight = severity(facts, cost_s)
     if weight is Severity.INFO:
         return None
@@ -46,7 +46,7 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def change(facts: RuleInputs) -> Change:
     """Transport takes what it took for tensors when measured, but is spared no more than pickling these bytes took then."""
-    pickled_s = PICKLE_S_PER_BYTE * ((facts.loader.pickle_bytes if facts.loader else None) or 0.0)
+    pickled_s = _PICKLE_S_PER_BYTE * ((facts.loader.pickle_bytes if facts.loader else None) or 0.0)
     takes_s = batch_s(facts, "transport")
-    left = max(1 - WON, 1 - pickled_s / takes_s) if takes_s else 1 - WON
+    left = max(1 - _WON, 1 - pickled_s / takes_s) if takes_s else 1 - _WON
     return Change(stages={"transport": Factor(left, left)}, into_shared=True)

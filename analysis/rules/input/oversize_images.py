@@ -14,13 +14,13 @@ from feedline.analysis.stages import MAKING_STAGES
 RULE_ID = "oversize_images"
 
 #: docs/rules.md. ImageNet's mean 469 x 387 picture for a 224 px crop has 3.6, and is stored as people want it.
-MIN_PIXEL_RATIO = 4.0
+_MIN_PIXEL_RATIO = 4.0
 
 
 #: How a decoder makes a smaller image of a JPEG, as the names of its operations begin.
-AT_SCALE = {"PIL.JPEG": "PIL's Image.draft", "cv2.im": "cv2.IMREAD_REDUCED_COLOR_2"}
+_AT_SCALE = {"PIL.JPEG": "PIL's Image.draft", "cv2.im": "cv2.IMREAD_REDUCED_COLOR_2"}
 
-RESIZES = ("resize", "randomresizedcrop", "smallestmaxsize", "longestmaxsize")
+_RESIZES = ("resize", "randomresizedcrop", "smallestmaxsize", "longestmaxsize")
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -29,9 +29,9 @@ def check(facts: RuleInputs) -> Finding | None:
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
         return None
     ratio = maker.decoded_pixels / maker.output_pixels
-    if ratio <= MIN_PIXEL_RATIO:
+    if ratio <= _MIN_PIXEL_RATIO:
         return None
-    by_pixels = min(1.0, cost_share(facts, "read", "decode") + operations_share(facts, RESIZES))
+    by_pixels = min(1.0, cost_share(facts, "read", "decode") + operations_share(facts, _RESIZES))
     cost_s = making_wait_s(facts) * by_pixels * (1 - 1 / ratio)
     return Finding(
         RULE_ID,
@@ -50,8 +50,8 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def _fix(facts: RuleInputs) -> str:
     """What there is to do for the way in which images were seen to become smaller; both, where none was."""
-    name, scaled = heaviest(facts, "decode")[0], operations_share(facts, RESIZES) > 0
-    draft = next((way for library, way in AT_SCALE.items() if name.startswith(library)), "")
+    name, scaled = heaviest(facts, "decode")[0], operations_share(facts, _RESIZES) > 0
+    draft = next((way for library, way in _AT_SCALE.items() if name.startswith(library)), "")
     at_scale = f", or decode JPEGs at 1/2, 1/4 or 1/8 scale ({draft})" if draft else ""
     store = f"store them near the training size{at_scale}."
     if scaled and not may_crop(facts):
@@ -67,6 +67,6 @@ def change(facts: RuleInputs) -> Change | Refused:
         return Refused("unknown_pixels", "The number of decoded pixels was not recorded.")
     left = maker.output_pixels / maker.decoded_pixels
     faults = 1 - (1 - left) * (page_faults.faults_share(facts) or 0.0)
-    augmenting = 1 - (1 - left) * operations_share(facts, RESIZES, "augment")
+    augmenting = 1 - (1 - left) * operations_share(facts, _RESIZES, "augment")
     stages = dict.fromkeys(MAKING_STAGES, Factor(cpu=faults)) | dict.fromkeys(("read", "decode"), Factor(left, left))
     return Change(stages=stages | {"augment": Factor(augmenting * faults, augmenting)})

@@ -16,13 +16,13 @@ from feedline.analysis.stages import MAKING_STAGES
 RULE_ID = "page_faults"
 
 #: Smallest share of a sample's CPU time that is reported, and fewest bytes that a sample maps again (docs/rules.md).
-MIN_SHARE, MIN_BYTES = 0.15, 1e6
+MIN_SHARE, _MIN_BYTES = 0.15, 1e6
 
 #: Pages that are mapped per decoded byte: more are not those of images, but of a memory map.
-LEAST_OF_DECODED, MOST_OF_DECODED = 0.25, 10
+_LEAST_OF_DECODED, _MOST_OF_DECODED = 0.25, 10
 
 #: Largest threshold for mmap that every glibc takes, and the first version known to take larger ones (mallopt(3)).
-MOST_BYTES, LARGER_SINCE, LARGER_BYTES = 32 << 20, (2, 36), 256 << 20
+_MOST_BYTES, _LARGER_SINCE, _LARGER_BYTES = 32 << 20, (2, 36), 256 << 20
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -68,7 +68,7 @@ def faults_share(facts: RuleInputs) -> float | None:
     if names(facts, KERNEL) or from_swap(facts):
         return None
     mapped = faults * PAGE_BYTES
-    if mapped < MIN_BYTES or not LEAST_OF_DECODED <= mapped / decode.bytes <= MOST_OF_DECODED:
+    if mapped < _MIN_BYTES or not _LEAST_OF_DECODED <= mapped / decode.bytes <= _MOST_OF_DECODED:
         return None
     in_faults_s = min(system_s - ((reading.cpu_s or 0.0) if reading else 0.0), every * MOST_FAULT_S)
     return min(1.0, max(0.0, in_faults_s * faults / every / total.cpu_s))
@@ -90,7 +90,7 @@ def assignments(facts: RuleInputs) -> str:
 def environment(facts: RuleInputs) -> dict[str, str]:
     """Variables with which glibc keeps the memory of these images; {} if it cannot, or is not what the program has."""
     decode = facts.costs.get("decode")
-    most = LARGER_BYTES if facts.glibc >= LARGER_SINCE else MOST_BYTES
+    most = _LARGER_BYTES if facts.glibc >= _LARGER_SINCE else _MOST_BYTES
     if not facts.glibc or decode is None or (decode.bytes or 0.0) >= most:
         return {}
-    return {"MALLOC_MMAP_THRESHOLD_": str(most), "MALLOC_TRIM_THRESHOLD_": str(LARGER_BYTES)}
+    return {"MALLOC_MMAP_THRESHOLD_": str(most), "MALLOC_TRIM_THRESHOLD_": str(_LARGER_BYTES)}

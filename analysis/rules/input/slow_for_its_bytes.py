@@ -14,7 +14,7 @@ RULE_ID = "slow_for_its_bytes"
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare every stage with what it handles."""
-    found = slowest(facts)
+    found = _slowest(facts)
     if found is None:
         return None
     work, cause = found
@@ -34,11 +34,11 @@ def check(facts: RuleInputs) -> Finding | None:
 
 def change(facts: RuleInputs) -> Change | Refused:
     """That of the cause."""
-    found = slowest(facts)
+    found = _slowest(facts)
     return found[1].change if found else UNKNOWN_CALL
 
 
-def slowest(facts: RuleInputs) -> tuple[Work, Why] | None:
+def _slowest(facts: RuleInputs) -> tuple[Work, Why] | None:
     """Of the stages that are far off, the one that costs most, and why; None where there is none."""
     found = [(work, cause) for work in works(facts) if (cause := why(facts, work)) is not None]
     return max(found, key=lambda both: both[0].lost_s) if found else None
@@ -46,19 +46,19 @@ def slowest(facts: RuleInputs) -> tuple[Work, Why] | None:
 
 def names(facts: RuleInputs, stage: str) -> bool:
     """Whether this stage is the one. Rules that take a stage's time for what its bytes or pixels cost are then silent."""
-    found = slowest(facts)
+    found = _slowest(facts)
     return found is not None and found[0].stage == stage
 
 
-def at_helpers(facts: RuleInputs) -> bool:
+def _at_helpers(facts: RuleInputs) -> bool:
     """Whether that one waits for threads that a library has started: it then stands at a lock that the program did not make."""
-    found = slowest(facts)
+    found = _slowest(facts)
     return found is not None and spins(found[0].stage) and waits_for_helpers(facts, found[0])
 
 
 def at_own_locks(facts: RuleInputs) -> bool:
     """Whether the locks at which samples wait are those of a library's threads: other workers do not wait for them."""
-    return at_helpers(facts) or decoder_threads(facts)
+    return _at_helpers(facts) or decoder_threads(facts)
 
 
 def _evidence(work: Work, cause: Why) -> list[Evidence]:

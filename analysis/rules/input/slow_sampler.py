@@ -9,33 +9,33 @@ from feedline.analysis.rules.input.input_wait import batches_per_step, input_wai
 RULE_ID = "slow_sampler"
 
 #: Torch's own samplers take 0.1 to 0.4 us per index, the start of a pass over 60,000 or more samples included (docs/rules.md).
-MIN_BATCH_S, MIN_INDEX_S = 0.5e-3, 2e-6
+_MIN_BATCH_S, _MIN_INDEX_S = 0.5e-3, 2e-6
 
 #: Of the time in which a pass draws its indices.
-MOSTLY = 0.5
+_MOSTLY = 0.5
 
 #: Samplers of torch as older recordings name them, without saying whose they are; and those that can draw with replacement.
-RANDOM = "RandomSampler"
-DRAWS_AGAIN = (RANDOM, "WeightedRandomSampler")
-TORCHS = (*DRAWS_AGAIN, "SubsetRandomSampler", "SequentialSampler", "DistributedSampler")
+_RANDOM = "RandomSampler"
+_DRAWS_AGAIN = (_RANDOM, "WeightedRandomSampler")
+_TORCHS = (*_DRAWS_AGAIN, "SubsetRandomSampler", "SequentialSampler", "DistributedSampler")
 
-IN_ONE_CALL = (
+_IN_ONE_CALL = (
     "Compute the order of an epoch once, in one call (torch.randperm, torch.multinomial, NumPy), and let the sampler return slices of it. "
     "What depends on the data, such as lengths or distances, can be computed before the training and stored."
 )
-FEWER_PASSES = (
+_FEWER_PASSES = (
     "Begin fewer passes, each longer. Or let a sampler of your own keep the order as a tensor and yield slices of it, without a list of "
     "all indices."
 )
 ONLY_THOSE = "Passes end before the sampler does: let a sampler of your own draw only the indices that they take."
-ENDS_EARLY = 0.9  # of the samples of a whole pass
+_ENDS_EARLY = 0.9  # of the samples of a whole pass
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the time in which indices are drawn with what torch's samplers take."""
     loader, took_s = facts.loader, input_wait(facts).sampler_s
     batches, samples = batches_per_step(facts), facts.throughput.batch_size or 0.0
-    if loader is None or took_s < max(MIN_BATCH_S * batches, MIN_INDEX_S * samples):
+    if loader is None or took_s < max(_MIN_BATCH_S * batches, _MIN_INDEX_S * samples):
         return None
     weight = severity(facts, took_s)
     if weight is Severity.INFO:
@@ -60,14 +60,14 @@ def check(facts: RuleInputs) -> Finding | None:
 def at_once(facts: RuleInputs, took_s: float) -> bool:
     """Whether most of the time goes to the first indices of a pass, with which the sampler makes an order for all of them."""
     steps_per_pass = facts.throughput.steps / max(facts.epochs, 1)
-    return facts.order_s is not None and facts.order_s > MOSTLY * took_s * steps_per_pass
+    return facts.order_s is not None and facts.order_s > _MOSTLY * took_s * steps_per_pass
 
 
 def of_torch(facts: RuleInputs) -> bool:
     """Whether torch's own sampler draws the indices: it makes the order of a pass in one call already."""
     if facts.setting("batch_sampler") not in (None, "BatchSampler"):
         return False
-    return bool(facts.setting("torchs_sampler", facts.setting("sampler") in TORCHS))
+    return bool(facts.setting("torchs_sampler", facts.setting("sampler") in _TORCHS))
 
 
 def _says(facts: RuleInputs, batch_s: float, once: bool) -> str:
@@ -83,14 +83,14 @@ def _says(facts: RuleInputs, batch_s: float, once: bool) -> str:
 
 def _fix(facts: RuleInputs, once: bool) -> str:
     if not of_torch(facts):
-        return IN_ONE_CALL
+        return _IN_ONE_CALL
     name = _name(facts)
     if not once:
         return f"Draw with a sampler of your own that yields slices of a tensor: {name} goes from index to index in Python."
-    rest = ONLY_THOSE if _ends_early(facts) else FEWER_PASSES
-    if name not in DRAWS_AGAIN or facts.setting("replacement"):
+    rest = ONLY_THOSE if _ends_early(facts) else _FEWER_PASSES
+    if name not in _DRAWS_AGAIN or facts.setting("replacement"):
         return rest
-    faster = "draws 32 indices at a time" if name == RANDOM else "takes far less time"
+    faster = "draws 32 indices at a time" if name == _RANDOM else "takes far less time"
     return f"If samples may repeat within a pass, set replacement=True: {name} then {faster}. {rest}"
 
 
@@ -99,7 +99,7 @@ def _ends_early(facts: RuleInputs) -> bool:
     whole, loader = facts.setting("epoch_samples"), facts.loader
     if not isinstance(whole, int) or loader is None or not loader.epochs:
         return False
-    return loader.samples / loader.epochs < ENDS_EARLY * whole
+    return loader.samples / loader.epochs < _ENDS_EARLY * whole
 
 
 def _how_to_check(facts: RuleInputs, once: bool) -> str:

@@ -10,20 +10,20 @@ from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, spared_s, s
 RULE_ID = "small_files"
 
 #: docs/rules.md. Below it the time of a file is the time of a few calls and round trips, not of its bytes.
-MAX_FILE_BYTES = 64 * 1024
+_MAX_FILE_BYTES = 64 * 1024
 
 #: Less than the buffer of any library (4 KiB in C, 8 KiB in Python): reads as small as this are whole files, not pieces of larger ones.
-MIN_BUFFER_BYTES = 4096
+_MIN_BUFFER_BYTES = 4096
 
 #: A sample that needs less than one read is not stored in files of its own (docs/rules.md).
-MIN_READS = 1.0
+_MIN_READS = 1.0
 
 #: CPU time of a small read with its part of opening and closing the file, in Python (docs/rules.md). More is spent on the bytes: unpacking.
-PER_CALL_S = 30e-6
+_PER_CALL_S = 30e-6
 
 #: Operations of which each call opens one file. ``zarr.Array`` reads whole chunks: each is a file.
-OPENS = ("PIL.open", "numpy.load", "numpy.fromfile", "torchvision.read_file", "cv2.imread")
-READS_WHOLE_FILES = ("zarr.Array",)
+_OPENS = ("PIL.open", "numpy.load", "numpy.fromfile", "torchvision.read_file", "cv2.imread")
+_READS_WHOLE_FILES = ("zarr.Array",)
 
 #: A mean number that differs less from a whole one is shown as that.
 WHOLE = 0.005
@@ -32,7 +32,7 @@ WHOLE = 0.005
 def check(facts: RuleInputs) -> Finding | None:
     """Compare the bytes of a mean file with 64 KiB, where reading is a large part of the sample."""
     traffic, mean = facts.traffic, _file_bytes(facts)
-    if mean is None or mean >= MAX_FILE_BYTES or not traffic.read_chars or not traffic.read_calls:
+    if mean is None or mean >= _MAX_FILE_BYTES or not traffic.read_chars or not traffic.read_calls:
         return None
     reading = making_share(facts, "read") * _of_calls(facts) or storage_share(facts) or 0.0  # where no hook saw the reads
     cost_s = spared_s(facts, reading)
@@ -72,7 +72,7 @@ def change(facts: RuleInputs) -> Refused:
 def _opened(facts: RuleInputs) -> float:
     """Files per sample that hooks saw being opened; 0: none, or by calls without a hook. More than there are reads are not files: images
     are opened from memory, too."""
-    opened = sum(operation.calls for operation in facts.workers.operations if operation.name in OPENS) if facts.workers else 0.0
+    opened = sum(operation.calls for operation in facts.workers.operations if operation.name in _OPENS) if facts.workers else 0.0
     return opened if opened <= (facts.traffic.read_calls or 0.0) else 0.0
 
 
@@ -88,12 +88,12 @@ def _file_bytes(facts: RuleInputs) -> float | None:
     files were opened, a sample is taken to lie in one.
     """
     read, reads = facts.traffic.read_chars, facts.traffic.read_calls
-    if not read or reads is None or reads < MIN_READS:
+    if not read or reads is None or reads < _MIN_READS:
         return None
     if opened := _opened(facts):
         return read / opened
-    each_whole = facts.workers is not None and any(operation.name in READS_WHOLE_FILES for operation in facts.workers.operations)
-    return read / reads if each_whole or read / reads < MIN_BUFFER_BYTES else read
+    each_whole = facts.workers is not None and any(operation.name in _READS_WHOLE_FILES for operation in facts.workers.operations)
+    return read / reads if each_whole or read / reads < _MIN_BUFFER_BYTES else read
 
 
 def _of_calls(facts: RuleInputs) -> float:
@@ -102,4 +102,4 @@ def _of_calls(facts: RuleInputs) -> float:
     if cost is None or not cost.cpu_s:
         return 1.0
     blocked_s, calls = cost.blocked_s or 0.0, facts.traffic.read_calls or 0.0
-    return (blocked_s + min(cost.cpu_s, calls * PER_CALL_S)) / (blocked_s + cost.cpu_s)
+    return (blocked_s + min(cost.cpu_s, calls * _PER_CALL_S)) / (blocked_s + cost.cpu_s)

@@ -16,10 +16,10 @@ ANSWERS = ("network", "another process")
 MIN_BLOCKED_SHARE = 0.30
 
 #: What was found in all of 10 looks makes up three quarters of the blocked time or more: 0.05 ** (1 / 10) = 0.74.
-MIN_LOOKS = 10
+_MIN_LOOKS = 10
 
 #: More than all other causes together.
-MOSTLY = 0.5
+_MOSTLY = 0.5
 
 #: One page: less than that per sample is the file system's own housekeeping.
 MIN_DISK_BYTES = 4096
@@ -28,7 +28,7 @@ MIN_DISK_BYTES = 4096
 def blocked_by(facts: RuleInputs) -> dict[str, float] | None:
     """What blocked makers of batches wait for -> share of the blocked time; None: not seen, or not often enough."""
     workers = facts.workers
-    return workers.blocked_by if workers is not None and workers.blocked_looks >= MIN_LOOKS else None
+    return workers.blocked_by if workers is not None and workers.blocked_looks >= _MIN_LOOKS else None
 
 
 def storage_share(facts: RuleInputs) -> float | None:
@@ -70,7 +70,7 @@ def decoder_threads(facts: RuleInputs) -> bool:
     if whole is None or decode is None or (process_ratio(facts) or 0.0) <= MIN_PROCESS_RATIO:
         return False
     at_locks = (blocked_by(facts) or {}).get("lock", 0.0)
-    return at_locks > MOSTLY and (decode.blocked_s or 0.0) > MOSTLY * (whole.blocked_s or 0.0) > 0
+    return at_locks > _MOSTLY and (decode.blocked_s or 0.0) > _MOSTLY * (whole.blocked_s or 0.0) > 0
 
 
 def spared_s(facts: RuleInputs, share: float) -> float:

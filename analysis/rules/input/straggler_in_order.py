@@ -8,11 +8,11 @@ from feedline.analysis.rules.input import handover
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity, shortage_s
 
 RULE_ID = "straggler_in_order"
-SETTINGS: dict[str, int | bool] = {"in_order": False}
+_SETTINGS: dict[str, int | bool] = {"in_order": False}
 
 #: Coefficient of variation of the time to make a batch (docs/rules.md). With 0.05, workers in phase show head-of-line waits as well, but
 #: in_order=False won nothing there (benchmarks/wait_split.py).
-MIN_VARIATION = 0.30
+_MIN_VARIATION = 0.30
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -20,7 +20,7 @@ def check(facts: RuleInputs) -> Finding | None:
     maker, lack_s = facts.workers, shortage_s(facts)
     if maker is None or lack_s is None or (num_workers(facts) or 0) < 2 or facts.setting("in_order", True) is False:
         return None
-    if (maker.fetch_cv or 0.0) <= MIN_VARIATION:
+    if (maker.fetch_cv or 0.0) <= _MIN_VARIATION:
         return None
     blocked_s = facts.step.waits.get("head_of_line", 0.0)
     cost_s = min(blocked_s, input_wait(facts).making_s - lack_s)
@@ -40,14 +40,14 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"finished batches wait {seconds(blocked_s)} per step behind slow ones, because batches are returned in order "
         f"(the time per batch varies: its standard deviation is {share(maker.fetch_cv)} of its mean)",
         evidence=evidence,
-        fix=f"{handover.in_words(facts, SETTINGS)}. Or keep the order: raise prefetch_factor (now "
+        fix=f"{handover.in_words(facts, _SETTINGS)}. Or keep the order: raise prefetch_factor (now "
         f"{facts.setting('prefetch_factor', 2)}), and make slow samples faster or spread them out.",
         how_to_check="Run with in_order=False. If samples/s stay the same, this finding is wrong.",
         cost_s=cost_s,
-        settings=dict(SETTINGS),
+        settings=dict(_SETTINGS),
     )
 
 
 def change(facts: RuleInputs) -> Change:
     """Batches in the order in which they are ready."""
-    return Change(settings=SETTINGS)
+    return Change(settings=_SETTINGS)

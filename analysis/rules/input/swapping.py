@@ -12,7 +12,7 @@ from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BY
 RULE_ID = "swapping"
 
 #: What the machine reads back from swap over what samples get from the disk: most of it (docs/rules.md).
-MIN_SWAP_SHARE = 0.50
+_MIN_SWAP_SHARE = 0.50
 
 
 def from_swap(facts: RuleInputs) -> bool:
@@ -20,7 +20,7 @@ def from_swap(facts: RuleInputs) -> bool:
     disk, rate = facts.traffic.disk_bytes, facts.throughput.samples_per_s
     if not disk or disk < MIN_DISK_BYTES or not rate or not facts.swapped_in or not facts.traffic.major_faults:
         return False
-    return facts.swapped_in >= MIN_SWAP_SHARE * disk * rate
+    return facts.swapped_in >= _MIN_SWAP_SHARE * disk * rate
 
 
 def _kernel_share(facts: RuleInputs) -> float:

@@ -11,7 +11,7 @@ from feedline.analysis.rules.input.storage import decoder_threads
 
 RULE_ID = "thread_oversubscription"
 
-OF_DECODER = (
+_OF_DECODER = (
     "Decode with one thread per worker: cv2.VideoCapture(file, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1]), or the "
     "equivalent in your decoding library."
 )
@@ -40,7 +40,7 @@ def check(facts: RuleInputs) -> Finding | None:
             Evidence("process_cpu_over_thread_cpu", "ratio of the two CPU times", ratio, "1"),
             Evidence("helper_threads_share", "helper threads, share of CPU time", helpers, SHARE),
         ],
-        fix=OF_DECODER
+        fix=_OF_DECODER
         if decoder_threads(facts)
         else f"Run one thread per worker: call {_limits(facts)} in a worker_init_fn.{_not_for_all(facts)} "
         f"{call(facts, 'worker_init_fn=...')}",

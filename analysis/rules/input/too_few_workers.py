@@ -23,7 +23,7 @@ from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, answers_sha
 RULE_ID = "too_few_workers"
 
 #: Workers beyond S / C, because batches do not take equally long (docs/rules.md).
-MARGIN = 1.15
+_MARGIN = 1.15
 
 #: Why nothing is predicted for another number of workers of a stream that is not split between them.
 NOT_SPLIT = Refused(
@@ -32,10 +32,10 @@ NOT_SPLIT = Refused(
     "workers only repeat them.",
 )
 
-HAVE_OTHERS = "Print get_worker_info().id and the first sample in each worker. If the samples differ, this finding is wrong."
+_HAVE_OTHERS = "Print get_worker_info().id and the first sample in each worker. If the samples differ, this finding is wrong."
 
 #: C is taken as at least this share of the step: where the input is more than 95 % of it, S / C divides by noise.
-MIN_COMPUTE_SHARE = 0.05
+_MIN_COMPUTE_SHARE = 0.05
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -54,7 +54,7 @@ def check(facts: RuleInputs) -> Finding | None:
         message=f"{_says(facts, workers)}. {sentence(cpus.use(facts))}",
         evidence=_evidence(facts),
         fix=handover.change(facts, given) if given else _split_first(facts, workers),
-        how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong." if given else HAVE_OTHERS,
+        how_to_check=f"Run with num_workers={number}. If samples/s do not rise, this finding is wrong." if given else _HAVE_OTHERS,
         cost_s=gain.high,
         settings=given,
     )
@@ -132,7 +132,7 @@ def needed(facts: RuleInputs, most_workers: int | None = None) -> int | None:
         return None
     if not facts.may_be_split and not num_workers(facts):
         return 1
-    wanted = math.ceil(MARGIN * making / max(taking, MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
+    wanted = math.ceil(_MARGIN * making / max(taking, _MIN_COMPUTE_SHARE * facts.step.mean_s, 1e-9))
     most = _carried(facts, wanted) if most_workers is None else min(_carried(facts, wanted), most_workers)
     return max((num_workers(facts) or 0) + 1, min(wanted, most))
 

@@ -12,12 +12,12 @@ from feedline.analysis.stages import UNATTRIBUTED
 RULE_ID = "too_short"
 
 #: Steps that a verdict needs at least (docs/rules.md: measured on pieces of longer runs).
-FEWEST = 8
+_FEWEST = 8
 
-RECORD_ALL = "Record again with the environment variable FEEDLINE_RESTS=0: every step is then recorded in detail."
+_RECORD_ALL = "Record again with the environment variable FEEDLINE_RESTS=0: every step is then recorded in detail."
 
 #: From here on a step is called highly input-bound (Severity.of).
-HIGH_SHARE = 0.20
+_HIGH_SHARE = 0.20
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -28,13 +28,13 @@ def check(facts: RuleInputs) -> Finding | None:
     may_be = {"the loader's start": input_wait(facts).start_s > 0, "waits for a CPU": _queued(sure)}
     left_out = [what for what, is_left in may_be.items() if is_left]
     aside = f", not counting {' and '.join(left_out)}" if left_out else ""
-    took = f"; the input takes {between(sure)}{aside}" if input_known(facts) and sure.steps > 1 else ""
+    took = f"; the input takes {_between(sure)}{aside}" if input_known(facts) and sure.steps > 1 else ""
     return Finding(
         RULE_ID,
         Severity.INFO,
         message=f"{_why(facts, sure)}{took}; what limits the training is unknown",
         evidence=_evidence(facts, sure),
-        fix=RECORD_ALL if _only_timed(facts, sure) else _fix(facts, sure),
+        fix=_RECORD_ALL if _only_timed(facts, sure) else _fix(facts, sure),
         how_to_check=(
             "Compare the mean step with that of the run that recorded every step. If it is much shorter there, this finding is wrong."
             if _only_timed(facts, sure)
@@ -51,14 +51,14 @@ def _fix(facts: RuleInputs, sure: Certainty) -> str:
 
 def _only_timed(facts: RuleInputs, sure: Certainty) -> bool:
     """Whether the share of the input is unknown because of time that no recorded step shows, however many there are."""
-    return sure.steps >= FEWEST and facts.step.stages.get(UNATTRIBUTED, 0.0) >= MIN_WAIT_SHARE * facts.step.mean_s
+    return sure.steps >= _FEWEST and facts.step.stages.get(UNATTRIBUTED, 0.0) >= MIN_WAIT_SHARE * facts.step.mean_s
 
 
 def _why(facts: RuleInputs, sure: Certainty) -> str:
     if _only_timed(facts, sure):
         longer_s, mean_s = facts.step.stages[UNATTRIBUTED], facts.step.mean_s
         return f"{seconds(longer_s)} of the {seconds(mean_s)} step is in steps that were only timed, so it is unknown what took that long"
-    if sure.steps < FEWEST:
+    if sure.steps < _FEWEST:
         return f"too short to judge: only {_counted(facts, sure)}"
     return f"too short to judge: {_counted(facts, sure)} are too few, because their times vary so much"
 
@@ -81,11 +81,11 @@ def input_known(facts: RuleInputs) -> bool:
 
 def enough_steps(facts: RuleInputs) -> bool:
     """Whether there are as many steps as any verdict needs."""
-    return facts.certainty is None or facts.certainty.steps >= FEWEST
+    return facts.certainty is None or facts.certainty.steps >= _FEWEST
 
 
 def _too_short(sure: Certainty, loader: bool) -> bool:
-    return sure.steps < FEWEST or (loader and sure.own[0] < MIN_WAIT_SHARE and sure.own[1] >= HIGH_SHARE)
+    return sure.steps < _FEWEST or (loader and sure.own[0] < MIN_WAIT_SHARE and sure.own[1] >= _HIGH_SHARE)
 
 
 def _evidence(facts: RuleInputs, sure: Certainty) -> list[Evidence]:
@@ -103,11 +103,11 @@ def _evidence(facts: RuleInputs, sure: Certainty) -> list[Evidence]:
 
 def needed(sure: Certainty) -> int:
     """Steps for an interval that does not reach from the gate to a high share: it narrows with the square root of their number."""
-    wider = (sure.own[1] - sure.own[0]) / (HIGH_SHARE - MIN_WAIT_SHARE)
-    return max(2 * FEWEST, math.ceil(sure.steps * wider**2)) if sure.steps >= FEWEST else 2 * FEWEST
+    wider = (sure.own[1] - sure.own[0]) / (_HIGH_SHARE - MIN_WAIT_SHARE)
+    return max(2 * _FEWEST, math.ceil(sure.steps * wider**2)) if sure.steps >= _FEWEST else 2 * _FEWEST
 
 
-def between(sure: Certainty) -> str:
+def _between(sure: Certainty) -> str:
     """The interval in words: ``28 to 51 % of the step (95 % interval)``."""
     low, high = sure.own
     ends = share_range(low, high) if round(100 * high) else "less than 1 %"
@@ -117,7 +117,7 @@ def between(sure: Certainty) -> str:
 def unsure(facts: RuleInputs) -> str:
     """The interval after a share, where it reaches across the gate or is wider than the step from the gate to a high share."""
     sure = facts.certainty
-    if sure is None or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE) and sure.high - sure.low <= HIGH_SHARE - MIN_WAIT_SHARE:
+    if sure is None or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE) and sure.high - sure.low <= _HIGH_SHARE - MIN_WAIT_SHARE:
         return ""
     return f" (95 % interval: {share_range(sure.low, sure.high)})"
 

@@ -14,36 +14,36 @@ from feedline.analysis.rules.input.input_wait import maker, num_workers
 from feedline.analysis.rules.input.storage import blocked_by
 
 #: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
-FAR_OFF = 10
+_FAR_OFF = 10
 
 #: Waiting for a CPU stretches a stage but does not make it compute longer: at three times what it should take, two thirds are not its task.
-NOT_THE_TASK = 3
+_NOT_THE_TASK = 3
 
 #: The largest part of something: more than all others together.
-MOST = 0.5
+_MOST = 0.5
 
 #: Stages of the main process whose operations torch runs in parallel.
-SAME_THREADS = ("forward", "loss", "backward", "optimizer")
+_SAME_THREADS = ("forward", "loss", "backward", "optimizer")
 
 #: Formats that are coded bit by bit (arithmetic coding in several passes): 10 and more times what a JPEG takes (docs/rules.md).
-SLOW_FORMATS = ("jpeg2000", "jp2", "j2k")
+_SLOW_FORMATS = ("jpeg2000", "jp2", "j2k")
 
 #: How a library uses one thread, as the names of its operations begin; of others, the variable that most obey.
-ONE_THREAD = {
+_ONE_THREAD = {
     "PIL.AVIF": "PIL.AvifImagePlugin.DEFAULT_MAX_THREADS = 1",
     "cv2.": "cv2.setNumThreads(0)",
     "zarr.": "numcodecs.blosc.use_threads = False",
 }
 
-MODEL_SPINS = Refused(
+_MODEL_SPINS = Refused(
     "unknown_spinning",
     "How long forward and backward would take with fewer threads is unknown: the helper threads may spin or compute there. Run a few "
     "hundred steps with fewer threads, and compare.",
 )
-UNKNOWN_FAULTS = Refused(
+_UNKNOWN_FAULTS = Refused(
     "unknown_faults", "The time per sample without these page faults is unknown. Allocate the arrays once, and record again."
 )
-UNKNOWN_COPY = Refused(
+_UNKNOWN_COPY = Refused(
     "unknown_copy", "This machine's speed of copies from pinned memory is unknown. `feedline probe --parts copy` measures it."
 )
 UNKNOWN_CALL = Refused("unknown_cause", "The cause is unknown, so there is no specific fix to predict.")
@@ -69,9 +69,9 @@ class Why:
 
 def why(facts: RuleInputs, work: Work) -> Why | None:
     """The cause; None where the stage is not ten times off, or only waits for what other rules name."""
-    if work.cost.wall_s < FAR_OFF * work.should_s:
+    if work.cost.wall_s < _FAR_OFF * work.should_s:
         return None
-    return next((found for cause in CAUSES if (found := cause(facts, work)) is not None), None)
+    return next((found for cause in _CAUSES if (found := cause(facts, work)) is not None), None)
 
 
 def spins(stage: str) -> bool:
@@ -86,10 +86,10 @@ def waits_for_helpers(facts: RuleInputs, work: Work) -> bool:
     had a CPU: until then the others spin, and wait for a CPU in their turn, or they sleep at a lock.
     """
     ratio, cost = cpus.process_ratio(facts), work.cost
-    if ratio is None or ratio <= cpus.MIN_PROCESS_RATIO or work.working_s < NOT_THE_TASK * work.should_s:
+    if ratio is None or ratio <= cpus.MIN_PROCESS_RATIO or work.working_s < _NOT_THE_TASK * work.should_s:
         return False
     at_lock = (cost.blocked_s or 0.0) * (blocked_by(facts) or {}).get("lock", 0.0)
-    return (cost.runqueue_s or 0.0) > cpus.MAX_RUNQUEUE_SHARE * cost.wall_s or at_lock > MOST * cost.wall_s
+    return (cost.runqueue_s or 0.0) > cpus.MAX_RUNQUEUE_SHARE * cost.wall_s or at_lock > _MOST * cost.wall_s
 
 
 def _threads(facts: RuleInputs, work: Work) -> Why | None:
@@ -98,38 +98,38 @@ def _threads(facts: RuleInputs, work: Work) -> Why | None:
     ratio, of_torch = cpus.process_ratio(facts) or 1.0, work.stage == "collate"
     does = "spins" if (work.cost.cpu_s or 0.0) >= (work.cost.blocked_s or 0.0) else "waits"
     whose = "torch's helper threads" if of_torch else "helper threads"
-    threads, beside = enough_threads(facts), beside_s(facts) if of_torch else 0.0
+    threads, beside = _enough_threads(facts), _beside_s(facts) if of_torch else 0.0
     found = [Evidence("process_cpu_over_thread_cpu", "CPU time of the process divided by that of the thread", ratio, "1")]
     if beside:
         found.append(Evidence("model_s", "forward, loss, backward and optimizer per step, on the same threads", beside, "s"))
     return Why(
         f"its thread {does} while {whose} (they use {number(ratio - 1)} times its CPU time) wait for a CPU; {cpus.use(facts)}",
         _fewer_threads(facts, threads) if of_torch else _one_thread(heaviest(facts, work.stage)[0]),
-        unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
-        MODEL_SPINS if beside else replace(as_it_should(work), helper_threads=False),
+        _unless(f"Run with {f'OMP_NUM_THREADS={threads}' if of_torch else 'one thread'}", work),
+        _MODEL_SPINS if beside else replace(_as_it_should(work), helper_threads=False),
         found,
         beside,
     )
 
 
-def as_it_should(work: Work) -> Change:
+def _as_it_should(work: Work) -> Change:
     """The stage takes what its task takes at most."""
-    return taking(work, work.should_s)
+    return _taking(work, work.should_s)
 
 
-def taking(work: Work, takes_s: float) -> Change:
+def _taking(work: Work, takes_s: float) -> Change:
     """The change after which the stage takes ``takes_s`` seconds."""
     left = min(1.0, takes_s / (work.cost.cpu_s or work.cost.wall_s))
     return Change(stages={work.stage: Factor(left, min(left, takes_s / work.cost.wall_s))})
 
 
-def unless(change: str, work: Work) -> str:
+def _unless(change: str, work: Work) -> str:
     """How to check a cause by taking it away."""
     return f"{change}. If {work.name} is no faster, this finding is wrong."
 
 
 def _one_thread(operation: str) -> str:
-    way = next((way for library, way in ONE_THREAD.items() if operation.startswith(library)), "OMP_NUM_THREADS=1")
+    way = next((way for library, way in _ONE_THREAD.items() if operation.startswith(library)), "OMP_NUM_THREADS=1")
     return f"Let {operation or 'the library'} use one thread: {way}."
 
 
@@ -146,7 +146,7 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
     faults, system_s, total = facts.traffic.minor_faults, facts.traffic.system_s, cpus.total(facts)
     if work.stage != KERNEL or faults is None or system_s is None or total is None or not total.cpu_s:
         return None
-    if faults * PAGE_BYTES < FAR_OFF * (work.cost.bytes or 0.0) or system_s < MOST * total.cpu_s:  # a page at least
+    if faults * PAGE_BYTES < _FAR_OFF * (work.cost.bytes or 0.0) or system_s < _MOST * total.cpu_s:  # a page at least
         return None
     if (facts.traffic.major_faults or 0.0) > faults:  # it brings pages from the disk
         return None
@@ -154,7 +154,7 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
         f"there are {count(faults)} page faults per sample, for new or mapped memory, which probably take most of it",
         "Allocate large work arrays once and write into them again (out=). Open a memory map once, not per sample, and read adjacent rows.",
         "Allocate the arrays once. If the page faults per sample stay the same, this finding is wrong.",
-        UNKNOWN_FAULTS,
+        _UNKNOWN_FAULTS,
         [
             Evidence("minor_faults", "minor page faults per sample", faults, "faults"),
             Evidence("kernel_share", "in the kernel, share of CPU time per sample", min(1.0, system_s / total.cpu_s), SHARE),
@@ -164,14 +164,14 @@ def _page_faults(facts: RuleInputs, work: Work) -> Why | None:
 
 def _format(facts: RuleInputs, work: Work) -> Why | None:
     name, part = heaviest(facts, work.stage)
-    if work.stage != "decode" or part < MOST or not any(slow in name.lower() for slow in SLOW_FORMATS):
+    if work.stage != "decode" or part < _MOST or not any(slow in name.lower() for slow in _SLOW_FORMATS):
         return None
     return Why(
         f"{share(part)} of that time is spent in {name}, whose format is slow to decode",
         "Convert the images once to JPEG (8 bits, lossy; the predicted gain assumes it) or to PNG (up to 16 bits, lossless, several times "
         "slower to decode than JPEG). Keep the originals.",
-        unless("Convert 50 of the files to JPEG and read only those", work),
-        taking(work, work.as_jpeg_s),
+        _unless("Convert 50 of the files to JPEG and read only those", work),
+        _taking(work, work.as_jpeg_s),
         [_part(work, name, part)],
     )
 
@@ -180,20 +180,20 @@ def _objects(facts: RuleInputs, work: Work) -> Why | None:
     length, tensors = facts.loader.pickle_bytes if facts.loader else None, facts.batch_tensors or 0.0
     if work.stage != "transport" or length is None or length < FEW_OBJECTS_BYTES + TENSOR_PICKLE_BYTES * tensors:
         return None
-    if (work.cost.cpu_s or 0.0) < NOT_THE_TASK * work.should_s:
+    if (work.cost.cpu_s or 0.0) < _NOT_THE_TASK * work.should_s:
         return None
     return Why(
         f"{size(length)} of Python objects are unpickled",
         "In the worker, convert lists, dicts and strings to a few tensors, or drop what the training does not use.",
-        unless("Run with batches that hold only tensors", work),
-        as_it_should(work),
+        _unless("Run with batches that hold only tensors", work),
+        _as_it_should(work),
         [Evidence("pickle_bytes", "pickled bytes per batch", length, "B")],
     )
 
 
 def _pageable(facts: RuleInputs, work: Work) -> Why | None:
     copied = facts.moved.get("copy")
-    if work.stage != "copy" or copied is None or copied.pageable < MOST:
+    if work.stage != "copy" or copied is None or copied.pageable < _MOST:
         return None
     pins = "Pin the tensors first (Tensor.pin_memory())"
     if facts.loader is None or not facts.setting("pin_memory"):
@@ -202,8 +202,8 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
         f"the bytes come in {number(copied.times)} copies per step; {share(copied.pageable)} of the bytes come from pageable memory: "
         "the CPU first copies these into pinned memory",
         f"Copy few large tensors, from pinned memory, with .to(device, non_blocking=True). {pins}",
-        unless("Copy from pinned memory", work),
-        UNKNOWN_COPY,
+        _unless("Copy from pinned memory", work),
+        _UNKNOWN_COPY,
         [
             Evidence("pageable_share", "share of the bytes from pageable memory", copied.pageable, SHARE),
             Evidence("copies", "copies per step", copied.times, "copies"),
@@ -213,13 +213,13 @@ def _pageable(facts: RuleInputs, work: Work) -> Why | None:
 
 def _unknown(facts: RuleInputs, work: Work) -> Why | None:
     """Said only of CPU time: what a stage waits for is named by other rules, or unknown there."""
-    if work.stage == KERNEL or (work.cost.cpu_s or 0.0) < FAR_OFF * work.should_s:
+    if work.stage == KERNEL or (work.cost.cpu_s or 0.0) < _FAR_OFF * work.should_s:
         return None
     name, part = heaviest(facts, work.stage)
     return Why(
         "the cause is unknown" + (f"; {name} accounts for {share(part)} of that time" if name else ""),
         f"Find the call: `py-spy record --native --pid PID` on {maker(facts)}.",
-        unless("Return a precomputed result", work),
+        _unless("Return a precomputed result", work),
         UNKNOWN_CALL,
         [_part(work, name, part)] if name else [],
     )
@@ -229,7 +229,7 @@ def _part(work: Work, name: str, part: float) -> Evidence:
     return Evidence("operation_share", f"{name}, share of {work.name}", part, SHARE, name)
 
 
-CAUSES: tuple[Callable[[RuleInputs, Work], Why | None], ...] = (
+_CAUSES: tuple[Callable[[RuleInputs, Work], Why | None], ...] = (
     _threads,
     _page_faults,
     _pageable,
@@ -239,11 +239,11 @@ CAUSES: tuple[Callable[[RuleInputs, Work], Why | None], ...] = (
 )
 
 
-def beside_s(facts: RuleInputs) -> float:
+def _beside_s(facts: RuleInputs) -> float:
     """Seconds of the mean step in torch's operations that run on the threads that collate: they spin as well, how much is not known."""
-    return 0.0 if num_workers(facts) else sum(facts.step.stages.get(stage, 0.0) for stage in SAME_THREADS)
+    return 0.0 if num_workers(facts) else sum(facts.step.stages.get(stage, 0.0) for stage in _SAME_THREADS)
 
 
-def enough_threads(facts: RuleInputs) -> int:
+def _enough_threads(facts: RuleInputs) -> int:
     """Threads that have a CPU each beside the workers, or else beside other programs."""
     return 1 if num_workers(facts) else int(cpus.left_by_others(facts))

@@ -6,19 +6,19 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.predict.change import Refused
 
 RULE_ID = "checkpoint_time"
-STAGE = "checkpoint"
+_STAGE = "checkpoint"
 
-MIN_SHARE = 0.05  # of the mean step
-MIN_STEPS = 2  # with a checkpoint: one says nothing of how often they come
+_MIN_SHARE = 0.05  # of the mean step
+_MIN_STEPS = 2  # with a checkpoint: one says nothing of how often they come
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Say how long one takes, and in how many steps there is one."""
-    step, row = facts.step, facts.ledger.step.row(STAGE) if facts.ledger else None
-    if row is None or not row.steps or row.s < MIN_SHARE * step.mean_s:
+    step, row = facts.step, facts.ledger.step.row(_STAGE) if facts.ledger else None
+    if row is None or not row.steps or row.s < _MIN_SHARE * step.mean_s:
         return None
     number = facts.throughput.steps * row.steps
-    if number < MIN_STEPS:
+    if number < _MIN_STEPS:
         return None
     once_s, every = row.s / row.steps, 1 / row.steps
     how_often = "in each step" if round(every) == 1 else f"every {counted(round(every), 'step')}"

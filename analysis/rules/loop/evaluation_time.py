@@ -9,9 +9,9 @@ from feedline.analysis.rules.loop.own_code import NAMED, NAMED_SHARE, parts
 RULE_ID = "evaluation_time"
 
 #: Of the time of steps and evaluation together.
-MIN_SHARE = 0.25
+_MIN_SHARE = 0.25
 #: From here on more goes to it than to the steps.
-MOST_OF_IT = 0.5
+_MOST_OF_IT = 0.5
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -19,7 +19,7 @@ def check(facts: RuleInputs) -> Finding | None:
     step = facts.step
     steps_s = step.mean_s * facts.throughput.steps
     whole_s = steps_s + step.evaluation_s
-    if step.evaluation_s < MIN_SHARE * whole_s or whole_s <= 0:
+    if step.evaluation_s < _MIN_SHARE * whole_s or whole_s <= 0:
         return None
     part = step.evaluation_s / whole_s
     own = step.evaluation_code
@@ -27,7 +27,7 @@ def check(facts: RuleInputs) -> Finding | None:
     outside = f"; of the {seconds(step.evaluation_s)}, outside the model: {parts(named)}" if named else ""
     return Finding(
         RULE_ID,
-        Severity.LOW if part >= MOST_OF_IT else Severity.INFO,
+        Severity.LOW if part >= _MOST_OF_IT else Severity.INFO,
         message=f"evaluation, rollouts or generation (forward passes without gradients, outside the steps) take {share(part)} of the time: "
         f"{seconds(step.evaluation_s)} in total, against {seconds(steps_s)} for all steps{outside}",
         evidence=[

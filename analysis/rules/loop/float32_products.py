@@ -9,7 +9,7 @@ from feedline.analysis.rules.tensor_cores import CHECKS, FIXES, TensorCores, ten
 RULE_ID = "float32_products"
 
 #: Of the step that the GPU works. If it works less, the host or the input limits the training.
-MIN_BUSY = 0.80
+_MIN_BUSY = 0.80
 #: Of the step that such products take.
 MIN_SHARE = 0.05
 
@@ -26,7 +26,7 @@ def check(facts: RuleInputs) -> Finding | None:
     if cores is TensorCores.NONE:
         return None
     busy, part = work.busy_s / step.mean_s, work.float32_products_s / step.mean_s
-    if busy < MIN_BUSY or part < MIN_SHARE:
+    if busy < _MIN_BUSY or part < MIN_SHARE:
         return None
     return Finding(
         RULE_ID,

@@ -9,9 +9,9 @@ from feedline.analysis.stages import STAGES
 RULE_ID = "gpu_waits"
 
 #: Of the step. Less may come from steps that differ from the few that were profiled.
-MIN_SHARE = 0.20
+_MIN_SHARE = 0.20
 #: In these, all that the host has to do is launch the GPU's work, or wait for it.
-LAUNCHING = tuple(spec.name for spec in STAGES if spec.family == "compute" or spec.name == "copy")
+_LAUNCHING = tuple(spec.name for spec in STAGES if spec.family == "compute" or spec.name == "copy")
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -23,8 +23,8 @@ def check(facts: RuleInputs) -> Finding | None:
     step, work = facts.step, facts.step.gpu_work
     if work is None or facts.comm is not None:
         return None
-    idle_s = sum(step.stages.get(name, 0.0) for name in LAUNCHING) - work.busy_s
-    if idle_s < MIN_SHARE * step.mean_s:
+    idle_s = sum(step.stages.get(name, 0.0) for name in _LAUNCHING) - work.busy_s
+    if idle_s < _MIN_SHARE * step.mean_s:
         return None
     part, each = idle_s / step.mean_s, (work.kernel_s, idle_s / max(work.kernels, 1))
     return Finding(

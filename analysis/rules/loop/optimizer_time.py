@@ -6,24 +6,24 @@ from feedline.analysis.formatting import count, seconds, share
 from feedline.analysis.predict.change import Refused
 
 RULE_ID = "optimizer_time"
-STAGE = "optimizer"
+_STAGE = "optimizer"
 
-MIN_SHARE = 0.20  # of the mean step
+_MIN_SHARE = 0.20  # of the mean step
 #: Optimizers that torch updates on the CPU in one fused call (torch.optim's documentation, "fused").
-FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
+_FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
 #: What an update takes at most, tensor by tensor, on one CPU (docs/rules.md), and how many times as long is surely something else.
-PER_TENSOR_S, PER_ELEMENT_S, TIMES, AT_LEAST_S = 25e-6, 5e-9, 5.0, 1e-3
+_PER_TENSOR_S, _PER_ELEMENT_S, _TIMES, _AT_LEAST_S = 25e-6, 5e-9, 5.0, 1e-3
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Compare what it takes with what an update of as many tensors and elements needs. On a GPU, the host only launches it."""
     step, updated = facts.step, facts.updated
-    took = step.stages.get(STAGE, 0.0)
-    if updated is None or step.gpu_stages is not None or took < MIN_SHARE * step.mean_s:
+    took = step.stages.get(_STAGE, 0.0)
+    if updated is None or step.gpu_stages is not None or took < _MIN_SHARE * step.mean_s:
         return None
-    needs_s = PER_TENSOR_S * updated.tensors + PER_ELEMENT_S * updated.elements
-    other_code = took > TIMES * needs_s + AT_LEAST_S
-    if not other_code and (updated.fused or updated.kind not in FUSED):
+    needs_s = _PER_TENSOR_S * updated.tensors + _PER_ELEMENT_S * updated.elements
+    other_code = took > _TIMES * needs_s + _AT_LEAST_S
+    if not other_code and (updated.fused or updated.kind not in _FUSED):
         return None  # nothing is known that would make it faster
     of = f"{count(updated.tensors)} tensors with {count(updated.elements)} elements"
     says = f"updating {of} needs at most {seconds(needs_s)}, so other code runs inside it" if other_code else f"{of}, one after the other"

@@ -12,23 +12,23 @@ from feedline.analysis.step_model import OwnFunction
 
 RULE_ID = "own_code"
 
-#: Of the step, all of it: below, something else is worth more, unless one function alone surely takes MIN_NAMED.
-MIN_SHARE = 0.20
+#: Of the step, all of it: below, something else is worth more, unless one function alone surely takes _MIN_NAMED.
+_MIN_SHARE = 0.20
 #: Places in libraries: masked, or shortened to fit into a record (profiler/taps/making/timing.py).
-OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
+_OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
 #: Functions and lines below this share of the step are not named.
 NAMED_SHARE = 0.03
 NAMED = 3
 #: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
-MIN_NAMED = 0.05
+_MIN_NAMED = 0.05
 #: From this share on, waiting for a CPU is told; it is not measured there, but in forward and backward.
-TOLD_QUEUED = 0.1
+_TOLD_QUEUED = 0.1
 #: A batch in shared memory that takes milliseconds to free.
-LARGE_BYTES = 8e6
+_LARGE_BYTES = 8e6
 #: Of all steps together: what feedline does once, such as counting operations, is a good part of a shorter training.
-MIN_TRAINING_S = 1.0
+_MIN_TRAINING_S = 1.0
 #: Of a shorter step, a good part is what recording it costs, and how much is not known well enough.
-SHORT_S = 0.002
+_SHORT_S = 0.002
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -41,17 +41,17 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     whole_s = (own.s - freeing_s) * (1 - queued)
     surely_s = 0.0 if freed_bytes else own.functions[0].low_s * (1 - queued)  # what freeing takes is only estimated
-    if whole_s < MIN_SHARE * step.mean_s and surely_s < MIN_NAMED * step.mean_s:
+    if whole_s < _MIN_SHARE * step.mean_s and surely_s < _MIN_NAMED * step.mean_s:
         return None
-    if step.mean_s < SHORT_S or step.mean_s * facts.throughput.steps < MIN_TRAINING_S:
+    if step.mean_s < _SHORT_S or step.mean_s * facts.throughput.steps < _MIN_TRAINING_S:
         return None
     named = [one for one in own.functions if one.s >= NAMED_SHARE * step.mean_s][:NAMED]
     took = (sum(one.s for one in named) - freeing_s) * (1 - queued)
-    if took < MIN_NAMED * step.mean_s:
+    if took < _MIN_NAMED * step.mean_s:
         return None
     waiting = ", including waiting for the GPU" if on_gpu else ""
     left_out = "probably waiting for a CPU, which does not count as a saving"
-    crowded = f". About {share(queued)} of this time is {left_out}" if queued >= TOLD_QUEUED else ""
+    crowded = f". About {share(queued)} of this time is {left_out}" if queued >= _TOLD_QUEUED else ""
     return Finding(
         RULE_ID,
         Severity.INFO if on_gpu else Severity.of(took / step.mean_s),
@@ -94,7 +94,7 @@ def _freed_bytes(facts: RuleInputs) -> float:
     if not facts.setting("num_workers") or facts.setting("pin_memory"):
         return 0.0
     nbytes = shared_bytes(facts)
-    return nbytes if nbytes >= LARGE_BYTES else 0.0
+    return nbytes if nbytes >= _LARGE_BYTES else 0.0
 
 
 def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images: bool) -> str:
@@ -110,10 +110,10 @@ def _freeing(freed_bytes: float, freeing_s: float, flags: Sequence[str], images:
 
 def _first(named: Sequence[OwnFunction]) -> str:
     """What to do about the first of them that the program can change; a library's own functions are not to be profiled or rewritten."""
-    own = next((one for one in named if not of_library(one.name)), None)
+    own = next((one for one in named if not _of_library(one.name)), None)
     if own is None:
         return f"Call it less often or with less: {named[0].name} is a function of an installed library."
-    if of_library(own.mainly):
+    if _of_library(own.mainly):
         return f"Look at {own.name}: {own.mainly}, which is called there, is an installed library's. Call it less often or with less."
     return (
         f"Profile {own.name} line by line, for example with line_profiler. Replace Python loops with tensor operations, and skip "
@@ -121,9 +121,9 @@ def _first(named: Sequence[OwnFunction]) -> str:
     )
 
 
-def of_library(name: str) -> bool:
+def _of_library(name: str) -> bool:
     """Whether a function or line is in an installed library or Python's own, by its place."""
-    return re.search(OF_LIBRARY, name) is not None
+    return re.search(_OF_LIBRARY, name) is not None
 
 
 def parts(named: Sequence[OwnFunction]) -> str:

@@ -6,24 +6,24 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.predict.change import Refused
 
 RULE_ID = "recompilation"
-STAGE = "compile"
+_STAGE = "compile"
 
-MIN_SHARE = 0.05  # of the mean step
+_MIN_SHARE = 0.05  # of the mean step
 #: Steps after the first in which something is compiled: a late backward or an optimizer's first update makes one or two.
-MIN_STEPS = 3
-OVER = 0.05  # of what it takes in the first third of the steps: with less in the last third, it is over
+_MIN_STEPS = 3
+_OVER = 0.05  # of what it takes in the first third of the steps: with less in the last third, it is over
 
 
 def check(facts: RuleInputs) -> Finding | None:
     """Count the steps after the first in which a graph is compiled."""
-    step, row = facts.step, facts.ledger.step.row(STAGE) if facts.ledger else None
-    if row is None or row.steps is None or row.s < MIN_SHARE * step.mean_s:
+    step, row = facts.step, facts.ledger.step.row(_STAGE) if facts.ledger else None
+    if row is None or row.steps is None or row.s < _MIN_SHARE * step.mean_s:
         return None
     steps = facts.throughput.steps_in_detail - 1
     again = round(row.steps * steps)
-    if again < MIN_STEPS:
+    if again < _MIN_STEPS:
         return None
-    over = row.trend is not None and row.trend < OVER
+    over = row.trend is not None and row.trend < _OVER
     return Finding(
         RULE_ID,
         Severity.of(row.s / step.mean_s),

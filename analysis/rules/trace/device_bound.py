@@ -10,17 +10,17 @@ from feedline.analysis.traces.kernel_names import short
 from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
 
 RULE_ID = "device_bound"
-MOSTLY = 0.80
-LESS_WORK = "Give the device less to do"
-COMPILE = "torch.compile, which fuses elementwise kernels"
-CHANNELS_LAST = "channels_last for convolutions, whose inputs are converted now"
-OTHERWISE = "The Kernels table of the HTML report shows what takes the time: use a faster kernel for it, or less of it."
+_MOSTLY = 0.80
+_LESS_WORK = "Give the device less to do"
+_COMPILE = "torch.compile, which fuses elementwise kernels"
+_CHANNELS_LAST = "channels_last for convolutions, whose inputs are converted now"
+_OTHERWISE = "The Kernels table of the HTML report shows what takes the time: use a faster kernel for it, or less of it."
 
 
 def check(facts: TraceFacts) -> Finding | None:
     """Say so where kernels compute nearly all the time; where they may be communication as well, that it is unknown."""
     part = facts.share("compute")
-    if part < MOSTLY or not facts.shown.gpu.busy_ns:
+    if part < _MOSTLY or not facts.shown.gpu.busy_ns:
         return None
     if facts.perhaps_communication:
         return _unknown(facts, part)
@@ -53,9 +53,9 @@ def check(facts: TraceFacts) -> Finding | None:
 
 def _less_work(facts: TraceFacts) -> str:
     """What gives the device less to do, of what its kernels show to be there."""
-    ways = ((COMPILE, ELEMENTWISE), (CHANNELS_LAST, NCHW_TO_NHWC))
+    ways = ((_COMPILE, ELEMENTWISE), (_CHANNELS_LAST, NCHW_TO_NHWC))
     told = [way for way, kernels in ways if facts.busy_share(kernels) >= MIN_SHARE]
-    return f"{LESS_WORK}: {', '.join(told)}." if told else OTHERWISE
+    return f"{_LESS_WORK}: {', '.join(told)}." if told else _OTHERWISE
 
 
 def _unknown(facts: TraceFacts, part: float) -> Finding:

@@ -6,7 +6,7 @@ from feedline.analysis.predict.change import Refused
 from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "exposed_copy"
-WAYS = ("HtoD", "DtoH", "DtoD", "PtoP")  # of those that take equally long, the first
+_WAYS = ("HtoD", "DtoH", "DtoD", "PtoP")  # of those that take equally long, the first
 
 
 def check(facts: TraceFacts) -> Finding | None:
@@ -15,7 +15,7 @@ def check(facts: TraceFacts) -> Finding | None:
     weight = Severity.of(part)
     if weight is Severity.INFO:
         return None
-    took = {way: sum(row.total_ns for row in facts.shown.copies if row.which.direction == way) for way in WAYS}
+    took = {way: sum(row.total_ns for row in facts.shown.copies if row.which.direction == way) for way in _WAYS}
     to_device = [row for row in facts.shown.copies if row.which.direction == "HtoD"]
     pageable = sum(row.total_ns for row in to_device if row.which.memory == "pageable")
     slow = pageable > took["HtoD"] / 2 > 0
@@ -30,7 +30,7 @@ def check(facts: TraceFacts) -> Finding | None:
             *measured([("copied_bytes", f"copied to the device {facts.in_steps}", nbytes or None, "B")]),
         ],
         fix=_fix(
-            max(WAYS, key=lambda way: took[way]) if any(took.values()) else "",
+            max(_WAYS, key=lambda way: took[way]) if any(took.values()) else "",
             slow,
             f" ({size(nbytes)} were copied {facts.in_steps})" if nbytes else "",
         ),

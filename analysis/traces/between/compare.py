@@ -23,16 +23,16 @@ from feedline.analysis.traces.budget import Budget, with_waiting
 from feedline.analysis.traces.intervals import NONE, union
 from feedline.analysis.traces.summary import RankTrace
 
-GIGA = 1e9
-FEWEST_STEPS = 4  # as rules/late_rank.py
+_GIGA = 1e9
+_FEWEST_STEPS = 4  # as rules/late_rank.py
 #: Phases in the words of a trace's budget.
-NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
-SHOWN_RANKS = 8
+_NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
+_SHOWN_RANKS = 8
 #: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
 #: three ranks over gloo (8 to 144 us).
-UNSEEN_BOUND = 144_000.0
+_UNSEEN_BOUND = 144_000.0
 #: What clocks of two machines differ by at most where anything sets them: NTP does better by far.
-CLOCKS_APART_NS = 1e9
+_CLOCKS_APART_NS = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +111,8 @@ def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, made: Numbe
         moved = float(np.abs(clock.offset).max()) if len(clock.offset) and made.since[rank] else 0.0
         if (traces[rank].maker, traces[rank].source, traces[rank].origin_ns) == ("nsight", first.source, first.origin_ns):
             bound = max(bound, moved)
-        if moved > CLOCKS_APART_NS:
-            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} are {moved / GIGA:.3g} s apart on their own clocks: "
+        if moved > _CLOCKS_APART_NS:
+            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} are {moved / _GIGA:.3g} s apart on their own clocks: "
                          "the traces may be of different steps")  # fmt: skip
     return replace(found, bound=bound, notes=[*notes, *found.notes])
 
@@ -121,14 +121,14 @@ def _on_few_ends(matched: CollectiveTable) -> Alignment | None:
     """Clocks of ranks with fewer collectives than clocks.align asks for. None: some rank has none in common, or enough of them, and they
     do not fit."""
     nothing = NONE[:, 0]
-    clocks, bound = [RankClock(nothing, nothing, 0.0)], UNSEEN_BOUND
+    clocks, bound = [RankClock(nothing, nothing, 0.0)], _UNSEEN_BOUND
     for column in range(1, len(matched.ranks)):
         both = matched.together & (matched.end[:, [0, column]] != MISSING).all(1)
         apart = matched.end[both, 0] - matched.end[both, column]
         if not 0 < len(apart) < FEWEST:
             return None
         middle = int(np.sort(apart)[len(apart) // 2])
-        clocks.append(RankClock(matched.end[both, column][:1], np.array([middle]), UNSEEN_BOUND))
+        clocks.append(RankClock(matched.end[both, column][:1], np.array([middle]), _UNSEEN_BOUND))
         bound = max(bound, float(np.abs(apart - middle).max()))
     found = Alignment(clocks, bound, "collective ends", [])
     start, end = found.reference(matched.start), found.reference(matched.end)
@@ -162,7 +162,7 @@ def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str
     missing = sorted({rank for group in matched.groups for rank in group.ranks} - set(matched.ranks))
     if not missing:
         return list(matched.notes)
-    listed = f"{', '.join(map(str, missing[:SHOWN_RANKS]))}{', ...' if len(missing) > SHOWN_RANKS else ''}"
+    listed = f"{', '.join(map(str, missing[:_SHOWN_RANKS]))}{', ...' if len(missing) > _SHOWN_RANKS else ''}"
     notes = [
         f"{len(missing)} of {len(missing) + len(matched.ranks)} ranks have no trace here ({listed}): "
         "which rank was late, and how much of a collective was transfer, is unknown"
@@ -181,15 +181,15 @@ def _late(made: Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) 
     phases = {}
     for one in found:
         mine = blamed.column == together.matched.ranks.index(one.rank)
-        sums = {phase: float(values[mine].sum()) / GIGA for phase, values in blamed.excess.items()}
+        sums = {phase: float(values[mine].sum()) / _GIGA for phase, values in blamed.excess.items()}
         phases[one.rank] = dict(sorted(sums.items(), key=lambda pair: -pair[1]))
     return found, phases
 
 
 def _says(one: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
-    most = [f"{NAMES.get(phase, phase)} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
+    most = [f"{_NAMES.get(phase, phase)} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
     doing = f"; what took longer than on the others: {', '.join(most)}" if most else ""
-    again = "other ranks in other steps" if one.late_steps >= FEWEST_STEPS else "too few to tell whether it is always this rank"
+    again = "other ranks in other steps" if one.late_steps >= _FEWEST_STEPS else "too few to tell whether it is always this rank"
     often = "the same rank each time" if one.persistent else again
     return (
         f"the others waited for rank {one.rank} in {one.steps} of {one.all_steps} steps ({often}); it came last in "

@@ -13,7 +13,7 @@ from feedline.analysis.traces.budget import PARTS
 from feedline.analysis.traces.summary import RankTrace
 
 #: Part of a budget -> phase of a late rank, in the words of comm/blame.py where the meaning is the same.
-PHASES = {
+_PHASES = {
     "input": "wait",
     "exposed_copy": "copy",
     "compute": "computing",
@@ -53,7 +53,7 @@ def excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, Int
         phase -> int64 [steps], ns.
     """
     matched, met = together.matched, together.met
-    found = {phase: np.zeros(len(blamed.column), np.int64) for phase in (*dict.fromkeys(PHASES.values()), BEFORE_TRACE)}
+    found = {phase: np.zeros(len(blamed.column), np.int64) for phase in (*dict.fromkeys(_PHASES.values()), BEFORE_TRACE)}
     step = together.ranks[0].step_at(matched.start[:, 0])
     row = np.flatnonzero(together.awaited & (step >= 0))
     row = row[met.last_column[row] == blamed.column[step[row]]]
@@ -64,7 +64,7 @@ def excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, Int
     left = late.copy()
     for number, part in enumerate(PARTS):
         more = behind(spent[row, :, number], column)
-        np.add.at(found[PHASES[part]], step[row], more)
+        np.add.at(found[_PHASES[part]], step[row], more)
         left -= more
     firsts = np.array([_first(matched, one) for one in range(len(matched.ranks))], np.int64)
     began = row == firsts[column]

@@ -16,14 +16,14 @@ from feedline.analysis.traces.intervals import BoolArray
 from feedline.analysis.traces.summary import RankTrace
 
 #: torch's names of element types (c10::toString), as Kineto has them, and bytes of each.
-ELEMENT_BYTES = {
+_ELEMENT_BYTES = {
     **dict.fromkeys(("Double", "Long", "ComplexFloat", "UInt64"), 8),
     **dict.fromkeys(("Float", "Int", "ComplexHalf", "UInt32"), 4),
     **dict.fromkeys(("Half", "BFloat16", "Short", "UInt16"), 2),
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz"), 1),
     "ComplexDouble": 16,
 }
-IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step * this + order
+_IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step * this + order
 _SHARDED = ("all_gather", "reduce_scatter")
 _UNSAID = (None, "", "coalesced")
 
@@ -155,8 +155,8 @@ def _count(one: _One) -> None:
     totals = Counter(keys)
     for row, key in enumerate(keys):
         if one.sequence[row] < 0:
-            place = begun[key] if key[2] >= 0 else IN_A_STEP - totals[key] + begun[key]
-            one.sequence[row] = (key[2] + 1) * IN_A_STEP + place
+            place = begun[key] if key[2] >= 0 else _IN_A_STEP - totals[key] + begun[key]
+            one.sequence[row] = (key[2] + 1) * _IN_A_STEP + place
             begun[key] += 1
 
 
@@ -166,7 +166,7 @@ def _unequal(ones: Sequence[_One], notes: list[str]) -> None:
     keys = [[(name, ranks, what, step) for (name, ranks), what, step in zip(one.groups, one.operations, one.step.tolist())] for one in ones]
     for one, mine in zip(ones, keys):
         for row, key in enumerate(mine):
-            if one.sequence[row] >= IN_A_STEP and key[3] >= 0:
+            if one.sequence[row] >= _IN_A_STEP and key[3] >= 0:
                 counts[key][one.number] += 1
     present = {one.number for one in ones}
     odd = {key for key, found in counts.items() if len({found[rank] for rank in present & set(key[1])}) > 1}
@@ -188,7 +188,7 @@ def _collectives(one: _One, since: int) -> Collectives:
     names: dict[str, int] = {}
     for place, row in enumerate(rows.tolist()):
         (name, ranks), what = one.groups[row], one.operations[row]
-        key = (name if what in name else f"{name} {what}" if one.sequence[row] >= IN_A_STEP else name, _backend(one, row), ranks)
+        key = (name if what in name else f"{name} {what}" if one.sequence[row] >= _IN_A_STEP else name, _backend(one, row), ranks)
         table["group"][place] = groups.setdefault(key, len(groups))
         table["name"][place] = names.setdefault(what, len(names))
         table["nbytes"][place] = _bytes(one, row)
@@ -218,6 +218,6 @@ def _bytes(one: _One, row: int) -> int:
     """The full message; 0: the trace does not say."""
     index = int(one.trace.collectives.table["args"][row])
     args = one.trace.collectives.args[index] if index >= 0 else CollectiveArgs()
-    most = max(args.elements_in or 0, args.elements_out or 0) * ELEMENT_BYTES.get(args.dtype or "", 0)
+    most = max(args.elements_in or 0, args.elements_out or 0) * _ELEMENT_BYTES.get(args.dtype or "", 0)
     shard = one.operations[row] in _SHARDED and args.elements_in == args.elements_out
     return most * len(one.groups[row][1]) if shard else most

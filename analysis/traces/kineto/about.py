@@ -24,7 +24,7 @@ class About:
     notes: list[str] = field(default_factory=list)
 
 
-class Top(msgspec.Struct):
+class _Top(msgspec.Struct):
     """The keys of the object that are of use. Others are skipped, whatever they hold."""
 
     base: msgspec.Raw = msgspec.field(default=NONE, name="baseTimeNanoseconds")
@@ -39,7 +39,7 @@ def about(head: bytes, tail: bytes) -> About:
     if not head:
         return About()
     try:
-        top = msgspec.json.decode(text, type=Top)
+        top = msgspec.json.decode(text, type=_Top)
         found = {name: _value(bytes(getattr(top, name))) for name in ("base", "distributed", "devices", "feedline")}
         notes: list[str] = []
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

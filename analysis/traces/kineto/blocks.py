@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 #: Between two events. In valid JSON no text can hold it (its quotes would be escaped); a list of objects among the arguments can.
 BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))')
-TOKEN = re.compile(rb'"[^"\\]*"|["[\]{},]')  # a quote alone begins a text that has escapes, or no end
-ESCAPE = re.compile(rb'["\\]')
-OPENS = re.compile(rb"\s*:\s*\[")
-NEAR = 1 << 12  # bytes from the end in which the last boundary is looked for first
-DEEPEST = 1000  # brackets; an event with its shapes has five
+_TOKEN = re.compile(rb'"[^"\\]*"|["[\]{},]')  # a quote alone begins a text that has escapes, or no end
+_ESCAPE = re.compile(rb'["\\]')
+_OPENS = re.compile(rb"\s*:\s*\[")
+_NEAR = 1 << 12  # bytes from the end in which the last boundary is looked for first
+_DEEPEST = 1000  # brackets; an event with its shapes has five
 
 
 def last_boundary(buffer: bytes) -> re.Match[bytes] | None:
     """The last place at which the buffer looks as if one event ended and another began."""
-    begin, width = len(buffer), NEAR
+    begin, width = len(buffer), _NEAR
     while begin:
         begin, width = max(0, begin - width), width * 8
         found = deque(BOUNDARY.finditer(buffer, begin), maxlen=1)
@@ -27,17 +27,17 @@ def last_boundary(buffer: bytes) -> re.Match[bytes] | None:
 def list_begin(text: bytes) -> int | None:
     """Where the list ``traceEvents`` of the outermost object begins, behind its bracket."""
     depth = 0
-    for token in tokens(text):
+    for token in _tokens(text):
         letter = text[token.start()]
         if letter in b"{[":
             depth += 1
         elif letter in b"}]":
             depth -= 1
         elif depth == 1 and token.group() == b'"traceEvents"':
-            opens = OPENS.match(text, token.end())
+            opens = _OPENS.match(text, token.end())
             if opens:
                 return opens.end()
-        if depth > DEEPEST:
+        if depth > _DEEPEST:
             break
     return None
 
@@ -48,7 +48,7 @@ def scan(buffer: bytes) -> tuple[int | None, int | None]:
     Exact in valid JSON, at a tenth of the speed of guessing; None: there is none.
     """
     depth, comma = 0, None
-    for token in tokens(buffer):
+    for token in _tokens(buffer):
         letter = buffer[token.start()]
         if letter in b"{[":
             depth += 1
@@ -58,16 +58,16 @@ def scan(buffer: bytes) -> tuple[int | None, int | None]:
                 return comma, token.start()
         elif letter == 0x2C and depth == 0:
             comma = token.start()
-        if depth > DEEPEST:
+        if depth > _DEEPEST:
             break
     return comma, None
 
 
-def tokens(text: bytes) -> Iterator[re.Match[bytes]]:
+def _tokens(text: bytes) -> Iterator[re.Match[bytes]]:
     """Brackets, commas, and texts without escapes; what is within texts is passed over."""
     at: int | None = 0
     while at is not None:
-        for token in TOKEN.finditer(text, at):
+        for token in _TOKEN.finditer(text, at):
             if token.end() - token.start() == 1 and text[token.start()] == 0x22:
                 at = _text_end(text, token.end())
                 break
@@ -77,7 +77,7 @@ def tokens(text: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def _text_end(text: bytes, at: int) -> int | None:
-    while found := ESCAPE.search(text, at):
+    while found := _ESCAPE.search(text, at):
         if text[found.start()] == 0x22:
             return found.end()
         at = found.end() + 1

@@ -14,7 +14,7 @@ from feedline.analysis.traces.kineto.schema import EXACT, FAST, AnySpan, Begin, 
 from feedline.analysis.traces.kineto.times import from_numbers, from_texts
 
 Times = npt.NDArray[np.int64]
-OLD_DIMS = re.compile(rb'"Input dims"(?=\s*:)')
+_OLD_DIMS = re.compile(rb'"Input dims"(?=\s*:)')
 _ts, _dur = attrgetter("ts"), attrgetter("dur")
 
 
@@ -46,7 +46,7 @@ class Decoder:
         """Events of a list without its brackets; None: it is not such a list."""
         text = b"".join((b"[", text, b"]"))
         if b'"Input dims"' in text:  # as it was called in 2021
-            text = OLD_DIMS.sub(b'"Input Dims"', text)
+            text = _OLD_DIMS.sub(b'"Input Dims"', text)
         try:
             if not self._exact:
                 events = FAST.decode(text)

@@ -19,7 +19,7 @@ from feedline.profiler.errors import TraceDamaged
 Mark = tuple[int, Begin | End]
 
 
-def paired(marks: Sequence[Mark]) -> tuple[Block, int]:
+def _paired(marks: Sequence[Mark]) -> tuple[Block, int]:
     """Join each end with the last begin of its thread that is open; and how many have no partner.
 
     Args:
@@ -44,11 +44,11 @@ def paired(marks: Sequence[Mark]) -> tuple[Block, int]:
     return Block([span[0] for span in spans], start, wall, [], np.empty(0, np.int64), []), alone
 
 
-ON_DEVICE = np.zeros(256, bool)
-ON_DEVICE[[Kind.KERNEL, Kind.COPY, Kind.SET, Kind.DEVICE_ANNOTATION, Kind.SYNC]] = True
-HAS_BYTES = np.zeros(256, bool)
-HAS_BYTES[[Kind.COPY, Kind.SET]] = True
-SYNC = int(Kind.SYNC)
+_ON_DEVICE = np.zeros(256, bool)
+_ON_DEVICE[[Kind.KERNEL, Kind.COPY, Kind.SET, Kind.DEVICE_ANNOTATION, Kind.SYNC]] = True
+_HAS_BYTES = np.zeros(256, bool)
+_HAS_BYTES[[Kind.COPY, Kind.SET]] = True
+_SYNC = int(Kind.SYNC)
 _name, _category, _place = attrgetter("name"), attrgetter("cat"), attrgetter("pid", "tid")
 _args, _correlation = attrgetter("args"), attrgetter("correlation")
 
@@ -69,7 +69,7 @@ class Filled:
         self.path, self.limits = path, limits
         budget = Budget(path, limits.text_bytes)
         self.names: Numbered[str] = Numbered(budget)
-        self.kinds = Kinds()
+        self.kinds = _Kinds()
         self.tracks = Tracks(budget)
         self.shapes: Numbered[bytes] = Numbered(budget, shape_of)
         self.collectives: Numbered[CollectiveArgs] = Numbered(budget)
@@ -107,7 +107,7 @@ class Filled:
         """Take the events whose begin and end stood apart, once all blocks are there."""
         if self._marks:
             marks, self._marks = self._marks, []
-            block, self.alone = paired(marks)
+            block, self.alone = _paired(marks)
             self.add(block)
 
     def track_values(self, rows: Rows) -> list[Track]:
@@ -127,7 +127,7 @@ class Filled:
         rows["correlation"] = _column(map(_correlation, args), "i8", count)
         for column in ("nbytes", "shape", "collective"):
             rows[column] = -1
-        sized = np.flatnonzero(HAS_BYTES[kinds])
+        sized = np.flatnonzero(_HAS_BYTES[kinds])
         rows["nbytes"][sized] = [args[number].bytes for number in sized.tolist()]
         shaped = [number for number, given in enumerate(args) if given.dims is not NONE]
         keys = [b"|".join((given.dims, given.dtypes)) for given in map(args.__getitem__, shaped)]
@@ -137,9 +137,9 @@ class Filled:
 
     def _tracks(self, kinds: npt.NDArray[np.uint8], spans: Sequence[AnySpan], args: Sequence[Args]) -> npt.NDArray[np.int32]:
         tracks = _column(map(self.tracks.hosts.__getitem__, map(_place, spans)), "i4", len(spans))
-        for number in np.flatnonzero(ON_DEVICE[kinds]).tolist():
+        for number in np.flatnonzero(_ON_DEVICE[kinds]).tolist():
             event, given = spans[number], args[number]
-            if kinds[number] != SYNC or is_stream(given):
+            if kinds[number] != _SYNC or is_stream(given):
                 tracks[number] = -1 - self.tracks.streams[event.pid, event.tid, given.device, given.stream]
         return tracks
 
@@ -148,7 +148,7 @@ class Filled:
         return self.collectives[said] if said != CollectiveArgs() else -1
 
 
-class Kinds(dict[str, int]):
+class _Kinds(dict[str, int]):
     """Kinds by category, as files spell them."""
 
     def __missing__(self, category: str) -> int:

@@ -13,9 +13,9 @@ inflating: Any = zlib
 with suppress(ImportError):  # two to three times as fast
     from isal import isal_zlib as inflating
 
-GZIP = b"\x1f\x8b"
-PACKED = 1 << 14  # of a damaged archive, what follows the last whole piece of this size is lost
-OTHERS = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+_GZIP = b"\x1f\x8b"
+_PACKED = 1 << 14  # of a damaged archive, what follows the last whole piece of this size is lost
+_OTHERS = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 
 
 class Inflated:
@@ -36,7 +36,7 @@ class Inflated:
     def __iter__(self) -> Iterator[bytes]:
         total, held, parts = 0, 0, []
         try:
-            with opened(self.path) as file:
+            with _opened(self.path) as file:
                 for part in self._parts(file):
                     total, held = total + len(part), held + len(part)
                     if total > self.limits.inflated_bytes:
@@ -52,11 +52,11 @@ class Inflated:
             yield b"".join(parts)
 
     def _parts(self, file: IO[bytes]) -> Iterator[bytes]:
-        first = file.read(max(map(len, OTHERS)))
-        for magic, name in OTHERS.items():
+        first = file.read(max(map(len, _OTHERS)))
+        for magic, name in _OTHERS.items():
             if first.startswith(magic):
                 raise TraceDamaged(f"{self.path} is compressed with {name}: decompress it, or compress it with gzip")
-        if first.startswith(GZIP):
+        if first.startswith(_GZIP):
             yield from self._gunzip(file, first)
             return
         yield first
@@ -65,10 +65,10 @@ class Inflated:
 
     def _gunzip(self, file: IO[bytes], packed: bytes) -> Iterator[bytes]:
         inflater = inflating.decompressobj(wbits=31)
-        while packed := packed or file.read(PACKED):
+        while packed := packed or file.read(_PACKED):
             if inflater.eof:  # another archive may follow the first; what else follows is padding
-                packed = packed if len(packed) > 1 else packed + file.read(PACKED)
-                if not packed.startswith(GZIP):
+                packed = packed if len(packed) > 1 else packed + file.read(_PACKED)
+                if not packed.startswith(_GZIP):
                     return
                 inflater = inflating.decompressobj(wbits=31)
             try:
@@ -81,7 +81,7 @@ class Inflated:
             self.cut = "its gzip data is truncated"
 
 
-def opened(path: str) -> IO[bytes]:
+def _opened(path: str) -> IO[bytes]:
     """A local file, or one of any file system that fsspec knows.
 
     Raises:

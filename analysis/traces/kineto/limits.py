@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-BYTES_PER_EVENT = 640  # an event with shapes, strides and concrete inputs; Kineto's files have 130 (2021) to 420 (all options on)
+_BYTES_PER_EVENT = 640  # an event with shapes, strides and concrete inputs; Kineto's files have 130 (2021) to 420 (all options on)
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,13 @@ class Limits:
     """
 
     events: int = 100_000_000
-    inflated_bytes: int = 100_000_000 * BYTES_PER_EVENT
+    inflated_bytes: int = 100_000_000 * _BYTES_PER_EVENT
     text_bytes: int = 1 << 30
 
     @classmethod
     def of(cls, events: int) -> "Limits":
         """The limits that ``--max-events`` sets: the number of events, and the bytes of JSON that they can take."""
-        return cls(events, events * BYTES_PER_EVENT)
+        return cls(events, events * _BYTES_PER_EVENT)
 
 
 DEFAULT = Limits()

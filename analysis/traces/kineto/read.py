@@ -18,16 +18,16 @@ from feedline.analysis.traces.makers import READ, of_events, refusal
 from feedline.profiler.errors import TraceDamaged
 from feedline.profiler.few import few
 
-KINETO = "kineto"
-CATEGORIES = 5  # that an error names
+_KINETO = "kineto"
+_CATEGORIES = 5  # that an error names
 #: Kinds of which a report has something to say.
-SAYING = (*DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON, Kind.SYSTEM)
-PIECE = 1 << 19  # bytes of JSON at a time: its events then stay in the processor's cache
-UNIX_NS = 10**18  # September 2001: a time before it counts from some other moment
-STRAY_NS = 60 * 10**9  # rows at 0 that lie so far before all others were never given a time
+_SAYING = (*DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON, Kind.SYSTEM)
+_PIECE = 1 << 19  # bytes of JSON at a time: its events then stay in the processor's cache
+_UNIX_NS = 10**18  # September 2001: a time before it counts from some other moment
+_STRAY_NS = 60 * 10**9  # rows at 0 that lie so far before all others were never given a time
 
 
-def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = PIECE, strangers: bool = True) -> Trace:
+def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = _PIECE, strangers: bool = True) -> Trace:
     """Read a trace of torch.profiler, of any vintage: JSON, or JSON packed with gzip whatever its name.
 
     Memory peaks at about 75 bytes an event and 100 MB. The result does not depend on the order of events in the file, nor on ``piece``.
@@ -64,16 +64,16 @@ def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = PIECE, strange
     notes += _counted(stray, "left out: at time 0")
     notes += _counted(filled.negative, "counted as 0 ns long: the duration is missing or negative")
     notes += _counted(filled.alone, "left out: the begin or the end is missing")
-    maker = KINETO
+    maker = _KINETO
     if not _known(rows):
         around = blocks.head + blocks.tail
-        maker = maker_of(filled.tracks.processes) or (KINETO if strangers else _refuse(path, rows, around, filled))
+        maker = maker_of(filled.tracks.processes) or (_KINETO if strangers else _refuse(path, rows, around, filled))
     return _trace(path, maker, rows, filled, said, notes + said.notes)
 
 
 def _known(rows: Rows) -> bool:
     """Whether a row says something of the host or of a device."""
-    return bool(np.isin(rows["kind"], SAYING).any())
+    return bool(np.isin(rows["kind"], _SAYING).any())
 
 
 def _refuse(path: str, rows: Rows, around: bytes, filled: Filled) -> NoReturn:
@@ -82,14 +82,14 @@ def _refuse(path: str, rows: Rows, around: bytes, filled: Filled) -> NoReturn:
     found = of_events(around, categories, filled.tracks.processes.values())
     if found is not None:
         raise TraceDamaged(refusal(path, found))
-    called = few([f"'{name}'" for name in categories], CATEGORIES) if categories else "missing"
+    called = few([f"'{name}'" for name in categories], _CATEGORIES) if categories else "missing"
     raise TraceDamaged(f"{path} contains {counted(len(rows), 'event')}, none of a category that feedline knows (here: {called}). {READ}")
 
 
 def _timed(rows: Rows) -> tuple[Rows, int]:
     """Leave out rows at 0 that were never given a time; and how many they are."""
     zero = rows["start"] == 0
-    if not zero.any() or (~zero).sum() == 0 or np.abs(rows["start"][~zero]).min() <= STRAY_NS:
+    if not zero.any() or (~zero).sum() == 0 or np.abs(rows["start"][~zero]).min() <= _STRAY_NS:
         return rows, 0
     return rows[~zero], int(zero.sum())
 
@@ -100,10 +100,10 @@ def _counted(count: int, what: str) -> list[str]:
 
 def _trace(path: str, maker: str, rows: Rows, filled: Filled, said: About, notes: list[str]) -> Trace:
     first = int(rows["start"].min()) + said.base_ns
-    origin = said.origin_ns if said.origin_ns is not None else first if first >= UNIX_NS else 0
+    origin = said.origin_ns if said.origin_ns is not None else first if first >= _UNIX_NS else 0
     rows["start"] += said.base_ns - origin
     tracks = filled.track_values(rows)
-    if maker != KINETO:
+    if maker != _KINETO:
         adapt(rows, tracks, filled.names.held, filled.tracks.processes)
     trace = Trace(
         source=path.rstrip("/").rsplit("/", 1)[-1],

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from feedline.analysis.traces.columns import EVENT_DTYPE
 
 Rows = npt.NDArray[np.void]
-ORDER = ("start", "wall", "track", "name", "kind", "correlation", "nbytes", "shape", "collective")
+_ORDER = ("start", "wall", "track", "name", "kind", "correlation", "nbytes", "shape", "collective")
 
 
 class Growing:
@@ -32,7 +32,7 @@ def sort(rows: Rows) -> None:
     tied = np.zeros(len(rows) + 1, bool)  # a row with the one before it
     tied[1:-1] = start[1:] == start[:-1]
     del start
-    for name in ORDER[1:]:
+    for name in _ORDER[1:]:
         places = np.flatnonzero(tied[:-1] | tied[1:])
         if not len(places):
             break

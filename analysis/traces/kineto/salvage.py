@@ -11,11 +11,11 @@ from feedline.analysis.traces.kineto.schema import IGNORED, NO_ARGS, NONE, ONE, 
 
 LARGEST = 1 << 22  # bytes of text that may become Python objects at once, which take up to 30 times as much
 #: Behind the last event: the end of the object, or another of its keys.
-END = re.compile(rb'\}\s*\](?=\s*(?:\}|,\s*"[\w ]+"\s*:|$))')
-ENCODED = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
-RAW = {field.name for field in msgspec.structs.fields(Args) if field.type is msgspec.Raw}
-WHOLE = {"correlation", "bytes"}
-MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
+_END = re.compile(rb'\}\s*\](?=\s*(?:\}|,\s*"[\w ]+"\s*:|$))')
+_ENCODED = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
+_RAW = {field.name for field in msgspec.structs.fields(Args) if field.type is msgspec.Raw}
+_WHOLE = {"correlation", "bytes"}
+_MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
 
 
 def tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
@@ -45,7 +45,7 @@ def one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int, 
     dropped = 0
     for begin, end in zip(begins, begins[1:]):
         piece = block[begin:end]
-        for bracket in (None, *(match.start() + 1 for match in END.finditer(piece))):
+        for bracket in (None, *(match.start() + 1 for match in _END.finditer(piece))):
             found = _event(piece[:bracket])
             if found is not None:
                 events.append(found)
@@ -55,7 +55,7 @@ def one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int, 
         else:
             dropped += 1
     if final and dropped:
-        for match in END.finditer(block, begins[-2]):
+        for match in _END.finditer(block, begins[-2]):
             if _is_rest(block[match.end() :]):
                 return events, dropped, match.end() - 1
     return events, dropped, None
@@ -83,7 +83,7 @@ def _coerced(entry: Any) -> AnyEvent | None:
     """An event of whatever types a file has. An empty object is one of no use: rocprof begins its lists with it, and XProf ends them."""
     if not isinstance(entry, dict) or ("ph" not in entry and entry):
         return None
-    made = MADE.get(str(entry.get("ph")), IGNORED[0])
+    made = _MADE.get(str(entry.get("ph")), IGNORED[0])
     args = entry.get("args")
     coerced = {
         "cat": _text(entry.get("cat")),
@@ -99,13 +99,13 @@ def _coerced(entry: Any) -> AnyEvent | None:
 
 def _arguments(args: dict[str, Any]) -> Args:
     found: dict[str, Any] = {}
-    for name, encoded in ENCODED.items():
+    for name, encoded in _ENCODED.items():
         value = args.get(encoded, args.get("Input dims") if name == "dims" else None)
         if value is None:
             continue
-        if name in RAW:
+        if name in _RAW:
             found[name] = msgspec.Raw(json.dumps(value).encode())
-        elif name in WHOLE:
+        elif name in _WHOLE:
             found[name] = whole(value, -1)
         elif not isinstance(value, (list, dict)):
             found[name] = _text(value) if name == "name" else value

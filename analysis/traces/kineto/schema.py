@@ -99,7 +99,7 @@ ONE = msgspec.json.Decoder(ExactSpan | _others)
 
 #: Names of libkineto's ActivityType (libkineto/include/ActivityType.h, src/ActivityType.cpp), those of its first releases (2021), and
 #: those of builds for other devices.
-KINDS = {
+_KINDS = {
     "kernel": Kind.KERNEL,
     "concurrent_kernel": Kind.KERNEL,
     "collective_comm": Kind.KERNEL,
@@ -134,4 +134,4 @@ KINDS = {
 
 def kind_of(category: str) -> Kind:
     """The kind of a category, of any version of the format; OTHER if unknown."""
-    return KINDS.get(category.lower(), Kind.OTHER)
+    return _KINDS.get(category.lower(), Kind.OTHER)

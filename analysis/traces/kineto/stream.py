@@ -11,10 +11,10 @@ from feedline.analysis.traces.kineto.schema import IGNORED
 from feedline.analysis.traces.makers import of_bytes, of_lines, refusal
 from feedline.profiler.errors import TraceDamaged
 
-LARGEST = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
-PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments is given up
-SPARE = 250_000  # a file with this many more entries that are not events than events is given up
-BOM = b"\xef\xbb\xbf"
+_LARGEST = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
+_PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments is given up
+_SPARE = 250_000  # a file with this many more entries that are not events than events is given up
+_BOM = b"\xef\xbb\xbf"
 
 
 class Blocks:
@@ -43,7 +43,7 @@ class Blocks:
         read = 0
         for block in self._blocks():
             read += len(block.spans)
-            if self.dropped > read + SPARE:
+            if self.dropped > read + _SPARE:
                 raise TraceDamaged(f"{self.path} is not a trace: {self.dropped:,} entries of its list are not events, {read:,} are")
             yield block
 
@@ -51,7 +51,7 @@ class Blocks:
         buffer = self._after_head()
         for piece in self._pieces:
             if self.whole:
-                self.tail += piece if len(self.tail) < LARGEST else b""
+                self.tail += piece if len(self.tail) < _LARGEST else b""
                 continue
             buffer += piece
             boundary = last_boundary(buffer)
@@ -61,7 +61,7 @@ class Blocks:
                     buffer = buffer[boundary.end() :]
                     yield block
                     continue
-            if boundary or len(buffer) > LARGEST:
+            if boundary or len(buffer) > _LARGEST:
                 block, buffer = self._doubtful(buffer, boundary)
                 yield block
         if not self.whole:
@@ -71,7 +71,7 @@ class Blocks:
         """Read up to the list of events: what follows its bracket."""
         head, enough = b"", 0
         for piece in self._pieces:
-            head = (head + piece).removeprefix(BOM)
+            head = (head + piece).removeprefix(_BOM)
             if len(head) < enough:
                 continue
             enough = 2 * len(head)  # looking again for every piece would take the square of their number
@@ -82,7 +82,7 @@ class Blocks:
                 return head[head.index(b"[") + 1 :]
             if begin not in (b"{", b""):
                 self._refuse(head, "it is neither JSON nor gzipped JSON. Pass a file written by torch.profiler")
-            if list_begin(head) or len(head) > LARGEST:
+            if list_begin(head) or len(head) > _LARGEST:
                 break
         at = list_begin(head)
         if at is None:
@@ -104,9 +104,9 @@ class Blocks:
             if block:
                 return block, self._rest(buffer, end, bracket is not None)
         if not boundary:
-            raise TraceDamaged(f"{self.path} has no event in {LARGEST >> 20} MB of text: it is damaged, or not written by torch.profiler")
+            raise TraceDamaged(f"{self.path} has no event in {_LARGEST >> 20} MB of text: it is damaged, or not written by torch.profiler")
         events, dropped, bracket = one_by_one(buffer[: boundary.start() + 1])
-        if len(buffer) < PATIENCE and all(type(event) is IGNORED[0] for event in events):
+        if len(buffer) < _PATIENCE and all(type(event) is IGNORED[0] for event in events):
             return by_texts([]), buffer  # objects among the arguments of an event that is not yet whole look like events
         self.dropped += dropped
         return by_texts(events), self._rest(buffer, boundary.end() if bracket is None else bracket, bracket is not None)

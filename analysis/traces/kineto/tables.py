@@ -12,7 +12,7 @@ from feedline.profiler.errors import TraceDamaged
 
 Key = TypeVar("Key")
 LONGEST_SHAPE = 1 << 16  # bytes of text; a list of a thousand tensors has half of it
-NO_STREAM = (-1, (1 << 32) - 1)  # CUPTI_SYNCHRONIZATION_INVALID_VALUE, as libkineto writes it
+_NO_STREAM = (-1, (1 << 32) - 1)  # CUPTI_SYNCHRONIZATION_INVALID_VALUE, as libkineto writes it
 
 
 class Budget:
@@ -74,8 +74,8 @@ class Tracks:
         hosts = [Track(str(pid), str(tid), -1, self._name(pid, tid, None)) for pid, tid in self.hosts]
         streams = []
         for pid, tid, device, stream in self.streams:
-            number = device_of(pid, device)
-            streams.append(Track(str(pid), stream_of(tid, stream), number, self._name(pid, tid, number)))
+            number = _device_of(pid, device)
+            streams.append(Track(str(pid), _stream_of(tid, stream), number, self._name(pid, tid, number)))
         return hosts + streams
 
     def _name(self, pid: object, tid: object, device: int | None) -> str:
@@ -85,10 +85,10 @@ class Tracks:
 
 def is_stream(args: Args) -> bool:
     """Whether it is a stream that waits in a synchronization, and not a thread of the host."""
-    return args.device is not None and isinstance(args.stream, int) and args.stream not in NO_STREAM
+    return args.device is not None and isinstance(args.stream, int) and args.stream not in _NO_STREAM
 
 
-def device_of(pid: object, device: object) -> int:
+def _device_of(pid: object, device: object) -> int:
     """The device of an event: what its arguments say, else its process, which is the device's number on streams."""
     for value in (device, pid):
         number = whole(value, -1)
@@ -97,7 +97,7 @@ def device_of(pid: object, device: object) -> int:
     return 0
 
 
-def stream_of(tid: object, stream: object) -> str:
+def _stream_of(tid: object, stream: object) -> str:
     """The number of a stream, as text: what the arguments say, else its thread, which was called "stream 7" in 2021."""
     number = whole(stream, -1) if stream is not None else -1
     return str(number) if number >= 0 else str(tid).removeprefix("stream ")

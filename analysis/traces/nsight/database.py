@@ -16,15 +16,15 @@ from feedline.analysis.timeline import IntArray
 from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
 from feedline.profiler.errors import TraceDamaged
 
-MAGIC = b"SQLite format 3\0"
+_MAGIC = b"SQLite format 3\0"
 BATCH = 65_536  # rows a time
 LONGEST_CELL = 64 << 20  # bytes: of what a program under the profiler printed, Nsight Systems makes one cell
-LONGEST_TEXT = 1 << 20  # bytes of a text that are kept
-SMALLEST_ROW = 4  # bytes: pointer, payload size, row id, header (sqlite.org/fileformat2.html, 1.6): no intact table holds more rows
+_LONGEST_TEXT = 1 << 20  # bytes of a text that are kept
+_SMALLEST_ROW = 4  # bytes: pointer, payload size, row id, header (sqlite.org/fileformat2.html, 1.6): no intact table holds more rows
 PATIENCE_S = 2.0  # for another program's lock
 EXPORT = "nsys export --type sqlite --output NEW.sqlite REPORT.nsys-rep"
 TIMES = 1 << 61  # nanoseconds beyond which differences would not fit
-WAL = 2  # journal mode in bytes 18 and 19 of the header
+_WAL = 2  # journal mode in bytes 18 and 19 of the header
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Database:
 
     def __init__(self, path: str, connection: sqlite3.Connection, size: int, limits: Limits) -> None:
         self.path, self._connection, self._limits = path, connection, limits
-        self._most_rows, self._read = size // SMALLEST_ROW + 1, 0
+        self._most_rows, self._read = size // _SMALLEST_ROW + 1, 0
         found = self._run("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%'").fetchall()
         names = [name for (name,) in found if isinstance(name, str) and name.replace("_", "").isalnum() and name.isascii()]
         self.tables = {name: self._columns(name) for name in names}
@@ -163,7 +163,7 @@ def _looked_at(path: str) -> tuple[bytes, int]:
         raise TraceDamaged(
             f"{path} can only be read by Nsight Systems. Export it first: nsys export --type sqlite --output {target} {path}"
         )
-    if not MAGIC.startswith(header[:16]) and header[:16] != MAGIC:
+    if not _MAGIC.startswith(header[:16]) and header[:16] != _MAGIC:
         raise TraceDamaged(f"{path} is not an SQLite file: Nsight Systems writes one with {EXPORT}")
     page = int.from_bytes(header[16:18], "big")
     pages, fresh = int.from_bytes(header[28:32], "big"), header[24:28] == header[92:96]
@@ -179,7 +179,7 @@ def _address(path: str, header: bytes) -> str:
     A database in WAL mode needs that file even to be read, and a read-only folder takes none. Without a log beside it nothing is left
     to merge, so it may be read as it is. All others are opened with their locks in force: a writer is noticed.
     """
-    alone = header[18] == WAL and not Path(f"{path}-wal").exists()
+    alone = header[18] == _WAL and not Path(f"{path}-wal").exists()
     return f"file:{quote(os.path.abspath(path))}?mode=ro{'&immutable=1' if alone else ''}"
 
 
@@ -194,7 +194,7 @@ def _guard(connection: sqlite3.Connection) -> None:
 
 
 def _text(cell: bytes) -> str:
-    return cell[:LONGEST_TEXT].decode("utf-8", "replace")
+    return cell[:_LONGEST_TEXT].decode("utf-8", "replace")
 
 
 def _says(path: str, error: Exception) -> str:

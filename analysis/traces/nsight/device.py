@@ -7,21 +7,21 @@ from feedline.analysis.traces.columns import Kind
 from feedline.analysis.traces.nsight.database import Database, Field
 from feedline.analysis.traces.nsight.rows import END, START, Names, Rows, rows
 
-KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
-COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"
-SETS = "CUPTI_ACTIVITY_KIND_MEMSET"
+_KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+_COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"
+_SETS = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-WORK = (KERNELS, COPIES, SETS, GRAPHS)
+_SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+WORK = (_KERNELS, _COPIES, _SETS, GRAPHS)
 
 #: In PyTorch's words (Kineto). Source of the numbers: ENUM_CUDA_MEMCPY_OPER of schema 3.25, CUPTI's CUpti_ActivityMemcpyKind.
-DIRECTIONS = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "HtoD", "DtoH", "DtoD")
+_DIRECTIONS = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "HtoD", "DtoH", "DtoD")
 #: ENUM_CUDA_MEM_KIND of schema 3.25: Nsight Systems counts from 0 where CUPTI's CUpti_ActivityMemoryKind has 0 for unknown.
-MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device", "Managed", "Unknown")
+_MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device", "Managed", "Unknown")
 #: ENUM_CUPTI_SYNC_TYPE of schema 3.25, in Kineto's words.
-WAITS = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
+_WAITS = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 
-NOT_KNOWN = 7
+_NOT_KNOWN = 7
 PLACE = {
     "start": START,
     "end": END,
@@ -40,17 +40,17 @@ def work(database: Database, names: Names) -> list[Rows]:
 
 def _kernels(database: Database, names: Names) -> Rows:
     # The demangled name tells float from half, and a ring from a tree; the short one is left of it where an export has no other.
-    found = database.read(KERNELS, {**PLACE, "string": Field(("demangledName", "mangledName", "shortName", "nameId"), -1)})
+    found = database.read(_KERNELS, {**PLACE, "string": Field(("demangledName", "mangledName", "shortName", "nameId"), -1)})
     found["name"] = names.of_strings(database, found.pop("string"), "kernel without a name")
     return rows(Kind.KERNEL, found)
 
 
 def _copies(database: Database, names: Names) -> Rows:
-    kinds = {"way": Field(("copyKind",)), "from": Field(("srcKind",), NOT_KNOWN), "to": Field(("dstKind",), NOT_KNOWN)}
-    found = database.read(COPIES, {**PLACE, **kinds, "nbytes": Field(("bytes",), -1)})
+    kinds = {"way": Field(("copyKind",)), "from": Field(("srcKind",), _NOT_KNOWN), "to": Field(("dstKind",), _NOT_KNOWN)}
+    found = database.read(_COPIES, {**PLACE, **kinds, "nbytes": Field(("bytes",), -1)})
     keys = np.stack([found.pop("way"), found.pop("from"), found.pop("to")], 1)
     known, index = np.unique(keys, axis=0, return_inverse=True)
-    called = [names(f"Memcpy {_of(DIRECTIONS, way, 0)} ({_of(MEMORIES, source, NOT_KNOWN)} -> {_of(MEMORIES, target, NOT_KNOWN)})")
+    called = [names(f"Memcpy {_of(_DIRECTIONS, way, 0)} ({_of(_MEMORIES, source, _NOT_KNOWN)} -> {_of(_MEMORIES, target, _NOT_KNOWN)})")
               for way, source, target in known.tolist()]  # fmt: skip
     found["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else keys[:, 0]
     return rows(Kind.COPY, found)
@@ -61,9 +61,9 @@ def _of(words: tuple[str, ...], number: int, unknown: int) -> str:
 
 
 def _sets(database: Database, names: Names) -> Rows:
-    found = database.read(SETS, {**PLACE, "memory": Field(("memKind",), NOT_KNOWN), "nbytes": Field(("bytes",), -1)})
+    found = database.read(_SETS, {**PLACE, "memory": Field(("memKind",), _NOT_KNOWN), "nbytes": Field(("bytes",), -1)})
     known, index = np.unique(found.pop("memory"), return_inverse=True)
-    called = [names(f"Memset ({_of(MEMORIES, memory, NOT_KNOWN)})") for memory in known.tolist()]
+    called = [names(f"Memset ({_of(_MEMORIES, memory, _NOT_KNOWN)})") for memory in known.tolist()]
     found["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else found["start"]
     return rows(Kind.SET, found)
 
@@ -83,9 +83,9 @@ def waits(database: Database, names: Names, done: Rows) -> Rows:
     Args:
         done: the work of all devices.
     """
-    found = database.read(SYNCS, {**PLACE, "way": Field(("syncType",))})
+    found = database.read(_SYNCS, {**PLACE, "way": Field(("syncType",))})
     known, index = np.unique(found.pop("way"), return_inverse=True)
-    called = [names(_of(WAITS, way, 0)) for way in known.tolist()]
+    called = [names(_of(_WAITS, way, 0)) for way in known.tolist()]
     found["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else found["start"]
     made = rows(Kind.SYNC, found)
     made["device"] = _devices(made, done)

@@ -15,10 +15,10 @@ from feedline.analysis.traces.columns import CollectiveArgs, Kind
 from feedline.analysis.traces.nsight.nvtx import Payload
 from feedline.analysis.traces.nsight.rows import Rows
 
-BYTES, COMMUNICATOR, RANKS, RANK = "Message size [bytes]", "NCCL communicator ID", "No. of ranks", "Rank"
-BEGUN = ("ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable")
-KERNEL_NAMES = ("nccl", "rccl")
-OPERATIONS = {
+_BYTES, _COMMUNICATOR, _RANKS, _RANK = "Message size [bytes]", "NCCL communicator ID", "No. of ranks", "Rank"
+_BEGUN = ("ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable")
+_KERNEL_NAMES = ("nccl", "rccl")
+_OPERATIONS = {
     "ncclAllReduce": "allreduce",
     "ncclAllGather": "allgather",
     "ncclReduceScatter": "reduce_scatter",
@@ -32,7 +32,7 @@ OPERATIONS = {
     "ncclSend": "send",
     "ncclRecv": "recv",
 }
-ONE_BYTE = "Byte"  # the payload counts bytes, whatever they mean
+_ONE_BYTE = "Byte"  # the payload counts bytes, whatever they mean
 
 
 @dataclass(eq=False)
@@ -59,7 +59,7 @@ def told(rows: Rows, names: Sequence[str], payloads: Sequence[Payload]) -> NcclP
     """
     found = NcclPayload([], np.full(len(rows), -1, np.int64))
     sizes = _communicators(rows, payloads, found)
-    kernel = np.array([name.lower().startswith(KERNEL_NAMES) for name in names] or [False])
+    kernel = np.array([name.lower().startswith(_KERNEL_NAMES) for name in names] or [False])
     kernels = np.flatnonzero((rows["kind"] == Kind.KERNEL) & kernel[rows["name"]]) if len(rows) else np.zeros(0, np.int64)
     if not len(kernels):
         return found
@@ -86,10 +86,10 @@ def _communicators(rows: Rows, payloads: Sequence[Payload], found: NcclPayload) 
     """Size of each communicator by name; fills in the ranks of processes."""
     sizes: dict[str, int] = {}
     for one in payloads:
-        size, rank = one.said.get(RANKS), one.said.get(RANK)
-        if one.name not in BEGUN or not isinstance(size, int) or not isinstance(rank, int) or not 0 <= rank < size:
+        size, rank = one.said.get(_RANKS), one.said.get(_RANK)
+        if one.name not in _BEGUN or not isinstance(size, int) or not isinstance(rank, int) or not 0 <= rank < size:
             continue
-        sizes[str(one.said.get(COMMUNICATOR))] = size
+        sizes[str(one.said.get(_COMMUNICATOR))] = size
         process = int(rows["process"][one.row])
         if size > found.ranks.get(process, (0, 0))[1]:
             found.ranks[process] = (rank, size)
@@ -141,30 +141,30 @@ def _calls(rows: Rows, payloads: Sequence[Payload], times: IntArray) -> list[tup
             found.append(found[-1])
             continue
         first, last = np.searchsorted(start, (done, int(rows["end"][row])), "left").tolist()
-        if by_row[row].name in OPERATIONS:
+        if by_row[row].name in _OPERATIONS:
             found.append((by_row[row],))
         else:
-            found.append(tuple(by_row[one] for one in every[first:last].tolist() if by_row[one].name in OPERATIONS))
+            found.append(tuple(by_row[one] for one in every[first:last].tolist() if by_row[one].name in _OPERATIONS))
         done, before = int(rows["end"][row]), row
     return found
 
 
 def _args(said: str | None, parts: tuple[Payload, ...], sizes: dict[str, int]) -> CollectiveArgs | None:
-    operations = {OPERATIONS[one.name] for one in parts}
+    operations = {_OPERATIONS[one.name] for one in parts}
     operation = said or (operations.pop() if len(operations) == 1 else "send_recv" if operations else None)
     if operation is None:
         return None
-    groups = {str(one.said[COMMUNICATOR]) for one in parts if COMMUNICATOR in one.said}
+    groups = {str(one.said[_COMMUNICATOR]) for one in parts if _COMMUNICATOR in one.said}
     group = groups.pop() if len(groups) == 1 else None
     sent, received = _bytes(parts, "ncclRecv"), _bytes(parts, "ncclSend")
     counted = sent is not None or received is not None
     return CollectiveArgs(
-        operation, group, size=sizes.get(group or ""), elements_in=sent, elements_out=received, dtype=ONE_BYTE if counted else None
+        operation, group, size=sizes.get(group or ""), elements_in=sent, elements_out=received, dtype=_ONE_BYTE if counted else None
     )
 
 
 def _bytes(parts: tuple[Payload, ...], without: str) -> int | None:
     """Bytes on one side of what was called. Of all_gather and reduce_scatter the payload has what one rank gives or takes."""
-    values = [one.said.get(BYTES) for one in parts if one.name != without]
+    values = [one.said.get(_BYTES) for one in parts if one.name != without]
     numbers = [value for value in values if isinstance(value, int)]
     return sum(numbers) if numbers and len(numbers) == len(values) else None

@@ -13,16 +13,16 @@ from feedline.analysis.traces.nsight.rows import ROW_DTYPE, Names, Rows
 
 TABLE = "NVTX_EVENTS"
 #: ENUM_NSYS_EVENT_TYPE of schema 3.25.
-MARKS, RANGES = (34, 65), (59, 60, 70, 71)
-THREAD_NAME, DOMAIN = (39, 72), 75
-OURS = "feedline"
-LONGEST_PAYLOAD = 65_536  # characters of JSON
-MOST_INPUTS = 4_096
-COLUMNS = ("eventType", "start", "end", "globalTid", "domainId", "text", "textId", "jsonText", "jsonTextId", "int64Value", "uint64Value")
+_MARKS, _RANGES = (34, 65), (59, 60, 70, 71)
+_THREAD_NAME, _DOMAIN = (39, 72), 75
+_OURS = "feedline"
+_LONGEST_PAYLOAD = 65_536  # characters of JSON
+_MOST_INPUTS = 4_096
+_COLUMNS = ("eventType", "start", "end", "globalTid", "domainId", "text", "textId", "jsonText", "jsonTextId", "int64Value", "uint64Value")
 
 #: What emit_nvtx appends to a name (torch/csrc/profiler/util.cpp, getNvtxStr). An operator's number makes every text another one.
-SEQUENCE, NUMBER, SIZES, INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
-APPENDED = (SEQUENCE, NUMBER, SIZES)
+_SEQUENCE, _NUMBER, _SIZES, INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
+_APPENDED = (_SEQUENCE, _NUMBER, _SIZES)
 _SCOPED = ("FSDP::", "ProfilerStep", "DistributedDataParallel")  # record_function of PyTorch's own Python code
 
 
@@ -65,17 +65,17 @@ class _Reader:
         if domain:
             return self.names(f"{self.domains.get((tid // THREADS, domain)) or _guess(domain, text)}:{text}"), -1, Kind.ANNOTATION
         name, _, appended = text.partition(", ")
-        if not appended.startswith(APPENDED):
-            cut = min((at for mark in APPENDED if (at := text.find(f", {mark}")) >= 0), default=-1)
+        if not appended.startswith(_APPENDED):
+            cut = min((at for mark in _APPENDED if (at := text.find(f", {mark}")) >= 0), default=-1)
             if cut < 0:
                 return self.names(text), -1, Kind.ANNOTATION
             name, appended = text[:cut], text[cut + 2 :]
-        key = name, appended.startswith(SEQUENCE)
+        key = name, appended.startswith(_SEQUENCE)
         found = self._torch.get(key)
         if found is None:
             found = self._torch[key] = self.names(name), Kind.OPERATOR if _is_operator(*key) else Kind.ANNOTATION
-        at = appended.find(SIZES)
-        return found[0], self._shape(appended[at + len(SIZES) :].partition(INPUTS)[0]) if at >= 0 else -1, found[1]
+        at = appended.find(_SIZES)
+        return found[0], self._shape(appended[at + len(_SIZES) :].partition(INPUTS)[0]) if at >= 0 else -1, found[1]
 
     def _shape(self, sizes: str) -> int:
         if sizes not in self.shapes:
@@ -96,18 +96,18 @@ def ranges(database: Database, names: Names, last: int) -> Ranges:
     found = Ranges(np.zeros(0, ROW_DTYPE))
     strings = _strings(database)
     _name_domains(database, reader, strings, found)
-    wanted = ",".join(map(str, (*MARKS, *RANGES)))
+    wanted = ",".join(map(str, (*_MARKS, *_RANGES)))
     made: list[tuple[int, ...]] = []
     parts: list[Rows] = []
-    for row in database.rows(TABLE, COLUMNS, f"WHERE eventType IN ({wanted})") if database.has(TABLE, "start", "eventType") else ():
+    for row in database.rows(TABLE, _COLUMNS, f"WHERE eventType IN ({wanted})") if database.has(TABLE, "start", "eventType") else ():
         kind_of, start, end, tid, domain = (value if type(value) is int else None for value in row[:5])
         if start is None:
             continue
         tid = tid or 0
         text = _text(row[5], row[6], strings)
         name, shape, kind = reader.range(tid, domain or 0, text)
-        until = start if kind_of in MARKS else last if end is None else end
-        nbytes = _number(row[9], row[10]) if domain and reader.domains.get((tid // THREADS, domain)) == OURS else -1
+        until = start if kind_of in _MARKS else last if end is None else end
+        nbytes = _number(row[9], row[10]) if domain and reader.domains.get((tid // THREADS, domain)) == _OURS else -1
         if domain and text.startswith("nccl"):
             found.nccl.append(Payload(len(parts) * BATCH + len(made), text, _said(_text(row[7], row[8], strings))))
         made.append((start, until, nbytes, tid, name, shape, kind))
@@ -137,14 +137,14 @@ def _strings(database: Database) -> dict[int, str]:
 
 
 def _name_domains(database: Database, reader: _Reader, strings: dict[int, str], found: Ranges) -> None:
-    where = f"WHERE eventType IN ({DOMAIN}, {', '.join(map(str, THREAD_NAME))})"
-    for kind, _, _, tid, domain, text, text_id, *_ in database.rows(TABLE, COLUMNS, where) if database.has(TABLE, "eventType") else ():
+    where = f"WHERE eventType IN ({_DOMAIN}, {', '.join(map(str, _THREAD_NAME))})"
+    for kind, _, _, tid, domain, text, text_id, *_ in database.rows(TABLE, _COLUMNS, where) if database.has(TABLE, "eventType") else ():
         said = _text(text, text_id, strings)
         if not isinstance(tid, int) or not said:
             continue
-        if kind == DOMAIN and isinstance(domain, int):
+        if kind == _DOMAIN and isinstance(domain, int):
             reader.domains[tid // THREADS, domain] = said
-        elif kind in THREAD_NAME:
+        elif kind in _THREAD_NAME:
             found.threads[tid] = said
 
 
@@ -172,7 +172,7 @@ def _is_operator(name: str, sequenced: bool) -> bool:
 
 def _said(text: str) -> dict[str, object]:
     """A payload as Nsight Systems writes it with ``--include-json=true``."""
-    if not text or len(text) > LONGEST_PAYLOAD:
+    if not text or len(text) > _LONGEST_PAYLOAD:
         return {}
     try:
         found = json.loads(text)
@@ -196,7 +196,7 @@ def _shape(sizes: str) -> Shape | None:
         found = json.loads(sizes)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list) or len(found) > MOST_INPUTS:
+    if not isinstance(found, list) or len(found) > _MOST_INPUTS:
         return None
     inputs = tuple(tuple(one) if isinstance(one, list) and all(isinstance(size, int) for size in one) else () for one in found)
     return Shape(inputs, ("",) * len(inputs))

@@ -20,8 +20,8 @@ from feedline.profiler.errors import TraceDamaged
 
 #: A device on which a process spent less than this share of its kernels' time is not what it trains on: a context that somebody opened
 #: on device 0 by mistake, a probe at the start.
-ASIDE_SHARE = 0.01
-RECORD = "record with nsys profile --trace=cuda,nvtx,osrt"
+_ASIDE_SHARE = 0.01
+_RECORD = "record with nsys profile --trace=cuda,nvtx,osrt"
 _SIGNS = (*device.WORK, nvtx.TABLE, *host.RUNTIMES, host.SYSTEM, "StringIds", "TARGET_INFO_SYSTEM_ENV", *META)
 _NEEDED = {**dict.fromkeys(device.WORK, ("start", "end", "deviceId")), nvtx.TABLE: ("start", "eventType"),
            **dict.fromkeys(host.RUNTIMES, ("start", "end"))}  # fmt: skip
@@ -63,7 +63,7 @@ def read_nsight(path: str, limits: Limits = DEFAULT) -> list[Trace]:
         whole = _whole(database)
     parts = _parts(whole.rows)
     if not parts:
-        raise TraceDamaged(f"{path} contains no GPU work, no CUDA calls and no NVTX ranges: {RECORD}")
+        raise TraceDamaged(f"{path} contains no GPU work, no CUDA calls and no NVTX ranges: {_RECORD}")
     return _numbered([_trace(os.path.basename(path), whole, parts, number) for number in range(len(parts))], whole.session.node)
 
 
@@ -114,7 +114,7 @@ def _parts(rows: Rows) -> list[tuple[int, list[int]]]:
         mine = work[work["process"] == process]
         devices, index = np.unique(mine["device"], return_inverse=True)
         took = np.bincount(index.reshape(-1), (mine["end"] - mine["start"]) * (mine["kind"] == Kind.KERNEL))
-        main = [int(number) for number, time in zip(devices.tolist(), took.tolist()) if time > ASIDE_SHARE * took.sum()]
+        main = [int(number) for number, time in zip(devices.tolist(), took.tolist()) if time > _ASIDE_SHARE * took.sum()]
         main = main or [int(devices[0])]
         aside = [int(number) for number in devices.tolist() if number not in main]
         found += [(process, [number, *(aside if number == main[0] else [])]) for number in main]

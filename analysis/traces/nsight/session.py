@@ -8,12 +8,12 @@ from feedline.analysis.traces.nsight.database import Database
 from feedline.analysis.traces.nsight.ids import THREADS
 
 META = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # since schema 3, and before it
-ENVIRONMENT = "TARGET_INFO_SYSTEM_ENV"
+_ENVIRONMENT = "TARGET_INFO_SYSTEM_ENV"
 CAPTURE = "META_DATA_CAPTURE"
-THREADS_NAMED = "ThreadNames"
+_THREADS_NAMED = "ThreadNames"
 
 #: (rank, number of ranks) as launchers pass them on: torchrun, Open MPI, PMIx, MPICH and Cray, Slurm.
-LAUNCHERS = (
+_LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMIX_RANK", "PMIX_SIZE"),
@@ -21,8 +21,8 @@ LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
 #: Which of several machines, from torchrun and Slurm.
-NODES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID")
-_WANTED = {*NODES, *(name for pair in LAUNCHERS for name in pair)}
+_NODES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID")
+_WANTED = {*_NODES, *(name for pair in _LAUNCHERS for name in pair)}
 _NODE_ARGUMENT = re.compile(r"--node[-_]rank=(\d{1,6})")
 _SET = re.compile(r'(?:^|[\0;\n])([A-Z_]+)="?(\d{1,9})"?(?=$|[\0;\n])')
 _MPI_RANK = re.compile(r"MPI Rank (\d{1,9})")  # what Nsight Systems names the main thread of an MPI program
@@ -84,8 +84,8 @@ def _environment(database: Database) -> dict[str, int]:
     texts = [
         f"{variable}" for (variable,) in database.rows(CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ENVIRONMENT_VARIABLE'")
     ] if database.has(CAPTURE, "name", "value") else []  # fmt: skip
-    if database.has(ENVIRONMENT, "name", "value"):
-        texts += [str(value) for (value,) in database.rows(ENVIRONMENT, ("value",), "WHERE name = 'DeviceEnvironment'")]
+    if database.has(_ENVIRONMENT, "name", "value"):
+        texts += [str(value) for (value,) in database.rows(_ENVIRONMENT, ("value",), "WHERE name = 'DeviceEnvironment'")]
     found: dict[str, int] = {}
     for text in texts:
         for name, value in _SET.findall(text):
@@ -102,11 +102,11 @@ def _node(database: Database, environment: Mapping[str, int]) -> int:
             match = _NODE_ARGUMENT.fullmatch(argument) or _NODE_ARGUMENT.fullmatch(f"{argument}={following}")
             if match:
                 return int(match[1])
-    return next((environment[name] for name in NODES if name in environment), 0)
+    return next((environment[name] for name in _NODES if name in environment), 0)
 
 
 def _threads(database: Database) -> dict[int, str]:
-    numbered = [(tid, name) for name, tid in database.rows(THREADS_NAMED, ("nameId", "globalTid"))]
+    numbered = [(tid, name) for name, tid in database.rows(_THREADS_NAMED, ("nameId", "globalTid"))]
     texts = database.strings(name for _, name in numbered if isinstance(name, int))
     return {tid: texts[name] for tid, name in numbered if isinstance(tid, int) and isinstance(name, int) and name in texts}
 
@@ -136,7 +136,7 @@ def rank_of(
 
 
 def _launched(environment: Mapping[str, int]) -> tuple[int | None, int | None]:
-    for rank, size in LAUNCHERS:
+    for rank, size in _LAUNCHERS:
         if rank in environment:
             world = environment.get(size)
             return (environment[rank], world) if world is None or environment[rank] < world else (None, None)

@@ -105,17 +105,17 @@ def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", wo
     """
     from feedline.analysis.convergence.target import StepTime
 
-    alike = {path: run for path, run in zip(paths, runs, strict=True) if same_part(run, like)}
+    alike = {path: run for path, run in zip(paths, runs, strict=True) if _same_part(run, like)}
     measured = {run.ranks: run for run in alike.values()}
     wanted = workers or sorted(measured)
     made = [StepTime(run.ranks, run.step_s, run.step_s, run.step_s, "measured") for run in measured.values() if run.ranks in wanted]
     unknown = [number for number in wanted if number not in measured]
     if unknown:
-        made += predicted_times(list(alike), part_of(like), unknown)
+        made += _predicted_times(list(alike), _part_of(like), unknown)
     return sorted(made, key=lambda one: wanted.index(one.workers))
 
 
-def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "list[StepTime]":
+def _predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "list[StepTime]":
     """Step times predicted by the scaling laws fitted to the runs.
 
     Args:
@@ -138,16 +138,16 @@ def predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "li
     return made
 
 
-def part_of(run: "Recorded") -> float:
+def _part_of(run: "Recorded") -> float:
     """Samples of one worker in an update; 0 if unknown."""
     return (run.batch or 0.0) / run.ranks
 
 
-def same_part(run: "Recorded", like: "Recorded") -> bool:
+def _same_part(run: "Recorded", like: "Recorded") -> bool:
     """Whether a worker has equally many samples in an update in both runs."""
     from feedline.analysis.scaling.efficiency import SAME_BATCH
 
-    return abs(part_of(run) / part_of(like) - 1) <= SAME_BATCH
+    return abs(_part_of(run) / _part_of(like) - 1) <= SAME_BATCH
 
 
 def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
@@ -159,7 +159,7 @@ def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple
     from feedline.analysis.convergence.target import time_to_target
     from feedline.cli.converge.advise_text import ToTarget
 
-    rows = [time_to_target(reached, run.batch or 0.0, part_of(run) * one.workers, found.noise, one) for one in steps]
+    rows = [time_to_target(reached, run.batch or 0.0, _part_of(run) * one.workers, found.noise, one) for one in steps]
     return ToTarget(*wanted, run.name, rows)
 
 

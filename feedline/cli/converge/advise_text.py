@@ -21,7 +21,7 @@ from feedline.analysis.reports.console import Console
 from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
 from feedline.profiler.printable import printable_in
 
-WIDTH = 80
+_WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ToTarget:
 def show(runs: Sequence[Recorded], found: Advised, to: ToTarget | None, console: Console) -> None:
     """Print it, at most 80 columns wide."""
     for part in _parts(printable_in(runs), printable_in(found), printable_in(to)):
-        console.print(part, width=min(WIDTH, console.width))
+        console.print(part, width=min(_WIDTH, console.width))
 
 
 def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Iterator[RenderableType]:
@@ -52,10 +52,10 @@ def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Ite
             yield from _section(f"Time to {to.name} = {number(to.value)}, from {to.run}", list(_target(to)))
         yield from _section("To get a better answer, record", [_item(need) for need in found.needs])
     yield Text()
-    yield from (plain(line, "bold") for line in conclusion(found))
+    yield from (plain(line, "bold") for line in _conclusion(found))
 
 
-def conclusion(found: Advised) -> list[str]:
+def _conclusion(found: Advised) -> list[str]:
     """What to do first and what it would give, then the line that tries it, if there is one."""
     if found.stopped:
         return ["Fix this first; until then all other numbers reflect the misconfiguration, and nothing else is advised."]

@@ -50,11 +50,11 @@ def begin(plan: Plan) -> tuple[Unfinished, bool]:
         str(plan.ranks),
         *(f"{arm}: {fix}" for arm, fix in plan.arms.items()),
     ]
-    names = [name_of(arm, seed) for seed in range(plan.seeds) for arm in plan.arms]
+    names = [_name_of(arm, seed) for seed in range(plan.seeds) for arm in plan.arms]
     return Unfinished(plan.folder, asked, names, plan.force), new
 
 
-def name_of(arm: str, seed: int) -> str:
+def _name_of(arm: str, seed: int) -> str:
     """Name of a branch's run folder."""
     return f"{arm}-seed{seed}"
 
@@ -69,7 +69,7 @@ def record(plan: Plan, unfinished: Unfinished) -> Trial:
     runs: dict[tuple[str, int], Recorded | str] = {}
     for seed in range(plan.seeds):
         for arm, fix in plan.arms.items():
-            runs[arm, seed] = branch(plan, arm, seed, fix, unfinished)
+            runs[arm, seed] = _branch(plan, arm, seed, fix, unfinished)
             if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
                 raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
             see_that_seeds_differ(runs)
@@ -81,33 +81,33 @@ def record(plan: Plan, unfinished: Unfinished) -> Trial:
     if not any(metric in run.curves for run in good.values()):
         names = sorted(set().union(*(run.curves for run in good.values())) - {"lr"})
         raise FixError(f"no branch has a metric {metric!r}; the metrics are {', '.join(names)}")
-    branches = [outcome(arm, seed, run, metric) for (arm, seed), run in runs.items()]
+    branches = [_outcome(arm, seed, run, metric) for (arm, seed), run in runs.items()]
     return decide(plan.arms["fix"], plan.arms.get("control", ""), metric, branches, plan.margin)
 
 
-def branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> Recorded | str:
+def _branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> Recorded | str:
     """Train once, unless that was already done. Returns what was recorded, or why there is nothing.
 
     Raises:
         FixError: the fix could not be applied.
     """
-    run, log = plan.folder / name_of(arm, seed), plan.folder / f"{name_of(arm, seed)}.log"
+    run, log = plan.folder / _name_of(arm, seed), plan.folder / f"{_name_of(arm, seed)}.log"
     if run.name not in unfinished:
         if not plan.quiet:
             say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
-        if code := train(plan, run, log, arm, seed):
+        if code := _train(plan, run, log, arm, seed):
             return f"exit code {code}; end of {log}:\n{child.tail(log)}"
         unfinished.add(run.name)
     try:
         found = read(run)
     except FeedlineError as error:
         return str(error)
-    if fix and (refused := not_applied(found)):
+    if fix and (refused := _not_applied(found)):
         raise FixError(f"{refused}; see {log}")
     return found
 
 
-def train(plan: Plan, run: Path, log: Path, arm: str, seed: int) -> int:
+def _train(plan: Plan, run: Path, log: Path, arm: str, seed: int) -> int:
     """Record one training. Returns and raises as ``child.run``."""
     words, fix = {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}, plan.arms[arm]
     program = [filled(word, words) for word in plan.program]
@@ -117,7 +117,7 @@ def train(plan: Plan, run: Path, log: Path, arm: str, seed: int) -> int:
     return child.run(command, log, environment)
 
 
-def not_applied(run: Recorded) -> str:
+def _not_applied(run: Recorded) -> str:
     """Fixes that were not applied."""
     failed = run.setup.get("fixes_failed")
     return "; ".join(f"{name}: {why}" for name, why in failed.items()) if isinstance(failed, dict) else ""
@@ -131,7 +131,7 @@ def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
         raise FixError("two seeds gave identical losses: pass {seed} in the training's arguments, or read FEEDLINE_SEED in it")
 
 
-def outcome(arm: str, seed: int, run: Recorded | str, metric: str) -> Branch:
+def _outcome(arm: str, seed: int, run: Recorded | str, metric: str) -> Branch:
     """The metric of a branch."""
     if isinstance(run, str):
         return Branch(arm, seed, None, 0.0, 0, None, masks.text(run.splitlines()[0]))

@@ -17,8 +17,8 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
         FixError: the fix cannot be applied or compared. ScriptError: the training fails.
         Interrupted: Ctrl-C; the same command continues from there.
     """
-    arms = arms_of(args.fix, args.control)
-    check(program, args.checkpoint)
+    arms = _arms_of(args.fix, args.control)
+    _check(program, args.checkpoint)
 
     from feedline.analysis.reports.console import Console
     from feedline.analysis.speed_trial import CODES
@@ -39,7 +39,7 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
     return CODES[trial.verdict]
 
 
-def arms_of(fix: str, control: str | None) -> dict[str, str]:
+def _arms_of(fix: str, control: str | None) -> dict[str, str]:
     """Arm -> its ``--fix`` text.
 
     Raises:
@@ -61,7 +61,7 @@ def arms_of(fix: str, control: str | None) -> dict[str, str]:
     return {"baseline": "", "fix": fix, **({"control": control} if control else {})}
 
 
-def check(program: list[str], checkpoint: Path | None) -> None:
+def _check(program: list[str], checkpoint: Path | None) -> None:
     """Check that there is a training to run, and that its checkpoint can be used.
 
     Raises:

@@ -21,8 +21,8 @@ from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import owned, results
 from feedline.profiler.printable import say
 
-PATCH = "fix.patch"
-RECORD_S = 30  # of the recording that is made where none is given
+_PATCH = "fix.patch"
+_RECORD_S = 30  # of the recording that is made where none is given
 
 
 def verify(args: argparse.Namespace, program: list[str]) -> int:
@@ -34,35 +34,35 @@ def verify(args: argparse.Namespace, program: list[str]) -> int:
     """
     guarded.check(args.writable)
     program = ["--", *program] if pairs.is_command(program) else program
-    new = results.prepare(args.output, [PATCH], args.force)
+    new = results.prepare(args.output, [_PATCH], args.force)
     names = [pairs.name_of(arm, pair) for arm, pair in pairs.order(args.pairs)]
     asked = [*fingerprint(program), str(args.run_folder), str(args.fix), str(args.settings), str(args.steps), str(args.ranks)]
-    owned.discard(args.output, PATCH)  # of an earlier trial
+    owned.discard(args.output, _PATCH)  # of an earlier trial
     unfinished = Unfinished(args.output, asked, [*([] if args.run_folder else [pairs.RECORDED]), *names], args.force)
     with unfinished.resumable(new, named=True):
-        run = args.run_folder or recorded(args, program, unfinished)
+        run = args.run_folder or _recorded(args, program, unfinished)
         found = planning.read(run)
-        plan = plan_of(args, program, found)
+        plan = _plan_of(args, program, found)
         if not args.quiet:
             safe = "" if plan.writable else "; they can write only to their own folders, and to caches"
             say(f"{2 * plan.pairs} runs, each stopped after {plan.stop_after} steps{safe}")
         trial = pairs.record(plan, unfinished)
         console = Console(quiet=args.quiet)
         text.show(trial, console)
-        (patch, why), kept = lines_to_change(plan), trial.verdict != REJECT
+        (patch, why), kept = _lines_to_change(plan), trial.verdict != REJECT
         with deferred():
             entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})
             assert isinstance(entry, dict)
             branch.write(entry, args.output, args.json, program, patch=masks.token(patch) or None)
             if patch and kept:
-                results.save(args.output, PATCH, patch)
+                results.save(args.output, _PATCH, patch)
     if kept:
-        to_keep(patch, why, args.output / PATCH, console)
+        _to_keep(patch, why, args.output / _PATCH, console)
     name_files(console, [args.output / LEDGER])
     return CODES[trial.verdict]
 
 
-def to_keep(patch: str, why: str, path: Path, console: Console) -> None:
+def _to_keep(patch: str, why: str, path: Path, console: Console) -> None:
     """Print how to keep the change.
 
     Args:
@@ -75,7 +75,7 @@ def to_keep(patch: str, why: str, path: Path, console: Console) -> None:
         console.print(line.removesuffix("\r"), soft_wrap=True)
 
 
-def recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinished) -> Path:
+def _recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinished) -> Path:
     """Record the unchanged training for half a minute, or as many steps as its runs will have; its folder.
 
     Raises:
@@ -89,14 +89,14 @@ def recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinishe
     if not args.quiet:
         say("recording the unchanged training")
     nothing = planning.nothing_tried(args, program)
-    stop_after = f"{RECORD_S}s" if args.steps is None else str(args.steps)
+    stop_after = f"{_RECORD_S}s" if args.steps is None else str(args.steps)
     if failed := pairs.train(nothing, run.name, ["--stop-after", stop_after]):
         raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
     unfinished.add(run.name)
     return run
 
 
-def plan_of(args: argparse.Namespace, program: list[str], found: Replayable) -> Plan:
+def _plan_of(args: argparse.Namespace, program: list[str], found: Replayable) -> Plan:
     """What to run. Raises FixError, ScriptError."""
     facts = found.facts
     environment = {} if args.settings else planning.environment_of(args.fix, found)
@@ -118,7 +118,7 @@ def plan_of(args: argparse.Namespace, program: list[str], found: Replayable) -> 
     )
 
 
-def lines_to_change(plan: Plan) -> tuple[str, str]:
+def _lines_to_change(plan: Plan) -> tuple[str, str]:
     """The diff of the user's file; or "", and why there is none."""
     if plan.environment:
         return "", f"start the program with {planning.as_assignments(plan.environment)} in its environment"

@@ -13,10 +13,10 @@ from feedline.cli import write_guard
 from feedline.profiler.errors import FixError
 
 OUT = "{out}"
-SAFE = 3  # version of Landlock from which on a file cannot be truncated either
-SYSTEM = ("/dev", "/proc")  # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
+_SAFE = 3  # version of Landlock from which on a file cannot be truncated either
+_SYSTEM = ("/dev", "/proc")  # CUDA names its threads in /proc/PID/task/*/comm, and does not start if it cannot
 #: Folders that programs share, caches above all: where they are, unless a variable says so.
-CACHES = {
+_CACHES = {
     "XDG_CACHE_HOME": "~/.cache",
     "HF_HOME": "~/.cache/huggingface",
     "TORCH_HOME": "~/.cache/torch",
@@ -29,8 +29,8 @@ CACHES = {
     "MPLCONFIGDIR": "~/.config/matplotlib",
 }
 #: Of a run that MLflow is told to continue.
-CONTINUED = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME")
-EVERYTHING = Path(write_guard.EVERYTHING)
+_CONTINUED = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME")
+_EVERYTHING = Path(write_guard.EVERYTHING)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def check(writable: Sequence[Path]) -> None:
     for folder in writable:
         if not folder.exists():
             raise FixError(f"--writable {folder}: no such folder")
-    if EVERYTHING not in writable and write_guard.version() < SAFE:
+    if _EVERYTHING not in writable and write_guard.version() < _SAFE:
         raise FixError(
             "this kernel cannot keep a trial from overwriting files (it has no Landlock, or one before Linux 6.2): make sure that the "
             "training writes only to {out}, and add --writable /"
@@ -78,13 +78,13 @@ def guard(run: Path, writable: Sequence[Path]) -> Iterator[Guard]:
         out, temporary = own / "out", own / "tmp"
         for folder in (out, temporary):
             folder.mkdir()
-        places = [own, run, *writable, *caches(os.environ), *(Path(place) for place in SYSTEM if os.path.isdir(place))]
+        places = [own, run, *writable, *caches(os.environ), *(Path(place) for place in _SYSTEM if os.path.isdir(place))]
         yield Guard([sys.executable, "-I", write_guard.__file__, *map(str, places), "--"], out, environment(out, temporary))
 
 
 def caches(variables: Mapping[str, str]) -> list[Path]:
     """Those that exist. One that holds the working or home folder, too, is more than a cache: ``HF_HOME=/workspace``."""
-    named = [variables.get(name) or os.path.expanduser(usual) for name, usual in CACHES.items()]
+    named = [variables.get(name) or os.path.expanduser(usual) for name, usual in _CACHES.items()]
     found = [Path(name) for name in dict.fromkeys(named) if name and os.path.isdir(name)]
     kept = [Path.cwd(), Path(os.path.realpath(os.path.expanduser("~")))]
     return [folder for folder in found if not any(place.is_relative_to(folder.resolve()) for place in kept)]
@@ -92,7 +92,7 @@ def caches(variables: Mapping[str, str]) -> list[Path]:
 
 def environment(out: Path, temporary: Path) -> dict[str, str]:
     """A trial's variables: what it logs to W&B or MLflow stays in its temporary folder, and continues no run of theirs."""
-    kept = {name: value for name, value in os.environ.items() if name not in CONTINUED}
+    kept = {name: value for name, value in os.environ.items() if name not in _CONTINUED}
     wandb = "disabled" if os.environ.get("WANDB_MODE") == "disabled" else "offline"
     mlflow = f"sqlite:///{temporary}/mlflow.db" if find_spec("sqlalchemy") else f"file://{temporary}/mlruns"  # mlflow-skinny has none
     trackers = {"WANDB_MODE": wandb, "WANDB_DIR": str(temporary), "MLFLOW_TRACKING_URI": mlflow}

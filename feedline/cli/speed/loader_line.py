@@ -10,7 +10,7 @@ from pathlib import Path
 from feedline.cli.settings import Value, as_code
 
 #: Positional arguments of torch's DataLoader, in order (torch/utils/data/dataloader.py).
-POSITIONAL = (
+_POSITIONAL = (
     "dataset",
     "batch_size",
     "shuffle",
@@ -26,16 +26,16 @@ POSITIONAL = (
     "generator",
 )
 #: Without workers torch refuses other values of these.
-WITHOUT_WORKERS: dict[str, Value | None] = {
+_WITHOUT_WORKERS: dict[str, Value | None] = {
     "prefetch_factor": None,
     "persistent_workers": False,
     "timeout": 0,
     "multiprocessing_context": None,
 }
-WORKER_THREADS = "worker_threads"
+_WORKER_THREADS = "worker_threads"
 #: Of transformers, which makes its loaders from arguments given elsewhere.
-TRAINING_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
-THEIR_NAMES = {name: f"dataloader_{name}" for name in ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")}
+_TRAINING_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
+_THEIR_NAMES = {name: f"dataloader_{name}" for name in ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")}
 
 
 class NoDiff(Exception):
@@ -91,10 +91,10 @@ def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], f
     """
     name, _, line = made_at.rpartition(":")
     path, instead = folder / name, f"write {kind}(..., {as_code(settings)})"
-    if made_by == "transformers" and settings.keys() <= THEIR_NAMES.keys():
-        instead = f"set {as_code({THEIR_NAMES[key]: value for key, value in settings.items()})} in TrainingArguments"
-    if WORKER_THREADS in settings:
-        raise NoDiff(threads_in_code(settings))
+    if made_by == "transformers" and settings.keys() <= _THEIR_NAMES.keys():
+        instead = f"set {as_code({_THEIR_NAMES[key]: value for key, value in settings.items()})} in TrainingArguments"
+    if _WORKER_THREADS in settings:
+        raise NoDiff(_threads_in_code(settings))
     if not name or not line.isdecimal() or "***" in name:
         raise NoDiff(f"the file that makes the DataLoader is not known: {instead}")
     if path.is_symlink():
@@ -102,26 +102,26 @@ def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], f
     try:
         source = path.read_bytes()
         old = source.decode()
-        found = target(ast.parse(source), int(line), made_by, kind, settings)
-        new = applied(source, edits(source, found)).decode()
+        found = _target(ast.parse(source), int(line), made_by, kind, settings)
+        new = _applied(source, _edits(source, found)).decode()
         check(new, found)
     except (OSError, SyntaxError, ValueError) as error:
         raise NoDiff(f"{name} cannot be changed ({type(error).__name__}): {instead}") from error
     except NoDiff as error:
         raise NoDiff(f"{made_at} {error}: {instead}") from error
-    return unified(name, old, new)
+    return _unified(name, old, new)
 
 
-def threads_in_code(settings: Mapping[str, Value]) -> str:
+def _threads_in_code(settings: Mapping[str, Value]) -> str:
     """What to write where the threads of workers are limited."""
-    threads = settings[WORKER_THREADS]
-    others = {name: value for name, value in settings.items() if name != WORKER_THREADS}
+    threads = settings[_WORKER_THREADS]
+    others = {name: value for name, value in settings.items() if name != _WORKER_THREADS}
     opencv = f"cv2.setNumThreads({0 if threads == 1 else threads})"
     said = f"threads are limited in code: write a worker_init_fn that calls torch.set_num_threads({threads}) and, if used, {opencv}"
     return f"{said}, and DataLoader(..., {as_code(others)})" if others else said
 
 
-def target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapping[str, Value]) -> Target:
+def _target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapping[str, Value]) -> Target:
     """The call to change.
 
     Raises:
@@ -129,49 +129,49 @@ def target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mappi
     """
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     if made_by == "transformers":
-        if not settings.keys() <= THEIR_NAMES.keys():
+        if not settings.keys() <= _THEIR_NAMES.keys():
             raise NoDiff("calls transformers, whose TrainingArguments have no such setting")
-        asked = only(
-            [call for call in calls if called(call) in TRAINING_ARGUMENTS],
+        asked = _only(
+            [call for call in calls if _called(call) in _TRAINING_ARGUMENTS],
             "calls transformers, but this file does not create exactly one TrainingArguments",
         )
-        return Target(asked, {THEIR_NAMES[name]: value for name, value in settings.items()})
+        return Target(asked, {_THEIR_NAMES[name]: value for name, value in settings.items()})
     here = [call for call in calls if call.lineno <= line <= (call.end_lineno or line)]
-    made = [call for call in here if called(call).endswith("DataLoader") or called(call) == kind or is_super_init(call)]
+    made = [call for call in here if _called(call).endswith("DataLoader") or _called(call) == kind or _is_super_init(call)]
     if made:
-        call = only([call for call in made if call.lineno == max(other.lineno for other in made)], "makes several loaders")
-        found = Target(call, settings, POSITIONAL)
-        repairs = {name: value for name, value in WITHOUT_WORKERS.items() if settings.get("num_workers") == 0 and name in found.given()}
-        return Target(call, {**repairs, **settings}, POSITIONAL)
+        call = _only([call for call in made if call.lineno == max(other.lineno for other in made)], "makes several loaders")
+        found = Target(call, settings, _POSITIONAL)
+        repairs = {name: value for name, value in _WITHOUT_WORKERS.items() if settings.get("num_workers") == 0 and name in found.given()}
+        return Target(call, {**repairs, **settings}, _POSITIONAL)
     passing = [call for call in here if {word.arg for word in call.keywords} >= settings.keys()]
-    return Target(only(passing, f"calls no DataLoader, and nothing that takes {', '.join(settings)}"), settings)
+    return Target(_only(passing, f"calls no DataLoader, and nothing that takes {', '.join(settings)}"), settings)
 
 
-def only(calls: list[ast.Call], otherwise: str) -> ast.Call:
+def _only(calls: list[ast.Call], otherwise: str) -> ast.Call:
     """Raises NoDiff unless it is one."""
     if len(calls) != 1:
         raise NoDiff(otherwise)
     return calls[0]
 
 
-def called(call: ast.Call) -> str:
+def _called(call: ast.Call) -> str:
     """Last part of the name of what is called."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def is_super_init(call: ast.Call) -> bool:
+def _is_super_init(call: ast.Call) -> bool:
     """Whether it is ``super().__init__(...)``, in a loader class of the program's own."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__" else None
-    return isinstance(owner, ast.Call) and called(owner) == "super"
+    return isinstance(owner, ast.Call) and _called(owner) == "super"
 
 
-def edits(source: bytes, found: Target) -> Iterator[Edit]:
+def _edits(source: bytes, found: Target) -> Iterator[Edit]:
     """What to change in a call. Raises NoDiff."""
-    starts, given = line_starts(source), found.given()
+    starts, given = _line_starts(source), found.given()
     for name in given.keys() & found.arguments.keys():
-        yield Edit(*span(starts, given[name]), repr(found.arguments[name]))
+        yield Edit(*_span(starts, given[name]), repr(found.arguments[name]))
     if new := [f"{name}={value!r}" for name, value in found.arguments.items() if name not in given]:
-        yield added(source, starts, found.call, new)
+        yield _added(source, starts, found.call, new)
 
 
 def check(changed: str, found: Target) -> None:
@@ -183,7 +183,7 @@ def check(changed: str, found: Target) -> None:
     calls = [node for node in ast.walk(ast.parse(changed)) if isinstance(node, ast.Call)]
     place = (found.call.lineno, found.call.col_offset)
     for call in calls:
-        if (call.lineno, call.col_offset) == place and called(call) == called(found.call):
+        if (call.lineno, call.col_offset) == place and _called(call) == _called(found.call):
             now, before = Target(call, found.arguments, found.positional).given(), found.given()
             wanted = {name: ast.dump(value) for name, value in before.items()}
             wanted |= {name: ast.dump(ast.Constant(value)) for name, value in found.arguments.items()}
@@ -192,7 +192,7 @@ def check(changed: str, found: Target) -> None:
     raise NoDiff("is written in a way that cannot be edited safely")
 
 
-def added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> Edit:
+def _added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> Edit:
     """Arguments put behind the last one: on lines of their own where it has one, else on the same line."""
     arguments = [*call.args, *(word.value for word in call.keywords)]
     close = starts[(call.end_lineno or 1) - 1] + (call.end_col_offset or 1) - 1
@@ -200,7 +200,7 @@ def added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> E
         return Edit(close, close, ", ".join(new))
     last = max(arguments, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))
     word = next((word for word in call.keywords if word.value is last), None)
-    _, end = span(starts, last)
+    _, end = _span(starts, last)
     first = (word or last).lineno
     indent = source[starts[first - 1] : starts[first - 1] + (word or last).col_offset]
     if indent.strip() or first == call.lineno:  # something stands before it
@@ -210,7 +210,7 @@ def added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> E
     return Edit(end, end, "".join(f",{newline}{indent.decode()}{one}" for one in new))
 
 
-def line_starts(source: bytes) -> list[int]:
+def _line_starts(source: bytes) -> list[int]:
     """Offset of each line, as ``ast`` counts them."""
     starts = [0]
     for line in source.splitlines(keepends=True):
@@ -218,19 +218,19 @@ def line_starts(source: bytes) -> list[int]:
     return starts
 
 
-def span(starts: list[int], node: ast.expr) -> tuple[int, int]:
+def _span(starts: list[int], node: ast.expr) -> tuple[int, int]:
     """Offsets of a node's first byte and of the one after its last. Parentheses around it are outside."""
     return starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
 
 
-def applied(source: bytes, found: Iterator[Edit]) -> bytes:
+def _applied(source: bytes, found: Iterator[Edit]) -> bytes:
     """The source with the edits, the last one first."""
     for edit in sorted(found, key=lambda edit: edit.begin, reverse=True):
         source = source[: edit.begin] + edit.new.encode() + source[edit.end :]
     return source
 
 
-def unified(name: str, old: str, new: str) -> str:
+def _unified(name: str, old: str, new: str) -> str:
     """A unified diff; a last line without a newline is marked as ``patch`` wants it, and a name with blanks is ended by a tab."""
     shown = f"{name}\t" if " " in name else name
     before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))

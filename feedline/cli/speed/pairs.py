@@ -26,9 +26,9 @@ from feedline.profiler.store.trainings import trainings
 
 RECORDED = "recorded"
 #: What costs time in a recording and says nothing about throughput; the same in both arms.
-LIGHT = ("--sample-interval", "1000000", "--torch-profiler", "off")
-DENIED = ("Permission denied", "PermissionError", "cannot be opened", "Read-only file system")
-REFUSED = re.compile(r"Permission denied: '([^'\n]+)'")
+_LIGHT = ("--sample-interval", "1000000", "--torch-profiler", "off")
+_DENIED = ("Permission denied", "PermissionError", "cannot be opened", "Read-only file system")
+_REFUSED = re.compile(r"Permission denied: '([^'\n]+)'")
 
 
 def order(pairs: int) -> list[tuple[str, int]]:
@@ -52,7 +52,7 @@ def record(plan: Plan, unfinished: Unfinished) -> SpeedTrial:
     runs: list[TrialRun] = []
     unit = plan.tried.unit
     for arm, pair in order(plan.pairs):
-        done, own = trial_run(plan, arm, pair, unfinished)
+        done, own = _trial_run(plan, arm, pair, unfinished)
         if (arm, pair) == (UNCHANGED, 1) and done.failed:
             raise ScriptError(*f"the unchanged training failed: {done.failed}".split("\n", 1))
         unit = own or unit
@@ -66,14 +66,14 @@ def in_one_line(failed: str) -> str:
     return f"{first} {log[-1].strip()}" if log else first
 
 
-def trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[TrialRun, str]:
+def _trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[TrialRun, str]:
     """Train for some steps, unless that was already done; also returns the unit of the rate.
 
     Raises:
         FixError: the change did not act.
     """
     name, at = name_of(arm, pair), plan.tried.made_at
-    options = [*LIGHT, "--stop-after", plan.stop_after]
+    options = [*_LIGHT, "--stop-after", plan.stop_after]
     changed = arm == CHANGED and bool(plan.settings)
     if changed:
         options += ["--set", ",".join(f"{key}={value}" for key, value in plan.settings.items()), *(["--set-at", at] if at else [])]
@@ -84,10 +84,10 @@ def trial_run(plan: Plan, arm: str, pair: int, unfinished: Unfinished) -> tuple[
             return TrialRun(arm, pair, None, 0, failed), ""
         unfinished.add(name)
     try:
-        rate, steps, unit = rate_of(plan.folder / name)
+        rate, steps, unit = _rate_of(plan.folder / name)
     except FeedlineError as error:
         return TrialRun(arm, pair, None, 0, str(error)), ""
-    if changed and (why := not_changed(plan.folder / name)):
+    if changed and (why := _not_changed(plan.folder / name)):
         raise FixError(f"the change was not applied: {why}; see {plan.folder / name}.log")
     return TrialRun(arm, pair, rate, steps, "" if rate else "it made no step"), unit
 
@@ -103,15 +103,15 @@ def train(plan: Plan, name: str, options: list[str], environment: Mapping[str, s
         program = [branch.filled(word, {OUT: str(guarded.out)}) for word in plan.program]
         command = [*guarded.command, *branch.command(run, options, program, plan.ranks)]
         code = child.run(command, log, {**guarded.environment, **environment}, leaves_nothing=True)
-    return f"exit code {code}{hint(log)}; end of {log}:\n{child.tail(log)}" if code else ""
+    return f"exit code {code}{_hint(log)}; end of {log}:\n{child.tail(log)}" if code else ""
 
 
-def hint(log: Path) -> str:
+def _hint(log: Path) -> str:
     """What to do where a trial was refused to write."""
     said = child.tail(log)
-    if not any(word in said for word in DENIED):
+    if not any(word in said for word in _DENIED):
         return ""
-    named = REFUSED.findall(said)
+    named = _REFUSED.findall(said)
     where = f", and it tried to change {masks.place(Path(named[-1]))}" if named else ""
     return (
         f" (trial runs must not overwrite files{where}: let the training write to {{out}}, as in --output-dir {{out}}, "
@@ -119,28 +119,28 @@ def hint(log: Path) -> str:
     )
 
 
-def rate_of(path: Path) -> tuple[float | None, int, str]:
+def _rate_of(path: Path) -> tuple[float | None, int, str]:
     """Steady throughput of a run, its steps, and the unit: samples/s, or steps/s where samples were not seen.
 
     Raises:
         FeedlineError: it cannot be read.
     """
-    gathered = gather_ranks(run_of(path), [])
+    gathered = gather_ranks(_run_of(path), [])
     pace = between_ranks.throughput(gathered, gathered[min(gathered)])
     if pace.of_all_ranks:
         return pace.of_all_ranks, pace.steps, "samples/s"
     return pace.steps_per_s, pace.steps, "steps/s"
 
 
-def run_of(path: Path) -> Run:
+def _run_of(path: Path) -> Run:
     """The training in a run folder: one below it where the command is a launcher."""
     found = trainings(path)
     return found[0].run if len(found) == 1 else open_run(path)
 
 
-def not_changed(path: Path) -> str:
+def _not_changed(path: Path) -> str:
     """Why no loader was changed."""
-    hooks = [hook for rank in run_of(path).ranks.values() for hook in rank.manifest.hooks if hook["name"] == overrides.NAME]
+    hooks = [hook for rank in _run_of(path).ranks.values() for hook in rank.manifest.hooks if hook["name"] == overrides.NAME]
     return next(
         (str(hook["why"]) for hook in hooks if not hook["attached"]), "" if hooks else "--set did not reach the training's processes"
     )

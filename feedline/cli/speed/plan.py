@@ -18,13 +18,13 @@ from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
 from feedline.cli.whatif_change import asked_change
 from feedline.profiler.errors import FixError, ScriptError
 
-INTERVAL = 0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
-TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
-FIRST = 10  # steps in which workers start and queues fill
-FEWEST = 30
-WORKER_THREADS = "worker_threads"
+_INTERVAL = 0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
+_TRIAL_S = 20.0  # of a run's steps, at most; two passes over the loader may take twice as long
+_FIRST = 10  # steps in which workers start and queues fill
+_FEWEST = 30
+_WORKER_THREADS = "worker_threads"
 #: Fixes that can be applied, though what they give is not predicted.
-NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {thread_oversubscription.RULE_ID: {WORKER_THREADS: 1}}
+_NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {thread_oversubscription.RULE_ID: {_WORKER_THREADS: 1}}
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
         FixError: its fix is more than settings.
     """
     change = found.change_of_fix(rule_id)
-    if rule_id in NOT_PREDICTED:
-        return NOT_PREDICTED[rule_id]
+    if rule_id in _NOT_PREDICTED:
+        return _NOT_PREDICTED[rule_id]
     if isinstance(change, Refused):
         raise FixError(
             f"feedline cannot apply the fix of {rule_id}: make the change, record the training again, and compare both runs (feedline diff)"
@@ -127,7 +127,7 @@ def tried(found: Replayable, settings: Mapping[str, Value], rule_id: str, margin
     refuse_impossible(settings, found.settings)
     if all(found.settings.get(name) == value for name, value in settings.items()):
         raise ScriptError(f"the training was recorded with {as_code(settings)} already: there is nothing to compare")
-    return _tried(found, as_code(settings), prediction(found, settings), rule_id, margin)
+    return _tried(found, as_code(settings), _prediction(found, settings), rule_id, margin)
 
 
 def _tried(found: Replayable, change: str, predicted: PredictedRate | Refused, rule_id: str, margin: float) -> Tried:
@@ -157,9 +157,9 @@ def _of_fix(found: Replayable, rule_id: str) -> PredictedRate | Refused:
     return found.predict(change) if isinstance(change, Change) else change
 
 
-def prediction(found: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
+def _prediction(found: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
     """As ``feedline whatif`` predicts it."""
-    if settings == {WORKER_THREADS: 1}:
+    if settings == {_WORKER_THREADS: 1}:
         return _of_fix(found, thread_oversubscription.RULE_ID)
     if unknown := [name for name in settings if name not in LOADER]:
         return Refused("unknown_setting", f"the replay does not know what {', '.join(unknown)} changes")
@@ -173,16 +173,16 @@ def steps(facts: RuleInputs) -> int:
     A short pass over the loader is repeated whole, at least twice, because its beginning is a part of the throughput.
     """
     mean_s, spread_s = facts.step.mean_s, max(facts.step.p95_s - facts.step.median_s, 0.0) / 1.645
-    wanted = (1.96 * spread_s / max(mean_s, 1e-9) / INTERVAL) ** 2
-    most = TRIAL_S / max(mean_s, 1e-6)
-    number = FIRST + round(min(max(wanted, FEWEST), max(most, FEWEST)))
-    length = pass_steps(facts)
+    wanted = (1.96 * spread_s / max(mean_s, 1e-9) / _INTERVAL) ** 2
+    most = _TRIAL_S / max(mean_s, 1e-6)
+    number = _FIRST + round(min(max(wanted, _FEWEST), max(most, _FEWEST)))
+    length = _pass_steps(facts)
     if length is not None and 2 * length <= 2 * most:
         number = math.ceil(max(number, 2 * length) / length) * length
     return number
 
 
-def pass_steps(facts: RuleInputs) -> int | None:
+def _pass_steps(facts: RuleInputs) -> int | None:
     """Steps in one pass over the loader; None: not known."""
     samples, batch = facts.setting("epoch_samples"), facts.throughput.batch_size
     return max(1, round(samples / batch)) if isinstance(samples, int) and batch else None

@@ -32,8 +32,8 @@ def show(trial: SpeedTrial, console: Console) -> None:
 
 def lines(trial: SpeedTrial) -> list[str]:
     """Predicted, measured and the verdict."""
-    found = [f"Predicted  {rates(trial.predicted, trial.unit)}" if trial.predicted else f"Predicted  nothing: {trial.refused}"]
-    found += [f"Measured   {rates(trial.measured, trial.unit)}"] if trial.measured else []
+    found = [f"Predicted  {_rates(trial.predicted, trial.unit)}" if trial.predicted else f"Predicted  nothing: {trial.refused}"]
+    found += [f"Measured   {_rates(trial.measured, trial.unit)}"] if trial.measured else []
     if trial.conditions_changed and trial.recorded and trial.measured:
         now, then = number(trial.measured.before), number(trial.recorded.rate)
         found.append(
@@ -46,7 +46,7 @@ def lines(trial: SpeedTrial) -> list[str]:
     return [*found, "", f"{trial.verdict.upper()}: {trial.why}"]
 
 
-def rates(found: PredictedRate, unit: str) -> str:
+def _rates(found: PredictedRate, unit: str) -> str:
     """``251 -> 410 samples/s [380, 430], +63.3 %``."""
     shown = f"{number(found.before)} -> {number(found.after)} {unit} [{number(found.low)}, {number(found.high)}]"
     return f"{shown}, {more(found.after / found.before - 1)}" if found.before > 0 else shown

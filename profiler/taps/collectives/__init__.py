@@ -17,7 +17,7 @@ GIVES = "bytes, group, start and end of every collective, once torch.distributed
 Tell = Callable[[str, bool, str], None]
 
 
-class Collectives:
+class _Collectives:
     """Attaches the tap and the clock when a process group is created, and detaches them.
 
     Args:
@@ -95,6 +95,6 @@ class Collectives:
 
 def attach(tell: Tell, patches: Patches) -> Callable[[], None]:
     """Attach to torch.distributed; returns a function that undoes everything except patches."""
-    collectives = Collectives(tell)
+    collectives = _Collectives(tell)
     collectives.attach(patches)
     return collectives.stop

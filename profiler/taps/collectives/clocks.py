@@ -23,17 +23,17 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 
-NAME, GIVES = "clocks", "how the ranks' clocks differ"
-ROUND_TRIPS = 15
-FIRST_S = 0.2  # after the group was made: one that lives for a moment only is left alone
+_NAME, _GIVES = "clocks", "how the ranks' clocks differ"
+_ROUND_TRIPS = 15
+_FIRST_S = 0.2  # after the group was made: one that lives for a moment only is left alone
 AGAIN_S = (2.0, 5.0, 10.0, 15.0)  # after each measurement; the last one from then on
 PATIENCE_S = 10.0  # rank 0 may be busy with hundreds of others
-LAST_PATIENCE_S = 0.3  # the program is ending
-LOOK_S = 0.05  # interval at which rank 0 checks for requests
-BLOCKED_S = 2.0  # longest that one operation of the store can take
-ENDS_S = 10.0  # for the operation that is going on; a machine may be busy
-WORD_S = 0.02  # what one word to the store may take
-PREFIX = "feedline/clock"
+_LAST_PATIENCE_S = 0.3  # the program is ending
+_LOOK_S = 0.05  # interval at which rank 0 checks for requests
+_BLOCKED_S = 2.0  # longest that one operation of the store can take
+_ENDS_S = 10.0  # for the operation that is going on; a machine may be busy
+_WORD_S = 0.02  # what one word to the store may take
+_PREFIX = "feedline/clock"
 _lives = itertools.count()  # of process groups in this process: a store can outlive one, and with it what was said in it
 
 
@@ -60,27 +60,27 @@ class Clock(threading.Thread):
         Waits for the thread: one that comes back from the store while Python finalizes aborts the process (std::terminate).
         """
         self._ending.set()
-        self.join(BLOCKED_S + LAST_PATIENCE_S)
+        self.join(_BLOCKED_S + _LAST_PATIENCE_S)
         self._quitting = True
-        self.join(ENDS_S)
+        self.join(_ENDS_S)
 
     def quit(self) -> None:
         """Stop without using the store again, which is about to close: torch reports cut connections on standard error."""
         self._quitting = True
         self._ending.set()
-        self.join(WORD_S)
+        self.join(_WORD_S)
 
     def run(self) -> None:
         problem = ""
         try:
             self._answer() if self._rank == 0 else self._ask()
         except Exception as error:  # the store is gone with rank 0, or with its host
-            problem = f"{GIVES}, until {masks.error(error)[:160]}"
+            problem = f"{_GIVES}, until {masks.error(error)[:160]}"
         if self._rank and not self.measured and not self._before:
-            self._tell(NAME, False, problem or "rank 0 did not answer")
+            self._tell(_NAME, False, problem or "rank 0 did not answer")
 
     def _answer(self) -> None:
-        note(0, 0)
+        _note(0, 0)
         served, until = 0, 0.0
         while not self._quitting:
             wanted = self._store.add("wanted", 0)
@@ -88,19 +88,19 @@ class Clock(threading.Thread):
                 served += 1
                 self._pong(served)
             if self._ending.is_set():
-                until = until or time.monotonic() + LAST_PATIENCE_S
+                until = until or time.monotonic() + _LAST_PATIENCE_S
                 if self._store.add("left", 0) >= self._size - 1 or time.monotonic() > until:
                     self._store.set("closed", "")
                     return
                 time.sleep(0.005)
             else:
-                self._ending.wait(LOOK_S)
+                self._ending.wait(_LOOK_S)
 
     def _pong(self, ticket: int) -> None:
         if self._store.check([f"{ticket}/gone"]):
             return
         self._store.set(f"{ticket}/here", "")
-        for number in range(ROUND_TRIPS):
+        for number in range(_ROUND_TRIPS):
             if self._quitting:
                 return
             ping = f"{ticket}/ping{number}"
@@ -111,14 +111,14 @@ class Clock(threading.Thread):
 
     def _ask(self) -> None:
         again = iter(AGAIN_S)
-        wait = FIRST_S
+        wait = _FIRST_S
         while not self._ending.wait(wait):
             self._measure(PATIENCE_S)
             wait = next(again, AGAIN_S[-1])
         if self._quitting:
             return
         if not self._store.check(["closed"]):
-            self._measure(LAST_PATIENCE_S)
+            self._measure(_LAST_PATIENCE_S)
         self._store.add("left", 1)
 
     def _measure(self, patience_s: float) -> None:
@@ -128,12 +128,12 @@ class Clock(threading.Thread):
         while not store.check([f"{ticket}/here"]):
             if self._quitting:
                 return
-            if time.monotonic() > until or self._ending.is_set() and patience_s > LAST_PATIENCE_S:
+            if time.monotonic() > until or self._ending.is_set() and patience_s > _LAST_PATIENCE_S:
                 store.set(f"{ticket}/gone", "")
                 return
             time.sleep(0.005)
         best: tuple[int, int] | None = None
-        for number in range(ROUND_TRIPS):
+        for number in range(_ROUND_TRIPS):
             if self._quitting:
                 return
             pong = f"{ticket}/pong{number}"
@@ -146,11 +146,11 @@ class Clock(threading.Thread):
             if best is None or ended - begun < best[0]:
                 best = ended - begun, theirs - (begun + ended) // 2
         if best is not None:
-            note(best[1], best[0])
+            _note(best[1], best[0])
             self.measured += 1
 
 
-def note(offset: int, round_trip: int) -> None:
+def _note(offset: int, round_trip: int) -> None:
     """Record one measurement: rank 0's clock minus this one, and the round trip, ns."""
     segment = recorder.main
     if segment is not None:
@@ -174,13 +174,13 @@ def start_clock(tell: Callable[[str, bool, str], None], before: bool) -> Clock |
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     if size < 2:
-        note(0, 0)
+        _note(0, 0)
         return None
     try:
-        store = dist.PrefixStore(f"{PREFIX}/{next(_lives)}", dist.distributed_c10d._get_default_store().clone())  # type: ignore[attr-defined]
-        store.set_timeout(datetime.timedelta(seconds=BLOCKED_S))
+        store = dist.PrefixStore(f"{_PREFIX}/{next(_lives)}", dist.distributed_c10d._get_default_store().clone())  # type: ignore[attr-defined]
+        store.set_timeout(datetime.timedelta(seconds=_BLOCKED_S))
     except Exception as error:
-        tell(NAME, False, f"cannot open a separate connection to the process group's store, {masks.error(error)}")
+        tell(_NAME, False, f"cannot open a separate connection to the process group's store, {masks.error(error)}")
         return None
     thread = Clock(store, rank, size, tell, before)
     thread.start()

@@ -17,8 +17,8 @@ from feedline.profiler.events import Stage
 from feedline.profiler.taps.collectives.ends import Row
 from feedline.profiler.taps.gpu import Anchor, Cuda
 
-QUEUE = 4096  # collectives that the GPU has not passed
-ANCHOR_EVERY = 64  # elapsed_time is a float32 of ms: within 100 ms its steps are 8 ns, within 1,000 s 60 us
+_QUEUE = 4096  # collectives that the GPU has not passed
+_ANCHOR_EVERY = 64  # elapsed_time is a float32 of ms: within 100 ms its steps are 8 ns, within 1,000 s 60 us
 
 
 class Timed:
@@ -48,7 +48,7 @@ class CudaEnds:
             self.lost += 1
             return None
         self._read()
-        if len(self._pending) >= QUEUE:
+        if len(self._pending) >= _QUEUE:
             self.lost += 1
             return None
         index = device.index if device.index is not None else self._cuda.device()
@@ -112,8 +112,8 @@ class CudaEnds:
             row.segment.end(row.place, Stage.COLLECTIVE, begun - row.start + took, begun - row.start)
 
     def _anchor(self, device: int) -> Anchor:
-        anchor, uses = self._anchors.get(device, (None, ANCHOR_EVERY))
-        if anchor is None or uses >= ANCHOR_EVERY:
+        anchor, uses = self._anchors.get(device, (None, _ANCHOR_EVERY))
+        if anchor is None or uses >= _ANCHOR_EVERY:
             if device not in self._aside:
                 self._aside[device] = self._cuda.new_stream(device)
             anchor, uses = Anchor(self._cuda.event(), self._aside[device]), 0

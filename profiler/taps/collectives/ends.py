@@ -24,9 +24,9 @@ from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.patch import Patches
 
-SETTLE_NS = 1_000_000_000  # a callback has left its thread for sure so long after its end
-WINDING_DOWN_S = 0.01  # the same, while another thread waits for it
-MOST_WAITING = 8  # works without a future, kept alive until they are waited for
+_SETTLE_NS = 1_000_000_000  # a callback has left its thread for sure so long after its end
+_WINDING_DOWN_S = 0.01  # the same, while another thread waits for it
+_MOST_WAITING = 8  # works without a future, kept alive until they are waited for
 COLLECTIVE = int(Stage.COLLECTIVE)  # a plain number is quicker to look up
 
 
@@ -137,8 +137,8 @@ class Ends:
         self._last = None
         self._waiting.clear()
         done = [group for group in self._groups if group.held is not None and not group.in_flight]
-        if any(clock.wall_ns() - group.ended < SETTLE_NS for group in done):
-            time.sleep(WINDING_DOWN_S)
+        if any(clock.wall_ns() - group.ended < _SETTLE_NS for group in done):
+            time.sleep(_WINDING_DOWN_S)
         for group in done:
             group.held = None
 
@@ -157,13 +157,13 @@ class Ends:
 
     def _keep(self, row: Row, work: Any) -> None:
         for key, (other, waiting) in list(self._waiting.items()) if self._waiting else ():
-            if len(self._waiting) >= MOST_WAITING or other.is_completed():
+            if len(self._waiting) >= _MOST_WAITING or other.is_completed():
                 waiting.unknown()
                 self._waiting.pop(key, None)
         self._waiting[id(work)] = work, row
 
     def _release(self, now: int) -> None:
-        self._look = now + SETTLE_NS
+        self._look = now + _SETTLE_NS
         for group in self._groups:
-            if group.held is not None and not group.in_flight and now - group.ended > SETTLE_NS:
+            if group.held is not None and not group.in_flight and now - group.ended > _SETTLE_NS:
                 group.held = None

@@ -13,8 +13,8 @@ from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.store.segment import Segment
 
-MOST = 1000  # groups, and pairs of ranks and tags, that have a name of their own: each takes records that are never forgotten
-OTHERS = "others"
+_MOST = 1000  # groups, and pairs of ranks and tags, that have a name of their own: each takes records that are never forgotten
+_OTHERS = "others"
 NAME_BYTES = 56  # of a NAME record
 
 
@@ -61,19 +61,19 @@ class Group:
         self.of = weakref.ref(pg)
         self.size = pg.size()
         self._rank = pg.rank()
-        self.whole = Channel(name, ranks_of(pg), backend_of(pg, device), first_number(pg))
+        self.whole = Channel(name, _ranks_of(pg), _backend_of(pg, device), _first_number(pg))
         self.in_flight: dict[int, object] = {}
         self.held: Any = None
         self.ended = 0
         self._pairs: dict[tuple[int | None, bool, int], Channel] = {}
-        self._other_pairs = Channel(OTHERS, (), self.whole.backend)
+        self._other_pairs = Channel(_OTHERS, (), self.whole.backend)
 
     def pair(self, peer: int | None, sends: bool, tag: int) -> Channel:
         """The messages between this rank and another one, by its number in the group; None for receives from any source."""
         key = peer, sends, tag
         known = self._pairs.get(key)
         if known is None:
-            if len(self._pairs) >= MOST:
+            if len(self._pairs) >= _MOST:
                 return self._other_pairs
             source, target = (self._rank, peer) if sends else ("any" if peer is None else peer, self._rank)
             ranks, name = self.whole.ranks, f"{self.whole.name} {source}>{target}" + (f" tag {tag}" if tag else "")
@@ -99,11 +99,11 @@ class Groups:
         return known
 
     def _name(self, name: str, pg: Any, device: torch.device | None) -> str:
-        if len(self._uses) >= MOST:
-            return OTHERS
+        if len(self._uses) >= _MOST:
+            return _OTHERS
         first = next((group for (known, _), group in self._known.items() if known == name and group.of() is pg), None)
         if first is not None:  # the same group on another kind of device
-            backend = backend_of(pg, device)
+            backend = _backend_of(pg, device)
             return first.whole.name if backend == first.whole.backend else f"{first.whole.name} {backend}"
         use = self._uses[name] = self._uses.get(name, 0) + 1
         return name if use == 1 else f"{name} ({use})"
@@ -115,7 +115,7 @@ class Groups:
         return len(self._known)
 
 
-def ranks_of(pg: Any) -> tuple[int, ...]:
+def _ranks_of(pg: Any) -> tuple[int, ...]:
     """Global ranks of a group, ascending."""
     try:
         return tuple(sorted(dist.get_process_group_ranks(pg)))
@@ -123,7 +123,7 @@ def ranks_of(pg: Any) -> tuple[int, ...]:
         return tuple(range(pg.size())) if pg.size() == dist.get_world_size() else ()
 
 
-def backend_of(pg: Any, device: torch.device | None) -> str:
+def _backend_of(pg: Any, device: torch.device | None) -> str:
     """gloo, nccl, ..."""
     try:
         return str(pg._get_backend(device).name()).lower() if device is not None else str(dist.get_backend(pg))
@@ -131,7 +131,7 @@ def backend_of(pg: Any, device: torch.device | None) -> str:
         return "unknown"
 
 
-def first_number(pg: Any) -> int:
+def _first_number(pg: Any) -> int:
     """Number of collectives before the tap was attached: 0 for a new group. Some count twice, equally on all ranks."""
     try:
         return int(pg._get_sequence_number_for_group())

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 #: c10d operator -> what it is. Others, of a newer torch, go by their own name.
-NAMES = {
+_NAMES = {
     "allreduce_": "all_reduce",
     "allreduce_coalesced_": "all_reduce",
     "allgather_": "all_gather",
@@ -28,7 +28,7 @@ NAMES = {
     "recv_": "recv",
     "recv_any_source_": "recv",
 }
-NO_WORK = "check_for_nan"  # moves nothing, has no group
+_NO_WORK = "check_for_nan"  # moves nothing, has no group
 _ON_ROOT_ONLY = {"gather_": 1, "scatter_": 0}  # which of (output, input) every rank has: its share of the message
 _SENDS = {"send": True, "recv_": False, "recv_any_source_": False}  # messages between two ranks
 
@@ -85,16 +85,16 @@ class Operation:
         if self.empty:
             return 0
         if self.share is not None:
-            return ranks * total(args[self.share])
+            return ranks * _total(args[self.share])
         if self.plain:
-            return total(args[0])
-        return max(total(args[0]), total(args[1]))
+            return _total(args[0])
+        return max(_total(args[0]), _total(args[1]))
 
 
-def total(value: Any) -> int:
+def _total(value: Any) -> int:
     """Bytes of a tensor, or of all tensors in a list or a list of lists."""
     if isinstance(value, list | tuple):
-        return sum(map(total, value)) if len(value) != 1 else total(value[0])
+        return sum(map(_total, value)) if len(value) != 1 else _total(value[0])
     if value.layout is torch.strided:
         return int(value.nbytes)
     if value.is_sparse:
@@ -111,7 +111,7 @@ def operations() -> list[Operation]:
     found = []
     for qualified in torch._C._dispatch_get_all_op_names():
         library, _, name = qualified.partition("::")
-        if library != "c10d" or name == NO_WORK or "." in name:
+        if library != "c10d" or name == _NO_WORK or "." in name:
             continue
         op = getattr(torch.ops.c10d, name).default
         names = [argument.name for argument in op._schema.arguments]
@@ -121,7 +121,7 @@ def operations() -> list[Operation]:
         found.append(
             Operation(
                 op=op,
-                name=NAMES.get(name, name.strip("_")),
+                name=_NAMES.get(name, name.strip("_")),
                 group=names.index("process_group"),
                 share=_ON_ROOT_ONLY.get(name),
                 tag=names.index("tag") if name in _SENDS else -1,

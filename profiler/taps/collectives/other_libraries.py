@@ -15,7 +15,7 @@ UNSEEN = {
     "nvshmem": ("NVSHMEM", "ranks write into each other's memory"),
 }
 #: Lightning imports mpi4py only to ask whether MPI started the program, and CuPy its wrapper of NCCL because it is there.
-MEANINGLESS_ALONE = ("mpi4py.MPI", "cupy.cuda.nccl")
+_MEANINGLESS_ALONE = ("mpi4py.MPI", "cupy.cuda.nccl")
 
 
 def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Callable[[str, bool, str], None]) -> None:
@@ -27,5 +27,5 @@ def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Calla
 
     alone = ranks.place().world_size == 1
     for module, (name, why) in UNSEEN.items():
-        if not (alone and module in MEANINGLESS_ALONE):
+        if not (alone and module in _MEANINGLESS_ALONE):
             when_imported(module, told(name, why))

@@ -31,14 +31,14 @@ from feedline.profiler.taps.collectives.other_libraries import NAME
 from feedline.profiler.taps.patch import Patches
 
 KEY = "BackendSelect"
-ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
-MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
-WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
+_ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
+_MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
+_WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
 Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class _Kind:
     """Properties shared by all calls of one operation on one group and dtype."""
 
     of: Callable[[], Any]  # a weak reference to the process group
@@ -50,10 +50,10 @@ class Kind:
     source: int
 
 
-Kinds = dict[tuple[int, torch.dtype | None, bool], Kind]  # by address of the group, dtype and whether on a CPU
+Kinds = dict[tuple[int, torch.dtype | None, bool], _Kind]  # by address of the group, dtype and whether on a CPU
 
 
-class Kernels:
+class _Kernels:
     """The kernels of this process.
 
     Attributes:
@@ -113,7 +113,7 @@ class Kernels:
         return kernel
 
 
-kernels = Kernels()
+kernels = _Kernels()
 
 
 class CollectiveTap:
@@ -173,7 +173,7 @@ class CollectiveTap:
                 ids = channel.id_in(segment)
             nbytes = operation.nbytes(args, group.size) if alone is None or alone.layout is not torch.strided else alone.nbytes
             waited = 0 < operation.waits < len(args) and args[operation.waits] is False
-            flags = Flag.BUCKET if operation.reducer and not waited and tensor is not None and from_reducer(tensor) else 0
+            flags = Flag.BUCKET if operation.reducer and not waited and tensor is not None and _from_reducer(tensor) else 0
             if operation.reducer and tensor is not None and recorder.convergence is not None:
                 recorder.convergence.reduced(tensor, group.size, bool(flags))
             on_gpu = tensor if tensor is not None and tensor.is_cuda else None
@@ -205,31 +205,31 @@ class CollectiveTap:
                     self._cuda.watch(row, work, events)
             elif work is None:  # it returned when it was complete
                 row.end(clock.wall_ns())
-            elif waited and row.channel.backend == WAITED_FOR:
+            elif waited and row.channel.backend == _WAITED_FOR:
                 self.ends.expect(row)
             elif (work := self._unbox_work(work)) is not None:
                 self.ends.watch(row, pg, work, operation.name)
         except Exception as error:
             self._failed(error)
 
-    def _kind(self, segment: Segment, operation: Operation, pg: Any, tensor: torch.Tensor | None) -> Kind:
+    def _kind(self, segment: Segment, operation: Operation, pg: Any, tensor: torch.Tensor | None) -> _Kind:
         group = self._groups.of(pg, tensor)
         ids = group.whole.id_in(segment) if operation.tag < 0 else 0
         dtype = 0 if tensor is None else segment.name_id(str(tensor.dtype).removeprefix("torch."))
-        return Kind(group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name))
+        return _Kind(group.of, segment, group, group.whole, ids, dtype, segment.name_id(operation.name))
 
     def _failed(self, error: Exception) -> None:
         self._errors += 1
         if self._errors == 1:
             self._tell(NAME, False, f"some collectives are missing, {masks.error(error)}")
-        if self._errors > MOST_ERRORS:
+        if self._errors > _MOST_ERRORS:
             self.detach()
 
 
-def from_reducer(tensor: torch.Tensor) -> bool:
+def _from_reducer(tensor: torch.Tensor) -> bool:
     """Whether C++ code run by the autograd engine called the kernel, three frames up. Its int32 is the map of parameters in use."""
     try:
         caller = sys._getframe(3).f_globals.get("__name__")
     except ValueError:  # a thread of the engine's own
         return tensor.dtype is not torch.int32
-    return caller == ENGINE and tensor.dtype is not torch.int32
+    return caller == _ENGINE and tensor.dtype is not torch.int32

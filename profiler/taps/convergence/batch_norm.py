@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-FORWARDS = 64  # of one model that are looked at; its layers are counted again where their number is a power of two
+_FORWARDS = 64  # of one model that are looked at; its layers are counted again where their number is a power of two
 
 
 class BatchNorms:
@@ -39,13 +39,13 @@ class BatchNorms:
         if facts is None:
             return
         facts["forwards"] += 1
-        facts["samples"] = max(facts["samples"], max(rows(args, kwargs), handed_over) // replicas(model))
+        facts["samples"] = max(facts["samples"], max(rows(args, kwargs), handed_over) // _replicas(model))
         if not facts["forwards"] & (facts["forwards"] - 1):
             layers = [part for part in model.modules() if isinstance(part, _BatchNorm)]
-            facts["synced"] = sum(is_synced(layer) for layer in layers)
-            facts["layers"] = sum(uses_its_batch(layer) for layer in layers)
+            facts["synced"] = sum(_is_synced(layer) for layer in layers)
+            facts["layers"] = sum(_uses_its_batch(layer) for layer in layers)
             facts["gpu"] = any(parameter.is_cuda for parameter in model.parameters())
-        if facts["forwards"] >= FORWARDS:
+        if facts["forwards"] >= _FORWARDS:
             del self._looks[model]
 
     @property
@@ -58,18 +58,18 @@ class BatchNorms:
         return [{key: value for key, value in facts.items() if key != "forwards"} for facts in self._found]
 
 
-def is_synced(layer: _BatchNorm) -> bool:
+def _is_synced(layer: _BatchNorm) -> bool:
     """Whether a layer takes its statistics over all ranks: torch's SyncBatchNorm, or one of a library."""
     return "sync" in type(layer).__name__.lower()
 
 
-def uses_its_batch(layer: _BatchNorm) -> bool:
+def _uses_its_batch(layer: _BatchNorm) -> bool:
     """Whether a layer normalizes with the statistics of this rank's batch: it is not frozen, and not meant to look at less."""
-    whole = not is_synced(layer) and not hasattr(layer, "ghost")
+    whole = not _is_synced(layer) and not hasattr(layer, "ghost")
     return whole and (layer.training or not layer.track_running_stats or layer.running_mean is None)
 
 
-def replicas(model: torch.nn.Module) -> int:
+def _replicas(model: torch.nn.Module) -> int:
     """Copies of a model that share a batch."""
     return max(1, len(model.device_ids)) if isinstance(model, torch.nn.DataParallel) else 1
 

@@ -12,8 +12,8 @@ from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.record.recorder import recorder
 
-MOST = 64  # numbers that wait for a GPU; the oldest is given up then
-DOUBLE, LONG, FLOATS = struct.Struct("<d"), struct.Struct("<q"), struct.Struct("<ff")
+_MOST = 64  # numbers that wait for a GPU; the oldest is given up then
+_DOUBLE, _LONG, _FLOATS = struct.Struct("<d"), struct.Struct("<q"), struct.Struct("<ff")
 
 
 class Counts(Protocol):
@@ -39,7 +39,7 @@ class Later:
             return
         samples = self._counts.samples if samples is None else samples
         updates = self._counts.updates if updates is None else updates
-        segment.add(Stage.VALUE, at or clock.wall_ns(), 0, UNMEASURED, UNMEASURED, samples, bits(value), updates, segment.name_id(name))
+        segment.add(Stage.VALUE, at or clock.wall_ns(), 0, UNMEASURED, UNMEASURED, samples, _bits(value), updates, segment.name_id(name))
 
     def value(self, name: str, value: torch.Tensor) -> None:
         """The same for a tensor of one element."""
@@ -55,7 +55,7 @@ class Later:
         def write(there: torch.Tensor) -> None:
             segment = recorder.main
             if segment is not None:
-                (number,) = LONG.unpack(FLOATS.pack(*(in_float(value) for value in there.tolist())))
+                (number,) = _LONG.unpack(_FLOATS.pack(*(_in_float(value) for value in there.tolist())))
                 source = segment.name_id(how)
                 segment.add(Stage.GRADIENT, at, 0, parts, ranks, samples, number, updates, source, flags)
 
@@ -65,7 +65,7 @@ class Later:
         """Record the numbers that are ready."""
         while self._waiting and self._waiting[0][0].query():
             self._waiting.popleft()[1]()
-        while len(self._waiting) > MOST:
+        while len(self._waiting) > _MOST:
             self._waiting.popleft()
 
     def stop(self) -> None:
@@ -84,12 +84,12 @@ class Later:
         self._waiting.append((passed, lambda: write(there)))
 
 
-def bits(value: float) -> int:
+def _bits(value: float) -> int:
     """A float64 as the int64 of the same bits."""
-    (number,) = LONG.unpack(DOUBLE.pack(value))
+    (number,) = _LONG.unpack(_DOUBLE.pack(value))
     return int(number)
 
 
-def in_float(value: float) -> float:
+def _in_float(value: float) -> float:
     """The value as a float32; infinity if it is too large."""
     return value if abs(value) < 3e38 else value * float("inf")

@@ -31,13 +31,13 @@ from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
 
 SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
-SELDOM = 64  # one update in N is measured whatever it costs
-LOOKS = 8  # measured updates between two looks at what they cost
-NEEDS = Message(
+_SELDOM = 64  # one update in N is measured whatever it costs
+_LOOKS = 8  # measured updates between two looks at what they cost
+_NEEDS = Message(
     "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more",
     reasons.ONE_GRADIENT,
 )
-FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
+_FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 Tensors = list[torch.Tensor]
 WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
 
@@ -62,13 +62,13 @@ class Norms:
 
     def __init__(self, counts: Counts, later: Later) -> None:
         self._counts, self._later = counts, later
-        self.why: str = NEEDS
+        self.why: str = _NEEDS
         self.scaled = False  # a GradScaler is in use
         self._ranks = place().world_size
         self._optimizer: Any = lambda: None  # a weak reference
         self.wanted = self._lost = False
         self._created = self._began = time.perf_counter()
-        self._spent, self._every, self._look = 0.0, 1, LOOKS
+        self._spent, self._every, self._look = 0.0, 1, _LOOKS
         self._new_update()
         self._before = 0  # backwards of the last update
 
@@ -97,7 +97,7 @@ class Norms:
         patches.enter(torch.nn.utils.clip_grad_norm_, watched)
         if torch.distributed.is_available():
             self._watch_hooks(patches)
-            when_imported(FSDP2, lambda: self._watch_fsdp(patches))
+            when_imported(_FSDP2, lambda: self._watch_fsdp(patches))
 
     def _watch_hooks(self, patches: Patches) -> None:
         from torch.nn.parallel import DistributedDataParallel
@@ -124,7 +124,7 @@ class Norms:
         patches.set(DistributedDataParallel, "register_comm_hook", register_comm_hook)
 
     def _watch_fsdp(self, patches: Patches) -> None:
-        group = sys.modules[FSDP2]
+        group = sys.modules[_FSDP2]
         original = getattr(group, "foreach_reduce", None)
         if original is None:
             return
@@ -155,7 +155,7 @@ class Norms:
         """A part's gradient goes by, or some of it."""
         self._how = how
         if self.wanted and not self._done and tensors:
-            self._small.append(squared_norm(tensors) * scale**2)
+            self._small.append(_squared_norm(tensors) * scale**2)
             self._parts = ranks
 
     @unseen
@@ -187,7 +187,7 @@ class Norms:
         if self._done or self._stale:
             return
         if self._small:
-            if self._how == "fsdp2" and not all(is_one_shard(parameter) for parameter in self._parameters()):
+            if self._how == "fsdp2" and not all(_is_one_shard(parameter) for parameter in self._parameters()):
                 raise RuntimeError("some parameters are also replicated, or outside fully_shard: shards do not add up to the gradient")
             whole, small = self._gradient(), torch.stack(self._small).sum()
             self._small = []
@@ -258,8 +258,8 @@ class Norms:
             now = time.perf_counter()
             share = SHARE if now - self._created < FIRST_S else SHARE / 2
             wanted = self._every * self._spent / (share * (now - self._began))
-            self._every = max(self._every, min(SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted)))))
-            self._began, self._spent, self._look = now, 0.0, coming + LOOKS * self._every
+            self._every = max(self._every, min(_SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted)))))
+            self._began, self._spent, self._look = now, 0.0, coming + _LOOKS * self._every
         return coming % self._every == 0
 
     def _parameters(self) -> Tensors:
@@ -269,10 +269,10 @@ class Norms:
         return [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
 
     def _gradient(self) -> torch.Tensor:
-        return squared_norm([local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
+        return _squared_norm([local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
 
 
-def squared_norm(tensors: Tensors) -> torch.Tensor:
+def _squared_norm(tensors: Tensors) -> torch.Tensor:
     """Sum of squares of all elements: float32 scalar.
 
     Raises:
@@ -294,7 +294,7 @@ def squared_norm(tensors: Tensors) -> torch.Tensor:
         return torch.stack(norms).square().sum() if norms else torch.zeros(())
 
 
-def is_one_shard(parameter: torch.Tensor) -> bool:
+def _is_one_shard(parameter: torch.Tensor) -> bool:
     """Whether ranks have disjoint parts of it: a DTensor on a mesh of one dimension, sharded."""
     mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", ())
     return mesh is not None and mesh.ndim == 1 and all(placement.is_shard() for placement in placements)

@@ -38,13 +38,13 @@ from feedline.profiler.taps.convergence.batch_norm import BatchNorms
 from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches
 
-HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
-FEW = 4  # schedulers, which are looked at on every update
-MOST = 64  # optimizers and kinds of samplers: more are those of a search
+_HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
+_FEW = 4  # schedulers, which are looked at on every update
+_MOST = 64  # optimizers and kinds of samplers: more are those of a search
 #: kind, shuffles, samples, of, loader -> epochs, values of set_epoch
 Samplers = dict[tuple[str, bool, int, int, int | None], tuple[int, set[object]]]
-NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
-HOW = ("fused", "foreach")  # it updates; None, the default, is not described
+_NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
+_HOW = ("fused", "foreach")  # it updates; None, the default, is not described
 
 
 class Setup:
@@ -78,7 +78,7 @@ class Setup:
         def __init__(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             original(scheduler, *args, **kwargs)
             self._retire_schedulers()
-            if len(self._schedulers) < FEW:
+            if len(self._schedulers) < _FEW:
                 self._schedulers.append((weakref.ref(scheduler), {}))
 
         @functools.wraps(iterate)
@@ -101,10 +101,10 @@ class Setup:
         new = number is None
         if number is None:
             number = self._known.meet(optimizer)
-            new = number < MOST
+            new = number < _MOST
             if new:
                 kind = type(optimizer)
-                groups = [group_facts(group) for group in optimizer.param_groups]
+                groups = [_group_facts(group) for group in optimizer.param_groups]
                 self._optimizers.append({"kind": kind.__name__, "module": kind.__module__, "groups": groups, "samplers": {}})
         if self._fresh:
             self._share_out(number, new)
@@ -117,24 +117,24 @@ class Setup:
         for at, one in fresh:
             of = number - 1 if at < began else number
             if 0 <= of < len(self._optimizers):
-                count_samplers(one, self._optimizers[of]["samplers"])
+                _count_samplers(one, self._optimizers[of]["samplers"])
 
     def model(self, module: torch.nn.Module) -> None:
         """A model is being trained."""
         if module not in self._models:
             self._models.add(module)
             self._norms.update(type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__)
-            self.batch_norms.begin(module, MOST)
+            self.batch_norms.begin(module, _MOST)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
         """The setup so far."""
         self._look_at_schedulers()
         described: dict[str, object] = {
-            "optimizers": [{**facts, "samplers": sampler_facts(facts["samplers"])} for facts in self._optimizers],
+            "optimizers": [{**facts, "samplers": _sampler_facts(facts["samplers"])} for facts in self._optimizers],
             "schedulers": [*self._past, *(facts for _, facts in self._schedulers if facts)],
             "norms": dict(self._norms),
             "batch_norms": self.batch_norms.found(),
-            "samplers": sampler_facts(self._samplers),
+            "samplers": _sampler_facts(self._samplers),
             "noise_scale": why_no_norms,
             "noise_scale_reason": id_of(why_no_norms),
         }
@@ -146,7 +146,7 @@ class Setup:
         for scheduler, facts in self._schedulers:
             try:
                 if (one := scheduler()) is not None:
-                    facts.update(scheduler_facts(one) if not facts else {"steps": int(one.last_epoch)})
+                    facts.update(_scheduler_facts(one) if not facts else {"steps": int(one.last_epoch)})
                     if "optimizer" not in facts and (number := self._known.known.get(id(one.optimizer))) is not None:
                         facts["optimizer"] = number
             except Exception:  # one of the program's own
@@ -155,7 +155,7 @@ class Setup:
     def _retire_schedulers(self) -> None:
         """Those of trainings that are over."""
         past = [facts for scheduler, facts in self._schedulers if scheduler() is None]
-        self._past += [facts for facts in past if facts][: MOST - len(self._past)]
+        self._past += [facts for facts in past if facts][: _MOST - len(self._past)]
         self._schedulers = [one for one in self._schedulers if one[0]() is not None]
 
     @unasked
@@ -174,20 +174,20 @@ class Setup:
         if samples is None or of is None:
             return
         one = {(kind, shuffles, samples, of, getattr(state, "loader", None)): (1, {getattr(sampler, "epoch", None)})}
-        count_samplers(one, self._samplers)
-        if len(self._fresh) < MOST:
+        _count_samplers(one, self._samplers)
+        if len(self._fresh) < _MOST:
             self._fresh.append((clock.wall_ns(), one))
 
 
-def count_samplers(more: Samplers, into: Samplers) -> None:
+def _count_samplers(more: Samplers, into: Samplers) -> None:
     """Add passes over samplers to those of others."""
     for shape, (epochs, distinct) in more.items():
-        if shape in into or len(into) < MOST:
+        if shape in into or len(into) < _MOST:
             before, values = into.get(shape, (0, set()))
             into[shape] = before + epochs, values | distinct
 
 
-def sampler_facts(samplers: Samplers) -> list[dict[str, object]]:
+def _sampler_facts(samplers: Samplers) -> list[dict[str, object]]:
     """The samplers, for the manifest."""
     return [
         {"kind": kind, "shuffles": shuffles, "epochs": epochs, "distinct": len(distinct), "samples": samples, "of": of}
@@ -196,20 +196,20 @@ def sampler_facts(samplers: Samplers) -> list[dict[str, object]]:
     ]
 
 
-def group_facts(group: dict[str, Any]) -> dict[str, object]:
+def _group_facts(group: dict[str, Any]) -> dict[str, object]:
     """Settings of a parameter group."""
     tensors = group["params"]
-    facts: dict[str, object] = {name: float(group[name]) for name in NUMBERS if isinstance(group.get(name), (int, float))}
+    facts: dict[str, object] = {name: float(group[name]) for name in _NUMBERS if isinstance(group.get(name), (int, float))}
     if isinstance(group.get("betas"), tuple):
         facts["betas"] = [float(beta) for beta in group["betas"]]
-    facts |= {name: group[name] for name in HOW if isinstance(group.get(name), bool)}
+    facts |= {name: group[name] for name in _HOW if isinstance(group.get(name), bool)}
     vectors = sum(tensor.dim() <= 1 for tensor in tensors)
     return {**facts, "tensors": len(tensors), "vectors": vectors, "elements": sum(tensor.numel() for tensor in tensors)}
 
 
-def scheduler_facts(scheduler: Any) -> dict[str, object]:
+def _scheduler_facts(scheduler: Any) -> dict[str, object]:
     """The name of a scheduler, its horizon, and its position."""
-    horizon = next((getattr(scheduler, name) for name in HORIZONS if isinstance(getattr(scheduler, name, None), int)), None)
+    horizon = next((getattr(scheduler, name) for name in _HORIZONS if isinstance(getattr(scheduler, name, None), int)), None)
     if horizon is None and getattr(scheduler, "milestones", None) and type(scheduler).__name__ == "MultiStepLR":
         horizon = max(scheduler.milestones)
     return {"kind": type(scheduler).__name__, "horizon": horizon, "steps": int(scheduler.last_epoch)}

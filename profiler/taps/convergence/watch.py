@@ -28,8 +28,8 @@ from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import in_backward
 
 NAME, GIVES = "convergence", "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
-OWN = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
-MOST_LOSSES = 256  # backwards without an update; whoever updates by hand never makes one that is seen
+_OWN = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
+_MOST_LOSSES = 256  # backwards without an update; whoever updates by hand never makes one that is seen
 Tell = Callable[[str, bool, str], None]
 TellSetup = Callable[[dict[str, object]], None]
 
@@ -46,7 +46,7 @@ class Watch:
         self.updates = 0
         self._seen = Samples()
         self._before = 0  # samples at the last update
-        self._loss: deque[Any] = deque(maxlen=MOST_LOSSES)  # numbers, or tensors on a GPU
+        self._loss: deque[Any] = deque(maxlen=_MOST_LOSSES)  # numbers, or tensors on a GPU
         self._evaluated: tuple[torch.Tensor | None, int] = None, 0  # sum and number
         self._model: Callable[[], Any] = lambda: None  # a weak reference to the one trained last
         self._on_gpu = False  # the last loss was
@@ -127,8 +127,8 @@ class Watch:
     def forwarded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """A module in training has received a batch; its first tensor gives the number of samples."""
         try:
-            given = first_tensor(args, kwargs)
-            if in_backward() or captures(given):
+            given = _first_tensor(args, kwargs)
+            if in_backward() or _captures(given):
                 return
             if self._evaluated[1]:
                 self._flush_evaluation()
@@ -147,7 +147,7 @@ class Watch:
     def evaluated(self, value: Any) -> None:
         """A loss module was called without gradients."""
         try:
-            if is_plain_number(value) and not captures(value):
+            if _is_plain_number(value) and not _captures(value):
                 total, number = self._evaluated
                 one = value.detach().float().reshape(())
                 self._evaluated = one if total is None or total.device != one.device else total + one, number + 1
@@ -168,7 +168,7 @@ class Watch:
                 return True
             if self.norms.scaled and loss is self._scaled[0]():
                 loss = self._scaled[1]
-            if is_plain_number(loss):
+            if _is_plain_number(loss):
                 self._loss.append(loss.detach().float().reshape(()) if on_gpu else loss.item())
         except Exception as error:
             self._failed(error)
@@ -214,7 +214,7 @@ class Watch:
     def metric(self, name: str, value: float) -> None:
         """The program records a number of its own."""
         updates, samples = self._with_rest()
-        self._later.number(f"{name} (the program's)" if name in OWN else name, value, None, samples, updates)
+        self._later.number(f"{name} (the program's)" if name in _OWN else name, value, None, samples, updates)
 
     def rested(self, updates: int, steps: int, batches: int, samples: int) -> None:
         """Steps were only counted.
@@ -237,7 +237,7 @@ class Watch:
 
     @unseen
     def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:
-        if is_plain_number(scaled):
+        if _is_plain_number(scaled):
             self._scaled = weakref.ref(scaled), outputs.detach()  # its graph goes when the program lets go of it
         self.setup.scaler, self.norms.scaled = scaler, True
 
@@ -284,17 +284,17 @@ class Watch:
         self._tell(NAME, False, f"{GIVES}, until {masks.error(error)}")
 
 
-def is_plain_number(value: Any) -> bool:
+def _is_plain_number(value: Any) -> bool:
     """Whether this rank can read a tensor's single number alone; a DTensor's may take a collective."""
     return type(value) is torch.Tensor and value.numel() == 1 and (value.is_cpu or value.is_cuda)
 
 
-def captures(value: Any) -> bool:
+def _captures(value: Any) -> bool:
     """Whether a CUDA graph is being captured with this tensor: then nothing may be read from the GPU."""
     return isinstance(value, torch.Tensor) and value.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
+def _first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
     """The first tensor in a model's input that has rows."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor) and value.dim():

@@ -8,12 +8,12 @@ from typing import Any
 
 from feedline.profiler import clock
 
-IDS = 4, 3  # of tools that have no name
-NAME = "feedline"
+_IDS = 4, 3  # of tools that have no name
+_NAME = "feedline"
 _monitoring: Any = getattr(sys, "monitoring", None)
 
 
-class Tool:
+class _Tool:
     """A tool id whose callbacks see only the thread that called ``on``, between ``on`` and ``off``.
 
     Attributes:
@@ -52,9 +52,9 @@ class Tool:
 
     def _take_id(self) -> int:
         """Raises RuntimeError: other tools have all."""
-        for number in IDS:
+        for number in _IDS:
             if _monitoring.get_tool(number) is None:
-                _monitoring.use_tool_id(number, NAME)
+                _monitoring.use_tool_id(number, _NAME)
                 return number
         raise RuntimeError("no tool id of sys.monitoring is free")
 
@@ -87,7 +87,7 @@ class Calls:
 
     def __init__(self, entered: Callable[[CodeType], None], left: Callable[[CodeType, Any], None], most: int) -> None:
         self.most = most
-        self._tool = Tool(entered, left)
+        self._tool = _Tool(entered, left)
 
     @property
     def events(self) -> int:
@@ -117,7 +117,7 @@ class Stopwatch:
         self.codes, self.events = codes, 0
         self.took: dict[CodeType, tuple[int, int]] = {}
         self._open: list[tuple[CodeType, int]] = []
-        self._tool = Tool(self._entered, self._left)
+        self._tool = _Tool(self._entered, self._left)
         self._watch(self._tool.local)
 
     def on(self) -> bool:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from feedline.profiler.taps.making.seeing import Calls
 
 Times = dict[int, int]  # id of a code -> ns
-MOST_EVENTS = 50_000  # calls and returns in a stretch, after which it is given up: about 50 ms
-MEASURED, DEPTH = 50, 4  # calls that tell what seeing one costs, and how deep they are
+_MOST_EVENTS = 50_000  # calls and returns in a stretch, after which it is given up: about 50 ms
+_MEASURED, _DEPTH = 50, 4  # calls that tell what seeing one costs, and how deep they are
 
 
 class Called(NamedTuple):
@@ -54,7 +54,7 @@ class AllCalls:
         self._times.clear()
         self._called = Called({}, {}, {}, {}, 0)
         self._begun = self._calls.events
-        self._calls.most = self._begun + MOST_EVENTS
+        self._calls.most = self._begun + _MOST_EVENTS
         return self._calls.on()
 
     def off(self) -> Called:
@@ -105,8 +105,8 @@ class AllCalls:
 
         def calls() -> int:
             begun = perf_counter_ns()
-            for _ in range(MEASURED):
-                nothing(DEPTH)
+            for _ in range(_MEASURED):
+                nothing(_DEPTH)
             return perf_counter_ns() - begun
 
         unseen = min(calls(), calls())
@@ -114,7 +114,7 @@ class AllCalls:
             return 0
         seen = min(calls(), calls())
         self.off()
-        return max(seen - unseen, 0) // (2 * MEASURED * (DEPTH + 1))
+        return max(seen - unseen, 0) // (2 * _MEASURED * (_DEPTH + 1))
 
 
 class Frame(NamedTuple):

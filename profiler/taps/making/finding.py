@@ -8,9 +8,9 @@ import torch
 from feedline.profiler.taps.making.returned import Returned
 from feedline.profiler.taps.making.seeing import Calls
 
-HITS = 3  # steps in turn whose batch comes from a function
-MISSES = 4  # steps in turn whose batch comes from none, after which it stays unknown
-MOST_EVENTS = 60_000  # at 0.25 us each: 15 ms in the whole run
+_HITS = 3  # steps in turn whose batch comes from a function
+_MISSES = 4  # steps in turn whose batch comes from none, after which it stays unknown
+_MOST_EVENTS = 60_000  # at 0.25 us each: 15 ms in the whole run
 
 
 class Finder:
@@ -23,7 +23,7 @@ class Finder:
 
     def __init__(self) -> None:
         self._returned = Returned()
-        self._calls = Calls(self._returned.entered, self._returned.left, MOST_EVENTS)
+        self._calls = Calls(self._returned.entered, self._returned.left, _MOST_EVENTS)
         self.looks = False
         self.found: frozenset[CodeType] = frozenset()
         self._hits: list[frozenset[CodeType]] = []
@@ -34,7 +34,7 @@ class Finder:
     @property
     def gives_up(self) -> bool:
         """Whether the search is given up."""
-        return self._misses >= MISSES or self._calls.events >= MOST_EVENTS
+        return self._misses >= _MISSES or self._calls.events >= _MOST_EVENTS
 
     def on(self) -> bool:
         """Code between those calls begins. False if it cannot be observed."""
@@ -81,7 +81,7 @@ class Finder:
             makers = frozenset[CodeType]() if self._by_loader else self._makers
             self._hits = [*self._hits, makers] if makers else []
             self._misses = 0 if makers else self._misses + 1
-        if len(self._hits) >= HITS:
+        if len(self._hits) >= _HITS:
             self.found = frozenset().union(*self._hits)
         self.looks = not self._by_loader
         self._forwards, self._by_loader, self._makers = 0, False, frozenset()

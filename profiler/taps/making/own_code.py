@@ -20,30 +20,30 @@ from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.making.called import AllCalls, Called, Frame, all_the_while, line_of, running
 from feedline.profiler.taps.making.timing import name_of
 
-WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
+_WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
 BUDGET, LATER = 0.05, 0.003  # what share of the time looks may cost in the beginning, and in the end
-BEGINNING_NS = 2_000_000_000  # then the share falls as time passes: a sudden fall lets a few looks stand for most of a short run
+_BEGINNING_NS = 2_000_000_000  # then the share falls as time passes: a sudden fall lets a few looks stand for most of a short run
 #: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
 #: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
-SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
+_SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
 LEAST = 1 / 2000  # chance of a step
-ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
-MANY = 4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
-NESTED = 3  # functions of torch, or decorators, around one of the program's
-MOST = 8  # functions that are told of a step
-WORTH = 0.01  # of the time that was looked at
-OURS = tuple(path + os.sep for path in (*sys.modules["feedline"].__path__, *profiler.__path__))
+_ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
+_MANY = 4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
+_NESTED = 3  # functions of torch, or decorators, around one of the program's
+_MOST = 8  # functions that are told of a step
+_WORTH = 0.01  # of the time that was looked at
+_OURS = tuple(path + os.sep for path in (*sys.modules["feedline"].__path__, *profiler.__path__))
 #: Parts of torch around the calls that feedline records: the program is not asked to change them.
 _NAMES = """
     _compile.py _dynamo _functorch _ops.py _tensor.py autograd multiprocessing nn/modules nn/parallel nn/utils/clip_grad.py
     optim/optimizer.py utils/_contextlib.py utils/_python_dispatch.py utils/data utils/hooks.py
 """
-PLUMBING = tuple(os.path.join(torch.__path__[0], *name.split("/")) for name in _NAMES.split())
-NOT_TOLD = OURS + PLUMBING
-ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS  # flags of a function that takes *args and **kwargs
+_PLUMBING = tuple(os.path.join(torch.__path__[0], *name.split("/")) for name in _NAMES.split())
+_NOT_TOLD = _OURS + _PLUMBING
+_ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS  # flags of a function that takes *args and **kwargs
 
 
-class Lines(NamedTuple):
+class _Lines(NamedTuple):
     """Code of a function between two of its instructions; the second comes first, or is the same, where a loop goes around. -1: from its
     beginning.
     """
@@ -53,10 +53,10 @@ class Lines(NamedTuple):
     last: int
 
 
-What = int | Lines  # a function, by the id of its code, or lines of one
+What = int | _Lines  # a function, by the id of its code, or lines of one
 
 
-class Sums:
+class _Sums:
     """Of the stretches of a step that were looked at, each counted for as many as it stands for.
 
     Attributes:
@@ -87,14 +87,14 @@ class Sums:
 
     def worth(self) -> dict[What, str]:
         """What is worth a record, with its name."""
-        least, found = WORTH * self.took, dict[What, str]()
+        least, found = _WORTH * self.took, dict[What, str]()
         for sums in (self.outer, self.whole):
-            most = [what for what, took in sums.most_common() if took >= least and self._is_told(what)][:MOST]
+            most = [what for what, took in sums.most_common() if took >= least and self._is_told(what)][:_MOST]
             found.update((what, self._name(what)) for what in most)
         return found
 
     def _is_told(self, what: What) -> bool:
-        return not self.codes[what if isinstance(what, int) else what.code].co_filename.startswith(NOT_TOLD)
+        return not self.codes[what if isinstance(what, int) else what.code].co_filename.startswith(_NOT_TOLD)
 
     def _name(self, what: What) -> str:
         if isinstance(what, int):
@@ -128,7 +128,7 @@ class Stretch:
         self._through = all_the_while(before, after, called)
         inside = [frame for frame, _ in self._through if id(frame.code) not in loop]
         self.ran = {frame.number: ran.get(frame.number, 0) + 1 for frame in inside}
-        self._inside = [id(frame.code) for frame in inside if self.ran[frame.number] >= MANY]  # as a solver
+        self._inside = [id(frame.code) for frame in inside if self.ran[frame.number] >= _MANY]  # as a solver
 
     def whole(self) -> dict[int, int]:
         """Function -> ns, however deep it was called. Those that are not over are left out, and those that only pass calls on."""
@@ -143,7 +143,7 @@ class Stretch:
         parts: Counter[What] = Counter(self._called.direct)
         if self._through:
             before, after = self._through[-1]
-            parts[Lines(id(before.code), before.at, after.at)] = max(self.took - sum(parts.values()), 0)
+            parts[_Lines(id(before.code), before.at, after.at)] = max(self.took - sum(parts.values()), 0)
         for frame in self._after[len(self._through) :]:
             code = id(frame.code)
             if code not in parts:
@@ -151,7 +151,7 @@ class Stretch:
             inner = self._called.inner.get(code, {})
             own = max(parts.pop(code) - sum(inner.values()), 0)
             parts.update(inner)
-            parts[Lines(code, -1, frame.at)] += own
+            parts[_Lines(code, -1, frame.at)] += own
         return self._by_the_program(self._without_plumbing(parts))
 
     def _by_the_program(self, parts: "Counter[What]") -> "Counter[What]":
@@ -162,8 +162,8 @@ class Stretch:
         if not self._through or _is_of_library(self._through[-1][0].code):
             return parts
         before, after = self._through[-1]
-        lines = Lines(id(before.code), before.at, after.at)
-        told = [one for one in parts if isinstance(one, int) and not self.codes[one].co_filename.startswith(NOT_TOLD)]
+        lines = _Lines(id(before.code), before.at, after.at)
+        told = [one for one in parts if isinstance(one, int) and not self.codes[one].co_filename.startswith(_NOT_TOLD)]
         for code in [one for one in told if _is_of_library(self.codes[one])]:
             took, inner = parts.pop(code), self._called.inner.get(code, {})
             for other, ns in inner.items():
@@ -176,7 +176,7 @@ class Stretch:
     def _without_plumbing(self, parts: "Counter[What]") -> "Counter[What]":
         """What torch's functions and decorators call, in their place."""
         kept: Counter[What] = Counter()
-        for _ in range(NESTED):
+        for _ in range(_NESTED):
             for code in [one for one in parts if isinstance(one, int) and _passes_on(self.codes[one])]:
                 took, inner = parts.pop(code), dict(self._called.inner.get(code, {}))
                 inner.pop(code, None)  # decorated twice
@@ -211,7 +211,7 @@ class OwnCode:
         self._begun: tuple[int, int, list[Frame]] = 0, 0, []  # when looking began, when the stretch did, and what ran
         self._after_inference = False
         self._copied = 0  # ns of the stretch, between devices
-        self._sums = Sums(), Sums()
+        self._sums = _Sums(), _Sums()
 
     def chooses(self, after_inference: bool) -> bool:
         """A stretch begins: count it, and draw whether to look at it.
@@ -223,7 +223,7 @@ class OwnCode:
             return False
         self._after_inference = after_inference
         self._stretches[after_inference] += 1
-        chance = min(1.0, ALL / self._stretches[after_inference])
+        chance = min(1.0, _ALL / self._stretches[after_inference])
         self._weight = 1 / (self._chance * chance)
         return chance == 1.0 or self._random.random() < chance
 
@@ -252,7 +252,7 @@ class OwnCode:
             sums.add(stretch, self._weight)
         around = start - begun + clock.wall_ns() - now
         sums.looking += around + called.cost
-        self._cost += around + max(called.cost, round(SLOWED * whole))
+        self._cost += around + max(called.cost, round(_SLOWED * whole))
 
     def copied(self, took: int) -> None:
         """A tensor was copied to another device in the stretch, in this many ns: that is another stage."""
@@ -261,7 +261,7 @@ class OwnCode:
     def step_ends(self, segment: Segment | None) -> None:
         """An update was made. None: the step was not recorded."""
         begun = clock.wall_ns()
-        self._passed = self._passed + (begun - self._last if self._last else 0) if self._steps >= WARM_UP else 0
+        self._passed = self._passed + (begun - self._last if self._last else 0) if self._steps >= _WARM_UP else 0
         self.loop_runs()
         if any(sums.looking for sums in self._sums):
             for sums, flags in zip(self._sums, (Flag.GRAD, 0)):
@@ -269,14 +269,14 @@ class OwnCode:
                     _write(sums, flags, segment)
             self._looked += any(sums.looks for sums in self._sums)
             writing = clock.wall_ns() - begun if self._looks else 0
-            self._sums, self._cost = (Sums(writing), Sums()), self._cost + writing
+            self._sums, self._cost = (_Sums(writing), _Sums()), self._cost + writing
         self._steps = self._steps + 1 if recorder.flops is None else 0
         self._choose()
         self._last = begun if segment is not None else 0
 
     def loop_runs(self) -> None:
         """A backward pass or an update was made: what runs now is the training loop."""
-        if self._looks or (self._steps < WARM_UP and recorder.flops is None):
+        if self._looks or (self._steps < _WARM_UP and recorder.flops is None):
             self._loop.update((id(frame.code), frame.code) for frame in running())
 
     def end(self) -> None:
@@ -286,11 +286,11 @@ class OwnCode:
 
     def _choose(self) -> None:
         """A step begins: draw whether to look at it, as often as the budget allows by what looking at a step has cost until now."""
-        if self._steps < WARM_UP:
+        if self._steps < _WARM_UP:
             self._looks = False
             return
-        budget = max(LATER, BUDGET * min(1.0, BEGINNING_NS / max(self._passed, 1)))
-        allowed = budget * self._passed / (self._steps - WARM_UP + 1)  # per step
+        budget = max(LATER, BUDGET * min(1.0, _BEGINNING_NS / max(self._passed, 1)))
+        allowed = budget * self._passed / (self._steps - _WARM_UP + 1)  # per step
         each = self._cost / max(self._looked, 1)
         self._chance = min(max(allowed / each, LEAST), 1.0) if each else 1.0
         self._looks = self._random.random() < self._chance
@@ -299,7 +299,7 @@ class OwnCode:
 
 def _passes_on(code: CodeType) -> bool:
     """Whether a function is one of torch's, or what a decorator returned: a closure that takes any arguments."""
-    return code.co_filename.startswith(PLUMBING) or bool(code.co_freevars and code.co_flags & ANYTHING == ANYTHING)
+    return code.co_filename.startswith(_PLUMBING) or bool(code.co_freevars and code.co_flags & _ANYTHING == _ANYTHING)
 
 
 def _is_of_library(code: CodeType) -> bool:
@@ -314,13 +314,13 @@ def _library(file: str) -> str:
 
 def _of_the_program(frames: list[Frame]) -> list[Frame]:
     """Without those that run the program, feedline's among them, and without feedline's at the end."""
-    while frames and frames[-1].code.co_filename.startswith(NOT_TOLD):
+    while frames and frames[-1].code.co_filename.startswith(_NOT_TOLD):
         frames.pop()
-    ours = [at for at, frame in enumerate(frames) if frame.code.co_filename.startswith(OURS)]
+    ours = [at for at, frame in enumerate(frames) if frame.code.co_filename.startswith(_OURS)]
     return frames[ours[-1] + 1 :] if ours else frames
 
 
-def _write(sums: Sums, flags: int, segment: Segment) -> None:
+def _write(sums: _Sums, flags: int, segment: Segment) -> None:
     start = sums.start or clock.wall_ns()
     segment.add(Stage.OWN_CODE, start, sums.took, runqueue=sums.looking, extra=sums.looks, flags=flags)
     for what, name in sums.worth().items():

@@ -12,10 +12,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from feedline import profiler
 from feedline.profiler.taps.patch import PASSED_BY
 
-PARTS = 64  # of a value are looked at
+_PARTS = 64  # of a value are looked at
 DEPTH = 2  # of lists in lists
-KEPT = 512  # storages: those that came first are forgotten
-LIBRARIES = (torch.__path__[0], profiler.__path__[0])
+_KEPT = 512  # storages: those that came first are forgotten
+_LIBRARIES = (torch.__path__[0], profiler.__path__[0])
 
 
 class StorageRef(StorageWeakRef):
@@ -25,7 +25,7 @@ class StorageRef(StorageWeakRef):
     _free_weak_ref = staticmethod(lambda _: None)
 
 
-class Call(NamedTuple):
+class _Call(NamedTuple):
     """A call that returned a tensor."""
 
     number: int  # calls in the order in which they began
@@ -43,7 +43,7 @@ class Returned:
     def __init__(self) -> None:
         self._open: list[tuple[CodeType, int]] = []
         self._number = 0
-        self._calls: dict[int, tuple[StorageWeakRef, list[Call]]] = {}
+        self._calls: dict[int, tuple[StorageWeakRef, list[_Call]]] = {}
         self._outputs: dict[int, StorageWeakRef] = {}
         self._fed: frozenset[int] = frozenset()  # storages of what models got in the last step
         self._feeding: set[int] = set()  # ... in this one
@@ -58,8 +58,8 @@ class Returned:
             return
         _, number = self._open.pop()
         if value is not None and not _of_a_library(code):
-            for tensor in tensors(value):
-                self._note(tensor, Call(number, code, weakref.ref(tensor)))
+            for tensor in _tensors(value):
+                self._note(tensor, _Call(number, code, weakref.ref(tensor)))
 
     def interrupted(self) -> None:
         """A model or an optimizer is called: calls still open do more than make a batch."""
@@ -72,7 +72,7 @@ class Returned:
 
     def given_back(self, output: Any) -> None:
         """A model returned this. Functions that pass it on, as with recurrent states, make no batch."""
-        for tensor in tensors(output):
+        for tensor in _tensors(output):
             reference = StorageRef(tensor.untyped_storage())
             self._outputs[reference.cdata] = reference
         shorten(self._outputs)
@@ -84,7 +84,7 @@ class Returned:
             first: of the step. What a later model gets to compute gradients for, such as a mixture of real and generated pictures, is no
                 batch.
         """
-        fed = list(tensors(given))
+        fed = list(_tensors(given))
         self._feeding.update(tensor.untyped_storage()._cdata for tensor in fed)
         return frozenset(call.code for tensor in fed if first or not tensor.requires_grad for call in self._of(tensor))
 
@@ -92,7 +92,7 @@ class Returned:
         """An update was made."""
         self._fed, self._feeding = frozenset(self._feeding), set()
 
-    def _of(self, tensor: torch.Tensor) -> list[Call]:
+    def _of(self, tensor: torch.Tensor) -> list[_Call]:
         storage = tensor.untyped_storage()._cdata
         if storage in self._outputs or storage not in self._calls:
             return []
@@ -101,15 +101,15 @@ class Returned:
             return [call for call in calls if call.tensor() is tensor]
         return calls
 
-    def _note(self, tensor: torch.Tensor, call: Call) -> None:
+    def _note(self, tensor: torch.Tensor, call: _Call) -> None:
         reference = StorageRef(tensor.untyped_storage())
         _, calls = self._calls.pop(reference.cdata, (reference, []))
         outside = [one for one in calls if one.number <= call.number]
-        self._calls[reference.cdata] = reference, [*outside, call][-PARTS:]
+        self._calls[reference.cdata] = reference, [*outside, call][-_PARTS:]
         shorten(self._calls)
 
 
-def tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
     """Plain tensors in a value and in plain containers; runs no code of the program."""
     if type(value) is torch.Tensor:
         if value.layout is torch.strided:
@@ -117,22 +117,22 @@ def tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
     elif depth <= DEPTH:
         parts: Any = ()
         if isinstance(value, tuple):
-            parts = tuple.__getitem__(value, slice(PARTS))
+            parts = tuple.__getitem__(value, slice(_PARTS))
         elif type(value) is list:
-            parts = value[:PARTS]
+            parts = value[:_PARTS]
         elif type(value) is dict:
-            parts = list(value.values())[:PARTS]
+            parts = list(value.values())[:_PARTS]
         elif isinstance(value, UserDict):  # transformers.BatchEncoding
             parts = (object.__getattribute__(value, "__dict__").get("data"),)
         for part in parts:
-            yield from tensors(part, depth + 1)
+            yield from _tensors(part, depth + 1)
 
 
 def _of_a_library(code: CodeType) -> bool:
     """Ours, or torch's: called by the program itself, it is a part of what the program does, and says nothing of the rest."""
-    return code.co_filename.endswith(PASSED_BY) or code.co_filename.startswith(LIBRARIES)
+    return code.co_filename.endswith(PASSED_BY) or code.co_filename.startswith(_LIBRARIES)
 
 
 def shorten(kept: dict[int, Any]) -> None:
-    while len(kept) > KEPT:
+    while len(kept) > _KEPT:
         del kept[next(iter(kept))]

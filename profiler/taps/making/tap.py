@@ -29,10 +29,10 @@ from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, 
 
 NAME = "the program's own code"
 GIVES = "the functions outside models that take time, and the one that makes batches without a loader"
-TRAINS = Flag.TRAINING | Flag.GRAD
+_TRAINS = Flag.TRAINING | Flag.GRAD
 
 
-class MakingTap:
+class _MakingTap:
     """Receives the outermost calls of models, backward passes and updates, in the thread that calls the first model.
 
     No method raises an Exception: the tap ends instead.
@@ -95,7 +95,7 @@ class MakingTap:
         self.begins(inference=not flags & Flag.GRAD)
         inside.takes = None
         again = self._stays((args, kwargs)) if self._resident is not None else 0
-        if flags & TRAINS == TRAINS and self._phase is not None:
+        if flags & _TRAINS == _TRAINS and self._phase is not None:
             self._thread = self._thread or threading.get_ident()
             if isinstance(self._phase, Finder):
                 self._tell(self._phase.fed, recorder.asked, (args, kwargs))
@@ -276,13 +276,13 @@ class MakingTap:
 
 
 for _method in ("begins", "ends", "pauses", "resumes", "update_begins", "feeds", "settled", "gave", "moved", "backward", "updated"):
-    hide_from_dynamo(vars(MakingTap)[_method], whats_called=True)
-hide_from_dynamo(MakingTap._takes)
-hide_from_dynamo(MakingTap._took, whats_called=True)
+    hide_from_dynamo(vars(_MakingTap)[_method], whats_called=True)
+hide_from_dynamo(_MakingTap._takes)
+hide_from_dynamo(_MakingTap._took, whats_called=True)
 
 
 def attach() -> Callable[[], None]:
     """Attach; returns a function that ends it. Raises RuntimeError if this Python allows no further tool."""
-    tap = recorder.making = MakingTap()
+    tap = recorder.making = _MakingTap()
     os.register_at_fork(after_in_child=tap.end)
     return tap.end

@@ -13,11 +13,11 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.making.seeing import Stopwatch
 
-CLOSELY = 32  # steps that are looked at one after another, to begin with
-EVENT_NS, LOOK_NS = 300, 60_000  # cost of observing a call, and of observing a step
-BUDGET = 0.003  # of the time, for the looks that follow
+_CLOSELY = 32  # steps that are looked at one after another, to begin with
+_EVENT_NS, _LOOK_NS = 300, 60_000  # cost of observing a call, and of observing a step
+_BUDGET = 0.003  # of the time, for the looks that follow
 NAME_BYTES = 56  # room in a record
-UNNAMED = {
+_UNNAMED = {
     "<lambda>": "a lambda",
     "<genexpr>": "a generator",
     **{f"<{kind}comp>": f"a {kind} comprehension" for kind in ("list", "dict", "set")},
@@ -71,12 +71,12 @@ class Timer:
         """An update was made. None: the next step is not recorded."""
         now = clock.wall_ns()
         if self._since:
-            cost = LOOK_NS + EVENT_NS * self._watch.events
+            cost = _LOOK_NS + _EVENT_NS * self._watch.events
             if self.looks and segment is not None:
                 segment.add(Stage.LOOKED, self._since, now - self._since, extra=self._watch.events)
             self._looks += 1
-            rest = cost / BUDGET * (0.5 + self._random.random())  # irregularly: else what every tenth step does may always be missed
-            self._next = now + (int(rest) if self._looks > CLOSELY else 0)
+            rest = cost / _BUDGET * (0.5 + self._random.random())  # irregularly: else what every tenth step does may always be missed
+            self._next = now + (int(rest) if self._looks > _CLOSELY else 0)
         self._watch.events = 0
         self.looks = segment is not None and now >= self._next
         self._since = now if self.looks else 0
@@ -103,7 +103,7 @@ def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool =
         around: the code from the first line around the loop to the second.
     """
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
-    name = UNNAMED.get(name, name)
+    name = _UNNAMED.get(name, name)
     place = _place(code.co_filename)
     if lines is None:
         place = f"{place}:{code.co_firstlineno}"

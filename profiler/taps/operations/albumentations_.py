@@ -8,11 +8,11 @@ from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
 
 
-def install(tap: Tap, albumentations: ModuleType) -> None:
+def _install(tap: Tap, albumentations: ModuleType) -> None:
     tap.method(albumentations.BasicTransform, "__call__", Stage.AUGMENT, sizes.augmented)
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     import albumentations
     import numpy as np
 
@@ -21,4 +21,4 @@ def selftest() -> str | None:
     return missing(spans, (Stage.AUGMENT, "HorizontalFlip"))
 
 
-LIBRARY = Library("albumentations", "albumentations", "transforms by class", install, selftest)
+LIBRARY = Library("albumentations", "albumentations", "transforms by class", _install, _selftest)

@@ -11,7 +11,7 @@ from feedline.profiler.taps.operations.library import Library, Tap
 
 DECODERS = ("imread", "imdecode")
 FRAMES = ("read", "grab", "retrieve", "set")  # set: going to a frame decodes those since the last key frame
-VIDEO = "cv2.VideoCapture"
+_VIDEO = "cv2.VideoCapture"
 OPERATIONS = (
     "LUT",
     "GaussianBlur",
@@ -39,17 +39,17 @@ def install(tap: Tap, cv2: ModuleType) -> None:
     tap.functions(cv2, [name for name in free if name in OPERATIONS], Stage.AUGMENT, sizes.augmented)
     try:
         for name in FRAMES:
-            tap.method(cv2.VideoCapture, name, Stage.DECODE, frame, f"{VIDEO}.{name}")
+            tap.method(cv2.VideoCapture, name, Stage.DECODE, _frame, f"{_VIDEO}.{name}")
     except (AttributeError, KeyError, TypeError) as error:  # built without videos, or with types that cannot be changed
-        tap.left.append(f"{VIDEO} cannot be replaced ({masks.error(error)}): its time is the dataset's own")
+        tap.left.append(f"{_VIDEO} cannot be replaced ({masks.error(error)}): its time is the dataset's own")
 
 
-def frame(result: Any) -> tuple[int, int]:
+def _frame(result: Any) -> tuple[int, int]:
     """Bytes of a frame that is handed over. No pixels: most are decoded only to get to a frame, which a smaller picture would not spare."""
     return (result[1].nbytes if isinstance(result, tuple) and result[0] else 0), 0
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     import cv2
     import numpy as np
 
@@ -58,7 +58,7 @@ def selftest() -> str | None:
     expected = [(Stage.DECODE, "cv2.imdecode"), (Stage.AUGMENT, "cv2.resize")]
     if hasattr(cv2, "VideoCapture"):
         spans += collect(cv2.VideoCapture().read)
-        expected.append((Stage.DECODE, f"{VIDEO}.read"))
+        expected.append((Stage.DECODE, f"{_VIDEO}.read"))
     return missing(spans, *expected)
 
 
@@ -67,5 +67,5 @@ LIBRARY = Library(
     "cv2",
     "imdecode, resize, cvtColor, ...; imread and VideoCapture.read read and decode in one call: counted as decode",
     install,
-    selftest,
+    _selftest,
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from feedline.profiler.taps.patch import PASSED_BY
 
-INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
 def taken(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
@@ -23,7 +23,7 @@ def taken(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[
         wrappers: what an earlier recording put in the place of these functions. They hold the originals, and count as the library's own.
     """
     package = module.__name__.partition(".")[0]
-    own = references(package, wrappers)
+    own = _references(package, wrappers)
     inside = Counter(own)
     doubted = []
     builtins = [key for key, value in vars(module).items() if isinstance(value, BuiltinFunctionType)]
@@ -35,11 +35,11 @@ def taken(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[
             doubted.append(name)
     if not doubted:
         return {}
-    found = holders(tuple(vars(module)[name] for name in doubted), package, set(own))
+    found = _holders(tuple(vars(module)[name] for name in doubted), package, set(own))
     return {name: holder for name, holder in zip(doubted, found, strict=True) if holder is not None}
 
 
-def references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
+def _references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
     """Ids of all objects referenced by the globals of a package's modules (also in containers), and by the wrappers; one per reference."""
     modules = {id(module): module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{package}.")}
     for module in list(modules.values()):
@@ -54,7 +54,7 @@ def references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int
             if isinstance(value, (set, frozenset, list, tuple, dict)):
                 containers[id(value)] = value
     for wrapper in wrappers:
-        for part in parts(wrapper):
+        for part in _parts(wrapper):
             ids.append(id(part))
             containers[id(part)] = part
     for container in containers.values():
@@ -62,7 +62,7 @@ def references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int
     return ids
 
 
-def parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
+def _parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
     """The objects through which a wrapper, and the functions of feedline that it calls, refer to others."""
     function = getattr(wrapper, "__func__", wrapper)
     yield vars(function)
@@ -72,7 +72,7 @@ def parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
         yield cell
         inner = cell.cell_contents
         if isinstance(inner, FunctionType) and inner.__code__.co_filename.endswith(PASSED_BY):
-            yield from parts(inner)
+            yield from _parts(inner)
 
 
 def contents(container: Any) -> Iterable[Any]:
@@ -81,7 +81,7 @@ def contents(container: Any) -> Iterable[Any]:
     return container.values() if isinstance(container, dict) else container
 
 
-def holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[str | None]:
+def _holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[str | None]:
     """For each function, a holder outside of installed libraries; None if there is none.
 
     Args:
@@ -95,7 +95,7 @@ def holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[str
         if holder is originals or isinstance(holder, FrameType) or id(holder) in own:
             continue
         module = holder.get("__name__") if isinstance(holder, dict) else None
-        if isinstance(module, str) and (f"{module}.".startswith(f"{package}.") or INSTALLED.search(str(holder.get("__file__")))):
+        if isinstance(module, str) and (f"{module}.".startswith(f"{package}.") or _INSTALLED.search(str(holder.get("__file__")))):
             continue
         held = {id(value) for value in gc.get_referents(holder)}
         message = f"module {module}" if isinstance(module, str) else f"an object of type {type(holder).__name__}"

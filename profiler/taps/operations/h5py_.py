@@ -8,11 +8,11 @@ from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
 
 
-def install(tap: Tap, h5py: ModuleType) -> None:
+def _install(tap: Tap, h5py: ModuleType) -> None:
     tap.method(h5py.Dataset, "__getitem__", Stage.READ, sizes.read, "h5py.Dataset")
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     import h5py
 
     with h5py.File("feedline-selftest", "w", driver="core", backing_store=False) as file:
@@ -20,4 +20,4 @@ def selftest() -> str | None:
         return missing(collect(lambda: dataset[:2]), (Stage.READ, "h5py.Dataset"))
 
 
-LIBRARY = Library("h5py", "h5py", "Dataset[...]; filters decompress in the same call: counted as read", install, selftest)
+LIBRARY = Library("h5py", "h5py", "Dataset[...]; filters decompress in the same call: counted as read", _install, _selftest)

@@ -11,10 +11,10 @@ from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.span import stopwatch, transparent
 
-LOADS = ("LoadImage", "LoadImaged")  # read a file and decode it
+_LOADS = ("LoadImage", "LoadImaged")  # read a file and decode it
 
 
-def install(tap: Tap, transform: ModuleType) -> None:
+def _install(tap: Tap, transform: ModuleType) -> None:
     for name in tap.free(transform, ["_apply_transform"]):
         tap.function(transform, name, _timed(vars(transform)[name]))
 
@@ -28,13 +28,13 @@ def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
         if write is None:
             return original(*args, **kwargs)
         name = type(args[0] if args else kwargs.get("transform")).__name__
-        timed = loading if name in LOADS else changing
+        timed = loading if name in _LOADS else changing
         return timed(write, name, original, args, kwargs)
 
     return transparent(original, look)
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     import numpy as np
     from monai.transforms import Compose, Flip
 
@@ -42,4 +42,4 @@ def selftest() -> str | None:
     return missing(spans, (Stage.AUGMENT, "Flip"))
 
 
-LIBRARY = Library("monai", "monai.transforms.transform", "transforms by class, LoadImage as decoding", install, selftest)
+LIBRARY = Library("monai", "monai.transforms.transform", "transforms by class, LoadImage as decoding", _install, _selftest)

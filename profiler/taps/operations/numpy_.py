@@ -10,14 +10,14 @@ from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.span import spanned
 
 
-def install(tap: Tap, numpy: ModuleType) -> None:
+def _install(tap: Tap, numpy: ModuleType) -> None:
     tap.functions(numpy, tap.free(numpy, ("load", "fromfile")), Stage.READ, sizes.read)
     tap.method(numpy.lib.npyio.NpzFile, "__getitem__", Stage.READ, sizes.read, "numpy.NpzFile")
     opened = spanned(numpy.memmap.__new__, Stage.READ, sizes.read, "numpy.memmap")
     tap.patches.set(numpy.memmap, "__new__", staticmethod(opened))
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     import numpy as np
 
     file = io.BytesIO()
@@ -27,5 +27,5 @@ def selftest() -> str | None:
 
 
 LIBRARY = Library(
-    "numpy", "numpy", "load, fromfile, archives, opening a memmap (its pages are read later: the counters see that)", install, selftest
+    "numpy", "numpy", "load, fromfile, archives, opening a memmap (its pages are read later: the counters see that)", _install, _selftest
 )

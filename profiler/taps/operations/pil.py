@@ -15,20 +15,20 @@ from feedline.profiler.taps.operations.span import spanned, stopwatch, transpare
 METHODS = ("resize", "reduce", "crop", "transpose", "rotate", "transform", "thumbnail", "filter")
 
 
-def install(tap: Tap, image: ModuleType) -> None:
+def _install(tap: Tap, image: ModuleType) -> None:
     for name in tap.free(image, ["open"]):
-        tap.function(image, name, spanned(image.open, Stage.READ, header, "PIL.open"))
+        tap.function(image, name, spanned(image.open, Stage.READ, _header, "PIL.open"))
     for name in METHODS:
         tap.method(image.Image, name, Stage.AUGMENT, sizes.augmented, f"PIL.{name}")
-    tap.patches.set(image.Image, "convert", spanned_convert(image.Image.convert))
+    tap.patches.set(image.Image, "convert", _spanned_convert(image.Image.convert))
 
 
-def header(image: Any) -> tuple[int, int]:
+def _header(image: Any) -> tuple[int, int]:
     """Bytes of a file that opening it has read. None for bytes in memory, which were read earlier."""
     return 0 if type(image.fp) is io.BytesIO else image.fp.tell(), 0
 
 
-def spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
+def _spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
     """``convert``: part of decoding for an image that is loaded from a file by it; else augmentation."""
     decode, augment = stopwatch(Stage.DECODE, lambda _: (0, 0)), stopwatch(Stage.AUGMENT, sizes.augmented)
 
@@ -42,7 +42,7 @@ def spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
     return transparent(original, look)
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     from PIL import Image
 
     file = io.BytesIO()
@@ -51,4 +51,4 @@ def selftest() -> str | None:
     return missing(spans, (Stage.READ, "PIL.open"), (Stage.DECODE, "PIL.convert"), (Stage.AUGMENT, "PIL.resize"))
 
 
-LIBRARY = Library("PIL.Image", "PIL.Image", f"opening of images; convert, {', '.join(METHODS)}", install, selftest)
+LIBRARY = Library("PIL.Image", "PIL.Image", f"opening of images; convert, {', '.join(METHODS)}", _install, _selftest)

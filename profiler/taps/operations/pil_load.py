@@ -20,22 +20,22 @@ from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.span import transparent
 from feedline.profiler.taps.operations.timed_file import TimedFile
 
-WIDE_MODES = {"I": 4, "F": 4, "I;16": 2}  # bytes per pixel of the modes whose bands are wider than a byte
+_WIDE_MODES = {"I": 4, "F": 4, "I;16": 2}  # bytes per pixel of the modes whose bands are wider than a byte
 
 
-class Loading(threading.local):
+class _Loading(threading.local):
     watch: "Watch | None" = None  # of the outermost load that is going on in this thread
 
 
-loading = Loading()
+_loading = _Loading()
 
 
-def install(tap: Tap, image_file: ModuleType) -> None:
+def _install(tap: Tap, image_file: ModuleType) -> None:
     base = image_file.ImageFile
 
     def cover(cls: Any) -> None:
         if "load" in vars(cls):
-            tap.patches.set(cls, "load", split_load(vars(cls)["load"], inherited=cls is base))
+            tap.patches.set(cls, "load", _split_load(vars(cls)["load"], inherited=cls is base))
 
     def cover_with_subclasses(cls: Any) -> None:
         cover(cls)
@@ -53,7 +53,7 @@ def install(tap: Tap, image_file: ModuleType) -> None:
     tap.patches.set(base, "__init_subclass__", classmethod(__init_subclass__))
 
 
-def split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., Any]:
+def _split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., Any]:
     """Wrap ``load`` of one class.
 
     Args:
@@ -64,8 +64,8 @@ def split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., A
         write, image = detail.write, args[0]
         if write is None or (inherited and not image.tile):
             return original(*args, **kwargs)
-        if loading.watch is not None:
-            loading.watch.loads = loading.watch.loads or inherited
+        if _loading.watch is not None:
+            _loading.watch.loads = _loading.watch.loads or inherited
             return original(*args, **kwargs)
         try:
             watch = Watch(image, write)
@@ -87,11 +87,11 @@ class Watch:
     def __init__(self, image: Any, write: Write) -> None:
         self.failed = True  # until it has returned
         self.loads = bool(image.tile)  # or else it may be one more call for an image that is there already
-        self._image, self._write, self._core = image, write, core_of(image)
+        self._image, self._write, self._core = image, write, _core_of(image)
         self._file = image.fp
         self._timed = None if image.fp is None else TimedFile(image.fp)
-        exchange(image, self._file, self._timed)
-        loading.watch = self
+        _exchange(image, self._file, self._timed)
+        _loading.watch = self
         self._ranges = recorder.ranges
         if self._ranges is not None:
             self._ranges.push(NAMES[Stage.DECODE])
@@ -100,23 +100,23 @@ class Watch:
     def end(self) -> None:
         """Restore the file, and record the times if the image was loaded. Never raises."""
         wall, cpu, runqueue = moment.since(self._begun)
-        loading.watch = None
+        _loading.watch = None
         if self._ranges is not None:
             self._ranges.pop()
         try:
-            exchange(self._image, self._timed, self._file)
-            if not self.loads and core_of(self._image) is self._core:
+            _exchange(self._image, self._timed, self._file)
+            if not self.loads and _core_of(self._image) is self._core:
                 return
             if self._timed is not None:
                 self._timed.write_to(self._write, "PIL.read")
-            nbytes, pixels = (0, 0) if self.failed else size(self._image)
+            nbytes, pixels = (0, 0) if self.failed else _size(self._image)
             name = f"PIL.{self._image.format or type(self._image).__name__}"
             self._write(Stage.DECODE, name, self._begun[0], wall, cpu, runqueue, nbytes, pixels)
         except Exception:
             pass  # an image of a kind we do not know: its time stays in the sample's
 
 
-def exchange(image: Any, old: Any, new: Any) -> None:
+def _exchange(image: Any, old: Any, new: Any) -> None:
     """Replace the file ``old`` of an image with ``new`` in every attribute."""
     if old is None:
         return
@@ -126,19 +126,19 @@ def exchange(image: Any, old: Any, new: Any) -> None:
                 setattr(holder, name, new)
 
 
-def core_of(image: Any) -> Any:
+def _core_of(image: Any) -> Any:
     """The pixels that an image holds: ``_im``, or ``im`` before Pillow 11."""
     fields = image.__dict__
     return fields.get("_im", fields.get("im"))
 
 
-def size(image: Any) -> tuple[int, int]:
+def _size(image: Any) -> tuple[int, int]:
     """(bytes, pixels) of a loaded image."""
     width, height = image.size
-    return width * height * WIDE_MODES.get(image.mode, len(image.getbands())), width * height
+    return width * height * _WIDE_MODES.get(image.mode, len(image.getbands())), width * height
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     from PIL import Image
 
     file = io.BytesIO()
@@ -154,6 +154,6 @@ LIBRARY = Library(
     "PIL.ImageFile",
     "PIL.ImageFile",
     "decoding, with its file reads timed separately (compressed TIFF files are read by libtiff: one span)",
-    install,
-    selftest,
+    _install,
+    _selftest,
 )

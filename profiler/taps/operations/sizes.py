@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def pixels(image: Any) -> int:
+def _pixels(image: Any) -> int:
     """Width times height of a PIL image, a tensor [..., H, W] or an array [H, W] or [H, W, C].
 
     Of a tuple or list the first part counts, of a dict its "image".
@@ -32,9 +32,9 @@ def read(result: Any) -> tuple[int, int]:
 
 def decoded(result: Any) -> tuple[int, int]:
     """For DECODE: bytes and pixels of an array or a tensor."""
-    return result.nbytes, pixels(result)
+    return result.nbytes, _pixels(result)
 
 
 def augmented(result: Any) -> tuple[int, int]:
     """For AUGMENT: the pixels of the result."""
-    return 0, pixels(result)
+    return 0, _pixels(result)

@@ -18,7 +18,7 @@ Size = Callable[[Any], tuple[int, int]]  # a result -> (nbytes, extra), as the s
 Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 # No globals are used: torchvision_io.py gives a wrapper those of its original.
-WRAPPER = """
+_WRAPPER = """
 def make(_original, _looking, _look):
     def wrapper({parameters}):
         if not _looking:
@@ -89,7 +89,7 @@ def transparent(original: Callable[..., Any], look: Callable[[tuple[Any, ...], d
             arguments = ", ".join([*plain, *(f"{name}={name}" for name in named)])
             positional, keywords = "".join(f"{name}, " for name in plain), ", ".join(f"{name!r}: {name}" for name in named)
     made: dict[str, Any] = {}
-    source = WRAPPER.format(parameters=parameters, arguments=arguments, positional=positional, keywords=keywords)
+    source = _WRAPPER.format(parameters=parameters, arguments=arguments, positional=positional, keywords=keywords)
     exec(compile(source, f"a tap{PASSED_BY}", "exec"), made)
     wrapper = made["make"](original, looking, passed_by(look))
     if isinstance(original, FunctionType):

@@ -13,15 +13,15 @@ from feedline.profiler.taps.operations.span import Size, spanned
 DECODERS = ("decode_image", "decode_jpeg", "decode_png", "decode_webp", "decode_gif", "decode_avif", "decode_heic", "read_image")
 
 
-def install(tap: Tap, io: ModuleType) -> None:
+def _install(tap: Tap, io: ModuleType) -> None:
     for name in tap.free(io, ("read_file", *DECODERS)):
         stage, size = (Stage.READ, sizes.read) if name == "read_file" else (Stage.DECODE, sizes.decoded)
-        wrapper = scriptable(getattr(io, name), stage, size)
+        wrapper = _scriptable(getattr(io, name), stage, size)
         for module in (io.image, io):  # read_image finds read_file and decode_image in io.image
             tap.function(module, name, wrapper)
 
 
-def scriptable(original: Any, stage: Stage, size: Size) -> Callable[..., Any]:
+def _scriptable(original: Any, stage: Stage, size: Size) -> Callable[..., Any]:
     """A wrapper that torch.jit.script can compile: it reads the original's source, and looks up its names in the wrapper's globals."""
     wrapper: Any = spanned(original, stage, size, f"torchvision.{original.__name__}")
     twin = FunctionType(wrapper.__code__, original.__globals__, wrapper.__name__, wrapper.__defaults__, wrapper.__closure__)
@@ -31,7 +31,7 @@ def scriptable(original: Any, stage: Stage, size: Size) -> Callable[..., Any]:
     return twin
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     import torch
     from torchvision import io
 
@@ -41,4 +41,4 @@ def selftest() -> str | None:
     return missing(collect(lambda: io.decode_jpeg(jpeg)), (Stage.DECODE, "torchvision.decode_jpeg"))
 
 
-LIBRARY = Library("torchvision.io", "torchvision.io", "read_file, decode_jpeg and the other decoders", install, selftest)
+LIBRARY = Library("torchvision.io", "torchvision.io", "read_file, decode_jpeg and the other decoders", _install, _selftest)

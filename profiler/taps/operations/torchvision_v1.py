@@ -8,15 +8,15 @@ from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.module_call import spanned_call
 
-WITHOUT = ("RandomTransforms",)  # an abstract base
+_WITHOUT = ("RandomTransforms",)  # an abstract base
 
 
-def install(tap: Tap, transforms: ModuleType) -> None:
+def _install(tap: Tap, transforms: ModuleType) -> None:
     from torch.nn import Module
 
     for module in (transforms.transforms, transforms.autoaugment):
         for cls in [value for value in vars(module).values() if isinstance(value, type)]:
-            if cls.__module__ != module.__name__ or cls.__name__ in WITHOUT:
+            if cls.__module__ != module.__name__ or cls.__name__ in _WITHOUT:
                 continue
             if Module in cls.__bases__:
                 tap.patches.set(cls, "__call__", spanned_call(cls))
@@ -24,7 +24,7 @@ def install(tap: Tap, transforms: ModuleType) -> None:
                 tap.method(cls, "__call__", Stage.AUGMENT, sizes.augmented)
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     import numpy as np
     from torchvision import transforms
 
@@ -37,6 +37,6 @@ LIBRARY = Library(
     "torchvision.transforms",
     "torchvision.transforms",
     "transforms by class; callables of your own inside a Compose count as the Compose's own time",
-    install,
-    selftest,
+    _install,
+    _selftest,
 )

@@ -8,11 +8,11 @@ from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.module_call import spanned_call
 
 
-def install(tap: Tap, v2: ModuleType) -> None:
+def _install(tap: Tap, v2: ModuleType) -> None:
     tap.patches.set(v2.Transform, "__call__", spanned_call(v2.Transform))
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     import torch
     from torchvision.transforms import v2
 
@@ -24,6 +24,6 @@ LIBRARY = Library(
     "torchvision.transforms.v2",
     "torchvision.transforms.v2",
     "transforms by class, your own subclasses of Transform too; v2.functional is not seen on tensors",
-    install,
-    selftest,
+    _install,
+    _selftest,
 )

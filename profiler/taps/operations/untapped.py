@@ -7,11 +7,11 @@ from feedline.profiler import reasons
 from feedline.profiler.message import Message
 from feedline.profiler.taps.operations.library import Library, NotPossible, Tap
 
-COUNTERS = "its work appears in the counters of CPU time, run-queue delay and bytes"
-EVERYTHING = f"open(...).read() is not replaced, because every import and log file goes through it; {COUNTERS}"
+_COUNTERS = "its work appears in the counters of CPU time, run-queue delay and bytes"
+_EVERYTHING = f"open(...).read() is not replaced, because every import and log file goes through it; {_COUNTERS}"
 
 
-def untapped(name: str, module: str, why: str) -> Library:
+def _untapped(name: str, module: str, why: str) -> Library:
     def install(tap: Tap, module: ModuleType) -> None:
         raise NotPossible(why)
 
@@ -20,6 +20,6 @@ def untapped(name: str, module: str, why: str) -> Library:
 
 
 LIBRARIES = (
-    untapped("open", "builtins", Message(EVERYTHING, reasons.NOT_REPLACED)),
-    untapped("lmdb", "lmdb", f"Transaction.get belongs to an immutable type and reads by page faults; {COUNTERS}"),
+    _untapped("open", "builtins", Message(_EVERYTHING, reasons.NOT_REPLACED)),
+    _untapped("lmdb", "lmdb", f"Transaction.get belongs to an immutable type and reads by page faults; {_COUNTERS}"),
 )

@@ -14,7 +14,7 @@ from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.span import stopwatch
 
 
-def install(tap: Tap, webdataset: ModuleType) -> None:
+def _install(tap: Tap, webdataset: ModuleType) -> None:
     tar = webdataset.tariterators
     for name in tap.free(tar, ["tar_file_iterator"]):
         tap.function(tar, name, spanned_iterator(tar.tar_file_iterator))
@@ -42,7 +42,7 @@ def spanned_iterator(original: Callable[..., Iterator[Any]]) -> Callable[..., It
     return tar_file_iterator
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     from webdataset import autodecode, tariterators
 
     archive = io.BytesIO()
@@ -55,4 +55,4 @@ def selftest() -> str | None:
     return missing(spans, (Stage.READ, "webdataset.tar"), (Stage.DECODE, "webdataset.Decoder"))
 
 
-LIBRARY = Library("webdataset", "webdataset", "files out of tar archives, decoding", install, selftest)
+LIBRARY = Library("webdataset", "webdataset", "files out of tar archives, decoding", _install, _selftest)

@@ -8,15 +8,15 @@ from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
 
 
-def install(tap: Tap, zarr: ModuleType) -> None:
+def _install(tap: Tap, zarr: ModuleType) -> None:
     tap.method(zarr.Array, "__getitem__", Stage.READ, sizes.read, "zarr.Array")
 
 
-def selftest() -> str | None:
+def _selftest() -> str | None:
     import zarr
 
     array = zarr.array([1, 2, 3])
     return missing(collect(lambda: array[:2]), (Stage.READ, "zarr.Array"))
 
 
-LIBRARY = Library("zarr", "zarr", "Array[...]; codecs decompress in the same call: counted as read", install, selftest)
+LIBRARY = Library("zarr", "zarr", "Array[...]; codecs decompress in the same call: counted as read", _install, _selftest)
