@@ -18,7 +18,7 @@ from acceptance.summary import summarize
 from acceptance.text import show
 from acceptance.train import Run
 
-from feedline.analysis.reports.console import Console
+from feedline.analysis.report.console import Console
 from feedline.cli.arguments import at_least, listed
 from feedline.cli.output import check_files, name_files, save
 from feedline.cli.work import working

@@ -34,7 +34,7 @@ os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1
 
 from programs.damage import damage
 
-from feedline.analysis.cluster import rank_pool
+from feedline.analysis.ranks.many import rank_pool
 
 MOST_S = 10  # of CPU: the machine may be busy
 MOST_WAIT_S = 60

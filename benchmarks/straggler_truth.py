@@ -25,15 +25,15 @@ import numpy as np
 from programs.straggling_ddp import DELAYS_MS, WARM_UP, planned
 from twins import table, write_json
 
-from feedline.analysis.comm import blame
-from feedline.analysis.comm.buckets import timeline
-from feedline.analysis.comm.collectives import Collectives, RankClock
-from feedline.analysis.comm.cross_rank import combine
-from feedline.analysis.comm.match import MISSING, CollectiveTable
-from feedline.analysis.comm.read_collectives import collectives_of
-from feedline.analysis.comm.replay import fit
-from feedline.analysis.comm.what_if import WhatIf
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.ranks import blame
+from feedline.analysis.ranks.buckets import timeline
+from feedline.analysis.ranks.cross_rank import combine
+from feedline.analysis.ranks.match import MISSING, CollectiveTable
+from feedline.analysis.ranks.read_collectives import collectives_of
+from feedline.analysis.ranks.replay import fit
+from feedline.analysis.ranks.what_if import WhatIf
+from feedline.analysis.traces.collectives import Collectives, RankClock
 from feedline.profiler.store.opening import open_run
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "straggling_ddp.py"

@@ -26,7 +26,7 @@ from typing import Any
 from programs_of_others.data import mnist, photos
 from twins import Estimate, in_turns, machine, table, write_json
 
-from feedline.analysis.speed_trial import CODES
+from feedline.analysis.explain.speed_trial import CODES
 
 HERE = Path(__file__).resolve().parent
 FEEDLINE = [sys.executable, "-m", "feedline"]

@@ -11,7 +11,7 @@ feedline.load("runs/mine")       opens a recorded run: its report, and pandas fr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from feedline.analysis.loaded import LoadedRun, load, load_all
+    from feedline.analysis.report.loaded import LoadedRun, load, load_all
     from feedline.profiler.errors import FeedlineError
     from feedline.profiler.session.api import metric, record, stage
     from feedline.profiler.session.trace_ready import on_trace_ready
@@ -22,9 +22,9 @@ __all__ = ["FeedlineError", "LoadedRun", "__version__", "load", "load_all", "met
 #: Public name -> its module, which is imported when the name is first used.
 _HOMES = {
     "FeedlineError": "feedline.profiler.errors",
-    "LoadedRun": "feedline.analysis.loaded",
-    "load": "feedline.analysis.loaded",
-    "load_all": "feedline.analysis.loaded",
+    "LoadedRun": "feedline.analysis.report.loaded",
+    "load": "feedline.analysis.report.loaded",
+    "load_all": "feedline.analysis.report.loaded",
     "metric": "feedline.profiler.session.api",
     "on_trace_ready": "feedline.profiler.session.trace_ready",
     "record": "feedline.profiler.session.api",

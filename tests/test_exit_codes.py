@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from feedline.analysis.speed_trial import ACCEPT, CODES, INCONCLUSIVE, REJECT
+from feedline.analysis.explain.speed_trial import ACCEPT, CODES, INCONCLUSIVE, REJECT
 from feedline.cli.commands import JOBS, parser_of_all
 from feedline.profiler import errors
 

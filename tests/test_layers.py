@@ -22,7 +22,7 @@ HEIGHT = {name: -number for number, layer in enumerate(LAYERS) for name in layer
 APART = set(LAYERS[2])  # of one height, and none imports another
 NEVER = {"feedline.analysis": {"torch", "nvidia", "torchvision"}}
 #: Packages inside analysis, the highest first: none reaches one above it, by whatever modules.
-ANALYSIS = ["reports", "scaling", "diff", "frames", "text", "rules", "predict", "traces", "cluster", "convergence", "comm"]
+ANALYSIS = ["report", "diff", "scaling", "explain", "rules", "predict", "convergence", "ledger", "ranks", "measure", "traces"]
 INSIDE = ("feedline.analysis.", "feedline.profiler.")
 
 
@@ -134,4 +134,4 @@ def test_analysis_imports_neither_torch_nor_dali():
 
 
 def test_every_module_is_looked_at():
-    assert {"feedline", "feedline.profiler.events", "feedline.analysis.finding", "feedline.pipelines"} <= set(modules())
+    assert {"feedline", "feedline.profiler.events", "feedline.analysis.ledger.finding", "feedline.pipelines"} <= set(modules())

@@ -12,8 +12,8 @@ from feedline.analysis.convergence.checks.setup import listed
 from feedline.analysis.convergence.classify import DEFICIT, GAP, INSTABILITY, LAG, Verdict, groups
 from feedline.analysis.convergence.model import BatchPrice, NoiseOverTraining
 from feedline.analysis.convergence.recorded import FloatArray, Recorded
-from feedline.analysis.finding import Evidence, Finding
 from feedline.analysis.formatting import count, number, share
+from feedline.analysis.ledger.finding import Evidence, Finding
 
 #: Optimizers that scale each update by the gradient's size themselves: their rate grows with the square root of the batch
 #: (Malladi and others, arXiv:2205.10287; Krizhevsky, arXiv:1404.5997).

@@ -9,8 +9,8 @@ import numpy as np
 from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.curves import RECALIBRATED, TRAIN, Level
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.formatting import count, counted, number, share
+from feedline.analysis.ledger.finding import SHARE, Evidence
 
 _EVAL = "eval loss"
 DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, _UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"

@@ -5,7 +5,7 @@ Seconds end in ``_s``, shares go from 0 to 1. None: it could not be measured; a 
 
 from dataclasses import dataclass, field
 
-from feedline.analysis.finding import Finding
+from feedline.analysis.ledger.finding import Finding
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from feedline.analysis.convergence import checks
 from feedline.analysis.convergence.model import NoiseOverTraining, NoiseWindow
 from feedline.analysis.convergence.recorded import FloatArray, GradientNorms, Recorded
-from feedline.analysis.finding import Finding
+from feedline.analysis.ledger.finding import Finding
 from feedline.profiler.message import Message, id_of
 from feedline.profiler.noise_scale import WINDOWS, Window, windows
 from feedline.profiler.reasons import ONE_GRADIENT

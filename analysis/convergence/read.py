@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.boundaries import training_loaders
 from feedline.analysis.convergence.recorded import Curve, GradientNorms, IntArray, Recorded
+from feedline.analysis.measure.boundaries import training_loaders
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import Message
 from feedline.profiler.store.columns import Records

@@ -9,10 +9,10 @@ from feedline.analysis.diff.conclusion import LEAST, WORTH
 from feedline.analysis.diff.measure import interval_of
 from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
 from feedline.analysis.diff.side import Measured
-from feedline.analysis.finding import SHARE, Finding, Severity
 from feedline.analysis.formatting import NOT_MEASURED, share, value
-from feedline.analysis.mean_step import half_width, interval_of_rate
-from feedline.analysis.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
+from feedline.analysis.ledger.finding import SHARE, Finding, Severity
+from feedline.analysis.measure.mean_step import half_width, interval_of_rate
+from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 
 PASSED, EXCEEDED = "passed", "exceeded"
 MIN_STEPS = 16

@@ -10,8 +10,8 @@ from feedline.analysis.diff.effects import LEVEL, MEASURED, Effect, Sides
 from feedline.analysis.diff.measure import NONE, THREAD, TIMED
 from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, ONE_SIDE, SAME, UNKNOWN, Diff, Machine, Quantity
 from feedline.analysis.diff.side import OF_STEP, Measured, of_equal_work, per_sample, same_processes
-from feedline.analysis.noise import holm
-from feedline.analysis.stages import INPUT_STAGES
+from feedline.analysis.measure.noise import holm
+from feedline.analysis.measure.stages import INPUT_STAGES
 
 _MIN_CHANGE = 0.05
 _MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter

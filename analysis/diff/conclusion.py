@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diff.context import different_work, diverged, shared
 from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, Differing, Machine, Quantity, RunName
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.formatting import number, sentence, value
-from feedline.analysis.noise import FEWEST_COMPARED
+from feedline.analysis.measure.cpu_use import MIN_OTHERS
+from feedline.analysis.measure.noise import FEWEST_COMPARED
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
 _CAUSES = ("stage", "cpu", "sample", "blocked")

@@ -8,9 +8,9 @@ from feedline.analysis.diff import unseen
 from feedline.analysis.diff.effects import MEASURED
 from feedline.analysis.diff.model import Differing, FindingChange
 from feedline.analysis.diff.side import Measured
-from feedline.analysis.finding import Finding
 from feedline.analysis.formatting import counted, number
-from feedline.analysis.noise import FEWEST_COMPARED
+from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.measure.noise import FEWEST_COMPARED
 
 _CAME, _WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 #: Properties of the machine that say what it is, beside its GPUs; others, such as free memory, vary.

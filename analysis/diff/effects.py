@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.cpu_use import MIN_OTHERS
 from feedline.analysis.diff.measure import CPU, NONE, Measure
 from feedline.analysis.diff.side import Measured, Speed, room
-from feedline.analysis.noise import FloatArray, p_of, reach
+from feedline.analysis.measure.cpu_use import MIN_OTHERS
+from feedline.analysis.measure.noise import FloatArray, p_of, reach
 
 _WIDEST = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
 LEVEL = 0.05  # of p values

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.costs import SampledDetails
-from feedline.analysis.gather import RankMetrics
-from feedline.analysis.mean_step import counted_in, half_width, means_of, relative, walls_of
-from feedline.analysis.model import Report
-from feedline.analysis.noise import FEWEST, FloatArray, error_of
-from feedline.analysis.step_model import StepSummary
-from feedline.analysis.waits import classify, sent_times
+from feedline.analysis.explain.model import Report
+from feedline.analysis.measure.costs import SampledDetails
+from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.mean_step import counted_in, half_width, means_of, relative, walls_of
+from feedline.analysis.measure.model import StepSummary
+from feedline.analysis.measure.noise import FEWEST, FloatArray, error_of
+from feedline.analysis.measure.waits import classify, sent_times
 from feedline.profiler.events import Stage
 
 NONE, CPU, THREAD = "none", "cpu", "thread"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from feedline.analysis import pipeline
-from feedline.analysis.build import gather_ranks
 from feedline.analysis.diff import measure
 from feedline.analysis.diff.measure import CPU, TIMED, Measure
 from feedline.analysis.diff.model import RunName
-from feedline.analysis.gather import RankMetrics
-from feedline.analysis.model import Report
+from feedline.analysis.explain import pipeline
+from feedline.analysis.explain.build import gather_ranks
+from feedline.analysis.explain.model import Report
+from feedline.analysis.measure.gather import RankMetrics
 from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Run, rank_folders

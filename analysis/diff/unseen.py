@@ -1,10 +1,10 @@
 """Why a finding may be true of a run although its report does not have it: its absence then proves nothing."""
 
-from feedline.analysis.build import UNKNOWN
-from feedline.analysis.diagnose import MOST
 from feedline.analysis.diff.side import Measured
-from feedline.analysis.finding import Severity
-from feedline.analysis.model import Report
+from feedline.analysis.explain.build import UNKNOWN
+from feedline.analysis.explain.diagnose import MOST
+from feedline.analysis.explain.model import Report
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, OTHERWISE, TRACE
 from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (

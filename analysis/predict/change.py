@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from feedline.analysis.finding import PredictedRate as PredictedRate  # a report's findings hold it, which know nothing of the replay
+from feedline.analysis.ledger.finding import (
+    PredictedRate as PredictedRate,  # a report's findings hold it, which know nothing of the replay
+)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.costs import FloatArray, accounted_cpu_s
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.gather import RankMetrics
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.costs import FloatArray, accounted_cpu_s
+from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.loader_replay import Task
-from feedline.analysis.stages import MAKING_STAGES
-from feedline.analysis.timeline import IntArray
 from feedline.profiler.events import Flag, Stage
 
 TIMED = (Stage.FORWARD, Stage.BACKWARD)  # whose CPU time is measured, and which lie outside of each other

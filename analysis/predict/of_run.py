@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from feedline.analysis.costs import accounted_cpu_s
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.gather import RankMetrics
-from feedline.analysis.handover_cost import FREEING_S_PER_BYTE, SHARING_S_PER_TENSOR, freed_s, from_workers_s, shared_bytes, tensors
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.costs import accounted_cpu_s
+from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.change import Refused
+from feedline.analysis.predict.handover_cost import FREEING_S_PER_BYTE, SHARING_S_PER_TENSOR, freed_s, from_workers_s, shared_bytes, tensors
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import main_process
 from feedline.analysis.predict.recorded import RecordedInput, Shares
 from feedline.analysis.predict.starts import settling_cpu_s, starts, warm_up, warming
-from feedline.analysis.stages import MAKING_STAGES
 from feedline.profiler.events import Stage
 from feedline.profiler.store.columns import Records
 

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from feedline.analysis import computing
-from feedline.analysis.comm.shared_cpus import RankCpu
-from feedline.analysis.costs import accounted_cpu_s
-from feedline.analysis.cpu_use import machine_of, mean_of
-from feedline.analysis.gather import RankMetrics, process_cpu_s, step_summary
+from feedline.analysis.measure import computing
+from feedline.analysis.measure.costs import accounted_cpu_s
+from feedline.analysis.measure.cpu_use import machine_of, mean_of
+from feedline.analysis.measure.gather import RankMetrics, process_cpu_s, step_summary
+from feedline.analysis.measure.rank_gauges import read_rank_gauges
+from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.predict.main_process import ASLEEP, TIMED, asking_cpu_s, of_steps
-from feedline.analysis.rank_gauges import read_rank_gauges
-from feedline.analysis.stages import INPUT_STAGES
+from feedline.analysis.ranks.shared_cpus import RankCpu
 from feedline.profiler.events import Stage
 
 _AS_RECORDED = (*INPUT_STAGES, "forward", "backward")  # stages whose CPU time is measured, or which are not the step's own

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from feedline.analysis.comm.model import Prediction
-from feedline.analysis.facts import RankFacts, RuleInputs
-from feedline.analysis.finding import Finding
-from feedline.analysis.model import ROOF_KINDS
+from feedline.analysis.ledger.facts import RankFacts, RuleInputs
+from feedline.analysis.ledger.finding import ROOF_KINDS, Finding
+from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.predict.change import Change, Refused
+from feedline.analysis.ranks.model import Prediction
 from feedline.analysis.rules import launches
 from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (
@@ -57,7 +57,6 @@ from feedline.analysis.rules.loop import (
     recompilation,
 )
 from feedline.analysis.rules.trace import device_bound, exposed_copy, host_bound, input_stall, synchronisation
-from feedline.analysis.traces.facts import TraceFacts
 
 F = TypeVar("F")
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from feedline.analysis.comm.collectives import Collectives
 from feedline.analysis.scaling.measured import pace_of, world_size
 from feedline.analysis.scaling.predict import Basis
 from feedline.analysis.scaling.recorded import anatomy_of, link_of
+from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank, Run
@@ -42,7 +42,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
 
 def collectives(rank: Rank) -> Collectives | None:
     """None: none were recorded, or they cannot be read."""
-    from feedline.analysis.comm.read_collectives import collectives_of
+    from feedline.analysis.ranks.read_collectives import collectives_of
 
     try:
         return collectives_of(rank)

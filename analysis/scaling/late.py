@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
-from feedline.analysis.between_ranks import NOTHING, compared
-from feedline.analysis.comm.model import Communication
-from feedline.analysis.finding import CostKind, Finding, Severity, interval
 from feedline.analysis.formatting import seconds
-from feedline.analysis.gather import RankMetrics
+from feedline.analysis.ledger.finding import CostKind, Finding, Severity, interval
+from feedline.analysis.ledger.late_ranks import slower
+from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.predict.rank_cpu import rank_cpus
+from feedline.analysis.ranks.model import Communication
+from feedline.analysis.ranks.recorded import NOTHING, compared
 from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.text.ranks import slower
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Run
 
@@ -30,7 +31,7 @@ def late_of(launch: Sequence[Run], point: Point) -> str:
                 gathered[number] = RankMetrics.of(rank)
             except FeedlineError:  # the points' notes say so
                 continue
-    found = compared(gathered, gathered[min(gathered)], None, NOTHING, []) if gathered else None
+    found = compared(gathered, gathered[min(gathered)], None, NOTHING, [], rank_cpus(gathered)) if gathered else None
     return sentence(found.communication, point) if found else ""
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from feedline.analysis.comm.collectives import PHASES, Collectives
-from feedline.analysis.comm.match import MISSING, CollectiveTable, match
-from feedline.analysis.comm.operations import SLOTS, bus_factor, operation
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.ranks.match import MISSING, CollectiveTable, match
 from feedline.analysis.scaling.step_profile import Bucket, Ring, StepProfile
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.traces.collective_operations import SLOTS, bus_factor, operation
+from feedline.analysis.traces.collectives import PHASES, Collectives
 
 #: Steps left out at the beginning: DistributedDataParallel rebuilds its buckets after the first.
 _WARM_UP = 2

@@ -1,9 +1,9 @@
-"""The step of N ranks from that of one: analysis/comm/replay.py shares the link among the buckets, as if there were N ranks."""
+"""The step of N ranks from that of one: analysis/ranks/replay.py shares the link among the buckets, as if there were N ranks."""
 
 import numpy as np
 
-from feedline.analysis.comm.buckets import Timeline
-from feedline.analysis.comm.replay import Link, simulate
+from feedline.analysis.ranks.buckets import Timeline
+from feedline.analysis.ranks.replay import Link, simulate
 from feedline.analysis.scaling.step_profile import Bucket, Ring, StepProfile, ring_s
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from feedline.analysis.boundaries import training_loaders
-from feedline.analysis.comm.exchange import exchanges
-from feedline.analysis.comm.read_collectives import steps_and_collectives
 from feedline.analysis.formatting import count
+from feedline.analysis.measure.boundaries import training_loaders
+from feedline.analysis.ranks.exchange import exchanges
+from feedline.analysis.ranks.read_collectives import steps_and_collectives
 from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import world_size

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.formatting import counted, seconds
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import BoolArray, IntArray
 from feedline.analysis.traces.columns import Trace
-from feedline.analysis.traces.intervals import BoolArray
 from feedline.analysis.traces.kinds_of_work import extent
 from feedline.analysis.traces.steps import Steps
 

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import NONE, BoolArray, IntArray, common, covered, joined, without
 from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.gpu import DeviceWork, spans
-from feedline.analysis.traces.intervals import NONE, BoolArray, common, covered, joined, without
 from feedline.analysis.traces.kinds_of_work import named, of_kinds, synchronises
 from feedline.analysis.traces.steps import Steps
 from feedline.analysis.traces.threads import LOADER, PROFILER_STEP, Threads

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.costs import Costs, FloatArray

@@ -4,7 +4,7 @@ import functools
 import re
 from dataclasses import dataclass
 
-from feedline.analysis.comm.operations import MESSAGE, operation
+from feedline.analysis.traces.collective_operations import MESSAGE, operation
 from feedline.analysis.traces.kernel_names import function_of
 
 _EXCHANGE, _SUM, _SCATTERED, _GATHERED, _MEETING = "all_to_all", "all_reduce", "reduce_scatter", "all_gather", "barrier"

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray, clip, common, joined, length, union
 from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind, Trace
-from feedline.analysis.traces.intervals import clip, common, joined, length, union
 from feedline.analysis.traces.kinds_of_work import BoolArray, communicates, of_kinds, on_device
 
 NO_WORK = "the trace contains no device activity"

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import BoolArray, IntArray, clip, length, union, without
 from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.gpu import NO_WORK
-from feedline.analysis.traces.intervals import BoolArray, clip, length, union, without
 from feedline.analysis.traces.kinds_of_work import named, of_kinds
 from feedline.analysis.traces.threads import LOADER, UNKNOWN, Threads
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 
 MOST = 32  # tracks that a person still scrolls through
 NOWHERE = -1

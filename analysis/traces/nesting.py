@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.timeline import IntArray, parents
+from feedline.analysis.intervals import IntArray, parents
 
 _ROUNDS = 8  # of cutting what outlasts its caller; clocks that are read one after another need one or two
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 
 FEWEST = 3  # repetitions that are a pattern
 _EVEN = 0.3  # standard deviation of the periods over their mean, above which nothing repeats

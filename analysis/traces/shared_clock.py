@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.comm.collectives import RankClock
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.traces.collectives import RankClock
 from feedline.analysis.traces.columns import Trace
 from feedline.profiler.clock import MARK
 

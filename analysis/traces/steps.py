@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import BoolArray, IntArray, union
 from feedline.analysis.traces.columns import Kind, Trace
-from feedline.analysis.traces.intervals import BoolArray, union
 from feedline.analysis.traces.kinds_of_work import communicates, named, of_kinds, present
 from feedline.analysis.traces.periods import FEWEST, bursts, even, period
 from feedline.analysis.traces.threads import LOADER, OPTIMIZER, PROFILER_STEP, Threads

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray, common
 from feedline.analysis.traces.basis import Basis, basis
 from feedline.analysis.traces.budget import PARTS, Activity, Budget, activity, of_trace, split
 from feedline.analysis.traces.calls import CallRow, Calls, calls
 from feedline.analysis.traces.columns import CollectiveArgs, Kind, Trace, Track
 from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work, gpu
 from feedline.analysis.traces.input import Input, find_input, loading
-from feedline.analysis.traces.intervals import common
 from feedline.analysis.traces.kinds_of_work import communicates, extent, of_kinds
 from feedline.analysis.traces.steps import Steps, find_steps
 from feedline.analysis.traces.tables import CopyRow, KernelRow, copies, kernels

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.calls import Calls
 from feedline.analysis.traces.columns import Kind, Trace

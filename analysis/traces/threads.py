@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.kinds_of_work import BoolArray, named, of_kinds, on_device, present
 

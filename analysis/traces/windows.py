@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.columns import CollectiveArgs, Kind, Shape, Trace, Track
 from feedline.analysis.traces.kineto.limits import Limits
 from feedline.analysis.traces.kineto.read import read_kineto
 from feedline.analysis.traces.lanes import NOWHERE, lanes
 from feedline.analysis.traces.shared_clock import SharedClock, marks_in, shared_clock
 from feedline.analysis.traces.threads import UNKNOWN, threads
-from feedline.analysis.tracks import PerfettoRank, arrow, span
+from feedline.analysis.traces.tracks import PerfettoRank, arrow, span
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.files.reading import MOST_WINDOW, opened
 from feedline.profiler.store.layout import KINETO

@@ -8,8 +8,8 @@ from rich.text import Text
 from acceptance.gates import Gate
 from acceptance.result import Row, Table
 from feedline.analysis.formatting import BLANK, duration
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.tables import columns, plain
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.tables import columns, plain
 
 
 def show(table: Table, console: Console) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedline.analysis.cluster.rank_pool import chunked, each, local
+from feedline.analysis.ranks.many.rank_pool import chunked, each, local
 from feedline.analysis.traces.reading import read_trace
 from feedline.analysis.traces.summary import RankTrace, summarise
 

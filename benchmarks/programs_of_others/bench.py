@@ -237,7 +237,7 @@ def wrong_plainly(program: Program, plain: Outcome, by_hand: list[ByHand]) -> st
 
 def said_of(path: Path) -> list[Said]:
     """What feedline says of each training in a run folder."""
-    from feedline.analysis.build import build
+    from feedline.analysis.explain.build import build
     from feedline.profiler.store.parts import parts
     from feedline.profiler.store.trainings import trainings
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from feedline.analysis.tried import LEDGER
+from feedline.analysis.explain.tried import LEDGER
 from feedline.cli.output import save
 from feedline.profiler.files import results
 from feedline.profiler.record.privacy import mask_argv

@@ -7,7 +7,7 @@ from typing import Any
 
 from feedline.analysis.convergence.checks import GRAVE, STOPS
 from feedline.analysis.diff.budget import MIN_STEPS, Budget
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules import BY_ID
 from feedline.cli.parser import meant
 from feedline.profiler.errors import BudgetError

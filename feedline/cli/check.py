@@ -58,7 +58,7 @@ class Check:
 
         from feedline.analysis.diff.budget import check
         from feedline.analysis.diff.side import Measured
-        from feedline.analysis.reports.console import Console
+        from feedline.analysis.report.console import Console
         from feedline.cli import budget_file, check_output
 
         budget = budget_file.read(args.budget)

@@ -10,9 +10,9 @@ from rich.text import Text
 from feedline.analysis.diff.budget import EXCEEDED, PASSED, Checked, unmet
 from feedline.analysis.diff.model import UNKNOWN, Diff
 from feedline.analysis.diff.side import Measured
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.json_report import plain as as_plain
-from feedline.analysis.reports.tables import plain
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.json_report import plain as as_plain
+from feedline.analysis.report.tables import plain
 from feedline.cli.output import save
 from feedline.profiler import masks
 from feedline.profiler.errors import OutputError

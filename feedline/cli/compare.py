@@ -78,7 +78,7 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
     kinds = _chosen(args.loaders)
     task = _task_of(args)
 
-    from feedline.analysis.reports.console import Console
+    from feedline.analysis.report.console import Console
     from feedline.cli.compare_lines import lines
     from feedline.cli.compare_text import show
     from feedline.cli.work import working

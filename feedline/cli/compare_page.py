@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 from feedline.analysis import formatting
 from feedline.analysis.formatting import Scale, number
-from feedline.analysis.reports import page
-from feedline.analysis.reports.figures.svg import percent, tag
+from feedline.analysis.report import page
+from feedline.analysis.report.figures.svg import percent, tag
 from feedline.cli import compare_text
 from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.ranking import median_interval, places

@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.formatting import BLANK, Scale, number, seconds
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.tables import columns, plain
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.tables import columns, plain
 from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.ranking import median_interval, places
 from feedline.pipelines.compare.result import Comparison, Row

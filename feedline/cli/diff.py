@@ -76,8 +76,8 @@ def _sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]
 
 def _show(found: "Result", args: argparse.Namespace) -> None:
     """Print the comparison, and write it where requested. Raises OutputError."""
-    from feedline.analysis.reports.console import Console
-    from feedline.analysis.reports.json_report import plain
+    from feedline.analysis.report.console import Console
+    from feedline.analysis.report.json_report import plain
     from feedline.cli import diff_page, diff_text
 
     console = Console(quiet=args.quiet)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from feedline.analysis.diff.conclusion import reasons
 from feedline.analysis.diff.model import Diff
-from feedline.analysis.reports import page, phrases
+from feedline.analysis.report import page, phrases
 from feedline.cli import diff_text
 from feedline.profiler.printable import printable_in
 

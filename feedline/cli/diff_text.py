@@ -10,8 +10,8 @@ from feedline.analysis.diff.context import STAYED, UNJUDGED
 from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, FindingChange, Quantity, RunName
 from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.tables import columns, item, plain
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.tables import columns, item, plain
 from feedline.profiler.printable import printable_in
 
 _GROUPS = {

@@ -26,7 +26,7 @@ class Env:
     def run(self, args: argparse.Namespace) -> int:
         if args.json != STDOUT:
             check_json(args)
-        from feedline.analysis.reports.console import Console
+        from feedline.analysis.report.console import Console
         from feedline.profiler.session.selftest import run
 
         with _only_errors():

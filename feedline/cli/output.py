@@ -13,7 +13,7 @@ from feedline.profiler.files import output, owned, results
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
-    from feedline.analysis.reports.console import Console
+    from feedline.analysis.report.console import Console
 
 save = output.save
 

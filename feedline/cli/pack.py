@@ -61,7 +61,7 @@ class Pack:
         except KeyboardInterrupt as error:
             raise Interrupted(f"interrupted: run the same command again to continue ({args.output})") from error
         if not args.quiet:
-            from feedline.analysis.reports.console import Console
+            from feedline.analysis.report.console import Console
 
             console = Console()
             for line in _summary(done):
@@ -116,7 +116,7 @@ def _progress_bar(quiet: bool) -> Iterator["Callable[[Progress], None]"]:
     """A progress bar on standard error if it is a terminal."""
     from rich import progress as rich
 
-    from feedline.analysis.reports.console import Console, Words
+    from feedline.analysis.report.console import Console, Words
 
     console = Console(stderr=True, quiet=quiet)
     words = (Words("{task.description:9}"), rich.BarColumn(bar_width=30), Words("{task.fields[text]}"))

@@ -8,8 +8,8 @@ from feedline.cli.parser import meant
 from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
-    from feedline.analysis.facts import RuleInputs
-    from feedline.analysis.model import Gauge, Throughput
+    from feedline.analysis.ledger.facts import RuleInputs
+    from feedline.analysis.measure.model import Gauge, Throughput
     from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.limits import Predictor
 
@@ -42,9 +42,9 @@ class Replayable:
         Raises:
             ScriptError: the run has no finding with this id.
         """
-        from feedline.analysis.diagnose import diagnose
+        from feedline.analysis.explain.diagnose import diagnose
+        from feedline.analysis.explain.predictions import change_of
         from feedline.analysis.predict.change import Change, Refused
-        from feedline.analysis.predictions import change_of
 
         findings = [finding.rule_id for finding in diagnose(self.facts, ())]
         if rule_id not in findings:
@@ -69,9 +69,9 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
         RunNotFound, RunDamaged, SchemaTooNew: there is no run, it holds several trainings, or it cannot be read.
         CeilingsDamaged: its ceilings.json cannot be read.
     """
-    from feedline.analysis.build import rejected_of, training_input
-    from feedline.analysis.build_traces import holds_traces
-    from feedline.analysis.pipeline import ceilings_of, place
+    from feedline.analysis.explain.build import rejected_of, training_input
+    from feedline.analysis.explain.build_traces import holds_traces
+    from feedline.analysis.explain.pipeline import ceilings_of, place
     from feedline.analysis.predict.change import Refused
     from feedline.profiler.store.opening import open_run
     from feedline.profiler.store.parts import only

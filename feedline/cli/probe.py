@@ -39,8 +39,8 @@ class Probe:
     def run(self, args: argparse.Namespace) -> int:
         check_files(args)
 
-        from feedline.analysis.reports.console import Console
-        from feedline.analysis.reports.progress import building
+        from feedline.analysis.report.console import Console
+        from feedline.analysis.report.progress import building
         from feedline.cli import probe_table
         from feedline.cli.probe_says import conclusion
         from feedline.pipelines.probes import parts

@@ -8,7 +8,7 @@ from feedline.cli.arguments import refuse_twice
 from feedline.cli.output import check_json, save_json
 
 if TYPE_CHECKING:
-    from feedline.analysis.cluster.rank_pool import RankPool
+    from feedline.analysis.ranks.many.rank_pool import RankPool
 
 
 def show_ranks(args: argparse.Namespace) -> int:
@@ -16,9 +16,9 @@ def show_ranks(args: argparse.Namespace) -> int:
     check_json(args)
     refuse_twice(args.run, "run folder")
 
-    from feedline.analysis.cluster.reduce import reduce_ranks
-    from feedline.analysis.reports.console import Console
-    from feedline.analysis.reports.json_report import plain
+    from feedline.analysis.ranks.many.reduce import reduce_ranks
+    from feedline.analysis.report.console import Console
+    from feedline.analysis.report.json_report import plain
     from feedline.cli.ranks_text import show
     from feedline.cli.work import working
 
@@ -36,7 +36,7 @@ def pool_of(args: argparse.Namespace, parts: int | None = None) -> "AbstractCont
     Args:
         parts: of the work; None: not known yet.
     """
-    from feedline.analysis.cluster import rank_pool
+    from feedline.analysis.ranks.many import rank_pool
 
     if args.dask:
         return rank_pool.dask(args.dask)

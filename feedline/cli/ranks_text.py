@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.cluster.result import Many, RankCost
-from feedline.analysis.comm.blame import PERSISTENT_SHARE
-from feedline.analysis.comm.model import SHARES
 from feedline.analysis.formatting import BLANK, Scale, count, counted, number, seconds, share, size
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.figures.rank_parts import PARTS
-from feedline.analysis.reports.tables import columns, plain
+from feedline.analysis.ranks.blame import PERSISTENT_SHARE
+from feedline.analysis.ranks.many.result import Many, RankCost
+from feedline.analysis.ranks.model import SHARES
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.figures.rank_parts import PARTS
+from feedline.analysis.report.tables import columns, plain
 from feedline.profiler.printable import printable_in
 
 _WORST = 8  # ranks shown

@@ -18,8 +18,8 @@ from feedline.profiler.printable import say
 from feedline.profiler.store import processes
 
 if TYPE_CHECKING:
-    from feedline.analysis.between_ranks import NetworkHints
-    from feedline.analysis.model import Report as ReportModel
+    from feedline.analysis.explain.model import Report as ReportModel
+    from feedline.analysis.ranks.recorded import NetworkHints
     from feedline.analysis.traces.windows import Windows
     from feedline.cli.report_parts import Told
     from feedline.profiler.store.read import Run
@@ -87,12 +87,12 @@ class Report:
             raise ScriptError("several run folders can only be compared by rank: add --by-rank, or give one run folder")
         check_files(args)
 
-        from feedline.analysis import reports
-        from feedline.analysis.pipeline import place
-        from feedline.analysis.reports import overview
-        from feedline.analysis.reports.console import Console
-        from feedline.analysis.reports.progress import building
-        from feedline.analysis.trace import is_trace
+        from feedline.analysis import report as reports
+        from feedline.analysis.explain.pipeline import place
+        from feedline.analysis.report import overview
+        from feedline.analysis.report.console import Console
+        from feedline.analysis.report.progress import building
+        from feedline.analysis.report.trace import is_trace
         from feedline.cli.report_parts import write_overview
         from feedline.profiler.store.opening import open_run
         from feedline.profiler.store.parts import PARTS
@@ -166,9 +166,10 @@ def _told_of(
 
     Of several that the process made one after the other: a report for each, and an overview.
     """
-    from feedline.analysis import trace, tried
-    from feedline.analysis.build_traces import holds_traces
-    from feedline.analysis.pipeline import ceilings_of, of_process, report_of
+    from feedline.analysis.explain import tried
+    from feedline.analysis.explain.build_traces import holds_traces
+    from feedline.analysis.explain.pipeline import ceilings_of, of_process, report_of
+    from feedline.analysis.report import trace
     from feedline.analysis.traces.windows import windows as find_windows
     from feedline.cli.report_parts import one_training, several_trainings
     from feedline.profiler.store.trainings import TRAINING
@@ -206,7 +207,7 @@ def _beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHint
     Raises:
         ScriptError: the log cannot be read.
     """
-    from feedline.analysis.between_ranks import NetworkHints
+    from feedline.analysis.ranks.recorded import NetworkHints
 
     try:
         lines = nccl_log.read_text(errors="replace").splitlines() if nccl_log else []
@@ -247,7 +248,7 @@ def _ended(run: "Run") -> bool:
 
 def _write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
     """Write the trace for Perfetto, into the run folder or to a given file. With -o, which writes no report, its notes are printed."""
-    from feedline.analysis import trace
+    from feedline.analysis.report import trace
 
     path = args.output or folder / _TRACE_FILE
     try:

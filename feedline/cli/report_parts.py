@@ -12,8 +12,8 @@ from feedline.profiler.errors import FeedlineError, OutputError
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
-    from feedline.analysis.model import Report
-    from feedline.analysis.reports.overview import Outside, Overview, Row
+    from feedline.analysis.explain.model import Report
+    from feedline.analysis.report.overview import Outside, Overview, Row
     from feedline.profiler.store.read import Run
 
 _FILES = ("report.html", "report.json")
@@ -45,7 +45,7 @@ def one_training(root: Path, folder: Path, report: "Report", name: str, args: ar
     Args:
         name: of the process, where the run has several: a file that was asked for is then that of all.
     """
-    from feedline.analysis.reports.overview import row
+    from feedline.analysis.report.overview import row
 
     written = [] if name and args.output is not None else _write_report(folder, report, args)
     return Told([row(name, report, Path(os.path.relpath(folder / _FILES[0], _linked_from(args, root))))], [report], written)
@@ -53,7 +53,8 @@ def one_training(root: Path, folder: Path, report: "Report", name: str, args: ar
 
 def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> list[Path]:
     """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
-    from feedline.analysis import reports, trace
+    from feedline.analysis import report as reports
+    from feedline.analysis.report import trace
 
     written: list[Path] = []
     if args.output is not None and not trace.is_trace(args.output):
@@ -79,7 +80,7 @@ def several_trainings(
         folder: where the overview goes.
         name: as of ``one_training``.
     """
-    from feedline.analysis.reports.overview import Overview, row
+    from feedline.analysis.report.overview import Overview, row
 
     reports: list[Report] = []
     numbers: list[str] = []
@@ -108,7 +109,7 @@ def several_trainings(
 
 def write(folder: Path, report: "Report") -> str | None:
     """Write the report of one training into its folder. Returns the reason if that failed."""
-    from feedline.analysis import reports
+    from feedline.analysis import report as reports
 
     try:
         for name in _FILES:
@@ -127,8 +128,8 @@ def write_overview(folder: Path, overview: "Overview", reports: "list[Report]", 
     Raises:
         OutputError: a file that was asked for cannot be written.
     """
-    from feedline.analysis import trace
-    from feedline.analysis.reports.overview import ENDINGS
+    from feedline.analysis.report import trace
+    from feedline.analysis.report.overview import ENDINGS
 
     written: list[Path] = []
     if args.output is not None and not trace.is_trace(args.output):
@@ -146,7 +147,7 @@ def write_overview(folder: Path, overview: "Overview", reports: "list[Report]", 
 
 def outside(run: "Run", trainings: "list[Run]") -> "Outside | None":
     """The time outside all trainings, as seen by the lowest rank."""
-    from feedline.analysis.reports.overview import Outside
+    from feedline.analysis.report.overview import Outside
 
     number = min(run.ranks)
     rank = run.ranks[number]

@@ -208,8 +208,8 @@ def show(given: Measured, args: argparse.Namespace, folder: Path | None) -> int:
     Raises:
         OutputError: a file cannot be written.
     """
-    from feedline.analysis.reports.console import Console
-    from feedline.analysis.reports.json_report import plain
+    from feedline.analysis.report.console import Console
+    from feedline.analysis.report.json_report import plain
     from feedline.analysis.scaling.study import study
     from feedline.cli import scale_page, scale_text
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from feedline.analysis.reports import page, phrases
-from feedline.analysis.reports.figures.scaling import scaling
+from feedline.analysis.report import page, phrases
+from feedline.analysis.report.figures.scaling import scaling
 from feedline.analysis.scaling.study import Study
 from feedline.cli import scale_text
 from feedline.profiler.printable import printable_in

@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.formatting import BLANK, count, number, seconds, share
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.tables import plain
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.tables import plain
 from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import STEPS, Row
 from feedline.analysis.scaling.predict import Prediction

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from feedline.analysis.formatting import BLANK
 
 if TYPE_CHECKING:
-    from feedline.analysis.reports.console import Console
-    from feedline.analysis.tried import Trial
+    from feedline.analysis.explain.tried import Trial
+    from feedline.analysis.report.console import Console
 
 
 def _first(gain: str) -> str:

@@ -58,7 +58,7 @@ class Tune:
 
         from feedline.analysis.predict.change import Refused
         from feedline.analysis.predict.search import Tuning
-        from feedline.analysis.reports.console import Console
+        from feedline.analysis.report.console import Console
         from feedline.cli import predicting, tune_text
 
         training = predicting.replayable(args.run)
@@ -139,7 +139,7 @@ def _flat(found: "Tuning") -> dict[str, object]:
 
 def write(found: "Tuning", args: argparse.Namespace) -> list[Path]:
     """Write the page and the JSON that were asked for, or print the JSON. Returns the files."""
-    from feedline.analysis.reports.json_report import plain
+    from feedline.analysis.report.json_report import plain
     from feedline.cli import tune_page
 
     value, written = plain(_flat(found)), []

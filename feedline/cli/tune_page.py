@@ -4,8 +4,8 @@ from pathlib import Path
 
 from feedline.analysis.formatting import BLANK
 from feedline.analysis.predict.search import Tuning
-from feedline.analysis.reports import page
-from feedline.analysis.reports.figures.throughput_by_workers import workers
+from feedline.analysis.report import page
+from feedline.analysis.report.figures.throughput_by_workers import workers
 from feedline.cli import tune_text
 from feedline.profiler.printable import printable_in
 

@@ -8,8 +8,8 @@ from rich.text import Text
 from feedline.analysis.formatting import BLANK, count, number, seconds, size
 from feedline.analysis.predict.limits import CPUS, PASSES, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Candidate, Limits, Search, Tuning
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.tables import columns, plain
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.tables import columns, plain
 from feedline.cli import whatif_text
 from feedline.cli.settings import as_code
 from feedline.profiler.printable import printable_in

@@ -69,7 +69,7 @@ class Verify:
         _add_deciding(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from feedline.analysis import tried
+        from feedline.analysis.explain import tried
 
         check_json(args)
         asked = (args.fix, args.settings, args.program, args.run_folder, args.steps, args.writable)
@@ -96,8 +96,8 @@ class Verify:
 
 def _show_tried(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
     """List what was tried before."""
-    from feedline.analysis.reports.console import Console
-    from feedline.analysis.tried import read
+    from feedline.analysis.explain.tried import read
+    from feedline.analysis.report.console import Console
     from feedline.cli import tried
 
     if args.json is not None:

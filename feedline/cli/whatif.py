@@ -48,8 +48,8 @@ class Whatif:
         if args.json != STDOUT:
             check_json(args)
 
-        from feedline.analysis.reports.console import Console
-        from feedline.analysis.reports.json_report import plain
+        from feedline.analysis.report.console import Console
+        from feedline.analysis.report.json_report import plain
         from feedline.cli.whatif_text import show
 
         found = answered(args)

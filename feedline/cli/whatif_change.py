@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from feedline.analysis.facts import RuleInputs
+from feedline.analysis.explain.predictions import joined
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.predict.change import Change, Factor, Refused
-from feedline.analysis.predictions import joined
 from feedline.analysis.rules.input import handover
 from feedline.cli.settings import LOADER, Value, as_code, as_typed
 

@@ -8,8 +8,8 @@ from feedline.analysis.formatting import number
 from feedline.analysis.predict.change import PredictedRate
 from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, DISK, PASSES, STEP, WORKERS, NextLimit
 from feedline.analysis.predict.whatif import WhatIf, rate_of
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.tables import plain
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.tables import plain
 from feedline.cli.settings import LOADER, as_code, as_typed
 from feedline.profiler.printable import printable_in
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feedline.analysis.cluster.rank_pool import Tell
+    from feedline.analysis.ranks.many.rank_pool import Tell
 
 
 @contextmanager
@@ -13,7 +13,7 @@ def working(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
     """A progress bar on standard error if it is a terminal; call what is yielded to move it: (what, done, of)."""
     from rich.progress import BarColumn, Progress
 
-    from feedline.analysis.reports.console import Console, Count, Words
+    from feedline.analysis.report.console import Console, Count, Words
 
     told = Console(stderr=True, quiet=quiet)
     columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())

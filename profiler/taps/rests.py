@@ -77,7 +77,7 @@ switches = _Switches()
 
 
 class _Cycle:
-    """Decides update by update which of them make one step; the same rule as in analysis/boundaries.py."""
+    """Decides update by update which of them make one step; the same rule as in analysis/measure/boundaries.py."""
 
     def __init__(self) -> None:
         self._step: list[int] = []  # whose updates it has, in order

@@ -5,8 +5,8 @@ import enum
 import types
 import typing
 
-from feedline.analysis.model import REPORT_SCHEMA_VERSION, Report
-from feedline.analysis.reports.json_report import key_of
+from feedline.analysis.explain.model import REPORT_SCHEMA_VERSION, Report
+from feedline.analysis.report.json_report import key_of
 from report_docs.fields import FIELDS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -1,4 +1,4 @@
-"""What the fields of the mean step in report.json mean: the dataclasses of analysis/step_model.py."""
+"""What the fields of the mean step in report.json mean: the dataclasses of analysis/measure/model.py."""
 
 from report_docs.field import Field
 

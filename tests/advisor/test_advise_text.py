@@ -10,7 +10,7 @@ from advisor.made_up import run, with_curve, with_norms
 
 from feedline.analysis.convergence.advise import advise
 from feedline.analysis.convergence.target import StepTime
-from feedline.analysis.reports.console import Console
+from feedline.analysis.report.console import Console
 from feedline.cli.converge import advise as advise_command
 from feedline.cli.converge import advise_text
 from feedline.profiler.errors import ScriptError
@@ -121,7 +121,7 @@ def test_a_gain_that_is_unknown_is_not_mentioned():
 def test_the_train_loss_is_the_one_that_report_and_verify_give():
     from feedline.analysis.convergence.summary import summarise
     from feedline.analysis.convergence.trial import final_value
-    from feedline.analysis.reports.of_convergence import progress
+    from feedline.analysis.report.of_convergence import progress
 
     noisy = run("noisy", batch=16, train=0.6, epochs=2)
     noisy = with_curve(noisy, "train loss", noisy.curves["train loss"].values + 0.4 * np.sin(np.arange(noisy.updates)))

@@ -8,7 +8,7 @@ from advisor.made_up import SETUP, curve, run, with_curve, with_norms
 
 from feedline.analysis.convergence import checks
 from feedline.analysis.convergence.advise import advise
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 
 
 def causes(recorded):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.analysis.speed_trial import Tried
+from feedline.analysis.explain.speed_trial import Tried
 from feedline.cli import child, write_guard
 from feedline.cli.speed import guarded, pairs
 from feedline.cli.speed.plan import Plan

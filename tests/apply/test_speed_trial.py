@@ -2,8 +2,8 @@
 
 import pytest
 
+from feedline.analysis.explain.speed_trial import CHANGED, CODES, UNCHANGED, Recorded, TrialRun, Tried, decide
 from feedline.analysis.predict.change import PredictedRate
-from feedline.analysis.speed_trial import CHANGED, CODES, UNCHANGED, Recorded, TrialRun, Tried, decide
 from feedline.cli.speed.pairs import order
 from feedline.cli.speed.text import lines
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from feedline.analysis.speed_trial import CODES
+from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli import main, write_guard
 
 pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")

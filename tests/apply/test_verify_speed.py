@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from feedline.analysis.speed_trial import CODES
+from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli import main, write_guard
 
 pytestmark = pytest.mark.skipif(write_guard.version() < 3, reason="Landlock is off, or older than Linux 6.2")

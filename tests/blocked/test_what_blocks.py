@@ -16,8 +16,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import feedline
-from feedline.analysis.build import build
-from feedline.analysis.model import Report
+from feedline.analysis.explain.build import build
+from feedline.analysis.explain.model import Report
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers import system_calls
 from feedline.profiler.samplers.looks import Looks

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from warm_python import Program, WarmPython
 
-from feedline.analysis.comm.collectives import PHASES, Collectives
-from feedline.analysis.comm.read_collectives import collectives_of, in_order
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.ranks.read_collectives import collectives_of, in_order
+from feedline.analysis.traces.collectives import PHASES, Collectives
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment_reader import Process

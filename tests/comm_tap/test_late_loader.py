@@ -7,14 +7,14 @@ from comm_tap.launching import launch, say_what_went_wrong
 from truth import one_number
 
 import feedline
-from feedline.analysis.build import build
-from feedline.analysis.cluster.passes import WARM_UP
-from feedline.analysis.cluster.rank_pool import here
-from feedline.analysis.cluster.reduce import reduce_ranks
-from feedline.analysis.comm.summary import compare
-from feedline.analysis.finding import CostKind
+from feedline.analysis.explain.build import build
 from feedline.analysis.formatting import seconds
-from feedline.analysis.reports import terminal
+from feedline.analysis.ledger.finding import CostKind
+from feedline.analysis.ranks.many.passes import WARM_UP
+from feedline.analysis.ranks.many.rank_pool import here
+from feedline.analysis.ranks.many.reduce import reduce_ranks
+from feedline.analysis.ranks.summary import compare
+from feedline.analysis.report import terminal
 from feedline.analysis.scaling.late import late_of
 from feedline.analysis.scaling.measured import point_of
 from feedline.profiler.store.opening import open_run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from comm_tap.launching import launch, say_what_went_wrong
 
-from feedline.analysis.build import build
+from feedline.analysis.explain.build import build
 from feedline.cli import main
 from feedline.profiler.errors import NotJudged
 from feedline.profiler.store.opening import open_run

@@ -3,8 +3,8 @@
 import pytest
 from comm_tap.launching import launch, say_what_went_wrong
 
-from feedline.analysis import diagnose
-from feedline.analysis.build import build
+from feedline.analysis.explain import diagnose
+from feedline.analysis.explain.build import build
 from feedline.profiler.store.opening import open_run
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, Collectives, Group, RankClock
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, Collectives, Group, RankClock
 
 MS = 1_000_000
 MB = 1_000_000

@@ -3,9 +3,9 @@
 import pytest
 from communication.made_up import MB, Training, always, train
 
-from feedline.analysis.comm import bandwidth
-from feedline.analysis.comm.cross_rank import combine
-from feedline.analysis.comm.operations import bus_factor, operation
+from feedline.analysis.ranks import bandwidth
+from feedline.analysis.ranks.cross_rank import combine
+from feedline.analysis.traces.collective_operations import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 

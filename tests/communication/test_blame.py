@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from communication.made_up import MS, Training, always, train
 
-from feedline.analysis.comm import blame
-from feedline.analysis.comm.cross_rank import combine
+from feedline.analysis.ranks import blame
+from feedline.analysis.ranks.cross_rank import combine
 
 
 def blamed(ranks, first=0):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 from communication.made_up import MS, Training, always, train
 
-from feedline.analysis.comm.clocks import align
-from feedline.analysis.comm.collectives import RankClock
-from feedline.analysis.comm.match import match
+from feedline.analysis.ranks.clocks import align
+from feedline.analysis.ranks.match import match
+from feedline.analysis.traces.collectives import RankClock
 
 
 def errors(plan, made, alignment):

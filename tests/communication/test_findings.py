@@ -12,10 +12,10 @@ from rules.made_up import made_up_facts
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import feedline
-from feedline.analysis.comm.model import CollectiveKind, ExposedKind
-from feedline.analysis.comm.summary import compare
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.finding import Severity
+from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ranks.model import CollectiveKind, ExposedKind
+from feedline.analysis.ranks.summary import compare
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 RECORDED = Path(__file__).parents[1] / "golden" / "runs" / "ranks"  # two ranks on Gloo

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from communication.made_up import BOOT, MB, MS, Training, always, messages, train, with_table
 
-from feedline.analysis.comm.clocks import align
-from feedline.analysis.comm.collectives import Group
-from feedline.analysis.comm.match import MISSING, generations, match
+from feedline.analysis.ranks.clocks import align
+from feedline.analysis.ranks.match import MISSING, generations, match
+from feedline.analysis.traces.collectives import Group
 
 
 def test_clocks_years_apart_do_not_disturb_the_matching():

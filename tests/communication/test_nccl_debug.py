@@ -1,6 +1,6 @@
 """What NCCL_DEBUG=INFO prints, in the forms of several versions."""
 
-from feedline.analysis.comm.nccl_debug import read
+from feedline.analysis.ranks.nccl_debug import read
 
 TWO_NODES = """
 gpu-a:101:101 [0] NCCL INFO NCCL version 2.21.5+cuda12.4

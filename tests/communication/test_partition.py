@@ -8,11 +8,11 @@ from communication.made_up import MB, MS, NO_CLOCK, Training, always, messages, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.comm.clocks import Alignment, align
-from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, Collectives, Group
-from feedline.analysis.comm.cross_rank import combine
-from feedline.analysis.comm.partition import PARTS, computing
-from feedline.analysis.comm.summary import means
+from feedline.analysis.ranks.clocks import Alignment, align
+from feedline.analysis.ranks.cross_rank import combine
+from feedline.analysis.ranks.partition import PARTS, computing
+from feedline.analysis.ranks.summary import means
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, Collectives, Group
 
 
 def parts_of(ranks, column, bound=None):

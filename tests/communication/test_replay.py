@@ -8,11 +8,11 @@ from communication.made_up import MB, Training, always, train, with_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.comm.buckets import NoTimeline, backward_passes, timeline
-from feedline.analysis.comm.cross_rank import combine
-from feedline.analysis.comm.replay import _share, fit
-from feedline.analysis.comm.summary import compare
-from feedline.analysis.comm.what_if import WhatIf, bucket_edges, micro_batches, split_ready
+from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
+from feedline.analysis.ranks.cross_rank import combine
+from feedline.analysis.ranks.replay import _share, fit
+from feedline.analysis.ranks.summary import compare
+from feedline.analysis.ranks.what_if import WhatIf, bucket_edges, micro_batches, split_ready
 
 
 def asked(ranks, **more):

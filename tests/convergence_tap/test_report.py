@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from feedline.analysis import trace
-from feedline.analysis.build import build
+from feedline.analysis.explain.build import build
+from feedline.analysis.report import trace
 from feedline.profiler.store.opening import open_run
 
 

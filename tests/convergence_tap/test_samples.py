@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import feedline
-from feedline.analysis.build import build
+from feedline.analysis.explain.build import build
 from feedline.profiler.store.opening import open_run
 
 SAMPLES = 24

@@ -8,8 +8,8 @@ from golden.record import RUNS
 
 from feedline.analysis.diff.measure import Measure
 from feedline.analysis.diff.side import Measured
-from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.model import Cpus
+from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.measure.model import Cpus
 
 
 @cache

@@ -9,7 +9,7 @@ from feedline.analysis.diff.budget import Budget, check
 from feedline.analysis.diff.compare import diff
 from feedline.analysis.diff.measure import CPU, THREAD
 from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE
-from feedline.analysis.model import Cpus
+from feedline.analysis.measure.model import Cpus
 from feedline.cli.diff_text import cells
 
 

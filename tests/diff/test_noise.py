@@ -8,8 +8,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis import noise
-from feedline.analysis.noise import FEWEST, FEWEST_COMPARED, block_length, drift, error_of, error_of_mean, holm, p_of
+from feedline.analysis.measure import noise
+from feedline.analysis.measure.noise import FEWEST, FEWEST_COMPARED, block_length, drift, error_of, error_of_mean, holm, p_of
 
 PAIRS = 120
 

@@ -16,8 +16,8 @@ from feedline.analysis.diff.budget import Budget, check
 from feedline.analysis.diff.compare import diff
 from feedline.analysis.diff.measure import THREAD
 from feedline.analysis.diff.model import Diff, Quantity
-from feedline.analysis.finding import Finding, Severity
-from feedline.analysis.model import RankGpu, Traces
+from feedline.analysis.explain.model import RankGpu, Traces
+from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.traces.gpu import NO_COMMUNICATION
 from feedline.cli import main
 

@@ -14,7 +14,7 @@ from docs.pages import PATHS, ROOT, Block, page
 from reports.made_up import report as made_up_report
 
 import feedline
-from feedline.analysis import reports
+from feedline.analysis import report as reports
 from feedline.cli import main
 
 BLOCKS = [(path, block) for path in PATHS for block in page(path).blocks() if block.kind in ("python", "py")]

@@ -7,8 +7,8 @@ import torch
 from explain.made_up_records import MadeUp
 
 import feedline
-from feedline.analysis.build import build
-from feedline.analysis.steps import partition
+from feedline.analysis.explain.build import build
+from feedline.analysis.measure.steps import partition
 from feedline.profiler.store.opening import open_run
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rules.made_up import made_up_facts
 
-from feedline.analysis.finding import CostKind, Finding, PredictedRate, Severity, saving
-from feedline.analysis.next_limit import ABOVE, lifted_by, within
+from feedline.analysis.explain.next_limit import ABOVE, lifted_by, within
+from feedline.analysis.explain.predictions import Predictions
+from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity, saving
 from feedline.analysis.predict.change import Change, Factor
-from feedline.analysis.predictions import Predictions
-from feedline.analysis.reports import phrases
+from feedline.analysis.report import phrases
 from feedline.analysis.rules import BY_ID
 
 #: 100 samples/s: one worker needs 100 ms for a batch; two CPUs need 77 ms for everything (130 samples/s), and the step alone 60 (167).

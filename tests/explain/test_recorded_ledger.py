@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedline
-from feedline.analysis.build import gather_ranks
-from feedline.analysis.gather import RankMetrics, step_summary
-from feedline.analysis.recorded_ledger import ledger_of, run_table
-from feedline.analysis.step_model import OwnCode, OwnFunction
+from feedline.analysis.explain.build import gather_ranks
+from feedline.analysis.ledger.recorded import ledger_of, run_table
+from feedline.analysis.measure.gather import RankMetrics, step_summary
+from feedline.analysis.measure.model import OwnCode, OwnFunction
 from feedline.profiler.events import Stage
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Rank, Slice

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from feedline.analysis.comm.model import RankParts
-from feedline.analysis.model import Cost, Cpus, Hook, Loader, RankSummary, Report, Roofline, RunInfo, Throughput, Workers
-from feedline.analysis.peak import NO_CEILINGS
-from feedline.analysis.roofline import roofline
-from feedline.analysis.step_model import Flop, GpuWork, StepSeries, StepSummary
+from feedline.analysis.explain.model import Hook, RankSummary, Report, Roofline
+from feedline.analysis.explain.peak import NO_CEILINGS
+from feedline.analysis.explain.roofline import roofline
+from feedline.analysis.measure.model import Cost, Cpus, Flop, Loader, RunInfo, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.ranks.model import RankParts
+from feedline.analysis.traces.gpu_work import GpuWork
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3

@@ -3,7 +3,7 @@
 import pytest
 from explain.made_up_records import MadeUp
 
-from feedline.analysis.steps import partition
+from feedline.analysis.measure.steps import partition
 from feedline.profiler.events import Stage
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.timeline import Pieces, cut, flatten, overlap, parents
+from feedline.analysis.intervals import Pieces, cut, flatten, overlap, parents
 
 intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), max_size=12)
 

@@ -10,11 +10,11 @@ from explain.made_up_records import MadeUp
 from torch.utils.data import DataLoader, Dataset
 
 import feedline
-from feedline.analysis.build import build
-from feedline.analysis.model import WAIT_KINDS
-from feedline.analysis.reports import phrases
-from feedline.analysis.steps import partition
-from feedline.analysis.waits import classify, ready_share, ready_times, sent_times
+from feedline.analysis.explain.build import build
+from feedline.analysis.measure.model import WAIT_KINDS
+from feedline.analysis.measure.steps import partition
+from feedline.analysis.measure.waits import classify, ready_share, ready_times, sent_times
+from feedline.analysis.report import phrases
 from feedline.profiler.events import Flag, Stage, batch_key
 from feedline.profiler.store.opening import open_run
 

@@ -9,11 +9,11 @@ from rules.made_up import made_up_facts, waiting
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import feedline
-from feedline.analysis.build import build
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.finding import Severity
-from feedline.analysis.gather import busy_shares, without_batches
-from feedline.analysis.reports import phrases, terminal
+from feedline.analysis.explain.build import build
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.gather import busy_shares, without_batches
+from feedline.analysis.report import phrases, terminal
 from feedline.analysis.rules import INPUT, OTHERWISE
 from feedline.analysis.rules.input import input_bound_unexplained, too_few_workers
 from feedline.profiler.events import Flag, Stage, batch_key

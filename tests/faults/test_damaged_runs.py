@@ -11,9 +11,11 @@ import pytest
 from faults.conftest import Workshop
 from warm_python import WarmPython
 
-from feedline.analysis import build, reports, trace
-from feedline.analysis.model import Report
-from feedline.analysis.reports.console import Console
+from feedline.analysis import report as reports
+from feedline.analysis.explain import build
+from feedline.analysis.explain.model import Report
+from feedline.analysis.report import trace
+from feedline.analysis.report.console import Console
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.opening import open_run
 

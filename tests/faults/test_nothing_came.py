@@ -13,10 +13,10 @@ from faults.test_kills import wait_for
 from truth.one_number import check
 
 import feedline
-from feedline.analysis.at_end import LONG_S
-from feedline.analysis.build import build
-from feedline.analysis.model import Report
-from feedline.analysis.reports import html_report, terminal
+from feedline.analysis.explain.build import build
+from feedline.analysis.explain.model import Report
+from feedline.analysis.measure.at_end import LONG_S
+from feedline.analysis.report import html_report, terminal
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.session.ending import Ending
 from feedline.profiler.store.opening import open_run

@@ -6,8 +6,8 @@ import sys
 import pytest
 from truth.one_number import check, text_of
 
-from feedline.analysis.build import build
-from feedline.analysis.reports import html_report, terminal
+from feedline.analysis.explain.build import build
+from feedline.analysis.report import html_report, terminal
 from feedline.profiler.store.opening import open_run
 
 FEEDLINE = [sys.executable, "-m", "feedline"]

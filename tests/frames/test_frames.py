@@ -5,10 +5,10 @@ import pytest
 from frames.conftest import BATCH, BATCHES, EPOCHS, SHORT_STEPS
 
 import feedline
-from feedline.analysis.frames import FRAMES
-from feedline.analysis.frames.steps import column_of
-from feedline.analysis.loaded import LoadedRun
-from feedline.analysis.stages import SAMPLE_STAGES
+from feedline.analysis.measure.stages import SAMPLE_STAGES
+from feedline.analysis.report.frames import FRAMES
+from feedline.analysis.report.frames.steps import column_of
+from feedline.analysis.report.loaded import LoadedRun
 
 PARTS = [f"{stage}_s" for stage in SAMPLE_STAGES if stage not in ("collate", "transport")]
 

@@ -11,9 +11,9 @@ from frames.conftest import BATCH, in_memory, train
 from traces.kineto_made import kineto
 
 import feedline
-from feedline.analysis.cluster.rank_pool import here
-from feedline.analysis.reports import json_report
-from feedline.analysis.traces.ingest import ingest
+from feedline.analysis.ranks.ingest import ingest
+from feedline.analysis.ranks.many.rank_pool import here
+from feedline.analysis.report import json_report
 from feedline.cli import main
 from feedline.profiler.errors import OutputError, RunDamaged, RunNotFound, SchemaTooNew
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from gpu.made_up import MS
 
-from feedline.analysis import trace
-from feedline.analysis.build import build
-from feedline.analysis.reports import html_report, terminal
+from feedline.analysis.explain.build import build
+from feedline.analysis.report import html_report, terminal, trace
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.session.session import Session

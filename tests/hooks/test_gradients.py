@@ -9,7 +9,7 @@ from making.conftest import one_thread as one_thread
 from making.conftest import recorded as recorded
 from torch.nn.utils import clip_grad_norm_
 
-from feedline.analysis.steps import partition
+from feedline.analysis.measure.steps import partition
 from feedline.profiler.events import Flag, Stage
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from feedline.analysis import build
+from feedline.analysis.explain import build
 from feedline.cli import main
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import CeilingsDamaged, RunDamaged

@@ -6,7 +6,7 @@ import sys
 import pytest
 from hostile.conftest import FUZZ
 
-from feedline.analysis import build
+from feedline.analysis.explain import build
 from feedline.cli import main
 
 

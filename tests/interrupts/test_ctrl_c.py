@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from interrupts.terminal import Ended, Terminal, importing
 
-from feedline.analysis.speed_trial import CODES
+from feedline.analysis.explain.speed_trial import CODES
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "recorded" / "demo"
 COMMANDS = {

@@ -11,7 +11,7 @@ import torch
 from making.loops import Timed, at_the_end, train
 from torch.utils.data import DataLoader, TensorDataset
 
-from feedline.analysis import own_code as own_code_of_run
+from feedline.analysis.measure import own_code as own_code_of_run
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.taps.making import own_code
 from feedline.profiler.taps.making.called import Called, Frame, all_the_while

@@ -10,8 +10,8 @@ import torch
 from truth import one_number
 
 import feedline
-from feedline.analysis.build import build
-from feedline.analysis.model import Report
+from feedline.analysis.explain.build import build
+from feedline.analysis.explain.model import Report
 from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import parts
 from feedline.profiler.store.read import Run

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 from truth import one_number
 
 import feedline
-from feedline.analysis.build import build
+from feedline.analysis.explain.build import build
 from feedline.profiler.store.opening import open_run
 
 STEPS, STEP_S = 17, 0.2

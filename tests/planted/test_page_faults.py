@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from faults import bench, files
 
-from feedline.analysis.build import build, training_input
-from feedline.analysis.facts import RuleInputs
+from feedline.analysis.explain.build import build, training_input
+from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.rules.input import page_faults
 from feedline.profiler.store.opening import open_run
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import feedline
-from feedline.analysis.build import TrainingInput, training_input
+from feedline.analysis.explain.build import TrainingInput, training_input
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
 from feedline.analysis.predict.of_run import FEWEST, recorded_input
 from feedline.analysis.predict.recorded import RecordedInput

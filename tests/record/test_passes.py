@@ -9,9 +9,9 @@ from rests.conftest import one_thread as one_thread
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
 
 import feedline
-from feedline.analysis.build import build, training_input
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.notes import REPEATED
+from feedline.analysis.explain.build import build, training_input
+from feedline.analysis.explain.notes import REPEATED
+from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import slow_sampler
 from feedline.analysis.rules.input.too_few_workers import NOT_SPLIT

@@ -6,7 +6,7 @@ from typing import Any
 
 from reports.made_up import VARIANTS
 
-from feedline.analysis.reports import write
+from feedline.analysis.report import write
 
 
 class Browser:

@@ -5,24 +5,11 @@ from dataclasses import replace
 
 from reports import made_up_training
 
-from feedline.analysis.comm.model import CollectiveKind, Communication, LateRank, Prediction, RankParts
-from feedline.analysis.finding import SHARE, Blame, Evidence, Finding, PredictedRate, Severity
-from feedline.analysis.model import (
-    Cost,
-    Gauge,
-    Hook,
-    Loader,
-    Operation,
-    OperatorTime,
-    RankSummary,
-    Report,
-    RunInfo,
-    Throughput,
-    Traces,
-    Workers,
-)
-from feedline.analysis.roofline import roofline
-from feedline.analysis.step_model import Flop, StepSeries, StepSummary
+from feedline.analysis.explain.model import Hook, OperatorTime, RankSummary, Report, Traces
+from feedline.analysis.explain.roofline import roofline
+from feedline.analysis.ledger.finding import SHARE, Blame, Evidence, Finding, PredictedRate, Severity
+from feedline.analysis.measure.model import Cost, Flop, Gauge, Loader, Operation, RunInfo, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.ranks.model import CollectiveKind, Communication, LateRank, Prediction, RankParts
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.reasons import NO_NVML
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.reports.figures.axis import clip_level, round_up, spread, ticks
+from feedline.analysis.report.figures.axis import clip_level, round_up, spread, ticks
 
 heights = st.floats(1e-9, 1e12)
 

@@ -8,13 +8,13 @@ from reports.made_up import VARIANTS, report
 from reports.made_up_training import curve, curves, mistaken, noise, summary, without_scale, wrong
 
 from feedline.analysis.convergence.model import ConvergenceSummary
-from feedline.analysis.reports.figures.batch_efficiency import batch_efficiency
-from feedline.analysis.reports.figures.loss_curve import loss_curve, panels
-from feedline.analysis.reports.figures.noise_scale import noise_scale
-from feedline.analysis.reports.figures.upward import YAxis, thousands
-from feedline.analysis.reports.html_report import render as html
-from feedline.analysis.reports.of_convergence import lines
-from feedline.analysis.reports.terminal import render as text
+from feedline.analysis.report.figures.batch_efficiency import batch_efficiency
+from feedline.analysis.report.figures.loss_curve import loss_curve, panels
+from feedline.analysis.report.figures.noise_scale import noise_scale
+from feedline.analysis.report.figures.upward import YAxis, thousands
+from feedline.analysis.report.html_report import render as html
+from feedline.analysis.report.of_convergence import lines
+from feedline.analysis.report.terminal import render as text
 
 
 def tips(figure: object) -> list[str]:

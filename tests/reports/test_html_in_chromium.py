@@ -223,7 +223,7 @@ def test_printing_opens_the_details(browser: Browser) -> None:
 
 
 def luminance(color: str) -> float:
-    from feedline.analysis.reports import palette
+    from feedline.analysis.report import palette
 
     red, green, blue = (int(part) for part in color[color.index("(") + 1 : -1].split(",")[:3])
     return palette.luminance(f"#{red:02x}{green:02x}{blue:02x}")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from reports.made_up import VARIANTS, judged, refused, report
 
-from feedline.analysis.reports.html_report import prose, render
+from feedline.analysis.report.html_report import prose, render
 
 
 def first_screen(made) -> str:

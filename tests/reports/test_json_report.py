@@ -14,7 +14,7 @@ from report_docs.schema import schema
 from reports.made_up import VARIANTS, nasty, report, unmeasured
 from warm_python import WarmPython
 
-from feedline.analysis.reports.json_report import key_of, render
+from feedline.analysis.report.json_report import key_of, render
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TRAINING = """

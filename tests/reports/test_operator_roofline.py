@@ -9,11 +9,11 @@ from reports.browser import Browser
 from reports.made_up import operator, operators
 from selenium.webdriver.common.keys import Keys
 
-from feedline.analysis.model import OperatorTime
-from feedline.analysis.reports.figures.axis import Box, clear_from
-from feedline.analysis.reports.figures.operator_roofline import operator_roofline
-from feedline.analysis.reports.figures.svg import WIDTHS
-from feedline.analysis.reports.html_report import render
+from feedline.analysis.explain.model import OperatorTime
+from feedline.analysis.report.figures.axis import Box, clear_from
+from feedline.analysis.report.figures.operator_roofline import operator_roofline
+from feedline.analysis.report.figures.svg import WIDTHS
+from feedline.analysis.report.html_report import render
 
 LABELS_ON_CIRCLES = """
 const [circles, labels] = ['circle', 'text'].map((name) => [...document.querySelectorAll(`#operators .point ${name}`)]);

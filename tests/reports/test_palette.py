@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reports.made_up import nasty, report
 
-from feedline.analysis.reports.palette import COLORS, Palette, ink, luminance
+from feedline.analysis.report.palette import COLORS, Palette, ink, luminance
 
 #: Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency, 2009, severity 1.0; on linear RGB.
 BLINDNESS = {

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from feedline.analysis.stages import INPUT_STAGES, MAKING_STAGES, SAMPLE_STAGES, STAGES, STEP_STAGES
+from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, SAMPLE_STAGES, STAGES, STEP_STAGES
 
 PAGE = Path(__file__).parents[2] / "docs" / "recording.md"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from reports.made_up import VARIANTS, judged, nasty, refused, report, unmeasured, without_steps
 
-from feedline.analysis.model import Operation
-from feedline.analysis.reports import to_terminal
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.progress import building
-from feedline.analysis.reports.terminal import render
-from feedline.analysis.text.headline import headline
+from feedline.analysis.explain.headline import headline
+from feedline.analysis.measure.model import Operation
+from feedline.analysis.report import to_terminal
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.progress import building
+from feedline.analysis.report.terminal import render
 
 FILES = [Path(f"runs/resnet-0412/{name}") for name in ("report.html", "report.json", "trace.json.gz")]
 STAGE = "masking of the tokens that are predicted, per batch"  # as long as a name of a stage may be

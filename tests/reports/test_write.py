@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from reports.made_up import VARIANTS, nasty, report
 
-from feedline.analysis.reports import phrases, write
-from feedline.analysis.reports.html_report import embedded, render, tied
+from feedline.analysis.report import phrases, write
+from feedline.analysis.report.html_report import embedded, render, tied
 from feedline.profiler import reasons
 from feedline.profiler.errors import OutputError
 

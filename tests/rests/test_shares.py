@@ -5,8 +5,8 @@ import torch
 from rests.resting import rested
 from torch.utils.data import DataLoader, TensorDataset
 
+from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.formatting import seconds
-from feedline.analysis.roofline import roofline
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder

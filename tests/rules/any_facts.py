@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 from rules.made_up import SAMPLE, made_up_facts
 
-from feedline.analysis.facts import Certainty, Moved, RuleInputs, Traffic
-from feedline.analysis.model import WAIT_KINDS, Cost
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.model import WAIT_KINDS, Certainty, Cost, Moved, Traffic
 
 ms = st.sampled_from([0.0, 0.3, 2.0, 9.0, 40.0, 300.0])
 some_bytes = st.sampled_from([None, 0.0, 900.0, 70e3, 2e6, 40e6])

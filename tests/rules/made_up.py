@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from feedline.analysis.facts import RuleInputs, Traffic
-from feedline.analysis.model import Cost, Cpus, Loader, Operation, Throughput, Workers
-from feedline.analysis.step_model import StepSeries, StepSummary
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.model import Cost, Cpus, Loader, Operation, StepSeries, StepSummary, Throughput, Traffic, Workers
 
 MS = 1e-3
 BATCH = 32

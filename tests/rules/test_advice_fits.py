@@ -11,14 +11,14 @@ from rules.any_facts import any_facts
 from rules.made_up import made_up_facts, per_sample, waiting, without_workers
 from rules.test_made_one_by_one import rows
 
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import Certainty, RuleInputs, Traffic, Unseen, Updated
-from feedline.analysis.finding import Finding
-from feedline.analysis.ledger import Ledger, LedgerRow, LedgerTable
-from feedline.analysis.making import Making
-from feedline.analysis.model import Cpus, Operation
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.making import Making
+from feedline.analysis.measure.model import Certainty, Cpus, Flop, Operation, OwnCode, OwnFunction, Traffic, Unseen, Updated
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, TRACE
-from feedline.analysis.step_model import Flop, GpuWork, OwnCode, OwnFunction
+from feedline.analysis.traces.gpu_work import GpuWork
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}
 NOTHING = Traffic(0.0, 0.0, 0.0, 0.0)

@@ -6,8 +6,8 @@ import re
 from hypothesis import given, settings
 from rules.any_facts import any_facts
 
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.finding import SHARE, CostKind, Severity, saving
+from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.ledger.finding import SHARE, CostKind, Severity, saving
 
 
 @settings(deadline=None, max_examples=60)

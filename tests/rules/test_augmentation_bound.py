@@ -1,7 +1,7 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.augmentation_bound import check
 
 OPERATIONS = {"augment/GaussianBlur": 7.0, "augment/ColorJitter": 2.5, "augment/Resize": 0.2, "augment/Pad": 0.1, "decode/load": 2.0}

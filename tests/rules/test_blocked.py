@@ -1,9 +1,9 @@
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import Traffic
-from feedline.analysis.finding import Severity
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.model import Traffic
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input.blocked import FIX, check
 

@@ -3,10 +3,10 @@
 import pytest
 from rules.made_up import made_up_facts, without_workers
 
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.facts import Certainty
-from feedline.analysis.finding import Severity
+from feedline.analysis.explain.diagnose import diagnose, verdict
 from feedline.analysis.formatting import share
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.model import Certainty
 from feedline.analysis.rules.input.borderline_input import check
 from feedline.analysis.rules.input.handover import receiving_s
 from feedline.analysis.rules.input.input_wait import steady_share

@@ -1,9 +1,9 @@
 import pytest
 from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.finding import Severity
+from feedline.analysis.explain.diagnose import diagnose, verdict
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.busy_neighbors import NO_ROOM, alone, check
 from feedline.analysis.rules.input.too_few_workers import needed
 

@@ -1,8 +1,8 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.facts import Traffic
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.model import Traffic
 from feedline.analysis.rules.input.cold_storage import check
 
 BLOCKED = {"read": (0.3, 0.0, 7.2)}  # 60 % of the sample

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.compute_bound import check
 
 

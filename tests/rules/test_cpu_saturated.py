@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.cpu_saturated import check
 

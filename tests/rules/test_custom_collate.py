@@ -1,8 +1,8 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.finding import Severity
+from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.custom_collate import check
 
 ORDINARY = {"flags": [], "batch_bytes": 38.5e6, "pickle_bytes": 900.0}

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
-from feedline.analysis.finding import Severity
-from feedline.analysis.model import Operation
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.model import Operation
 from feedline.analysis.rules.input import blocked, thread_oversubscription
 from feedline.analysis.rules.input.decode_bound import OTHERS, change, check
 from feedline.analysis.rules.input.slow_for_its_bytes import at_own_locks

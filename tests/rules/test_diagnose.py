@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
-from feedline.analysis.diagnose import BEFORE, RULES, diagnose, rank, verdict
-from feedline.analysis.facts import Traffic
-from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.explain.diagnose import BEFORE, RULES, diagnose, rank, verdict
+from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.measure.model import Traffic
 from feedline.analysis.rules.input import made_in_step
 
 DECODING = {"decode": (30.0, 0.0, 0.0)}  # 32.8 ms a sample: a batch takes 1.05 s, four workers make one every 262 ms

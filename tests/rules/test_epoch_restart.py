@@ -1,7 +1,7 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.epoch_restart import check
 
 #: Ten epochs of 20 steps, each of which takes 1 s to its first batch: 50 ms a step.

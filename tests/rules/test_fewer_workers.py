@@ -1,8 +1,8 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.finding import Severity
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.fewer_workers import check
 from feedline.analysis.rules.input.handover import WITHOUT_WORKERS
 

@@ -1,7 +1,7 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.float32_on_host import check
 
 FLOATS = {"flags": ["float32", "shared"], "batch_bytes": 4 * 32 * 3 * 224 * 224}

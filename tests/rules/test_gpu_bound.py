@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts
 
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.finding import Severity
+from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.model import Flop
 from feedline.analysis.rules.input import gpu_bound
 from feedline.analysis.rules.loop import float32_products
-from feedline.analysis.step_model import Flop, GpuWork
+from feedline.analysis.traces.gpu_work import GpuWork
 
 
 def facts(busy, products=0.0, computed_in="float32", ranks=1, **more):

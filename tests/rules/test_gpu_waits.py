@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts
 
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.finding import Severity
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input import compute_bound
 from feedline.analysis.rules.loop.gpu_waits import check
-from feedline.analysis.step_model import GpuWork
+from feedline.analysis.traces.gpu_work import GpuWork
 
 
 def facts(busy_ms, **more):

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.diagnose import diagnose
+from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.rules.input.input_bound_unexplained import BY_WHOM, check
 
 

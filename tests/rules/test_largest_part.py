@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.facts import Certainty, RuleInputs, Updated
-from feedline.analysis.ledger import Ledger, LedgerRow, LedgerTable
-from feedline.analysis.step_model import OwnCode, OwnFunction
+from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.model import Certainty, OwnCode, OwnFunction, Updated
 
 LEDGER = pytest.mark.xfail(strict=True, reason="findings are ordered by lists of ids, not by what they claim of the ledger")
 BORDERLINE = {"waits": {"starved": 4.5}, "certainty": Certainty(60, 0.0, 0.08)}

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, without_workers
 
-from feedline.analysis.diagnose import verdict
-from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.explain.diagnose import verdict
+from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.rules.input.handover import arguments, call, change
 
 FINDING = Finding("too_few_workers", Severity.HIGH, "no workers", cost_s=0.05)

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from rules.made_up import made_up_facts
 
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.facts import Certainty
+from feedline.analysis.explain.diagnose import diagnose, verdict
 from feedline.analysis.formatting import sentence
-from feedline.analysis.making import Making
+from feedline.analysis.measure.making import Making
+from feedline.analysis.measure.model import Certainty
 from feedline.analysis.rules.input.made_in_step import check
 
 

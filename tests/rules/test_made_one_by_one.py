@@ -1,8 +1,8 @@
 import pytest
 from rules.made_up import SAMPLE, made_up_facts, without_workers
 
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.finding import Severity
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.made_one_by_one import check
 
 STEP = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0}

@@ -1,7 +1,7 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.objects_in_queue import check
 
 ARRAYS = {"flags": ["objects"], "batch_bytes": 38.5e6, "pickle_bytes": 38.5e6}

@@ -2,7 +2,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 from rules.test_page_faults import GLIBC, MAPPED, SLOW, decoding
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.oversize_images import change, check
 
 LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts
 
-from feedline.analysis.diagnose import diagnose, verdict
+from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.measure.model import OwnCode, OwnFunction
 from feedline.analysis.rules.loop import evaluation_time, own_code
-from feedline.analysis.step_model import OwnCode, OwnFunction
 
 MORE = ({}, {"pin_memory": True}, {"num_workers": 0})
 STAGES = {"forward": 40.0, "backward": 30.0, "optimizer": 5.0, "other": 25.0}

@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import RuleInputs, Traffic
-from feedline.analysis.finding import Severity
-from feedline.analysis.model import Workers
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.model import Traffic, Workers
 from feedline.analysis.rules.input.page_faults import check, faults_share
 
 GLIBC = {"glibc": (2, 36)}

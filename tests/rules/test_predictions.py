@@ -10,16 +10,17 @@ from rules.any_facts import any_facts
 from rules.made_up import MS, made_up_facts, waiting, without_workers
 
 from feedline.analysis import rules
-from feedline.analysis.comm.model import Communication, LateRank, Prediction, RankParts
-from feedline.analysis.diagnose import before, diagnose, rank, verdict
-from feedline.analysis.facts import Certainty, RankFacts, Waiting
-from feedline.analysis.finding import Finding, PredictedRate, Severity
+from feedline.analysis.explain.diagnose import before, diagnose, rank, verdict
+from feedline.analysis.explain.predictions import Predictions, findings_together, joined
+from feedline.analysis.explain.tried import Trial
+from feedline.analysis.ledger.facts import RankFacts, Waiting
+from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
+from feedline.analysis.measure.model import Certainty
 from feedline.analysis.predict.change import Change, Factor, Refused
-from feedline.analysis.predictions import Predictions, findings_together, joined
+from feedline.analysis.ranks.model import Communication, LateRank, Prediction, RankParts
 from feedline.analysis.rules import BY_ID, Rule
 from feedline.analysis.rules.cross_rank import late_rank
 from feedline.analysis.rules.input import blocked, cpu_saturated, too_few_workers
-from feedline.analysis.tried import Trial
 
 DECODING = {"decode": (30.0, 0.0, 0.0)}
 LARGE = {"decoded_pixels": 1_800_000.0, "output_pixels": 64.0 * 64.0}

@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 from rules.made_up import waiting, without_workers
 
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import Moved, RuleInputs, Traffic
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.model import Moved, Traffic
 from feedline.analysis.rules.input.slow_for_its_bytes import change, check
 
 

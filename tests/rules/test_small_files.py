@@ -3,10 +3,9 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import Traffic
-from feedline.analysis.finding import Severity
-from feedline.analysis.model import Operation
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.model import Operation, Traffic
 from feedline.analysis.rules.input.small_files import check
 
 READING = {"read": (0.18, 0.0, 5.32)}  # 53 % of the sample

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts
 
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.facts import RuleInputs, Updated
-from feedline.analysis.ledger import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.model import Updated
 from feedline.analysis.rules.loop import checkpoint_time, optimizer_time, recompilation
 
 SMALL = Updated("AdamW", 2000, 8000, fused=False)

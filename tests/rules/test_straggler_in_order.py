@@ -1,7 +1,7 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.straggler_in_order import check
 
 STRAGGLING = {"waits": {"starved": 5.0, "head_of_line": 50.0}, "straggler_share": 0.3, "maker": {"fetch_cv": 1.4}}

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 from rules.made_up import waiting
 
-from feedline.analysis.diagnose import diagnose
-from feedline.analysis.facts import RuleInputs, Traffic
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.model import Traffic
 from feedline.analysis.rules.input.swapping import check
 
 BLOCKED = {"dataset": (0.5, 0, 20.0)}

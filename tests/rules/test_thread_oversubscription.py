@@ -1,7 +1,7 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.thread_oversubscription import check
 
 FULL = {"used_cpus": 7.8, "process_cpu_s": 14.4e-3}  # three times the 4.8 ms of the threads that make a sample

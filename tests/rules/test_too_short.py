@@ -5,11 +5,11 @@ import pytest
 from explain.made_up_records import MadeUp
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.build import failed
-from feedline.analysis.certainty import certainty, interval
-from feedline.analysis.diagnose import diagnose, verdict
-from feedline.analysis.facts import Certainty
-from feedline.analysis.gather import RankMetrics
+from feedline.analysis.explain.build import failed
+from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.measure.certainty import certainty, interval
+from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.model import Certainty
 from feedline.analysis.rules.input import too_short
 from feedline.profiler.events import Stage, batch_key
 from feedline.profiler.store.layout import rank_folder

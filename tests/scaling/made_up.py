@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from feedline.analysis.comm.collectives import COLLECTIVE_DTYPE, PHASES, Collectives, Group, RankClock
 from feedline.analysis.scaling.efficiency import Point
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, Collectives, Group, RankClock
 
 MS = 1_000_000  # ns
 SOURCE = {1: 67758, 2: 142704, 4: 235271, 8: 381000}  # images/s by GPUs: the source material's table

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from feedline.analysis.reports.figures.scaling import scaling
+from feedline.analysis.report.figures.scaling import scaling
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.study import study
 

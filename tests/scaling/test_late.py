@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from communication.made_up import Training, always, train
 
-from feedline.analysis.build import build
-from feedline.analysis.comm.summary import compare
+from feedline.analysis.explain.build import build
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ranks.summary import compare
 from feedline.analysis.scaling import late
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import point_of

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaling.made_up import MS, rank
 
-from feedline.analysis.cluster import reduce
-from feedline.analysis.cluster.envelope import Envelope
-from feedline.analysis.cluster.passes import survey
-from feedline.analysis.cluster.rank_pool import dask, here
-from feedline.analysis.cluster.sources import sources
-from feedline.analysis.comm import bandwidth
-from feedline.analysis.comm.clocks import Alignment
-from feedline.analysis.comm.cross_rank import combine
-from feedline.analysis.comm.match import match
-from feedline.analysis.comm.partition import PARTS
-from feedline.analysis.reports.json_report import plain
+from feedline.analysis.ranks import bandwidth
+from feedline.analysis.ranks.clocks import Alignment
+from feedline.analysis.ranks.cross_rank import combine
+from feedline.analysis.ranks.many import reduce
+from feedline.analysis.ranks.many.envelope import Envelope
+from feedline.analysis.ranks.many.passes import survey
+from feedline.analysis.ranks.many.rank_pool import dask, here
+from feedline.analysis.ranks.many.sources import sources
+from feedline.analysis.ranks.match import match
+from feedline.analysis.ranks.partition import PARTS
+from feedline.analysis.report.json_report import plain
 from feedline.cli import main
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
 from feedline.profiler.store.opening import open_run

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scaling.made_up import MS, rank
 
-from feedline.analysis.comm.collectives import Collectives, Group
 from feedline.analysis.scaling.recorded import anatomy_of, link_of
 from feedline.analysis.scaling.step_profile import Bucket
+from feedline.analysis.traces.collectives import Collectives, Group
 
 
 def with_small(one: Collectives, ranks: tuple[int, ...], took: int) -> Collectives:

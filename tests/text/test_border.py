@@ -9,11 +9,11 @@ FOLDERS = ("feedline", "profiler", "analysis", "pipelines", "convergence")
 #: Places where text may leave, each with the reason why it is safe.
 ALLOWED = {
     ("profiler/printable.py", "print"): "say() itself",
-    ("analysis/reports/console.py", "rich.console"): "the one console",
+    ("analysis/report/console.py", "rich.console"): "the one console",
     ("feedline/cli/output.py", "print"): "JSON, in which json.dumps escapes whatever is not ASCII",
     ("feedline/cli/program.py", "print"): "the code that the training itself ended with, as Python prints it",
     ("pipelines/stores/lmdb.py", "print"): "the answer of a child process to its parent, through a pipe",
-    ("analysis/reports/page.py", "jinja2.Environment"): "the one environment, with its filter",
+    ("analysis/report/page.py", "jinja2.Environment"): "the one environment, with its filter",
     ("feedline/cli/parser.py", "argparse.ArgumentParser"): "the base of the one parser",
     ("feedline/cli/check.py", "print"): "annotations of GitHub Actions, which are made printable one by one",
     ("feedline/cli/write_guard.py", "print"): "an error of the kernel, in which Python escapes the folder's name",
@@ -28,9 +28,9 @@ ALLOWED = {
     ("pipelines/probes/reader.py", "sys.stdout"): "records to the parent process, through a pipe",
     ("convergence/callbacks.py", "warnings.warn"): "a sentence of ours, without a name in it",
     # Markup is what a page shows as it is.
-    ("analysis/reports/figures/svg.py", "Markup"): "the one place that makes elements; their texts and attributes are made printable there",
-    ("analysis/reports/html_report.py", "Markup"): "embedded(): JSON",
-    ("analysis/reports/page.py", "Markup"): "our own style sheet and script",
+    ("analysis/report/figures/svg.py", "Markup"): "the one place that makes elements; their texts and attributes are made printable there",
+    ("analysis/report/html_report.py", "Markup"): "embedded(): JSON",
+    ("analysis/report/page.py", "Markup"): "our own style sheet and script",
 }
 NAMES = ("print", "Markup", "pprint")
 ATTRIBUTES = (
@@ -80,7 +80,7 @@ def modules() -> dict[str, ast.AST]:
 
 def test_text_leaves_the_program_only_where_it_is_made_printable() -> None:
     found = {(path, way) for path, tree in modules().items() for way in ways_out(tree)}
-    inside = {("analysis/reports/console.py", "rich.progress")}  # the column whose text is made printable
+    inside = {("analysis/report/console.py", "rich.progress")}  # the column whose text is made printable
 
     assert found - inside - set(ALLOWED) == set(), "show it with profiler.printable.say or analysis.reports.console.Console"
     assert set(ALLOWED) - found == set(), "no longer needed"
@@ -110,4 +110,4 @@ def test_templates_switch_nothing_off() -> None:
     assert len(pages) >= 12
     for path in pages:
         assert not any(word in path.read_text() for word in ("|safe", "| safe", "autoescape false", "innerHTML", "javascript:")), path
-    assert "innerHTML" not in (ROOT / "analysis/reports/report.js").read_text()
+    assert "innerHTML" not in (ROOT / "analysis/report/report.js").read_text()

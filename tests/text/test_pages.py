@@ -8,8 +8,8 @@ import pytest
 from text.hostile import BIDI, CLEAR, CLIPBOARD, NAME, unsafe
 from warm_python import WarmPython
 
-from feedline.analysis.reports.figures.svg import tag
-from feedline.analysis.reports.html_report import embedded
+from feedline.analysis.report.figures.svg import tag
+from feedline.analysis.report.html_report import embedded
 from feedline.profiler.printable import printable
 
 ESCAPED = r"\x1b]52;c;ZXZpbA==\x07"
@@ -86,7 +86,7 @@ def test_figures_and_embedded_data_pass_nothing_on(text: str) -> None:
 
 
 def test_a_template_passes_nothing_on() -> None:
-    from feedline.analysis.reports import page
+    from feedline.analysis.report import page
 
     made = page.environment().from_string("<a title='{{ it }}'>{{ it }}{{ path }}</a>").render(it=NAME + "<b>", path=Path("x" + CLEAR))
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from text.hostile import BIDI, C1, CLEAR, CLIPBOARD, NAME, UNSEEN
 
-from feedline.analysis.finding import Severity
+from feedline.analysis.ledger.finding import Severity
 from feedline.profiler.printable import MARKS, PICTOGRAPHS, printable, printable_in
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from feedline.analysis.traces.columns import Trace
+from feedline.analysis.traces.tracks import micros
 from feedline.analysis.traces.windows import Texts
-from feedline.analysis.tracks import micros
 
 #: Times count from a multiple of this, as in libkineto, so that those of ranks stay comparable and a double holds their nanoseconds.
 BASE_NS = 30 * 86_400 * 10**9

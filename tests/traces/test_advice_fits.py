@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from traces.kineto_made import EPOCH_US, STEP_US, STEPS
 
-from feedline.analysis.cluster.rank_pool import here
-from feedline.analysis.pipeline import report_of
-from feedline.analysis.traces.ingest import ingest
+from feedline.analysis.explain.pipeline import report_of
+from feedline.analysis.ranks.ingest import ingest
+from feedline.analysis.ranks.many.rank_pool import here
 from feedline.profiler.store.opening import open_run
 
 KERNEL_US = 100

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from traces.kineto_made import kineto
 
-from feedline.analysis.cluster.rank_pool import dask, here, local
+from feedline.analysis.ranks.ingest import ingest
+from feedline.analysis.ranks.many.rank_pool import dask, here, local
 from feedline.analysis.traces import folder
-from feedline.analysis.traces.ingest import ingest
 from feedline.analysis.traces.kineto.read import read_kineto
 from feedline.cli import main
 from feedline.profiler.errors import RankCollision, RunDamaged, TraceDamaged

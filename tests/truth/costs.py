@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from feedline.analysis.next_limit import cpus_are_full, lifted
+from feedline.analysis.explain.next_limit import cpus_are_full, lifted
 
 INLINE = ("read", "decode", "augment", "dataset", "user", "collate")
 CONVERSIONS = frozenset(

@@ -12,13 +12,13 @@ from truth.costs import Bar, allowed, recomputed
 from truth.figures import of_finding, of_report, unknown
 
 from feedline.analysis import formatting
-from feedline.analysis.build import build
-from feedline.analysis.build_traces import build as of_traces
-from feedline.analysis.build_traces import holds_traces
-from feedline.analysis.cluster.rank_pool import here
-from feedline.analysis.model import Report
-from feedline.analysis.reports import html_report, terminal
-from feedline.analysis.reports.json_report import plain
+from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build_traces import build as of_traces
+from feedline.analysis.explain.build_traces import holds_traces
+from feedline.analysis.explain.model import Report
+from feedline.analysis.ranks.many.rank_pool import here
+from feedline.analysis.report import html_report, terminal
+from feedline.analysis.report.json_report import plain
 from feedline.profiler.store import parts as trained
 from feedline.profiler.store.trainings import trainings
 

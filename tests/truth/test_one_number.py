@@ -20,9 +20,9 @@ from warm_python import WarmPython
 
 import feedline
 from feedline.analysis import rules
-from feedline.analysis.build import build
-from feedline.analysis.finding import Finding, PredictedRate, Severity
-from feedline.analysis.model import Report
+from feedline.analysis.explain.build import build
+from feedline.analysis.explain.model import Report
+from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.cli import main
 from feedline.profiler.store.opening import open_run
 

@@ -131,7 +131,7 @@ class Bench:
 
 def recorded(run: Path) -> list[tuple[list[Rank], set[str]]]:
     """Ranks of each training in a run folder, and the states in which feedline thinks that they are."""
-    from feedline.analysis.gather import RankMetrics, throughput
+    from feedline.analysis.measure.gather import RankMetrics, throughput
     from feedline.profiler.store.parts import parts
     from feedline.profiler.store.trainings import trainings
 

@@ -19,7 +19,7 @@ import pytest
 from planted import photos
 from ways.bench import PATH, recorded
 
-from feedline.analysis.build import build
+from feedline.analysis.explain.build import build
 from feedline.profiler.store.opening import open_run
 
 EXAMPLES = os.environ.get("PYTORCH_EXAMPLES")

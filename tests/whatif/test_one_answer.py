@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from feedline.analysis import pipeline
-from feedline.analysis.build_traces import holds_traces
-from feedline.analysis.finding import Finding, PredictedRate, Severity
+from feedline.analysis.explain import pipeline
+from feedline.analysis.explain.build_traces import holds_traces
+from feedline.analysis.explain.model import Report
+from feedline.analysis.explain.predictions import BETWEEN_RANKS, NOT_REPLAYED, SET_UP, TOO_LITTLE
+from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, Recorded, TrialRun, decide
+from feedline.analysis.explain.tried import LEDGER, SPEED, VERIFY, identity
 from feedline.analysis.formatting import value
-from feedline.analysis.model import Report
+from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.predict.whatif import WhatIf, rate_of
-from feedline.analysis.predictions import BETWEEN_RANKS, NOT_REPLAYED, SET_UP, TOO_LITTLE
-from feedline.analysis.reports.json_report import plain
+from feedline.analysis.report.json_report import plain
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input import cpu_saturated
-from feedline.analysis.speed_trial import CHANGED, UNCHANGED, Recorded, TrialRun, decide
-from feedline.analysis.tried import LEDGER, SPEED, VERIFY, identity
 from feedline.cli import branch, main, predicting
 from feedline.cli.settings import as_typed
 from feedline.cli.speed import plan as planning

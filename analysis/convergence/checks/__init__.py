@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from feedline.analysis.convergence.checks import batch_norm, data, gradients, loss, optimizers, schedule
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import Finding, Severity
+from feedline.analysis.ledger.finding import Finding, Severity
 
 Check = Callable[[Recorded], Finding | None]
 

@@ -2,8 +2,8 @@
 
 from feedline.analysis.convergence.checks.setup import listed, norm_layers
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count, counted, number
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 
 #: Parts of at least this many samples have batch statistics of their own: Hoffer and others (arXiv:1705.08741) used ghosts of 32 to 512.
 _GHOST = 32

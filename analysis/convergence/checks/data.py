@@ -5,8 +5,8 @@ import numpy as np
 from feedline.analysis.convergence.checks.gradients import FEWEST, SAME
 from feedline.analysis.convergence.checks.setup import listed, ratio_of
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 
 
 def whole_data(recorded: Recorded) -> Finding | None:

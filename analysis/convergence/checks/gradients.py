@@ -4,8 +4,8 @@ import numpy as np
 
 from feedline.analysis.convergence.checks.setup import ratio_of, usable
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count, number
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 
 #: Equal gradients differ by the rounding of float32 sums only: a norm of 12 million elements was 5e-5 off on a CPU, of their own each.
 SAME = 2e-4

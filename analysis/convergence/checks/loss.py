@@ -3,8 +3,8 @@
 import numpy as np
 
 from feedline.analysis.convergence.recorded import Curve, Recorded
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import count, counted, number, share
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 
 SKIPPED = 0.05
 _EXPLODED = 1e6  # times the largest loss at the start, and 1: no noise, no critic's score and no sum over a larger batch rises that far

@@ -2,7 +2,7 @@
 
 from feedline.analysis.convergence.checks.setup import groups_of, listed
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import Evidence, Finding, Severity
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 
 _LAYERWISE = ("lars", "larc", "lamb", "lambc")
 #: Libraries whose LARS has its rate outside the momentum (docs/measured/optimizer-differences.md).

@@ -7,8 +7,8 @@ import numpy as np
 
 from feedline.analysis.convergence.checks.setup import listed
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import count, share
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 
 #: A schedule may be off by a ragged batch or an epoch; the batch that grew makes it off by the factor that it grew by.
 _TOO_LONG, _TOO_SHORT = 1.5, 0.67

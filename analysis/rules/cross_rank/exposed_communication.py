@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 
-from feedline.analysis.comm.model import Communication, ExposedKind, Prediction
-from feedline.analysis.comm.question import QuestionId
-from feedline.analysis.facts import Exposed, RankFacts
-from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.formatting import seconds, sentence, share
+from feedline.analysis.ledger.facts import Exposed, RankFacts
+from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.predict.change import Refused
+from feedline.analysis.ranks.model import Communication, ExposedKind, Prediction
+from feedline.analysis.ranks.question import QuestionId
+from feedline.analysis.ranks.recorded import MIN_SHARE
 
 SLOW = "slow_network"
 RULE_ID = "exposed_communication"
 
-#: The same gate as for the input (analysis/rules/input/input_wait.py).
-MIN_SHARE = 0.05
 
 #: A bandwidth below this share of the link's or the probe's is not the message's fault.
 _SLOW_SHARE = 0.50

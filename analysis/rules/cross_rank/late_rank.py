@@ -2,12 +2,12 @@
 
 from typing import TypedDict
 
-from feedline.analysis.comm.model import Communication, LateRank, Prediction, in_turns
-from feedline.analysis.comm.question import QuestionId
-from feedline.analysis.facts import RankFacts, Waiting
-from feedline.analysis.finding import BEFORE_TRACE, SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.facts import RankFacts, Waiting
+from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.predict.change import Refused
+from feedline.analysis.ranks.model import BEFORE_TRACE, Communication, LateRank, Prediction, in_turns
+from feedline.analysis.ranks.question import QuestionId
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"

@@ -1,8 +1,8 @@
 """What the ranks of a recorded run cost each other."""
 
-from feedline.analysis.comm.model import Communication
-from feedline.analysis.facts import Exposed, RankFacts, RuleInputs, Waiting
-from feedline.analysis.finding import SHARE, Evidence
+from feedline.analysis.ledger.facts import Exposed, RankFacts, RuleInputs, Waiting
+from feedline.analysis.ledger.finding import SHARE, Evidence
+from feedline.analysis.ranks.model import Communication
 from feedline.analysis.rules.cross_rank.late_rank import FEWEST_STEPS
 
 

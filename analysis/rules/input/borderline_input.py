@@ -1,8 +1,8 @@
 """The input takes about as much of the step as the gate: these steps cannot show which side it is on."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share, share_range
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, steady_share
 from feedline.analysis.rules.input.too_short import input_known

@@ -3,16 +3,16 @@
 import math
 from dataclasses import replace
 
-from feedline.analysis.cpu_use import MIN_OTHERS
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.formatting import number, seconds, share
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
+from feedline.analysis.measure.cpu_use import MIN_OTHERS
+from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus, handover
 from feedline.analysis.rules.input.handover import arguments
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
 from feedline.analysis.rules.input.too_few_workers import gained_s, needed, repeats
-from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "busy_neighbors"
 NO_ROOM = "they hold CPUs that more loader workers would use"

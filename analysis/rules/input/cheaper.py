@@ -1,11 +1,11 @@
 """What would make a sample take less CPU time: only stages that the sample has are named, so a text dataset is not advised about images."""
 
-from feedline.analysis.facts import RuleInputs
 from feedline.analysis.formatting import share
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.rules.input.cpus import cpu_share_of
 from feedline.analysis.rules.input.expected import heaviest
 from feedline.analysis.rules.input.input_wait import maker
-from feedline.analysis.stages import MAKING_STAGES
 
 #: Of a sample's CPU time: below it, a stage is not worth naming beside one that takes more.
 _MIN_PART = 0.20

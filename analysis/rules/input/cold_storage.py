@@ -1,8 +1,8 @@
 """Samples wait for the disk: the files are not in the page cache."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import sentence, share, size
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules.input import handover
 from feedline.analysis.rules.input.cpus import saturated

@@ -1,8 +1,8 @@
 """The CPUs are full, so samples queue for them and more workers cannot help."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import number, sentence, share
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.cheaper import less_cpu

@@ -1,8 +1,8 @@
 """Decoding takes most of the CPU time of a sample."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, sentence, share
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import slow_for_its_bytes
 from feedline.analysis.rules.input.cheaper import fewer_pixels, may_crop

@@ -1,8 +1,8 @@
 """Every epoch restarts its workers."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import Finding, Severity, measured
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules.input import handover, page_faults
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from feedline.analysis.facts import Moved, RuleInputs
 from feedline.analysis.formatting import count, seconds, size
-from feedline.analysis.model import Cost
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.model import Cost, Moved
 from feedline.analysis.rules.input.handover import at_best_s
 from feedline.analysis.rules.input.input_wait import input_wait, making_share
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES

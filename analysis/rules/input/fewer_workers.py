@@ -2,9 +2,9 @@
 
 import math
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import custom_collate, epoch_restart, handover, objects_in_queue, too_few_workers
 from feedline.analysis.rules.input.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s

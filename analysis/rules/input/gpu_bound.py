@@ -1,8 +1,8 @@
 """The step waits for its input, but the GPU has so much to do that no faster input helps."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, steady_share
 
 RULE_ID = "gpu_bound"

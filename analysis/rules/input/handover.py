@@ -10,14 +10,15 @@ loader cost: the first batch of each is made while the step waits, even by worke
 besides being made, does not go away with its size: every tensor is a descriptor that the main process fetches from the worker over a
 socket. Where the run has workers, t was measured; where it has none, it is taken from benchmarks/queue_cost.py.
 
-This closed form decides whether there is a finding, which number of workers it names, and what it costs at most: rules have no recording to
-replay. What that number gives is predicted by the replay (analysis/predictions.py), which knows how batches vary and how CPUs are shared.
+This closed form decides whether there is a finding, which number of workers it names, and what it costs at most: rules have no recording
+to replay. What that number gives is predicted by the replay (analysis/explain/predictions.py), which knows how batches vary and how CPUs
+are shared.
 """
 
 import math
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.handover_cost import WORKER_START_S, Between, from_workers_s, per_batch_s
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.predict.handover_cost import WORKER_START_S, Between, from_workers_s, per_batch_s
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import Severity
-from feedline.analysis.model import Operation
-from feedline.analysis.stages import MAKING_STAGES
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.measure.model import Operation
+from feedline.analysis.measure.stages import MAKING_STAGES
 
 #: Below it the input is not spoken of: XProf calls a step that waits less "not input-bound".
 MIN_WAIT_SHARE = 0.05

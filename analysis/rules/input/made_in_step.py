@@ -1,8 +1,8 @@
 """A function of the program makes each batch in the training's own thread, while the model waits."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import receiving_s

@@ -1,9 +1,9 @@
 """No batch ever came from a loader: the main process waited for the first one, or the loader was at its end at once."""
 
-from feedline.analysis.at_end import AtEnd, LastWait, of_workers
-from feedline.analysis.finding import Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds
-from feedline.analysis.model import Loader, RunInfo
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity
+from feedline.analysis.measure.at_end import AtEnd, LastWait, of_workers
+from feedline.analysis.measure.model import Loader, RunInfo
 from feedline.analysis.rules.input.blocked import LOCK
 from feedline.analysis.rules.input.nothing_trained import REFUSED
 

@@ -1,15 +1,15 @@
 """Images are decoded far larger than what the model sees."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding
 from feedline.analysis.formatting import number
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding
+from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input import page_faults
 from feedline.analysis.rules.input.cheaper import may_crop
 from feedline.analysis.rules.input.cpus import cost_share, making_wait_s
 from feedline.analysis.rules.input.expected import heaviest
 from feedline.analysis.rules.input.input_wait import operations_share, severity
-from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "oversize_images"
 

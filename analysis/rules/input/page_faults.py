@@ -1,9 +1,10 @@
 """Memory that samples free goes back to the system, and is mapped and cleared again for the next sample."""
 
-from feedline.analysis.costs import MOST_FAULT_S, PAGE_BYTES
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import count, share, size
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.measure.costs import MOST_FAULT_S, PAGE_BYTES
+from feedline.analysis.measure.stages import MAKING_STAGES
 from feedline.analysis.predict.change import Change, Factor
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.expected import KERNEL
@@ -11,7 +12,6 @@ from feedline.analysis.rules.input.input_wait import maker, num_workers, severit
 from feedline.analysis.rules.input.slow_for_its_bytes import names
 from feedline.analysis.rules.input.storage import spared_s
 from feedline.analysis.rules.input.swapping import from_swap
-from feedline.analysis.stages import MAKING_STAGES
 
 RULE_ID = "page_faults"
 

@@ -1,8 +1,8 @@
 """A stage takes ten times what its bytes or pixels should, so something else takes the time."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
 from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules.input.expected import Work, works
 from feedline.analysis.rules.input.input_wait import severity

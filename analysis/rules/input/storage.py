@@ -1,6 +1,6 @@
 """What part of a sample's time storage takes, what else it is blocked by, and what sparing a part would give."""
 
-from feedline.analysis.facts import RuleInputs
+from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input.cpus import MIN_PROCESS_RATIO, blocked_share, process_ratio, total
 from feedline.analysis.rules.input.handover import making_s

@@ -1,8 +1,8 @@
 """Batches that are ready wait behind a slow one, and the workers behind them run dry."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import handover
 from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity, shortage_s

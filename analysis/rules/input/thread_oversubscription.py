@@ -1,8 +1,8 @@
 """Workers run helper threads that fight for CPUs which are full already."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import cpus
 from feedline.analysis.rules.input.handover import call

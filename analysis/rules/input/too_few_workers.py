@@ -2,11 +2,11 @@
 
 import math
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.formatting import seconds, sentence
-from feedline.analysis.handover_cost import Between
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.predict.change import Change, Refused
+from feedline.analysis.predict.handover_cost import Between
 from feedline.analysis.rules.input import cheaper, cpus, handover, slow_for_its_bytes
 from feedline.analysis.rules.input.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
 from feedline.analysis.rules.input.input_wait import (

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from feedline.analysis.costs import PAGE_BYTES
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence
 from feedline.analysis.formatting import count, number, share, size
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence
+from feedline.analysis.measure.costs import PAGE_BYTES
 from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input import cpus, handover
 from feedline.analysis.rules.input.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest

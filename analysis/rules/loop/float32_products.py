@@ -1,8 +1,8 @@
 """The GPU is the limit, and computes matrix products of float32 without its tensor cores, several times slower than with them."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.tensor_cores import CHECKS, FIXES, TensorCores, tensor_cores
 

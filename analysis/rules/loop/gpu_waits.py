@@ -1,10 +1,10 @@
 """The GPU is idle while the host runs the model, the backward pass and the optimizer, and launches its work too slowly."""
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.measure.stages import STAGES
 from feedline.analysis.rules import launches
-from feedline.analysis.stages import STAGES
 
 RULE_ID = "gpu_waits"
 

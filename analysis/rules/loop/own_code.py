@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence
 
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import seconds, share, size
-from feedline.analysis.handover_cost import FREEING_S_PER_BYTE, shared_bytes
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.measure.model import OwnFunction
 from feedline.analysis.predict.change import Refused
-from feedline.analysis.step_model import OwnFunction
+from feedline.analysis.predict.handover_cost import FREEING_S_PER_BYTE, shared_bytes
 
 RULE_ID = "own_code"
 

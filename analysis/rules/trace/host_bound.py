@@ -1,9 +1,9 @@
 """The device waits for the host to launch its next kernel."""
 
-from feedline.analysis.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.rules import launches
-from feedline.analysis.traces.facts import TraceFacts
 
 RULE_ID = "host_bound"
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
 from feedline.profiler.errors import TraceDamaged
 

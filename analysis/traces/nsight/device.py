@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.columns import Kind
 from feedline.analysis.traces.nsight.database import Database, Field
 from feedline.analysis.traces.nsight.rows import END, START, Names, Rows, rows

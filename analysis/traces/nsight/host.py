@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.columns import Kind
 from feedline.analysis.traces.nsight.database import Database, Field
 from feedline.analysis.traces.nsight.ids import process_of

@@ -5,7 +5,7 @@ globalPid has 0 for its thread. Source: Nsight Systems User Guide, "Common SQLit
 Identifiers": ``globalTid / 0x1000000 % 0x1000000 AS PID, globalTid % 0x1000000 AS TID``.
 """
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 
 THREADS = 0x1000000
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.columns import CollectiveArgs, Kind
 from feedline.analysis.traces.nsight.nvtx import Payload
 from feedline.analysis.traces.nsight.rows import Rows

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.columns import DEVICE_WORK, EVENT_DTYPE, CollectiveArgs, Kind, Trace, Track
 from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
 from feedline.analysis.traces.kineto.rows import canonical, sort

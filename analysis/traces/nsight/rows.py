@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.timeline import IntArray
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.columns import Kind
 from feedline.analysis.traces.nsight.database import TIMES, Database, Field
 

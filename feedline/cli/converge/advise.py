@@ -46,7 +46,7 @@ class Advise:
             raise ScriptError("--ranks needs --target CURVE=VALUE")
         from feedline.analysis.convergence.advise import advise
         from feedline.analysis.convergence.read import read
-        from feedline.analysis.reports.console import Console
+        from feedline.analysis.report.console import Console
         from feedline.cli.converge import advise_text
 
         runs = [read(path) for path in args.runs]
@@ -169,6 +169,6 @@ def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    from feedline.analysis.reports.json_report import plain
+    from feedline.analysis.report.json_report import plain
 
     save(path, json.dumps(plain({**vars(found), "target": to}), indent=1, allow_nan=False))

@@ -15,10 +15,10 @@ from feedline.analysis.convergence.classify import HEALTHY, WORDS, Verdict
 from feedline.analysis.convergence.curves import TRAIN
 from feedline.analysis.convergence.model import TimeToTarget
 from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.finding import Finding, Severity
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.tables import SEVERITY_COLORS, columns, plain
+from feedline.analysis.ledger.finding import Finding, Severity
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.tables import SEVERITY_COLORS, columns, plain
 from feedline.profiler.printable import printable_in
 
 _WIDTH = 80

@@ -20,9 +20,9 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
     arms = _arms_of(args.fix, args.control)
     _check(program, args.checkpoint)
 
-    from feedline.analysis.reports.console import Console
-    from feedline.analysis.speed_trial import CODES
-    from feedline.analysis.tried import LEDGER
+    from feedline.analysis.explain.speed_trial import CODES
+    from feedline.analysis.explain.tried import LEDGER
+    from feedline.analysis.report.console import Console
     from feedline.cli.converge.branches import Plan, begin, record
     from feedline.cli.converge.verify_text import show
 

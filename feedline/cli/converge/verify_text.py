@@ -6,7 +6,7 @@ from rich.table import Table
 
 from feedline.analysis.convergence.trial import Branch, Trial
 from feedline.analysis.formatting import BLANK
-from feedline.analysis.reports.console import Console
+from feedline.analysis.report.console import Console
 from feedline.profiler.printable import printable_in
 
 

@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from feedline.analysis.reports.console import Console
-from feedline.analysis.reports.json_report import plain
-from feedline.analysis.speed_trial import CODES, MARGIN, REJECT
-from feedline.analysis.tried import LEDGER, SPEED, identity
+from feedline.analysis.explain.speed_trial import CODES, MARGIN, REJECT
+from feedline.analysis.explain.tried import LEDGER, SPEED, identity
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.json_report import plain
 from feedline.cli import branch
 from feedline.cli.output import name_files
 from feedline.cli.predicting import Replayable

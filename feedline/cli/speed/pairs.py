@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from feedline.analysis import between_ranks
-from feedline.analysis.build import gather_ranks
-from feedline.analysis.speed_trial import CHANGED, UNCHANGED, SpeedTrial, TrialRun, decide
+from feedline.analysis.explain.build import gather_ranks
+from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial, TrialRun, decide
+from feedline.analysis.ranks import recorded as between_ranks
 from feedline.cli import branch, child
 from feedline.cli.speed.guarded import OUT, guard
 from feedline.cli.speed.plan import Plan

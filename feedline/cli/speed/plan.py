@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feedline.analysis.comm.model import Prediction
-from feedline.analysis.facts import RuleInputs
-from feedline.analysis.model import Throughput
+from feedline.analysis.explain.predictions import change_of
+from feedline.analysis.explain.speed_trial import Recorded, Tried
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.measure.model import Throughput
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
-from feedline.analysis.predictions import change_of
+from feedline.analysis.ranks.model import Prediction
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
-from feedline.analysis.speed_trial import Recorded, Tried
 from feedline.cli.predicting import Replayable, replayable
 from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
 from feedline.cli.whatif_change import asked_change

@@ -4,10 +4,10 @@ from statistics import fmean
 
 from rich.table import Table
 
+from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial, more
 from feedline.analysis.formatting import BLANK, number
 from feedline.analysis.predict.change import PredictedRate
-from feedline.analysis.reports.console import Console
-from feedline.analysis.speed_trial import CHANGED, UNCHANGED, SpeedTrial, more
+from feedline.analysis.report.console import Console
 from feedline.profiler.printable import printable_in
 
 

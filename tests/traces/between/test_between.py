@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from traces.between.made_up import MS, Training, trained
 
-from feedline.analysis.traces.between.compare import Between, compare
+from feedline.analysis.ranks.traced.compare import Between, compare
 from feedline.analysis.traces.columns import CollectiveArgs
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feedline.analysis.comm.clocks import align
-from feedline.analysis.comm.match import match
-from feedline.analysis.traces.between.compare import Between, compare
-from feedline.analysis.traces.between.numbering import numbered
+from feedline.analysis.ranks.clocks import align
+from feedline.analysis.ranks.match import match
+from feedline.analysis.ranks.traced.compare import Between, compare
+from feedline.analysis.ranks.traced.numbering import numbered
 from feedline.analysis.traces.kineto.read import read_kineto
 from feedline.analysis.traces.nsight.read import read_nsight
 from feedline.analysis.traces.summary import RankTrace, summarise

@@ -10,7 +10,7 @@ from traces.joined.rules import Event, File
 from traces.joined.training import BATCH, SAMPLES
 from warm_python import WarmPython
 
-from feedline.analysis import trace
+from feedline.analysis.report import trace
 from feedline.analysis.traces.kineto.read import read_kineto
 from feedline.analysis.traces.shared_clock import READINGS_NS, marks_in, shared_clock
 from feedline.analysis.traces.windows import windows

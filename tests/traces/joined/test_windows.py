@@ -12,7 +12,7 @@ from traces.joined.rules import File
 from traces.kineto_writer import write_kineto
 from traces.strategies import made, traces
 
-from feedline.analysis import trace
+from feedline.analysis.report import trace
 from feedline.analysis.traces.columns import Kind, Trace, Track
 from feedline.analysis.traces.lanes import MOST, NOWHERE, lanes
 from feedline.analysis.traces.windows import windows

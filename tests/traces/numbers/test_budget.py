@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from traces.numbers.lines import AUTOGRAD, LOADER, NCCL, SIDE, WATCHDOG, call, kernel, line, operator, said, trace
 from traces.strategies import traces
 
+from feedline.analysis.intervals import common, union
 from feedline.analysis.traces.basis import basis
 from feedline.analysis.traces.budget import ONE_RANK, PARTS, Activity, Budget, activity, of_trace, split, with_waiting
 from feedline.analysis.traces.columns import Kind
 from feedline.analysis.traces.gpu import device_work
 from feedline.analysis.traces.input import loading
-from feedline.analysis.traces.intervals import common, union
 from feedline.analysis.traces.steps import find_steps
 from feedline.analysis.traces.threads import threads
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces.numbers.lines import AUTOGRAD, NCCL, SIDE, call, kernel, line, operator, said, trace
 
-from feedline.analysis.timeline import flatten
+from feedline.analysis.intervals import flatten
 from feedline.analysis.traces.basis import Basis
 from feedline.analysis.traces.calls import calls
 from feedline.analysis.traces.columns import CollectiveArgs, Kind

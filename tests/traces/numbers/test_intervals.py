@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.traces.intervals import clip, common, covered, holds, joined, length, union, without
+from feedline.analysis.intervals import clip, common, covered, holds, joined, length, union, without
 
 WIDTH = 64
 spans = st.lists(st.tuples(st.integers(0, WIDTH), st.integers(0, WIDTH)), max_size=12).map(

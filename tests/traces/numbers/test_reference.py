@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from feedline.analysis.intervals import joined, length, without
 from feedline.analysis.traces.basis import Basis, basis
 from feedline.analysis.traces.columns import Trace
 from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work, gpu
 from feedline.analysis.traces.input import Input, find_input, loading
-from feedline.analysis.traces.intervals import joined, length, without
 from feedline.analysis.traces.kineto.read import read_kineto
 from feedline.analysis.traces.summary import RankTrace, summarise
 from feedline.analysis.traces.threads import threads

@@ -1,0 +1,1 @@
+"""From measures to a report: which findings, which limits, which verdict."""

@@ -1,0 +1,67 @@
+"""From a run folder to its reports: what ``feedline report`` and ``feedline.load`` share."""
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from feedline.analysis.explain.build import build
+from feedline.analysis.explain.build_traces import build as build_of_traces
+from feedline.analysis.explain.build_traces import holds_traces
+from feedline.analysis.explain.model import Report
+from feedline.analysis.ranks.many import rank_pool
+from feedline.analysis.ranks.recorded import NOTHING, NetworkHints
+from feedline.profiler.ceilings import FILE, Ceilings
+from feedline.profiler.store.parts import part, parts, place_of
+from feedline.profiler.store.read import Run
+
+
+def place(path: Path, training: int | None) -> tuple[Path, int | None]:
+    """The run folder, and which of its trainings is meant: ``--training 2`` or ``RUN/parts/2``.
+
+    Raises:
+        RunDamaged: the folder cannot be listed.
+    """
+    named = place_of(path)
+    return (path, training) if named is None or training is not None else named
+
+
+def of_process(run: Run, number: int | None) -> list[Run]:
+    """The trainings that one process made one after the other; a run of traces is one.
+
+    Args:
+        number: only this one, from 1.
+
+    Raises:
+        RunNotFound: there is no such training.
+    """
+    if holds_traces(run):
+        return [run]
+    return parts(run) if number is None else [part(run, number)]
+
+
+def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | None:
+    """What was measured of the machine; several files as one. Without files, ceilings.json of the run folder.
+
+    Raises:
+        CeilingsDamaged, SchemaTooNew: a file cannot be read.
+    """
+    own = [Ceilings.read(run / FILE, in_run=True)] if not files and os.path.lexists(run / FILE) else []
+    found = own or [Ceilings.read(file) for file in files or []]
+    return Ceilings.joined(found) if found else None
+
+
+def report_of(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING, processes: bool = True) -> Report:
+    """The report of one training, or of traces.
+
+    Args:
+        processes: read the traces of several ranks in as many processes as there are CPUs.
+
+    Raises:
+        RunDamaged: no rank can be read.
+    """
+    if not holds_traces(run):
+        return build(run, ceilings=ceilings, beside=beside)
+    chosen: AbstractContextManager[rank_pool.RankPool] = rank_pool.local() if processes and len(run.ranks) > 1 else rank_pool.here()
+    with chosen as workers:
+        return build_of_traces(run, workers)

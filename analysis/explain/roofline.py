@@ -1,0 +1,127 @@
+"""The run among its roofs: which bound of the throughput is nearest, and which the run meets after that one is gone.
+
+The lowest roof is the bottleneck (Williams et al., Roofline, Communications of the ACM 52(4), 2009, with samples for bytes).
+"""
+
+import math
+
+from feedline.analysis.explain import roofs
+from feedline.analysis.explain.limits import RATE, behind, sentence
+from feedline.analysis.explain.model import Report, Roofline, Sweep, ThroughputBound
+from feedline.analysis.explain.peak import peak
+from feedline.profiler.ceilings import Ceilings
+
+_MARGIN = 0.03  # the clocks of several processes, and steps that begin before their first batch was asked for
+_WARM = 3  # columns of a long series that are left out of its spread
+_KNEE_SHARE = 0.95
+
+
+def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | None:
+    """Put a run on its roofline.
+
+    Args:
+        report: of the run.
+        ceilings: of this machine, data and model; None: only the roofs that the run itself shows.
+
+    Returns:
+        None for a run without steps, or with batches of unknown size.
+    """
+    rate = report.throughput.samples_per_s
+    if rate is None or report.step is None:
+        return None
+    flop, flop_source = flop_per_sample(report, ceilings)
+    computed_in = report.step.flop.computed_in if report.step.flop else ""
+    peak_flops, peak_source = peak(ceilings, computed_in)
+    found = roofs.of_run(report) + (roofs.of_ceilings(report, ceilings) if ceilings else [])
+    if peak_flops and flop:
+        found.append(roofs.of_device(peak_flops, flop, computed_in, peak_source))
+    found.sort(key=lambda roof: roof.samples_per_s)
+    mfu = rate * flop / peak_flops if flop and peak_flops else None
+    if mfu is not None and mfu > 1 + _MARGIN:
+        peak_source = f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have been busy when the peak was measured"
+        mfu = None
+    low, high = _spread(report)
+    pace, least = report.throughput, low or rate
+    if pace.low and pace.high and pace.of_all_ranks:  # what is told of the measured rate elsewhere
+        low, high = (rate * end / pace.of_all_ranks for end in (pace.low, pace.high))
+    nearest, following = (None, None) if report.step.gpu_is_behind else _bounds(found, least)
+    unit = RATE if report.throughput.ranks == 1 else f"{RATE} per rank"
+    return Roofline(
+        samples_per_s=rate,
+        low=low,
+        high=high,
+        flop_per_sample=flop,
+        flop_source=flop_source,
+        peak_flops=peak_flops,
+        peak_source=peak_source,
+        mfu=mfu,
+        roofs=found,
+        nearest=nearest.name if nearest else None,
+        next=following.name if following else None,
+        becomes=following.samples_per_s if following else None,
+        message=behind(report.step) if report.step.gpu_is_behind else sentence(rate, nearest, following, unit),
+        sweep=sweep(ceilings) if ceilings else None,
+        nearest_id=nearest.id if nearest else None,
+        next_id=following.id if following else None,
+    )
+
+
+def flop_per_sample(report: Report, ceilings: Ceilings | None) -> tuple[float | None, str]:
+    """FLOP of forward and backward for one sample, and how it is known or why it is not."""
+    counted = report.step.flop if report.step else None
+    if counted is not None and counted.samples:
+        return (counted.forward + counted.backward) / counted.samples, "counted in one step of this run"
+    if ceilings is not None and ceilings.flop_per_sample:
+        return ceilings.flop_per_sample, "counted by `feedline probe` on the model given to it"
+    hook = next((hook for hook in report.hooks if hook.name == "FLOP" and not hook.attached), None)
+    return None, hook.why if hook else "they were not counted in any step of this run"
+
+
+def _spread(report: Report) -> tuple[float | None, float | None]:
+    """Throughput two standard errors of the mean step below and above; from the columns of the series, so a slow drift is in it too."""
+    rate, step = report.throughput.samples_per_s, report.step
+    if rate is None or step is None:
+        return None, None
+    means = [sum(parts) for parts in zip(*step.series.stages.values(), strict=True)]
+    steps = step.series.steps
+    if len(means) >= 4 * _WARM:
+        means, steps = means[_WARM:], steps[_WARM:]
+    if len(means) < 4:
+        return None, None
+    total = sum(steps)
+    mean = sum(n * one for n, one in zip(steps, means, strict=True)) / total
+    error = math.sqrt(sum((n * (one - mean)) ** 2 for n, one in zip(steps, means, strict=True))) / total / mean
+    return rate / (1 + 2 * error), rate / max(1 - 2 * error, 0.01)
+
+
+def _bounds(found: list[ThroughputBound], at_least: float) -> tuple[ThroughputBound | None, ThroughputBound | None]:
+    """The nearest roof and the next, of those that can bind; one that lies below the run did not hold.
+
+    Args:
+        found: lowest first.
+        at_least: samples/s that the run reached for certain.
+    """
+    above = [roof for roof in found if roof.binds and (roof.high or roof.samples_per_s) >= at_least * (1 - _MARGIN)]
+    if above and above[0].kind == "gpu":  # which a fix of anything else does not lift
+        return above[0], None
+    return (above[0] if above else None), (above[1] if len(above) > 1 else None)
+
+
+def sweep(ceilings: Ceilings) -> Sweep | None:
+    """Throughput by batch size, as `feedline probe` measured it."""
+    for one in ceilings.ceilings:
+        if one.part == "sweep" and one.value:
+            rows = _columns(one.settings)
+            if len(rows) >= 2:
+                sizes, rates, low, high = (list(column) for column in zip(*rows, strict=True))
+                knee = next(int(size) for size, rate in zip(sizes, rates, strict=True) if rate >= _KNEE_SHARE * max(rates))
+                return Sweep([int(size) for size in sizes], rates, low, high, knee, one.source)
+    return None
+
+
+def _columns(settings: dict[str, object]) -> list[tuple[float, float, float, float]]:
+    lists = [settings.get(name) for name in ("batches", "samples_per_s", "low", "high")]
+    if not all(isinstance(one, list) for one in lists):
+        return []
+    rows = [row for row in zip(*lists, strict=False) if all(isinstance(cell, (int, float)) and cell > 0 for cell in row)]
+    return sorted((float(a), float(b), float(c), float(d)) for a, b, c, d in rows)

@@ -1,0 +1,151 @@
+"""The ledger of a recorded rank: its mean step by stage and what is known of their inside, and where the time of the whole run went."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray, clip, common, flatten, joined, length, union, without
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
+from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.model import StepSummary
+from feedline.analysis.measure.rested import FloatArray
+from feedline.analysis.measure.stages import STAGE_OF_RECORD
+from feedline.profiler.events import Stage
+
+_USER = "user"
+_THIRDS = 3
+_FEWEST_IN_THIRD = 5  # steps: fewer have no trend
+_PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
+
+#: Before the first step, between steps, and after the last one: what a stage took there is a row below these.
+_START, _BETWEEN, _END = "start", "between", "end"
+#: In steps that count: what a stage took is a row below it. Those in which torch.profiler recorded do not count.
+_STEPS, PROFILED, _EVALUATION = "steps", "profiled", "evaluation"
+
+
+def ledger_of(rank: RankMetrics, step: StepSummary) -> Ledger:
+    """Return where the time of a rank went.
+
+    Args:
+        step: its mean step, with the program's own code.
+    """
+    return Ledger(_step_table(rank, step), run_table(rank))
+
+
+def _step_table(rank: RankMetrics, step: StepSummary) -> LedgerTable:
+    """Return the mean step as rows.
+
+    The kinds of waiting are rows below ``wait``. What functions of the program take between models, backward passes and updates are rows
+    below ``other`` and ``loss``, in proportion: which of the two they ran in was not recorded.
+
+    Args:
+        step: of the same rank.
+    """
+    inside = [*_waits(step), *_functions(step)]
+    rows = []
+    for name, stage_s in step.stages.items():
+        left = stage_s - sum(row.s for row in inside if row.stage == name)
+        rows.append(LedgerRow(name, left, steps=_occurs(rank, name), trend=trend(rank, name)))
+    return LedgerTable.made_of("step", step.mean_s, [*rows, *inside])
+
+
+def _waits(step: StepSummary) -> Iterator[LedgerRow]:
+    for kind, seconds in step.waits.items():
+        yield LedgerRow(f"wait/{kind}", seconds)
+
+
+def _functions(step: StepSummary) -> Iterator[LedgerRow]:
+    own = step.own_code
+    if own is None or own.s <= 0:
+        return
+    in_other = min(1.0, step.stages.get("other", 0.0) / own.s)
+    for one in own.functions:
+        found = _PLACE.fullmatch(one.name)
+        name, place = (found["name"], found["place"]) if found else (one.name, "")
+        for stage, part in (("other", in_other), ("loss", 1 - in_other)):
+            yield LedgerRow(f"{stage}/{_USER}/{name}", one.s * part, place=place)
+
+
+def _occurs(rank: RankMetrics, stage: str) -> float | None:
+    """Return the share (0 to 1) of the recorded steps in which a stage occurs; None without steps of that stage."""
+    ns = _counting(rank, stage)
+    return float(np.count_nonzero(ns) / len(ns)) if ns is not None and len(ns) else None
+
+
+def trend(rank: RankMetrics, stage: str) -> float | None:
+    """Return what a stage takes in the last third of the recorded steps over the first; None where they are too few, or it was none."""
+    ns = _counting(rank, stage)
+    third = len(ns) // _THIRDS if ns is not None else 0
+    if ns is None or third < _FEWEST_IN_THIRD:
+        return None
+    first, last = float(ns[:third].mean()), float(ns[-third:].mean())
+    return last / first if first > 0 else None
+
+
+def _counting(rank: RankMetrics, stage: str) -> FloatArray | None:
+    """float64 [n], ns: of the steps that count in the means."""
+    if rank.steps is None or stage not in rank.stages:
+        return None
+    return rank.stages[stage][rank.first :]
+
+
+def run_table(rank: RankMetrics) -> LedgerTable | None:
+    """Return where the time went from the recording's begin to its end; None where no step was made.
+
+    Of one of several trainings of a process, from the end of the one before to its own end.
+    """
+    one = rank.rank.slice
+    begin, end = rank.rank.span_ns if one is None else (one.begin, one.end)
+    if rank.steps is None or end <= begin:
+        return None
+    whole = np.array([[begin, end]], np.int64)
+    cut, counted = rank.steps.boundaries, rank.counted
+    evaluation = common(cut.evaluation, whole)
+    recorded = without(common(union(cut.start, cut.end), whole), evaluation)
+    only_counted = without(common(union(counted.start, counted.end), whole), joined(recorded, evaluation))
+    outside = without(whole, joined(recorded, only_counted, evaluation))
+    windows = rank.main.of(Stage.PROFILED)
+    profiled = common(union(windows["start"], windows["start"] + windows["wall"]), outside)
+    outside = without(outside, profiled)
+    steps = joined(recorded, only_counted)
+    if not len(steps):
+        return None
+    first, last = int(steps[0, 0]), int(steps[-1, 1])
+    rows = [
+        *_in_steps(rank, length(recorded) + length(only_counted)),
+        LedgerRow(_EVALUATION, length(evaluation) / 1e9),
+        LedgerRow(PROFILED, length(profiled) / 1e9),
+        *_by_stage(rank, _START, clip(outside, 0, first)),
+        *_by_stage(rank, _BETWEEN, clip(outside, first, last)),
+        *_by_stage(rank, _END, clip(outside, last, end)),
+    ]
+    return LedgerTable.made_of("run", (end - begin) / 1e9, rows)
+
+
+def _in_steps(rank: RankMetrics, taken_ns: int) -> Iterator[LedgerRow]:
+    """Rows of all steps, counted ones as those recorded in full say: their stages in proportion."""
+    assert rank.steps is not None
+    sums = {name: float(ns.sum()) for name, ns in rank.stages.items()}
+    if rank.estimate is not None:
+        every = len(rank.steps.wall) + rank.counted.number
+        means = rank.estimate.means(rank.stages)
+        sums = {name: max(ns * every, 0.0) for name, ns in means.items()}
+    known = sum(sums.values())
+    for name, ns in sums.items():
+        yield LedgerRow(f"{_STEPS}/{name}", ns / known * taken_ns / 1e9 if known else 0.0)
+
+
+def _by_stage(rank: RankMetrics, where: str, moments: IntArray) -> Iterator[LedgerRow]:
+    """Rows of what stages took in these moments, and of the rest of them."""
+    records = rank.main.records
+    spans = records[(records["thread"] == 0) & np.isin(records["stage"], list(STAGE_OF_RECORD))]
+    pieces = flatten(spans["start"], spans["wall"])
+    stage = spans["stage"][pieces.owner]
+    left = length(moments)
+    for code in np.unique(stage).tolist():
+        chosen = stage == code
+        ns = length(common(union(pieces.start[chosen], pieces.end[chosen]), moments))
+        left -= ns
+        yield LedgerRow(f"{where}/{STAGE_OF_RECORD[Stage(code)]}", ns / 1e9)
+    yield LedgerRow(where, left / 1e9)

@@ -1,0 +1,59 @@
+"""What the makers of batches waited for while they were blocked: looks at their threads that fell into the making of a batch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray, holds
+from feedline.profiler.events import Stage
+from feedline.profiler.samplers.system_calls import LOCK, NETWORK, PROCESS, SLEEP, UNKNOWN
+from feedline.profiler.store.columns import Records
+from feedline.profiler.store.segment_reader import Process
+
+#: What a blocked thread does, by what it waits for.
+DOING = {
+    SLEEP: "sleeping",
+    LOCK: "waiting for a lock or another thread",
+    NETWORK: "waiting for the network",
+    PROCESS: "waiting for another process",
+    UNKNOWN: "blocked on something other than storage",
+}
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Blocked makers of batches, as they were seen.
+
+    Attributes:
+        by: what they waited for -> share of the blocked time, largest first (profiler/samplers/system_calls.py has the words).
+        looks: how many looks it is from.
+    """
+
+    by: dict[str, float]
+    looks: int
+
+
+def of(main: Process, makers: list[Process], loaders: frozenset[int]) -> Blocked:
+    """Count the looks that found a maker of these loaders' batches blocked; each stands for a time."""
+    looks = main.view(Stage.LOOK)
+    inside = np.zeros(len(looks), bool)
+    for process in makers:
+        fetches = process.of(Stage.FETCH)
+        making = _intervals(fetches[np.isin(fetches["source"], list(loaders))])
+        inside |= np.isin(looks["pid"], pids(process)) & holds(making, looks["start"])
+    seen = looks[inside]
+    weights = np.bincount(seen["source"], seen["stands_for"].astype(float))
+    ordered = sorted(np.flatnonzero(weights).tolist(), key=lambda source: -weights[source])
+    return Blocked({main.names.get(source, "unknown"): float(weights[source] / weights.sum()) for source in ordered}, len(seen))
+
+
+def pids(process: Process) -> list[int]:
+    """Its own, and those of the workers of later epochs that wrote into the same file."""
+    own = process.header.get("pid")
+    return [*process.view(Stage.START)["pid"].tolist(), *([own] if isinstance(own, int) else [])]
+
+
+def _intervals(spans: Records) -> IntArray:
+    """int64 [n, 2], ns: these spans, which one thread made one after another, in order."""
+    begins, walls = (spans[key][np.argsort(spans["start"], kind="stable")] for key in ("start", "wall"))
+    return np.column_stack([begins, begins + walls])

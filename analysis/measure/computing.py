@@ -1,0 +1,86 @@
+"""What the steps themselves take of the machine: operations, CPU seconds, and time without a CPU."""
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.measure.model import Flop, Gauge
+from feedline.analysis.measure.steps import Steps
+from feedline.profiler.events import Arithmetic, Stage
+from feedline.profiler.store.segment_reader import Process
+
+_NAMES = {int(one): one.name.lower() for one in Arithmetic if one is not Arithmetic.UNKNOWN}
+_FEWEST_READINGS = 3  # of a gauge that is read once a second: fewer say little about the steps
+
+
+def flop(main: Process, steps: Steps) -> Flop | None:
+    """Operations of the step that was counted, None when none was."""
+    counted = main.view(Stage.FLOP)
+    if not len(counted):
+        return None
+    end = int(counted["start"][-1] + counted["wall"][-1])
+    at = int(np.searchsorted(steps.start, end, "right")) - 1
+    inside = at >= 0 and end <= steps.boundaries.end[at] and steps.samples[at]
+    samples = float(steps.samples[at]) if inside else float(steps.samples.mean())
+    if not samples:
+        return None
+    return Flop(
+        float(counted["forward_flop"][-1]), float(counted["backward_flop"][-1]), samples, _NAMES.get(int(counted["arithmetic"][-1]), "")
+    )
+
+
+def runqueue_s(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
+    """Mean seconds a step that the main thread was runnable without a CPU, in what lies inside steps.
+
+    Args:
+        first: index of the first step that counts.
+        stages: whose records are looked at.
+    """
+    records = main.of(*stages)
+    records = records[(records["runqueue"] >= 0) & (records["thread"] == 0)]
+    begin, end = steps.start[first:], steps.boundaries.end[first:]
+    if not len(begin):
+        return None
+    at = np.maximum(np.searchsorted(begin, records["start"], "right") - 1, 0)
+    inside = (records["start"] >= begin[at]) & (records["start"] < end[at])
+    return float(records["runqueue"][inside].sum()) / len(begin) / 1e9 if inside.any() else None
+
+
+def queued_share(main: Process, steps: Steps, first: int, *stages: Stage) -> float | None:
+    """Share (0 to 1) of the time in which the main thread wants a CPU that it has none, in these stages inside steps; None: not measured.
+
+    Args:
+        first: index of the first step that counts.
+    """
+    records = main.of(*stages)
+    records = records[(records["runqueue"] >= 0) & (records["cpu"] >= 0) & (records["thread"] == 0)]
+    records = records[records["start"] >= steps.start[first]] if first < len(steps.start) else records[:0]
+    queued, wanted = float(records["runqueue"].sum()), float((records["runqueue"] + records["cpu"]).sum())
+    return queued / wanted if wanted else None
+
+
+def queued_ns(main: Process, steps: Steps, *stages: Stage) -> IntArray:
+    """int64 [steps], ns that the main thread was runnable without a CPU, in these stages; 0 where that was not measured."""
+    records = main.of(*stages)
+    records = records[(records["runqueue"] > 0) & (records["thread"] == 0)]
+    at = np.searchsorted(steps.start, records["start"], "right") - 1
+    inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
+    queued = np.minimum(records["runqueue"], records["wall"])[inside]
+    return np.minimum(np.bincount(at[inside], queued, len(steps.start)).astype(np.int64), steps.wall)
+
+
+def cpu_s(steps: Steps, first: int, gauge: Gauge, origin_ns: int, mean_s: float) -> float | None:
+    """Mean CPU seconds a step of the training process and all it started. None: too few readings while the steps ran.
+
+    Args:
+        gauge: CPU seconds per second of the tree of processes, over the whole run.
+        origin_ns: the time from which its readings are counted.
+        mean_s: of all steps, also those that were only counted: recorded ones can be longer.
+    """
+    if first >= len(steps.wall) or len(gauge.at_s) < _FEWEST_READINGS:
+        return None
+    at, evaluation = (np.array(gauge.at_s) * 1e9).astype(np.int64) + origin_ns, steps.boundaries.evaluation
+    since = np.append(at[0], at[:-1])  # a rate is that of the time since the reading before
+    inside = (since >= steps.start[first]) & (at <= steps.boundaries.end[-1])
+    inside &= overlap(since, at, evaluation[:, 0], evaluation[:, 1]) == 0
+    rates = np.array(gauge.values)[inside]
+    return float(rates.mean()) * mean_s if len(rates) >= _FEWEST_READINGS else None

@@ -1,0 +1,408 @@
+"""What a sample costs in the process that makes it: exact sums over all samples, split by the ones that were looked at in detail.
+
+The total (FETCH less COLLATE) is measured for every batch. Which share of it is reading, decoding, augmenting is estimated from one sample
+in N (taps/fetch.py) by a ratio estimator, sum(w part) / sum(w whole), whose standard error is reported (Cochran, Sampling Techniques,
+3rd edition, sections 2.6 and 6.4). How the total is divided into CPU, waiting for a CPU and blocked is measured for every batch too: the
+samples in detail only say how that is spread over the stages, so that no column of stages exceeds its total.
+
+Samples in which a process imported something, and its first one, are in none of this: what they take longer belongs to no part.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.intervals import IntArray, parents
+from feedline.analysis.measure.model import Cost, Operation
+from feedline.analysis.measure.stages import SAMPLE_STAGES
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.noise_scale import NORMAL_975, student
+from feedline.profiler.store.columns import Records, summed, view
+from feedline.profiler.store.segment_reader import Process
+
+PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", Stage.USER: "user"}
+CLOCKS = ("wall", "cpu", "runqueue")
+_TINY = 1e-9
+_ROUNDS = 50  # of the fit; tables of a handful of stages are within 1e-6 after a few
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SampledDetails:
+    """Samples that were looked at in detail, of one or more processes.
+
+    Attributes:
+        weight: float64 [n], how many samples each stands for.
+        samples: float64 [n], samples in each (more than one for ``__getitems__``).
+        whole: clock -> float64 [n], ns.
+        parts: (stage, operation) -> clock -> float64 [n], ns without the operations inside.
+        calls: (stage, operation) -> float64 [n].
+        nbytes: stage -> float64 [n].
+        decoded, output: float64 [n], pixels decoded, and of the last picture.
+        queued: stages whose time without a CPU was measured.
+    """
+
+    weight: FloatArray
+    samples: FloatArray
+    whole: dict[str, FloatArray]
+    parts: dict[tuple[str, str], dict[str, FloatArray]]
+    calls: dict[tuple[str, str], FloatArray]
+    nbytes: dict[str, FloatArray]
+    decoded: FloatArray
+    output: FloatArray
+    queued: frozenset[str]
+
+    @classmethod
+    def of_all(cls, processes: list[Process], loaders: frozenset[int]) -> "SampledDetails":
+        """The detailed samples of these loaders. First-use samples count only where every sample is one."""
+        steady = cls.joined([cls.of(process, loaders) for process in processes])
+        return steady if len(steady.weight) else cls.joined([cls.of(process, loaders, first_use=True) for process in processes])
+
+    @classmethod
+    def of(cls, process: Process, loaders: frozenset[int], first_use: bool = False) -> "SampledDetails":
+        """Collect one process's detailed samples for these loaders, without those of first use or only these."""
+        records = process.of(Stage.SAMPLE, *PARTS)
+        own, home = _self_times(records), np.full(len(records), -1, np.int64)
+        above = parents(records["start"], records["wall"])
+        for index in np.argsort(records["start"], kind="stable"):  # parents come before their children
+            home[index] = index if records["stage"][index] == Stage.SAMPLE else home[above[index]] if above[index] >= 0 else -1
+        wanted = (records["flags"] & Flag.FIRST != 0) == first_use
+        sample_at = np.flatnonzero((records["stage"] == Stage.SAMPLE) & np.isin(records["source"], list(loaders)) & wanted)
+        position = np.full(len(records) + 1, -1, np.int64)
+        position[sample_at] = np.arange(len(sample_at))
+        row, count = position[home], len(sample_at)
+        parts: dict[tuple[str, str], dict[str, FloatArray]] = {}
+        calls: dict[tuple[str, str], FloatArray] = {}
+        nbytes: dict[str, FloatArray] = {}
+        for stage, name in PARTS.items():
+            of_stage = (records["stage"] == stage) & (row >= 0)
+            if of_stage.any():
+                nbytes[name] = _sum_rows(row[of_stage], records["nbytes"][of_stage], count)
+            for source in np.unique(records["source"][of_stage]).tolist():
+                chosen = of_stage & (records["source"] == source)
+                key = (name, process.names.get(source, "?"))
+                parts[key] = {clock: _sum_rows(row[chosen], own[clock][chosen], count) for clock in CLOCKS}
+                calls[key] = _sum_rows(row[chosen], np.ones(int(chosen.sum())), count)
+        samples = view(records[sample_at], Stage.SAMPLE)
+        whole = {clock: np.maximum(samples[clock], 0).astype(float) for clock in CLOCKS}
+        decodes = (records["stage"] == Stage.DECODE) & (row >= 0)
+        decoded = _sum_rows(row[decodes], view(records[decodes], Stage.DECODE)["pixels"], count)
+        queued = frozenset(PARTS[Stage(stage)] for stage in set(records["stage"][records["runqueue"] >= 0].tolist()) if stage in PARTS)
+        return cls(
+            samples["stands_for"].astype(float),
+            samples["samples"].astype(float),
+            whole,
+            parts,
+            calls,
+            nbytes,
+            decoded,
+            _last_picture(records, row, count),
+            queued,
+        )
+
+    @classmethod
+    def joined(cls, many: "list[SampledDetails]") -> "SampledDetails":
+        """The same of several processes."""
+
+        def column(found: Iterable[FloatArray | None]) -> FloatArray:
+            columns = (np.zeros(len(d.weight)) if values is None else values for d, values in zip(many, found))
+            return np.concatenate([np.zeros(0), *columns])
+
+        keys = sorted({key for d in many for key in d.parts})
+        return cls(
+            weight=column(d.weight for d in many),
+            samples=column(d.samples for d in many),
+            whole={clock: column(d.whole[clock] for d in many) for clock in CLOCKS},
+            parts={key: {clock: column(d.parts.get(key, {}).get(clock) for d in many) for clock in CLOCKS} for key in keys},
+            calls={key: column(d.calls.get(key) for d in many) for key in keys},
+            nbytes={stage: column(d.nbytes.get(stage) for d in many) for stage in sorted({stage for d in many for stage in d.nbytes})},
+            decoded=column(d.decoded for d in many),
+            output=column(d.output for d in many),
+            queued=frozenset().union(*(d.queued for d in many)),
+        )
+
+    def sum(self, stage: str, clock: str) -> FloatArray:
+        """float64 [n], ns: all operations of a stage."""
+        return np.sum([clocks[clock] for (of, _), clocks in self.parts.items() if of == stage], axis=0)
+
+    def weighted_mean(self, values: FloatArray) -> float:
+        """Weighted mean per sample."""
+        samples = float(self.weight @ self.samples)
+        return float(self.weight @ values) / samples if samples else 0.0
+
+    def share(self, part: FloatArray, samples: int, whole: FloatArray | None = None) -> tuple[float, float | None]:
+        """Share of the samples' wall time that a part's wall time takes, and the standard error of that share.
+
+        Twice the error is a 95 % interval also where few samples were looked at: it grows as Student's t does for as many as count alike
+        (Kish, Survey Sampling, 1965, section 11.7). None: one tells nothing of how the others differ. 0: all were looked at.
+
+        Args:
+            samples: of how many.
+            whole: float64 [n], of another clock than the wall's.
+        """
+        whole, weight = self.whole["wall"] if whole is None else whole, self.weight
+        total = float(weight @ whole)
+        if total <= 0:
+            return 0.0, None
+        ratio, left = float(weight @ part) / total, max(0.0, 1 - float(self.samples.sum()) / samples)
+        alike = float(weight.sum()) ** 2 / float(weight @ weight)
+        if left > 0 and alike < 2:
+            return ratio, None
+        residual = weight * (part - ratio * whole)
+        error = np.sqrt(left * float(residual @ residual)) / total
+        return ratio, float(error * np.sqrt(alike / (alike - 1)) * student(int(alike) - 1) / NORMAL_975) if left else 0.0
+
+
+def _self_times(records: Records) -> dict[str, FloatArray]:
+    """Each record's clocks less those of the records directly inside it. An unmeasured clock counts as 0.
+
+    The clocks are read one after another, and a thread may lose its CPU in between: what did not fit into the wall time was outside.
+    """
+    above = parents(records["start"], records["wall"])
+    has = above >= 0
+    own: dict[str, FloatArray] = {}
+    for clock in CLOCKS:
+        value = np.maximum(records[clock], 0).astype(float)
+        if clock == "runqueue":
+            value = np.minimum(value, np.maximum(records["wall"] - np.maximum(records["cpu"], 0), 0))
+        own[clock] = np.maximum(value - np.bincount(above[has], value[has], len(records)), 0) if len(records) else value
+    return own
+
+
+def _sum_rows(row: IntArray, values: npt.NDArray[Any], count: int) -> FloatArray:
+    """float64 [count]: sum of the values of each row."""
+    return np.bincount(row, values.astype(float), count).astype(float)
+
+
+def _last_picture(records: Records, row: IntArray, count: int) -> FloatArray:
+    """Pixels of the last augmented picture in each sample; 0: unknown."""
+    augmented = (records["stage"] == Stage.AUGMENT) & (row >= 0)
+    pictures, row = view(records[augmented], Stage.AUGMENT), row[augmented]
+    order = np.argsort(pictures["start"] + pictures["wall"], kind="stable")
+    order = order[pictures["pixels"][order] > 0]
+    last = np.zeros(count)
+    last[row[order]] = pictures["pixels"][order]
+    return last
+
+
+class Traffic(NamedTuple):
+    """What one sample takes of its thread's and its process's counters, on average."""
+
+    major_faults: float
+    disk_bytes: float
+    process_cpu: float  # ns
+    read_bytes: float
+    reads: float
+
+
+PAGE_BYTES = 4096
+MOST_FAULT_S = 3e-6  # CPU time of a minor page fault at most, clearing the page included (docs/rules.md, page_faults)
+
+
+class Kernel(NamedTuple):
+    """What the kernel does for one sample, on average."""
+
+    minor_faults: float
+    system_cpu: float  # ns of the thread's
+
+
+@dataclass(frozen=True)
+class BatchProducers:
+    """The processes that make a set of loaders' batches: their workers, or the training process itself."""
+
+    processes: list[Process]
+    loaders: frozenset[int]
+    since: int = 0  # ns: batches whose making began before do not count, where a process kept all its windows
+
+    @property
+    def alone(self) -> bool:
+        """Whether the training process makes them itself."""
+        return bool(self.processes) and not any(process.is_worker for process in self.processes)
+
+    def sums(self, stage: Stage) -> Counter[str]:
+        """Sums of a stage's columns, and ``records``, over everything these loaders did; what was not measured counts as 0.
+
+        A process that forgot windows sums what it kept no note of in its totals, for all its loaders together.
+        """
+        total = Counter[str]()
+        for process in self.processes:
+            total.update(process.total(stage) if process.stride > 1 else summed(self._of(process, stage), stage))
+        return total
+
+    def first_use(self) -> Counter[str]:
+        """The same of SAMPLE records of first use, as far as they were seen."""
+        total = Counter[str]()
+        for process in self.processes:
+            total.update(summed(self._first(process, Stage.SAMPLE), Stage.SAMPLE))
+        return total
+
+    def traffic(self) -> "Traffic | None":
+        """File traffic of a sample, without the batches of first use where there are others; None where /proc does not tell."""
+        found = self._mean_of(Stage.TRAFFIC)
+        return None if found is None else Traffic(*(found[name] for name in Traffic._fields))
+
+    def kernel(self) -> "Kernel | None":
+        """The same of the kernel's work."""
+        found = self._mean_of(Stage.KERNEL)
+        return None if found is None else Kernel(*(found[name] for name in Kernel._fields))
+
+    def _mean_of(self, stage: Stage) -> dict[str, float] | None:
+        """Sums of a stage's columns over the batches that were looked into, per sample."""
+        sums, described = self.sums(stage), float(self.described)
+        if not sums["records"] or not described:
+            return None
+        fetches, first = self.sums(Stage.FETCH), Counter[str]()
+        for process in self.processes:
+            first.update(summed(self._first(process, stage), stage))
+        samples = first["records"] * fetches["samples"] / fetches["records"]
+        if samples < described:
+            described -= samples
+            sums.subtract(first)
+        return {name: value / described for name, value in sums.items()}
+
+    def _of(self, process: Process, stage: Stage) -> Records:
+        records = process.view(stage)
+        own = np.isin(records["source"], list(self.loaders))
+        if self.since:
+            fetches = process.of(Stage.FETCH)
+            own &= np.isin(records["number"], fetches["number"][fetches["start"] >= self.since])
+        return records[own]
+
+    def _first(self, process: Process, stage: Stage) -> Records:
+        records = self._of(process, stage)
+        return records[records["flags"] & Flag.FIRST != 0]
+
+    @property
+    def batches(self) -> int:
+        """Batches made."""
+        return self.sums(Stage.FETCH)["records"] - sum(len(process.of(Stage.FETCH)) - len(process.batches) for process in self.processes)
+
+    @property
+    def described(self) -> int:
+        """Samples that the batches stand for which were looked into: about as many as were made; where there are none, those made."""
+        return self.sums(Stage.BATCH)["samples"] or self.sums(Stage.FETCH)["samples"]
+
+    @property
+    def measures_runqueue(self) -> bool:
+        """A kernel may not offer it."""
+        return any(bool((process.of(Stage.FETCH)["runqueue"] >= 0).any()) for process in self.processes)
+
+
+@dataclass(frozen=True)
+class Steady:
+    """The samples that are not of first use, as far as first use was seen.
+
+    Attributes:
+        samples: how many.
+        making: clock -> ns that they took, without collate.
+    """
+
+    samples: int
+    making: dict[str, float]
+
+    @classmethod
+    def of(cls, makers: BatchProducers, samples: int) -> "Steady":
+        fetch, collate, first = makers.sums(Stage.FETCH), makers.sums(Stage.COLLATE), makers.first_use()
+        if first["samples"] >= samples:  # every sample was one of first use
+            first.clear()
+        left = {clock: max(0.0, float(fetch[clock] - collate[clock] - first[clock])) for clock in CLOCKS}
+        return cls(samples - first["samples"], left)
+
+    def mean_ns(self, clock: str) -> float:
+        """Per sample."""
+        return self.making[clock] / self.samples
+
+
+def accounted_cpu_s(costs: Mapping[str, Cost]) -> float:
+    """CPU seconds per sample of the threads that make and send it: the queue's feeder thread pickles beside the worker."""
+    return sum(costs[name].cpu_s or 0.0 for name in ("total", "transport") if name in costs)
+
+
+def costs_by_stage(details: SampledDetails, makers: BatchProducers, samples: int) -> dict[str, Cost]:
+    """Mean cost of a sample by stage, and "total"."""
+    collate, pickle, batch = (makers.sums(stage) for stage in (Stage.COLLATE, Stage.PICKLE, Stage.BATCH))
+    queued, described, traffic = makers.measures_runqueue, makers.described, makers.traffic()
+    costs: dict[str, Cost] = {}
+    steady = Steady.of(makers, samples)
+    scale, making = _scale(details, steady), {clock: steady.mean_ns(clock) for clock in CLOCKS}
+    parts = {stage: {clock: details.sum(stage, clock) for clock in CLOCKS} for stage in sorted(details.nbytes)}
+    parts["dataset"] = {clock: details.whole[clock] - sum(part[clock] for part in parts.values()) for clock in CLOCKS}
+    seen = {stage: {clock: max(scale * details.weighted_mean(part[clock]), 0.0) for clock in CLOCKS} for stage, part in parts.items()}
+    if not scale:
+        seen = {"dataset": making}
+    for stage, ns in _spread(seen, making, len(details.weight)).items():
+        nbytes = details.weighted_mean(details.nbytes[stage]) if stage in details.nbytes else 0.0
+        error = details.share(parts[stage]["wall"], steady.samples)[1]
+        error_ns = None if error is None else error * making["wall"]
+        costs[stage] = _cost(ns, queued and (stage == "dataset" or stage in details.queued), nbytes or None, error_ns)
+    own = {clock: collate[clock] / samples for clock in CLOCKS}
+    costs["collate"] = _cost(own, queued, batch["nbytes"] / described, 0.0)
+    if pickle["records"]:
+        costs["transport"] = _cost({clock: pickle[clock] / samples for clock in CLOCKS}, False, pickle["nbytes"] / samples, 0.0)
+    divided = [sum(column) for column in zip(_divided(making), _divided(own))]
+    whole = dict(zip(CLOCKS, (making["wall"] + own["wall"], *divided)))
+    costs["total"] = _cost(whole, queued, traffic.read_bytes if traffic is not None else None, 0.0)
+    return {stage: costs[stage] for stage in (*SAMPLE_STAGES, "total") if stage in costs}
+
+
+def _spread(seen: dict[str, dict[str, float]], total: dict[str, float], number: int) -> dict[str, dict[str, float]]:
+    """Clocks of the stages that sum to the total's, clock by clock, and differ from those seen as little as that allows.
+
+    Iterative proportional fitting (Deming and Stephan, Annals of Mathematical Statistics 11(4), 1940): rows are scaled to the stages'
+    wall times and columns to the total's CPU, waiting and blocked time, in turns.
+
+    Args:
+        seen: stage -> clock -> ns, of the samples in detail, whose wall times sum to the total's.
+        total: clock -> ns, of all samples.
+        number: of the samples in detail; that stages are divided as the total is counts as one more, so that few do not decide all.
+    """
+    walls = np.array([ns["wall"] for ns in seen.values()])
+    columns = np.array(_divided(total))
+    alike = walls[:, None] * columns / max(columns.sum(), _TINY)  # every stage divided as the total is
+    table = (number * np.array([_divided(ns) for ns in seen.values()]) + alike) / (number + 1)
+    for _ in range(_ROUNDS):
+        table *= (walls / np.maximum(table.sum(1), _TINY))[:, None]
+        table *= columns / np.maximum(table.sum(0), _TINY)
+    return {stage: {"wall": ns["wall"], "cpu": float(row[0]), "runqueue": float(row[1])} for (stage, ns), row in zip(seen.items(), table)}
+
+
+def _divided(ns: dict[str, float]) -> list[float]:
+    """CPU, waiting for a CPU, blocked: they sum to the wall time. The clocks are read one after another."""
+    cpu = min(ns["cpu"], ns["wall"])
+    runqueue = min(ns["runqueue"], ns["wall"] - cpu)
+    return [cpu, runqueue, ns["wall"] - cpu - runqueue]
+
+
+def operations(details: SampledDetails, costs: Mapping[str, Cost]) -> list[Operation]:
+    """Operations inside a sample, dearest first: parts of what their stage costs."""
+    found = []
+    for (stage, name), clocks in details.parts.items():
+        cost, whole = costs[stage], {clock: float(details.weight @ details.sum(stage, clock)) for clock in ("wall", "cpu")}
+        share = {clock: float(details.weight @ clocks[clock]) / whole[clock] if whole[clock] else 0.0 for clock in whole}
+        calls = details.weighted_mean(details.calls[stage, name])
+        found.append(Operation(stage, name, cost.wall_s * share["wall"], (cost.cpu_s or 0.0) * share["cpu"], calls))
+    return sorted(found, key=lambda operation: -operation.wall_s)
+
+
+def _scale(details: SampledDetails, steady: Steady) -> float:
+    """Wall time of all samples over that of the ones seen in detail, per sample: makes the parts sum to what was measured for all."""
+    seen = details.weighted_mean(details.whole["wall"])
+    return steady.mean_ns("wall") / seen if seen else 0.0
+
+
+def _cost(ns: dict[str, float], runqueue_measured: bool, nbytes: float | None, error_ns: float | None) -> Cost:
+    wall = ns["wall"] / 1e9
+    cpu = min(ns["cpu"] / 1e9, wall)  # the clocks are read one after another
+    runqueue = min(ns["runqueue"] / 1e9, wall - cpu) if runqueue_measured else None
+    blocked = max(wall - cpu - runqueue, 0.0) if runqueue is not None else None
+    error = None if error_ns is None else float(error_ns) / 1e9
+    return Cost(float(wall), float(cpu), _float(runqueue), _float(blocked), _float(nbytes), error)
+
+
+def _float(value: float | None) -> float | None:
+    """A plain float of what may be numpy's."""
+    return None if value is None else float(value)

@@ -1,0 +1,452 @@
+"""From one rank's records to the figures that reports and rules read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.measure import blocking, computing, waits
+from feedline.analysis.measure.boundaries import gave
+from feedline.analysis.measure.costs import BatchProducers, FloatArray, SampledDetails, costs_by_stage, operations
+from feedline.analysis.measure.gpu_stages import gpu_stages
+from feedline.analysis.measure.model import Cost, Loader, StepSeries, StepSummary, Throughput, Workers
+from feedline.analysis.measure.pace import first_step, throughput_of
+from feedline.analysis.measure.rested import Counted, Estimate
+from feedline.analysis.measure.stages import STEP_STAGES
+from feedline.analysis.measure.steps import Steps, partition
+from feedline.analysis.traces.gpu_work import GpuWork, gpu_work
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store import bins
+from feedline.profiler.store.columns import view
+from feedline.profiler.store.read import Rank
+from feedline.profiler.store.segment_reader import Process
+
+_IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
+COLUMNS = 600  # points of a series: one per pixel column of a figure
+#: What a loader says of its batches, by the name it has in the report.
+_BATCH_FLAGS = {"float32": Flag.FLOAT32, "shared": Flag.SHARED, "pinned": Flag.PINNED, "objects": Flag.OBJECTS}
+_FEW_BATCHES = 3  # of a worker in an epoch: with fewer, it is busy from its first to its last
+
+
+@dataclass(frozen=True)
+class RankMetrics:
+    """What one rank did.
+
+    Attributes:
+        steps: None when it never made a step.
+        first: index of the first step that counts in the means.
+        ready: (loader, batch key) -> ns at which a worker had made the batch.
+        makers: who makes the training loaders' batches.
+        details: their samples seen in detail.
+    """
+
+    rank: Rank
+    main: Process
+    workers: list[Process]
+    steps: Steps | None
+    first: int
+    ready: dict[tuple[int, int], int]
+    makers: BatchProducers
+    details: SampledDetails
+
+    @classmethod
+    def of(cls, rank: Rank) -> "RankMetrics":
+        """Read a rank.
+
+        Raises:
+            RunDamaged: the training process's records are missing.
+        """
+        main = rank.main
+        workers = [process.without_failed for process in rank.processes if process.is_worker]
+        steps = partition(main)
+        loaders = steps.boundaries.training_loaders if steps else frozenset(main.of(Stage.NEXT)["source"].tolist())
+        makers = BatchProducers(
+            [*(w for w in workers if w.header["loader"] in loaders), *([main.without_failed] if len(main.of(Stage.FETCH)) else [])], loaders
+        )
+        details = SampledDetails.of_all(makers.processes, loaders)
+        return cls(rank, main, workers, steps, first_step(main, steps) if steps else 0, waits.ready_times(workers), makers, details)
+
+    @cached_property
+    def stages(self) -> dict[str, FloatArray]:
+        """Stage -> float64 [steps], ns, in the order of the step. A loader's work in the main thread is split by what samples cost."""
+        assert self.steps is not None
+        found = {name: values.astype(float) for name, values in self.steps.stages.items()}
+        making = found.pop("samples", None)
+        if making is not None:
+            parts = {name: cost.wall_s for name, cost in self.sample_costs.items() if name in _IN_GETITEM}
+            whole = sum(parts.values())
+            for name, part in (parts if whole else {"dataset": 1.0}).items():
+                found[name] = found.get(name, 0.0) + making * part / (whole or 1.0)
+        ordered = [*(name for name in STEP_STAGES[:-1] if name in found), *sorted(set(found) - set(STEP_STAGES)), "other"]
+        return {name: found[name] for name in ordered if found[name].any() or name == "other"}
+
+    @cached_property
+    def counted(self) -> Counted:
+        """The steps that were only counted."""
+        return Counted.of(self.main)
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """What the recorded steps say of those; None where all were recorded."""
+        return Estimate.of(self.main, self.steps, self.first) if self.steps is not None else None
+
+    @property
+    def loader_elsewhere(self) -> bool:
+        """Whether only other threads ask the loaders that feed the steps."""
+        return self.steps is not None and len(self.steps.boundaries.elsewhere) > 0 and not len(self.steps.asked)
+
+    @property
+    def in_rests(self) -> tuple[int, int]:
+        """Batches and samples that were only counted in rests; (0, 0) where the loader has workers, which record theirs."""
+        if any(process.is_worker for process in self.makers.processes):
+            return 0, 0
+        taken = [both for loader, both in self.counted.taken.items() if loader in self.makers.loaders]
+        return sum(batches for batches, _ in taken), sum(samples for _, samples in taken)
+
+    @property
+    def samples(self) -> int:
+        """Samples made, also ahead of the training's end, as far as their making was recorded."""
+        return self.makers.sums(Stage.FETCH)["samples"]
+
+    @cached_property
+    def gpu_work(self) -> GpuWork | None:
+        return gpu_work(self.rank, self.main)
+
+    @cached_property
+    def sample_costs(self) -> dict[str, Cost]:
+        samples = self.counted_makers.sums(Stage.FETCH)["samples"]
+        return costs_by_stage(self.details, self.counted_makers, samples) if samples else {}
+
+    @cached_property
+    def counted_makers(self) -> BatchProducers:
+        """Without the batches made before the first step that counts, where those are the fewer."""
+        later = replace(self.makers, since=_counted_since(self))
+        most = 2 * later.sums(Stage.FETCH)["records"] >= self.makers.sums(Stage.FETCH)["records"]
+        return later if most else self.makers
+
+
+def step_summary(rank: RankMetrics) -> StepSummary | None:
+    """The mean step, None when there is none."""
+    steps = rank.steps
+    if steps is None or not len(steps.wall):
+        return None
+    kinds = waits.classify(steps, rank.ready, waits.sent_times(rank.workers), rank.makers.alone)
+    recorded_s = float(steps.wall[rank.first :].mean()) / 1e9
+    mean = _recorded(rank, steps, kinds) if rank.estimate is None else _estimated(rank, rank.estimate, kinds)
+    evaluation = steps.boundaries.evaluation
+    queued_s = computing.runqueue_s(rank.main, steps, rank.first, Stage.FORWARD, Stage.BACKWARD)
+    return StepSummary(
+        mean_s=mean.s,
+        median_s=float(np.median(mean.walls)),
+        p95_s=float(np.quantile(mean.walls, 0.95)),
+        stages=mean.stages,
+        waits=mean.waits,
+        boundary=steps.boundaries.by,
+        evaluation_s=float((evaluation[:, 1] - evaluation[:, 0]).sum()) / 1e9,
+        series=series(steps.start, steps.wall, rank.stages),
+        gpu_stages=gpu_stages(rank.main, steps, rank.first),
+        gpu_work=rank.gpu_work,
+        flop=computing.flop(rank.main, steps),
+        runqueue_s=queued_s / recorded_s * mean.s if queued_s else queued_s,
+        main_runqueue_share=main_runqueue_share(rank),
+        sampled=None if rank.estimate is None else rank.estimate.sampled(rank.stages),
+    )
+
+
+class _Mean(NamedTuple):
+    """Of all steps that count, seconds.
+
+    Attributes:
+        walls: float64 [n], of single steps.
+        stages: they sum to ``s``.
+        waits: the stage "wait" by its kinds.
+    """
+
+    s: float
+    walls: FloatArray
+    stages: dict[str, float]
+    waits: dict[str, float]
+
+
+def _recorded(rank: RankMetrics, steps: Steps, kinds: Mapping[str, IntArray]) -> _Mean:
+    """Where every step was recorded."""
+    walls = steps.wall[rank.first :] / 1e9
+    stages, split = ({name: float(ns[rank.first :].mean()) / 1e9 for name, ns in parts.items()} for parts in (rank.stages, kinds))
+    return _Mean(float(walls.mean()), walls, stages, split)
+
+
+def _estimated(rank: RankMetrics, estimate: Estimate, kinds: Mapping[str, IntArray]) -> _Mean:
+    """Where most of them were only counted."""
+    stages = {name: ns / 1e9 for name, ns in estimate.means(rank.stages).items()}
+    means = {name: float(ns[rank.first :].mean()) for name, ns in kinds.items()}
+    whole, waiting = sum(means.values()), stages.get("wait", 0.0)
+    split = {name: waiting * ns / whole if whole else 0.0 for name, ns in means.items()}
+    return _Mean(estimate.mean_ns / 1e9, estimate.walls() / 1e9, stages, split)
+
+
+def series(start: IntArray, wall_ns: IntArray, stages: dict[str, FloatArray]) -> StepSeries:
+    """Thin the steps to at most COLUMNS columns, each with its minimum, median and maximum.
+
+    Args:
+        start, wall_ns: int64 [steps], ns.
+        stages: name -> float64 [steps], ns.
+    """
+    groups = np.array_split(np.arange(len(wall_ns)), min(len(wall_ns), COLUMNS))
+    wall = wall_ns / 1e9
+    return StepSeries(
+        start_s=[float(start[group[0]] - start[0]) / 1e9 for group in groups],
+        steps=[len(group) for group in groups],
+        wall_min_s=[float(wall[group].min()) for group in groups],
+        wall_s=[float(np.median(wall[group])) for group in groups],
+        wall_max_s=[float(wall[group].max()) for group in groups],
+        stages={name: [float(values[group].mean()) / 1e9 for group in groups] for name, values in stages.items()},
+    )
+
+
+def throughput(rank: RankMetrics) -> Throughput:
+    """Samples and steps a second over the steps that count."""
+    return throughput_of(rank.main, rank.steps)
+
+
+def workers(rank: RankMetrics) -> Workers | None:
+    """What making batches costs, None when no loader was seen."""
+    if not rank.samples:
+        return None
+    walls = _batch_walls(rank) / 1e9
+    processes = [process for process in rank.makers.processes if process.is_worker]
+    busy, idle = busy_shares(processes, _counted_since(rank))
+    details = rank.details
+    seen = details.decoded > 0
+    blocked = blocking.of(rank.main, rank.makers.processes, rank.makers.loaders)
+    return Workers(
+        processes=len({_who(process) for process in processes}),
+        busy_share=busy,
+        idle_share=idle,
+        batches=rank.makers.batches + rank.in_rests[0],
+        samples=rank.samples + rank.in_rests[1],
+        samples_in_detail=int(details.samples.sum()),
+        per_sample=rank.sample_costs,
+        operations=operations(details, rank.sample_costs),
+        fetch_mean_s=float(walls.mean()) if len(walls) else None,
+        fetch_cv=float(walls.std() / walls.mean()) if len(walls) > 1 and walls.mean() else None,
+        decoded_pixels=details.weighted_mean(details.decoded) if seen.any() else None,
+        output_pixels=details.weighted_mean(details.output) if details.output.any() else None,
+        sample_wall_histogram=histogram(rank.makers.processes),
+        blocked_by=blocked.by,
+        blocked_looks=blocked.looks,
+        process_cpu_s=process_cpu_s(rank),
+        batch_tensors=batch_tensors(rank),
+        without_batches=without_batches(processes),
+    )
+
+
+def _batch_walls(rank: RankMetrics) -> IntArray:
+    """int64 [n], ns: what making each batch took, without those from before the first step that counts where there are others."""
+    fetches = np.concatenate([process.batches for process in rank.makers.processes])
+    fetches = fetches[np.isin(fetches["source"], list(rank.makers.loaders))]
+    counts = fetches["start"] >= _counted_since(rank)
+    return np.asarray(fetches["wall"][counts] if counts.sum() > 1 else fetches["wall"])
+
+
+def _counted_since(rank: RankMetrics) -> int:
+    """Nanoseconds: start of the first step that counts in the means; 0 where there is none."""
+    steps = rank.steps
+    return int(steps.start[rank.first]) if steps is not None and rank.first < len(steps.start) else 0
+
+
+def _who(process: Process) -> tuple[object, object]:
+    """The worker of a loader, which may be several processes one after the other."""
+    return process.header["loader"], process.header["worker"]
+
+
+def without_batches(processes: list[Process]) -> int:
+    """Workers that made no batch, because their part of the data was empty or because they were never asked for one.
+
+    A worker that was still at its first one is none of them.
+    """
+    made, under_way = set(), set()
+    for process in processes:
+        fetches = process.of(Stage.FETCH)
+        if process.stride > 1 or (fetches["flags"] & Flag.END == 0).any():
+            made.add(_who(process))
+        elif not len(fetches) and len(process.of(Stage.IDLE)):
+            under_way.add(_who(process))
+    return len({_who(process) for process in processes} - made - under_way)
+
+
+def busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
+    """Shares of the workers' time, between their first and last batch of each epoch, that they made batches and had nothing to do.
+
+    One whose part of the data ends early has nothing to do until the last batch of the others. A worker that makes one or two in an epoch
+    is left out: between them, it has hardly anything else to do.
+
+    Args:
+        since: ns, from which on batches count, where any worker makes more than two of them.
+    """
+    late = _busy_shares(processes, since)
+    return late if late[0] is not None else _busy_shares(processes, 0)
+
+
+def _busy_shares(processes: list[Process], since: int) -> tuple[float | None, float | None]:
+    busy = idle = alive = 0
+    ends = _last_batches(processes)
+    for process in processes:
+        fetches, idles = process.of(Stage.FETCH), process.of(Stage.IDLE)
+        fetches = fetches[fetches["start"] >= since]
+        for epoch in np.unique(fetches["number"] >> 32).tolist():
+            made = fetches[fetches["number"] >> 32 == epoch]
+            if len(made) < _FEW_BATCHES:
+                continue
+            begin, end = int(made["start"].min()), int((made["start"] + made["wall"]).max())
+            if (made["flags"] & Flag.END != 0).any():
+                last = max(end, ends[made["source"][0].item(), epoch])
+                idle += last - end
+                alive += last - end
+            alive += end - begin
+            busy += int(made["wall"].sum())
+            waited = idles[(idles["start"] >= begin) & (idles["start"] < end)]
+            idle += int(waited["wall"].sum())
+    return (busy / alive, idle / alive) if alive else (None, None)
+
+
+def _last_batches(processes: list[Process]) -> dict[tuple[int, int], int]:
+    """(loader, epoch) -> ns at which the last of its batches was made."""
+    found: dict[tuple[int, int], int] = {}
+    for process in processes:
+        made = process.of(Stage.FETCH)
+        made = made[made["flags"] & Flag.END == 0]
+        for loader, epoch, at in zip(made["source"].tolist(), (made["number"] >> 32).tolist(), (made["start"] + made["wall"]).tolist()):
+            found[loader, epoch] = max(found.get((loader, epoch), 0), at)
+    return found
+
+
+def histogram(processes: list[Process]) -> list[tuple[float, int]]:
+    """(upper edge in s, samples) of the bins in use and those between them."""
+    counts = np.sum([process.histograms[bins.SAMPLE_HISTOGRAM] for process in processes], axis=0)
+    used = np.flatnonzero(counts)
+    return [(bins.bin_edge_ns(index + 1) / 1e9, int(counts[index])) for index in range(used[0], used[-1] + 1)] if len(used) else []
+
+
+def loaders(rank: RankMetrics) -> list[Loader]:
+    """Every loader that was iterated."""
+    training, unused = rank.makers.loaders, rank.steps.boundaries.unused if rank.steps else frozenset[int]()
+    epochs = rank.main.of(Stage.EPOCH)
+    found = []
+    for number, about in enumerate(rank.rank.manifest.loaders):
+        settings = {name: value for name, value in about.items() if name != "kind"}
+        asked = rank.main.view(Stage.NEXT)
+        batches, samples = rank.counted.taken.get(number, (0, 0))
+        asked = asked[(asked["source"] == number) & gave(asked)]
+        own = [process for process in rank.workers if process.header["loader"] == number]
+        pickles = [process.view(Stage.PICKLE)["nbytes"] for process in own]
+        flags = int(np.bitwise_or.reduce(asked["flags"])) if len(asked) else 0
+        made = [process.of(Stage.BATCH)["flags"] & Flag.SHARED for process in own]
+        if not all(shared.all() for shared in made):  # once it left the queue, every tensor is shared
+            flags &= ~Flag.SHARED
+        names = [name for name, flag in _BATCH_FLAGS.items() if flags & flag]
+        found.append(
+            Loader(
+                name=f"loader {number}",
+                kind=str(about["kind"]),
+                settings=settings,
+                role="training" if number in training else "unused" if number in unused else "evaluation",
+                batches=len(asked) + batches,
+                samples=int(asked["samples"].sum()) + samples,
+                batch_bytes=float(asked["nbytes"].mean()) if len(asked) else None,
+                flags=names,
+                pickle_bytes=_mean(np.concatenate(pickles).tolist()) if pickles else None,
+                first_batch_s=_mean(starts := _first_batches(rank.main, number)),
+                epochs=len(starts),
+                objects=max(1, int((epochs["flags"][epochs["source"] == number] & Flag.FIRST != 0).sum())),
+            )
+        )
+    return found
+
+
+def _first_batches(main: Process, loader: int) -> list[float]:
+    """Seconds from asking for an iterator to its first batch, epoch by epoch."""
+    records = main.records[main.records["source"] == loader]
+    begun = {int(epoch["epoch"]): int(epoch["start"]) for epoch in view(records[records["stage"] == Stage.EPOCH], Stage.EPOCH)}
+    first = records[(records["stage"] == Stage.NEXT) & (records["flags"] & Flag.FIRST != 0)]
+    ends = zip((first["number"] >> 32).tolist(), (first["start"] + first["wall"]).tolist())
+    return [(end - begun[epoch]) / 1e9 for epoch, end in ends if epoch in begun]
+
+
+def order_s(rank: RankMetrics, passes: int) -> float | None:
+    """Seconds in which a pass draws its first indices, on average: a sampler that makes the order of a pass makes it then."""
+    drawn, epochs = rank.main.of(Stage.SAMPLER), rank.main.of(Stage.EPOCH)
+    begun = np.sort(epochs["start"][np.isin(epochs["source"], list(rank.makers.loaders))])
+    drawn = drawn[np.isin(drawn["source"], list(rank.makers.loaders))]
+    if not passes or not len(begun) or not len(drawn):
+        return None
+    first = np.unique(np.searchsorted(drawn["start"], begun))
+    return float(drawn["wall"][first[first < len(drawn)]].sum()) / 1e9 / passes
+
+
+def repeats_stream(rank: RankMetrics) -> bool:
+    """Whether the workers of a stream were seen to yield the same batches: all their first ones, of which no two are alike."""
+    marks: dict[tuple[object, int], list[int]] = {}
+    for process in rank.makers.processes:
+        made = process.view(Stage.BATCH)
+        for number, mark in zip(made["number"].tolist(), made["mark"].tolist()):
+            if process.is_worker and mark:
+                marks.setdefault((process.header["worker"], number >> 32), []).append(mark)
+    first = min((epoch for _, epoch in marks), default=0)
+    found = [told for (_, epoch), told in marks.items() if epoch == first]
+    return len(found) > 1 and len(set(found[0])) == len(found[0]) > 1 and all(told == found[0] for told in found)
+
+
+def straggler_share(rank: RankMetrics) -> float | None:
+    """Share of the workers' time that they idle while another worker's batch is awaited in order."""
+    steps, of_workers = rank.steps, [process for process in rank.makers.processes if process.is_worker]
+    if steps is None or not of_workers or not any(about.get("in_order", True) for about in rank.rank.manifest.loaders):
+        return None
+    begin, end = _head_of_line(steps, rank.ready)
+    idle = np.concatenate([process.of(Stage.IDLE) for process in of_workers])
+    count = len({(process.header["loader"], process.header["worker"]) for process in of_workers})
+    total = count * int(steps.boundaries.end[-1] - steps.boundaries.start[rank.first])
+    return float(overlap(idle["start"], idle["start"] + idle["wall"], begin, end).sum()) / total if total else None
+
+
+def _head_of_line(steps: Steps, ready: dict[tuple[int, int], int]) -> tuple[IntArray, IntArray]:
+    later = np.array(waits.later_ready(steps.asked, ready), np.int64)
+    made = np.array([ready.get(key, 0) for key in zip(steps.asked["source"].tolist(), steps.asked["number"].tolist())], np.int64)
+    of = steps.waiting_for
+    begin = np.maximum(steps.waiting.start, later[of]) if len(of) else np.zeros(0, np.int64)
+    end = np.minimum(steps.waiting.end, made[of]) if len(of) else begin
+    wanted = (end > begin) & (steps.asked["flags"][of] & Flag.FIRST == 0)
+    return begin[wanted], end[wanted]
+
+
+def batch_tensors(rank: RankMetrics) -> float | None:
+    """Tensors per batch, of those that were looked into."""
+    made = rank.makers.sums(Stage.BATCH)
+    return made["tensors"] / made["batches"] if made["batches"] else None
+
+
+def process_cpu_s(rank: RankMetrics) -> float | None:
+    """CPU seconds a sample of whole processes, helper threads included."""
+    traffic = rank.counted_makers.traffic()
+    return traffic.process_cpu / 1e9 if traffic is not None and rank.samples else None
+
+
+def main_runqueue_share(rank: RankMetrics) -> float | None:
+    """Share of the steps that the main thread was runnable without a CPU, in the stages where that is measured."""
+    steps = rank.steps
+    if steps is None:
+        return None
+    waits_s = computing.runqueue_s(rank.main, steps, rank.first, Stage.NEXT, Stage.FORWARD, Stage.BACKWARD)
+    mean_s = float(steps.wall[rank.first :].mean()) / 1e9
+    return waits_s / mean_s if waits_s is not None and mean_s else None
+
+
+def main_queued_share(rank: RankMetrics) -> float | None:
+    """Share of the time in which the main thread wants a CPU that it has none, in forward and backward."""
+    return computing.queued_share(rank.main, rank.steps, rank.first, Stage.FORWARD, Stage.BACKWARD) if rank.steps is not None else None
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None

@@ -1,0 +1,112 @@
+"""Input without a loader: functions of the program that make its batches in the training's own thread (profiler/taps/making).
+
+They were timed in some steps. There, what they took is taken out of the stage that it lies in: ``other``, or ``loss`` where the program
+computes its loss between a forward and the backward after it. The other steps are given the mean of those; their stages still sum.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.intervals import IntArray, Pieces, holds, overlap
+from feedline.analysis.measure.boundaries import Boundaries
+from feedline.profiler.events import Stage
+from feedline.profiler.store.columns import Records
+from feedline.profiler.store.segment_reader import Process
+
+STAGE = "input"
+_FEWEST = 4  # steps that are worth a mean
+
+
+@dataclass(frozen=True)
+class Making:
+    """What makes the batches.
+
+    Attributes:
+        functions: with file and line; the one that takes longest first.
+        looked: bool [steps], those in which they were timed.
+        took: stage that it lies in -> int64 [steps], ns; 0 in steps that were not looked at.
+        calls: per step that was looked at.
+        working_share: of their time, on a CPU or waiting for one, at most. The rest they waited for something else.
+    """
+
+    functions: tuple[str, ...]
+    looked: npt.NDArray[np.bool_]
+    took: dict[str, IntArray]
+    calls: float
+    working_share: float
+
+    @classmethod
+    def of(cls, main: Process, spans: Records, pieces: Pieces, steps: Boundaries) -> "Making | None":
+        """None: unknown, or a loader feeds the steps.
+
+        Args:
+            spans: records of the main thread that belong to a stage, by start.
+            pieces: of its time, by stage; an owner below 0: the program computes its loss.
+            steps: without those that are not to count.
+        """
+        made = main.view(Stage.MADE)
+        made = made[(made["thread"] == 0) & ~_for_evaluation(made, spans, steps)]
+        looked = _looked(main.of(Stage.LOOKED), spans, steps)
+        step = step_of(made["start"], steps)
+        inside = (step >= 0) & looked[step]
+        made, step = made[inside], step[inside]
+        if steps.training_loaders or not len(made) or looked.sum() < _FEWEST:
+            return None
+        begin, end, own = made["start"], made["start"] + made["stretch"], made["wall"] - made["copying"]
+        of_loss = pieces.owner < 0
+        lost = np.minimum(own, overlap(begin, end, pieces.start[of_loss], pieces.end[of_loss]))
+        other = np.clip(own - lost, 0, made["stretch"] - overlap(begin, end, pieces.start, pieces.end))
+        took = {name: np.bincount(step, part, len(looked)).astype(np.int64) for name, part in (("loss", lost), ("other", other))}
+        if not any(part.any() for part in took.values()):
+            return None  # the program names the stage itself
+        return cls(_functions(made, main.names), looked, took, float(made["calls"].sum() / looked.sum()), _working_share(made))
+
+    def taken_out(self, stages: dict[str, IntArray]) -> dict[str, IntArray]:
+        """The steps' stages, with what making took in one of its own."""
+        found, whole = dict(stages), stages.get(STAGE, 0) + np.zeros(len(self.looked), np.int64)
+        for name, took in self.took.items():
+            if name in stages:
+                usual = round(float(took[self.looked].mean()))
+                part = np.minimum(np.where(self.looked, took, usual), stages[name])
+                found[name] = stages[name] - part
+                whole += part
+        return {**found, STAGE: whole}
+
+
+def step_of(times: IntArray, steps: Boundaries) -> IntArray:
+    """Index of the step that each time lies in; -1: in none."""
+    at = np.searchsorted(steps.start, times, "right") - 1
+    return np.where((at >= 0) & (times < np.append(steps.end, 0)[at]), at, -1)
+
+
+def _for_evaluation(made: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
+    """bool [n]: made in an evaluation, or directly before one."""
+    calls = spans["start"][np.isin(spans["stage"], (Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER))]
+    ends = np.append(calls, 2**62)[np.searchsorted(calls, made["start"])]
+    return holds(steps.evaluation, made["start"]) | holds(steps.evaluation, ends)
+
+
+def _looked(looks: Records, spans: Records, steps: Boundaries) -> npt.NDArray[np.bool_]:
+    """bool [steps]: whether one or more looks, end to end, cover all of each step."""
+    looks = np.sort(looks, order="start")
+    if not len(looks):
+        return np.zeros(len(steps.start), bool)
+    ends = looks["start"] + looks["wall"]
+    at = np.searchsorted(looks["start"], steps.start)
+    begin = np.append(looks["start"], np.iinfo(np.int64).max)[at]
+    unseen = np.searchsorted(spans["start"], begin) - np.searchsorted(spans["start"], steps.start)
+    return np.asarray((unseen == 0) & (np.append(ends, 0)[at] >= steps.end))
+
+
+def _functions(made: Records, names: dict[int, str]) -> tuple[str, ...]:
+    took: Counter[int] = Counter()
+    for source, wall in zip(made["source"].tolist(), made["wall"].tolist()):
+        took[source] += wall
+    return tuple(names[source] for source, _ in took.most_common() if source in names)
+
+
+def _working_share(made: Records) -> float:
+    return float(made["working"].sum() / max(made["wall"].sum(), 1))

@@ -1,0 +1,102 @@
+"""Why the main process had no batch: from when each batch was ready in its worker, on the clock that all processes of a host share."""
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.measure.model import WAIT_KINDS
+from feedline.analysis.measure.steps import Steps
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.store.columns import Records
+from feedline.profiler.store.segment_reader import Process
+
+
+def ready_times(workers: list[Process]) -> dict[tuple[int, int], int]:
+    """(loader, batch key) -> ns at which a worker had made the batch."""
+    found: dict[tuple[int, int], int] = {}
+    for worker in workers:
+        made = worker.batches
+        found.update(zip(zip(made["source"].tolist(), made["number"].tolist()), (made["start"] + made["wall"]).tolist()))
+    return found
+
+
+def sent_times(workers: list[Process]) -> dict[tuple[int, int], tuple[int, int]]:
+    """(loader, batch key) -> ns at which a worker's feeder thread had pickled the batch, and the CPU time that this took, ns."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for worker in workers:
+        made = worker.of(Stage.PICKLE)
+        cpu = np.where(made["cpu"] >= 0, made["cpu"], made["wall"])
+        found.update(zip(zip(made["source"].tolist(), made["number"].tolist()), zip((made["start"] + made["wall"]).tolist(), cpu.tolist())))
+    return found
+
+
+def classify(
+    steps: Steps, ready: dict[tuple[int, int], int], sent: dict[tuple[int, int], tuple[int, int]] | None = None, alone: bool = False
+) -> dict[str, IntArray]:
+    """Split each step's waiting by cause.
+
+    first_batch    for the first batch of an epoch, and for last epoch's workers to end
+    handover       the batch was made, but the worker's thread that sends it had no turn (Python's lock, a CPU, room in the pipe)
+    in_transit     the batch was made, and on its way
+    head_of_line   the batch was not made, but a later one was: the loader returns them in order
+    starved        no batch was made
+    overhead       the loader's own work in the main thread, which makes the batches itself
+
+    Args:
+        alone: the main process makes the batches.
+
+    Returns:
+        kind -> int64 [steps], ns; they sum to the step's "wait".
+    """
+    found = {kind: np.zeros(len(steps.wall), np.int64) for kind in WAIT_KINDS}
+    lacking = "overhead" if alone else "starved"
+    later = later_ready(steps.asked, ready)
+    asked = steps.asked
+    edge = (asked["flags"] & (Flag.FIRST | Flag.END) != 0).tolist()
+    loader, number = asked["source"].tolist(), asked["number"].tolist()
+    for begin, end, of, step in zip(
+        steps.waiting.start.tolist(), steps.waiting.end.tolist(), steps.waiting_for.tolist(), steps.waiting_in.tolist()
+    ):
+        made = ready.get((loader[of], number[of]))
+        if of >= 0 and edge[of]:
+            found["first_batch"][step] += end - begin
+        elif of < 0 or made is None:
+            found[lacking][step] += end - begin
+        else:
+            made = min(max(made, begin), end)
+            other = min(max(later[of], begin), made)
+            found["starved"][step] += other - begin
+            found["head_of_line"][step] += made - other
+            done, cpu = (sent or {}).get((loader[of], number[of]), (made, 0))
+            late = max(0, min(done, end) - made - cpu)
+            found["handover"][step] += late
+            found["in_transit"][step] += end - made - late
+    found["handover"] += steps.handing
+    return found
+
+
+def later_ready(asked: Records, ready: dict[tuple[int, int], int]) -> list[int]:
+    """For each request, ns at which the first of the batches after it was made (2**62: none that is known)."""
+    never = 2**62
+    found = [never] * len(asked)
+    by_epoch: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for (loader, key), time in ready.items():
+        by_epoch.setdefault((loader, key >> 32), []).append((key, time))
+    suffix: dict[tuple[int, int], int] = {}
+    for (loader, _), batches in by_epoch.items():
+        earliest = never
+        for key, time in sorted(batches, reverse=True):
+            suffix[loader, key] = earliest
+            earliest = min(earliest, time)
+    for index, (loader, key) in enumerate(zip(asked["source"].tolist(), asked["number"].tolist())):
+        found[index] = suffix.get((loader, key), never)
+    return found
+
+
+def ready_share(asked: Records, ready: dict[tuple[int, int], int]) -> float | None:
+    """Share of the requests (the first of each epoch apart) that found their batch made; None without workers."""
+    times = [
+        (start, ready[loader, key])
+        for start, loader, key, flags in zip(*(asked[name].tolist() for name in ("start", "source", "number", "flags")))
+        if (loader, key) in ready and not flags & (Flag.FIRST | Flag.END | Flag.FAILED)
+    ]
+    return sum(made <= start for start, made in times) / len(times) if times else None

@@ -1,0 +1,234 @@
+"""Step by step, which rank was late, and with which of its phases."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.ranks.cross_rank import CrossRank
+from feedline.analysis.ranks.match import MISSING, BoolArray, CollectiveTable
+from feedline.analysis.ranks.model import LateRank
+from feedline.analysis.ranks.partition import BACKWARD, OTHER, phase_spans
+from feedline.analysis.traces.collective_operations import operation
+from feedline.analysis.traces.collectives import Collectives
+
+_BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
+
+#: A rank is late persistently if it is to blame for this share of the late steps, and far more often than chance would have it. With less,
+#: other ranks cost a quarter of the waiting or more: two that collect garbage in turns share it by 58 to 42 %.
+PERSISTENT_SHARE = 0.75
+#: Steps in which lateness costs: the fewest that hold this share of the waiting, and others down to that part of the least of them.
+_COSTLY_SHARE, _COSTLY_LEAST = 0.9, 0.5
+_CHANCE_SIGMAS = 2.0
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Per step, on the numbering of the first rank's steps.
+
+    Attributes:
+        ranks: rank of each column.
+        column: int64 [steps]: the late rank; -1: none, by less than the error of the clocks, or where lateness costs next to nothing.
+        late: int64 [steps], ns: how much later it began than the median of the others.
+        waited: int64 [steps], ns: waiting for it, mean over the other ranks.
+        excess: phase -> int64 [steps], ns: how much more of this phase it had than the median of the others, since all were last together.
+        row: int64 [steps]: the row of CollectiveTable at which it was latest; -1: no rank was late.
+    """
+
+    ranks: list[int]
+    column: IntArray
+    late: IntArray
+    waited: IntArray
+    excess: dict[str, IntArray]
+    row: IntArray
+
+
+def numbering(one: Collectives, column: int, matched: CollectiveTable, reference: Collectives) -> IntArray:
+    """For each step of a rank, which step of the reference rank had the same collectives; -1: none.
+
+    Args:
+        column: of the rank in ``matched``, whose first column is the reference.
+    """
+    found = np.full(len(one.steps), -1, np.int64)
+    if column < 0:
+        return found
+    row = matched.rows[column]
+    there = (row >= 0) & (matched.start[np.maximum(row, 0), 0] != MISSING) if len(row) else np.zeros(0, bool)
+    theirs, mine = reference.step_at(matched.start[row[there], 0]), one.step_at(one.table["start"][there])
+    known = (theirs >= 0) & (mine >= 0)
+    for step in np.unique(mine[known]).tolist():
+        found[step] = int(np.median(theirs[known & (mine == step)]))
+    return found
+
+
+def blame(together: CrossRank, first: int = 0) -> Blame:
+    """Find the late rank of each step in which lateness costs.
+
+    Args:
+        first: steps before it do not say what costs.
+    """
+    ranks, matched, bound = together.ranks, together.matched, together.bound
+    steps = len(ranks[0].steps)
+    waited = np.zeros((steps, len(ranks)), np.int64)
+    for column, one in enumerate(ranks):
+        number = numbering(one, column, matched, ranks[0])
+        known = number >= 0
+        np.add.at(waited, number[known], together.partitions[one.rank].blamed[known])
+    waited //= max(len(ranks) - 1, 1)
+    most = waited.argmax(1) if steps else np.zeros(0, np.int64)
+    row, late = _decisive(together, most)
+    guilty = (late > bound) & (waited[np.arange(steps), most] > 0)
+    guilty[first:] &= _costly(np.where(guilty, waited[np.arange(steps), most], 0)[first:])
+    culprit = np.where(guilty, most, -1)
+    row = np.where(guilty, row, -1)
+    excess = _excess(ranks, matched, row, culprit)
+    mean = np.where(guilty, waited[np.arange(steps), most], 0)
+    return Blame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
+
+
+def _costly(waited: IntArray) -> BoolArray:
+    """bool [steps]: where lateness costs. In most steps some rank is late by a little, and which one says nothing.
+
+    Args:
+        waited: int64 [steps], ns: waiting for the late rank.
+    """
+    ordered = np.sort(waited)[::-1]
+    enough = int(np.searchsorted(np.cumsum(ordered), _COSTLY_SHARE * waited.sum())) if len(waited) else 0
+    return waited > 0 if enough >= len(ordered) else (waited > 0) & (waited >= _COSTLY_LEAST * ordered[enough])
+
+
+def _decisive(together: CrossRank, column: IntArray) -> tuple[IntArray, IntArray]:
+    """For each step the collective at which its rank was latest against the median of the others, and by how much; -1 without one."""
+    met = together.met
+    rows, lates = np.full(len(column), -1, np.int64), np.zeros(len(column), np.int64)
+    step = np.where(together.awaited, together.ranks[0].step_at(together.matched.start[:, 0]), -1)
+    row = np.flatnonzero((step >= 0) & ((met.start != MISSING).sum(1) > 1))
+    row = row[met.last_column[row] == column[step[row]]]
+    late = behind(met.start[row], met.last_column[row])
+    order = np.lexsort((-late, step[row]))
+    number, best = np.unique(step[row][order], return_index=True)
+    rows[number], lates[number] = row[order][best], late[order][best]
+    return rows, lates
+
+
+def behind(values: IntArray, column: IntArray) -> IntArray:
+    """How much more one column has than the median of the others, per row: of two in the middle the lower one, so that whole ns stay whole.
+
+    Args:
+        values: int64 [n, ranks], MISSING where there is none.
+        column: int64 [n].
+    """
+    at = np.arange(len(values))
+    others = values.copy()
+    others[at, column] = MISSING
+    ordered = np.sort(others, 1)  # MISSING is the smallest number
+    absent = (others == MISSING).sum(1)
+    middle = ordered[at, np.minimum(absent + (values.shape[1] - absent - 1) // 2, values.shape[1] - 1)]
+    return np.asarray(np.where(middle == MISSING, 0, values[at, column] - middle), np.int64)
+
+
+def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArray, column: IntArray) -> dict[str, IntArray]:
+    ongoing = _ongoing(ranks[0], matched)
+    begin = np.stack([_together(matched, ongoing, int(one)) for one in row]) if len(row) else np.zeros((0, len(ranks)), np.int64)
+    spans = [phase_spans(one) for one in ranks]
+    spent = {
+        phase: np.zeros((len(row), len(ranks)), np.int64) for phase in [*dict.fromkeys(phase for one in spans for phase in one), OTHER]
+    }
+    for number, one in enumerate(ranks):
+        until = np.where(row >= 0, matched.start[np.maximum(row, 0), number], MISSING) if len(row) else row
+        since = np.where(begin[:, number] == MISSING, _step_start(one, until), begin[:, number])
+        known = (until != MISSING) & (since != MISSING) & (until > since)
+        since, until = np.where(known, since, 0), np.where(known, until, 0)
+        left = until - since
+        for phase, pieces in spans[number].items():
+            took = overlap(since, until, pieces[:, 0], pieces[:, 1])
+            spent[phase][:, number] = took
+            left = left - took
+        spent[OTHER][:, number] = left
+    return {phase: np.where(column >= 0, behind(values, np.maximum(column, 0)), 0) for phase, values in spent.items()}
+
+
+def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
+    """For each row, the step whose bucket it is, where no rank waits for it before that step's backward ends; -1: not a bucket."""
+    reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[matched.name]
+    found = np.full(len(matched.group), -1, np.int64)
+    row = matched.rows[0]
+    mine = (row >= 0) & (first.table["phase"] == BACKWARD)
+    found[row[mine]] = first.step_at(first.table["start"][mine])
+    return np.where(reduced, found, -1)
+
+
+def _together(matched: CollectiveTable, ongoing: IntArray, row: int) -> IntArray:
+    """Own times at which the ranks last left a collective together, before they began this one. MISSING: not that long ago."""
+    nothing = np.full(len(matched.ranks), MISSING, np.int64)
+    if row < 0:
+        return nothing
+    start, group = matched.start[row], matched.group[row]
+    near = np.arange(max(0, row - _BEHIND), row)
+    near = near[(matched.group[near] == group) & matched.together[near] & ((ongoing[near] < 0) | (ongoing[near] != ongoing[row]))]
+    there = start != MISSING
+    done = (matched.end[near] != MISSING) & (matched.end[near] <= start)
+    all_done = near[done[:, there].all(1)]
+    return np.where(there, matched.end[all_done[-1]], MISSING) if len(all_done) else nothing
+
+
+def _step_start(one: Collectives, until: IntArray) -> IntArray:
+    step = one.step_at(until)
+    return np.where(step >= 0, np.append(one.steps[:, 0], MISSING)[step], MISSING)
+
+
+def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
+    """The ranks that were late: first those that are so persistently, and of them the one that cost the others most.
+
+    Args:
+        first: steps before it do not count.
+    """
+    column = found.column[first:]
+    total = int((column >= 0).sum())
+    late = [number for number in range(len(ranks)) if (column == number).any()]
+    persistent = {number: _persistent(int((column == number).sum()), total, len(ranks)) for number in late}
+    hosts = {host: {number for number, one in enumerate(ranks) if one.host == host} for host in {one.host for one in ranks}}
+    often = {number for number in late if persistent[number] or (column == number).sum() > total / (2 * len(ranks))}
+    lates = []
+    for number in late:
+        chosen = column == number
+        phase, excess_s = max(
+            ((phase, _mean_s(values[first:], chosen)) for phase, values in found.excess.items()), key=lambda pair: pair[1]
+        )
+        lates.append(LateRank(
+            rank=found.ranks[number], steps=int(chosen.sum()), late_steps=total, all_steps=len(column),
+            late_s=_mean_s(found.late[first:], chosen), waited_s=_mean_s(found.waited[first:], chosen),
+            phase=phase if excess_s > 0 else OTHER, excess_s=max(excess_s, 0.0), part=None, cost_s=None,
+            persistent=persistent[number], whole_host=len(hosts) > 1 and hosts[ranks[number].host] == often,
+        ))  # fmt: skip
+    return sorted(lates, key=lambda one: (not one.persistent, -one.waited_s * one.steps))
+
+
+def _mean_s(ns: IntArray, chosen: BoolArray) -> float:
+    """Seconds."""
+    return float(ns[chosen].mean()) / 1e9
+
+
+def _persistent(times: int, of: int, ranks: int) -> bool:
+    chance = 1 / ranks
+    sigma = float(np.sqrt(chance * (1 - chance) / max(of, 1)))
+    return of >= 4 and times / of >= max(PERSISTENT_SHARE, min(chance + _CHANCE_SIGMAS * sigma, 1.0))
+
+
+def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
+    """The stage of a sample that takes longest on a rank, against the median of the others; None: not measured.
+
+    Args:
+        costs: rank -> stage of a sample -> mean wall seconds.
+    """
+    own, others = costs.get(rank), [cost for number, cost in costs.items() if number != rank and cost]
+    if not own or not others:
+        return None
+    excess: list[tuple[str, float]] = [
+        (stage, wall - float(np.median([cost.get(stage, 0.0) for cost in others])))
+        for stage, wall in own.items()
+        if stage not in ("total", "transport")
+    ]
+    stage, most = max(excess, key=lambda pair: pair[1], default=("", 0.0))
+    return stage if most > 0 else None

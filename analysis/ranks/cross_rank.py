@@ -1,0 +1,82 @@
+"""The ranks of one training on one clock, whoever recorded them: which collective is which, when all had come, where the time went."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.ranks.arrivals import Arrivals, Meetings, meet, of_matched
+from feedline.analysis.ranks.clocks import Alignment, align
+from feedline.analysis.ranks.match import BoolArray, CollectiveTable, match
+from feedline.analysis.ranks.partition import Partition, partition
+from feedline.analysis.traces.collective_operations import MESSAGE
+from feedline.analysis.traces.collectives import Collectives
+
+
+@dataclass(frozen=True, eq=False)
+class CrossRank:
+    """All ranks together.
+
+    Attributes:
+        ranks: those that belong together, ascending: the columns of ``matched`` and ``met``.
+        awaited: bool [m]: no rank is done before the last has begun, or one was seen to wait for it. Not messages between two ranks.
+        arrivals, partitions: by rank; also of those that ``match`` left out, whose collectives all count as transfer.
+    """
+
+    ranks: list[Collectives]
+    matched: CollectiveTable
+    alignment: Alignment
+    met: Meetings
+    awaited: BoolArray
+    arrivals: dict[int, Arrivals]
+    partitions: dict[int, Partition]
+
+    @property
+    def bound(self) -> float:
+        """ns: smaller differences between ranks are within the error of their clocks; inf: their clocks cannot be compared."""
+        return self.alignment.bound
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there is anything to compare: two ranks, and clocks."""
+        return len(self.ranks) > 1 and bool(np.isfinite(self.bound))
+
+    def moving(self) -> npt.NDArray[np.float64]:
+        """``Partition.moving`` of all ranks beside each other: float64 [m, ranks]; nan also where a rank took no part."""
+        took = np.full(self.matched.start.shape, np.nan)
+        for column, one in enumerate(self.ranks):
+            row = self.matched.rows[column]
+            took[row[row >= 0], column] = self.partitions[one.rank].moving[row >= 0]
+        return took
+
+
+def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collectives], CollectiveTable], Alignment] = align) -> CrossRank:
+    """Put ranks together.
+
+    Args:
+        aligned: how their clocks are.
+
+    Raises:
+        ValueError: two of them are the same rank.
+    """
+    matched = match(ranks)
+    by_rank = {one.rank: one for one in ranks}
+    alignment = aligned(ranks, matched)
+    met = meet(matched, alignment)
+    column = {rank: number for number, rank in enumerate(matched.ranks)}
+    arrivals = {rank: of_matched(one, column.get(rank, -1), matched, met, alignment.bound) for rank, one in by_rank.items()}
+    partitions = {rank: partition(one, arrivals[rank]) for rank, one in by_rank.items()}
+    ordered = [by_rank[rank] for rank in matched.ranks]
+    return CrossRank(ordered, matched, alignment, met, _awaited(ordered, matched, met, arrivals), arrivals, partitions)
+
+
+def _awaited(ranks: Sequence[Collectives], matched: CollectiveTable, met: Meetings, arrivals: Mapping[int, Arrivals]) -> BoolArray:
+    message = np.array([name == MESSAGE for name in matched.names] or [False])[matched.name]  # who receives waits by design
+    found = matched.together.copy()
+    for column, one in enumerate(ranks):
+        there = matched.rows[column] >= 0
+        row, others = matched.rows[column][there], arrivals[one.rank]
+        waited = (others.last > one.table["start"])[there] & (others.late[there] == met.last_column[row])
+        found[row[waited]] = True
+    return found & ~message

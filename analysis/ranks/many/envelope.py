@@ -1,0 +1,207 @@
+"""Of every collective, when the first and the last rank began and ended: what one rank needs to know of all others.
+
+Envelopes can be merged in any order and in any grouping, and give the same: minimum, maximum, count, and of equally late ranks the lowest.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.ranks.arrivals import Arrivals, arrived, incomparable, slot_free, waited_for
+from feedline.analysis.ranks.clocks import SLACK_NS
+from feedline.analysis.ranks.match import MISSING, BoolArray, generations
+from feedline.analysis.traces.collective_operations import BETWEEN_TWO, TOGETHER, operation
+from feedline.analysis.traces.collectives import Collectives
+from feedline.profiler.errors import RunDamaged
+
+#: What a collective can be, by its number in an envelope.
+KINDS = ("other", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "broadcast", "scatter", "gather", "reduce")
+_MOST_ROWS = 8_000_000  # of a group: some 500 MB
+_EXTENT_DTYPE = np.dtype(
+    [
+        ("start_min", "<i8"),  # ns, rank 0's clock
+        ("start_max", "<i8"),
+        ("end_min", "<i8"),
+        ("end_max", "<i8"),  # -1: one of the ranks cannot tell
+        ("free", "<i8"),  # the last rank had begun and had a slot free
+        ("nbytes", "<i8"),
+        ("root", "<i8"),  # the first rank of the group began: where only some wait, as a rule for this one; -1: it is not there
+        ("ranks", "<i4"),  # how many began it
+        ("last", "<i4"),  # which began last
+        ("kind", "u1"),  # index into KINDS
+    ]
+)
+_NEVER = np.iinfo(np.int64).max
+_TOGETHER = [KINDS.index(name) for name in sorted(TOGETHER)]
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """A group; ``generation`` counts how often its numbers started again before."""
+
+    name: str
+    ranks: tuple[int, ...]
+    generation: int = 0
+
+
+@dataclass
+class Extents:
+    """A group's collectives.
+
+    Attributes:
+        first: sequence number of the first row.
+        rows: EXTENT_DTYPE, one row for each number from there on; ``ranks`` 0: no rank had this number.
+    """
+
+    first: int
+    rows: np.ndarray
+
+    def merge(self, other: "Extents") -> "Extents":
+        """Both together."""
+        first = min(self.first, other.first)
+        length = max(self.first + len(self.rows), other.first + len(other.rows)) - first
+        rows = _empty(length) if (first, length) != (self.first, len(self.rows)) else self.rows.copy()
+        if (first, length) != (self.first, len(self.rows)):
+            rows[self.first - first :][: len(self.rows)] = self.rows
+        mine, theirs = rows[other.first - first :][: len(other.rows)], other.rows
+        later = (theirs["start_max"] > mine["start_max"]) | (theirs["start_max"] == mine["start_max"]) & (theirs["last"] < mine["last"])
+        mine["last"][later] = theirs["last"][later]
+        untold = (mine["ranks"] > 0) & (mine["end_max"] < 0) | (theirs["ranks"] > 0) & (theirs["end_max"] < 0)
+        for name in ("start_min", "end_min"):
+            np.minimum(mine[name], theirs[name], out=mine[name])
+        for name in ("start_max", "end_max", "free", "nbytes", "root", "kind"):
+            np.maximum(mine[name], theirs[name], out=mine[name])
+        mine["end_max"][untold] = -1
+        mine["ranks"] += theirs["ranks"]
+        return Extents(first, rows)
+
+
+def _empty(length: int) -> np.ndarray:
+    """Rows of no rank.
+
+    Raises:
+        RunDamaged: more than fit into the memory of one process.
+    """
+    if length > _MOST_ROWS:
+        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}; at most {_MOST_ROWS:,} can be compared")
+    rows = np.zeros(length, _EXTENT_DTYPE)
+    rows["start_min"] = rows["end_min"] = _NEVER
+    rows["start_max"] = rows["end_max"] = rows["free"] = rows["root"] = -1
+    rows["last"] = np.iinfo(np.int32).max
+    return rows
+
+
+_NOTHING = Extents(0, _empty(0))
+
+
+@dataclass
+class Envelope:
+    """All groups' collectives."""
+
+    groups: dict[Key, Extents] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, one: Collectives) -> "Envelope":
+        """Of one rank alone. Sends and receives have numbers of their own on each rank, and are not in it."""
+        found = cls()
+        start, end = _on_reference(one)
+        for key, at in _numbered(one).items():
+            table = one.table[at]
+            first = int(table["sequence"].min())
+            rows = _empty(int(table["sequence"].max()) - first + 1)
+            row = table["sequence"] - first
+            rows["start_min"][row] = rows["start_max"][row] = start[at]
+            rows["end_min"][row] = np.where(end[at] == MISSING, _NEVER, end[at])
+            rows["end_max"][row] = np.where(end[at] == MISSING, -1, end[at])
+            rows["free"][row] = np.maximum(start[at], slot_free(end[at], one.groups[table["group"][0]].backend))
+            rows["root"][row] = start[at] if key.ranks[:1] == (one.rank,) else -1
+            rows["nbytes"][row] = table["nbytes"]
+            rows["kind"][row] = np.array([_kind(name) for name in one.names])[table["name"]]
+            rows["ranks"][row], rows["last"][row] = 1, one.rank
+            found.groups[key] = Extents(first, rows)
+        return found
+
+    def merge(self, other: "Envelope") -> "Envelope":
+        """Both together; neither is changed."""
+        both = {key: self.groups[key].merge(other.groups[key]) for key in self.groups.keys() & other.groups.keys()}
+        return Envelope({**self.groups, **other.groups, **both})
+
+    def contradicting(self, bound: float) -> float:
+        """Share of the collectives that one rank ended before another had begun them, of those in which that cannot be.
+
+        Args:
+            bound: ns: how far two clocks can be apart.
+        """
+        early = total = 0
+        for extents in self.groups.values():
+            rows = extents.rows
+            met = (rows["ranks"] > 1) & (rows["end_min"] < _NEVER) & np.isin(rows["kind"], _TOGETHER)
+            total += int(met.sum())
+            early += int((rows["start_max"][met] - rows["end_min"][met] > bound + SLACK_NS).sum())
+        return early / total if total else 0.0
+
+    def rows_of(self, one: Collectives) -> np.ndarray:
+        """The row of each of a rank's collectives: EXTENT_DTYPE [n]; its own times for sends and receives, and for what the rank began
+        after the envelope was made."""
+        found = _empty(len(one.table))
+        found["start_max"] = found["free"] = one.clock.to_reference(one.table["start"])
+        found["last"] = one.rank
+        for key, at in _numbered(one).items():
+            extents = self.groups.get(key, _NOTHING)
+            row = one.table["sequence"][at] - extents.first
+            known = (row >= 0) & (row < len(extents.rows))
+            found[at[known]] = extents.rows[row[known]]
+        return found
+
+    def arrivals(self, one: Collectives, bound: float) -> Arrivals:
+        """When the others came to a rank's collectives.
+
+        Where only some ranks wait for each other, waiting for the first rank of the group and for the last of all is known; for any other
+        rank it counts as transfer.
+
+        Args:
+            bound: ns: shorter waiting counts as transfer; inf: all of it does.
+        """
+        if not np.isfinite(bound):
+            return incomparable(one, [one.rank])
+        there = _among_all(one)
+        rows = self.rows_of(one)[there]
+        start, end = (times[there] for times in _on_reference(one))
+        roots = np.array([min(group.ranks, default=-1) for group in one.groups], np.int64)[one.table["group"][there]]
+        last, whom = rows["start_max"].astype(np.int64), rows["last"].astype(np.int64)
+        one_way = np.flatnonzero(~np.isin(rows["kind"], _TOGETHER))
+        begins, ranks = np.stack([start, rows["root"], last], 1), np.stack([np.full(len(rows), one.rank), roots, whom], 1)
+        last[one_way], column = waited_for(begins[one_way], 0, end[one_way])
+        whom[one_way] = ranks[one_way, column]
+        known, late = np.unique(whom, return_inverse=True)
+        met = bool((rows["ranks"] > 1).any())
+        return arrived(one, there, last - start, rows["free"] - rows["start_max"], late, known.tolist(), bound, met)
+
+
+def _on_reference(one: Collectives) -> tuple[IntArray, IntArray]:
+    """int64 [n] each, ns, by the clock that the rank measured: when each of its collectives began and ended; MISSING: no end was seen."""
+    begin, done = one.table["start"], one.table["end"]
+    return one.clock.to_reference(begin), np.where(done < 0, MISSING, one.clock.to_reference(done))
+
+
+def _among_all(one: Collectives) -> BoolArray:
+    """bool [n]: which entries of a rank's table are collectives, not messages between two ranks."""
+    return ~np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
+
+
+def _numbered(one: Collectives) -> dict[Key, IntArray]:
+    """Where in a rank's table the collectives of each group and generation are."""
+    collective = _among_all(one)
+    found: dict[Key, IntArray] = {}
+    for index, group in enumerate(one.groups):
+        at = np.flatnonzero((one.table["group"] == index) & collective)
+        generation = generations(one.table["sequence"][at])
+        for number in np.unique(generation).tolist():
+            found[Key(group.name, group.ranks, number)] = at[generation == number]
+    return found
+
+
+def _kind(name: str) -> int:
+    what = operation(name)
+    return KINDS.index(what) if what in KINDS else 0

@@ -1,0 +1,287 @@
+"""Which collective of one rank is which of another: by group and number within it, never by time. A send and its recv are one."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.formatting import counted
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.traces.collective_operations import BETWEEN_TWO, MESSAGE, TOGETHER, operation
+from feedline.analysis.traces.collectives import Collectives, Group
+from feedline.profiler.store.restarts import named
+
+BoolArray = npt.NDArray[np.bool_]
+MISSING = np.iinfo(np.int64).min
+
+#: A rank of which more than this share of the collectives is something else than on most ranks belongs to another run. Single ones
+#: differ in honest programs: a rank that logs more, an all_to_all of uneven shards.
+_FOREIGN_SHARE = 0.05
+
+#: Their messages are equally long on all ranks.
+_EQUAL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast"})
+
+
+@dataclass(frozen=True)
+class CollectiveTable:
+    """The collectives of all ranks, one row each.
+
+    Attributes:
+        ranks: rank of each column, ascending.
+        groups, names: what ``group`` and ``name`` are indices into.
+        group, name: int64 [m].
+        nbytes: int64 [m].
+        member: bool [m, ranks]: the rank belongs to the group.
+        start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or unknown.
+        rows: for each column, int64 [k]: the row of each entry in that rank's table, -1 where it cannot be matched.
+        whole: bool [m]: every rank of the group is there.
+        together: bool [m]: no rank ends before all have begun.
+        notes: ranks that are missing, killed or foreign, in words.
+    """
+
+    ranks: list[int]
+    groups: list[Group]
+    names: list[str]
+    group: IntArray
+    name: IntArray
+    nbytes: IntArray
+    member: BoolArray
+    start: IntArray
+    end: IntArray
+    rows: list[IntArray]
+    whole: BoolArray
+    together: BoolArray
+    notes: list[str] = field(default_factory=list)
+
+
+def match(ranks: Sequence[Collectives]) -> CollectiveTable:
+    """Join the tables of all ranks. Ranks of another run are left out, and named.
+
+    Raises:
+        ValueError: two of them are the same rank.
+    """
+    counts = Counter(one.rank for one in ranks)
+    if double := [rank for rank, times in counts.items() if times > 1]:
+        raise ValueError(f"rank {double[0]} appears {counts[double[0]]} times: folders of different runs are mixed")
+    ordered = sorted(ranks, key=lambda one: one.rank)
+    joined = _join(ordered)
+    foreign = _foreign(joined, ordered)
+    if foreign:
+        joined = _join([one for one in ordered if one.rank not in foreign])
+    notes = [*foreign.values(), *_absent(joined), *_unended(joined, ordered)]
+    return CollectiveTable(**{**vars(joined), "notes": notes})
+
+
+def _join(ranks: Sequence[Collectives]) -> CollectiveTable:
+    groups: dict[tuple[str, tuple[int, ...]], int] = {}
+    names: dict[str, int] = {}
+    keys, tables = [], []
+    messages = [_messages(one) for one in ranks]
+    anybody = any(_from_anybody(one, message & ~numbered) for one, (message, numbered) in zip(ranks, messages, strict=True))
+    for one, (message, numbered) in zip(ranks, messages, strict=True):
+        numbers = np.array([groups.setdefault((group.name, group.ranks), len(groups)) for group in one.groups] or [0])
+        meanings = np.array([names.setdefault(name, len(names)) for name in one.names] or [0])
+        table = one.table
+        group = numbers[table["group"]] if len(table) else np.zeros(0, np.int64)
+        key = np.stack([group, _generation(2 * group + message, table["sequence"]), table["sequence"].astype(np.int64)], 1)
+        key[message & (anybody | ~numbered)] = -1
+        keys.append(key)
+        meaning = meanings[table["name"]] if len(table) else group
+        meaning[message & numbered] = names.setdefault(MESSAGE, len(names))
+        tables.append((meaning, table))
+    every = np.concatenate(keys) if keys else np.zeros((0, 3), np.int64)
+    found, inverse = np.unique(every, axis=0, return_inverse=True)
+    first = 1 if len(found) and found[0, 0] < 0 else 0
+    rows = [part.astype(np.int64) - first for part in np.split(inverse.ravel(), np.cumsum([len(key) for key in keys])[:-1])] if keys else []
+    return _filled(ranks, list(groups), list(names), found[first:], rows, tables)
+
+
+def _from_anybody(one: Collectives, unnumbered: BoolArray) -> bool:
+    """Whether a rank received from any source: which message of a sender that took is unknown.
+
+    Args:
+        unnumbered: bool [n]: messages whose group does not number them on both sides. Those beyond the names that a rank keeps
+            (profiler/taps/collectives/groups.py, OTHERS) have none of another group's numbers.
+    """
+    return any(one.groups[group].name != "others" for group in np.unique(one.table["group"][unnumbered]).tolist())
+
+
+def _messages(one: Collectives) -> tuple[BoolArray, BoolArray]:
+    """Which entries of a table are sends and receives, and which are of a group that numbers them on both sides."""
+    message = np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
+    numbered = np.array([group.between_two for group in one.groups] or [False])[one.table["group"]]
+    return message, numbered
+
+
+def _filled(
+    ranks: Sequence[Collectives],
+    groups: list[tuple[str, tuple[int, ...]]],
+    names: list[str],
+    found: IntArray,
+    rows: list[IntArray],
+    tables: list[tuple[IntArray, npt.NDArray[np.void]]],
+) -> CollectiveTable:
+    shape = (len(found), len(ranks))
+    start, end = np.full(shape, MISSING), np.full(shape, MISSING)
+    name, nbytes = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
+    for column, (row, (meaning, table)) in reversed(list(enumerate(zip(rows, tables, strict=True)))):  # the lowest rank has the last word
+        there = row >= 0
+        at = row[there]
+        start[at, column] = table["start"][there]
+        end[at, column] = np.where(table["end"][there] < 0, MISSING, table["end"][there])
+        name[at], nbytes[at] = meaning[there], table["nbytes"][there]
+    present = [one.rank for one in ranks]
+    backends = {(group.name, group.ranks): group.backend for one in ranks for group in one.groups}
+    belongs = np.array([[rank in of for rank in present] for _, of in groups], bool).reshape(len(groups), len(present))
+    sizes = np.array([len(of) for _, of in groups], np.int64)
+    group = found[:, 0].astype(np.int64)
+    seen = (start != MISSING).sum(1)
+    return CollectiveTable(
+        present,
+        [Group(label, of, backends[label, of]) for label, of in groups],
+        names,
+        group,
+        name,
+        nbytes,
+        belongs[group] if len(group) else np.zeros(shape, bool),
+        start,
+        end,
+        rows,
+        seen == sizes[group] if len(group) else np.zeros(0, bool),
+        np.array([operation(one) in TOGETHER for one in names] or [False], bool)[name],
+    )
+
+
+def generations(numbers: IntArray) -> IntArray:
+    """How often a group's numbers have started again: a group that was destroyed and made again under the same name.
+
+    They do with the first number that was there before. A number that is only smaller than the last tells nothing: streams of a GPU may
+    swap neighbors, on one rank and not on another.
+
+    Args:
+        numbers: int64 [n], of one group, in order of start.
+
+    Returns:
+        int64 [n], from 0.
+    """
+    order = np.argsort(numbers, kind="stable")
+    again = np.flatnonzero(np.diff(numbers[order]) == 0)
+    before = np.full(len(numbers), -1)  # where each number was last
+    before[order[again + 1]] = order[again]
+    latest = np.maximum.accumulate(before)
+    begins = [0]
+    while (begin := int(np.searchsorted(latest, begins[-1]))) < len(numbers):
+        begins.append(begin)
+    return np.searchsorted(begins, np.arange(len(numbers)), "right") - 1
+
+
+def _generation(group: IntArray, sequence: npt.NDArray[np.int64]) -> IntArray:
+    found = np.zeros(len(group), np.int64)
+    for one in np.unique(group).tolist():
+        at = np.flatnonzero(group == one)
+        found[at] = generations(sequence[at])
+    return found
+
+
+def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int, str]:
+    """Ranks whose collectives are not those of the others under the same numbers."""
+    index = {name: number for number, name in enumerate(joined.names)}
+    shape = joined.start.shape
+    signature = np.full(shape, -1)
+    for column, one in enumerate(ranks):
+        row = joined.rows[column]
+        meaning = np.array([index[name] for name in one.names] or [0])
+        equal = np.array([operation(name) in _EQUAL for name in one.names] or [False])
+        there = (row >= 0) & ~_messages(one)[0]
+        table = one.table[there]
+        signature[row[there], column] = meaning[table["name"]] * (1 << 48) + table["nbytes"] * equal[table["name"]] if len(table) else 0
+    shared = (signature >= 0).sum(1) >= 2
+    if not shared.any():
+        return {}
+    usual = _most_common(signature[shared])
+    odd = (signature[shared] >= 0) & (signature[shared] != usual[:, None])
+    found = {}
+    for column, one in enumerate(ranks):
+        shared_by, differ = int((signature[shared][:, column] >= 0).sum()), int(odd[:, column].sum())
+        if shared_by and differ > _FOREIGN_SHARE * shared_by:
+            found[one.rank] = (
+                f"rank {one.rank} is left out of the comparison: {differ} of its {shared_by} collectives differ from those of most ranks, "
+                "so its folder belongs to another run or program"
+            )
+    return found if len(found) < len(ranks) else {}
+
+
+def _most_common(signature: IntArray) -> IntArray:
+    """Per row, the value that most ranks have; of two ranks, the first one's."""
+    best, most = np.full(len(signature), -1), np.zeros(len(signature), np.int64)
+    for column in range(min(signature.shape[1], 16)):  # among sixteen ranks is one of the majority, or there is none
+        value = signature[:, column]
+        times = np.where(value >= 0, (signature == value[:, None]).sum(1), 0)
+        best, most = np.where(times > most, value, best), np.maximum(times, most)
+    return best
+
+
+def _absent(joined: CollectiveTable) -> list[str]:
+    expected = {rank for group in joined.groups for rank in group.ranks}
+    absent = sorted(expected - set(joined.ranks))
+    if not absent:
+        return []
+    who = f"rank {absent[0]}" if len(absent) == 1 else f"ranks {', '.join(map(str, absent[:8]))}{', ...' if len(absent) > 8 else ''}"
+    return [f"{who} left no records: waiting for {'it' if len(absent) == 1 else 'them'} counts as transfer"]
+
+
+def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]:
+    """Ranks that left the others, or were killed, during a collective: others began a later one, or no rank recorded its end."""
+    notes = []
+    by_rank = {one.rank: one for one in ranks}
+    stride = np.array([by_rank[rank].stride for rank in joined.ranks])
+    for column, rank in enumerate(joined.ranks):
+        own = joined.start[:, column] != MISSING
+        others = (joined.start[:, stride >= stride[column]] != MISSING).any(1)  # that forgot no less: what they kept, this rank kept too
+        count = int((joined.member[:, column] & others & ~own).sum())
+        if count and own.any():
+            notes.append(_left(joined, column, by_rank) or (
+                f"{counted(count, 'collective')} that other ranks began {'were' if count > 1 else 'was'} not begun by rank {rank}, "
+                "which had ended or been killed"
+            ))  # fmt: skip
+        if stride[column] > stride.min():
+            notes.append(
+                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {kept(int(stride.min()))}: in windows that "
+                "this rank did not keep, waiting for it counts as transfer"
+            )
+    ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))  # of some, no rank can ever tell the end
+    hanging = (joined.start != MISSING).any(1) & (joined.end == MISSING).all(1) & (ends[joined.name] > 0)
+    last = {int(joined.group[row]): row for row in np.flatnonzero(hanging)}
+    for group, row in sorted(last.items()):
+        if (joined.group[row + 1 :] == group).any():
+            continue
+        begun = [rank for column, rank in enumerate(joined.ranks) if joined.start[row, column] != MISSING]
+        name = joined.names[int(joined.name[row])]
+        notes.append(f"{name} of group {joined.groups[group].name}, begun by rank{'s' * (len(begun) > 1)} "
+                     f"{', '.join(map(str, begun[:8]))}, never ended")  # fmt: skip
+    return notes
+
+
+def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collectives]) -> str:
+    """That a rank had come to the end of its data, and which others wait for it in which collective; empty if it had not."""
+    one = by_rank[joined.ranks[column]]
+    there = joined.start != MISSING
+    missed = joined.member[:, column] & there.any(1) & ~there[:, column]
+    missed &= np.arange(len(missed)) > np.flatnonzero(there[:, column]).max()
+    if one.left_after is None or not missed.any():
+        return ""
+    row = int(np.argmax(missed))
+    waiting = [joined.ranks[other] for other in np.flatnonzero(there[row]).tolist()]
+    first = by_rank[waiting[0]]
+    number = int(first.table["sequence"][joined.rows[joined.ranks.index(waiting[0])] == row][0])
+    return (
+        f"rank {one.rank} left its loop after {counted(one.left_after, 'batch', 'batches')} of its last epoch; {named(waiting)} "
+        f"wait{'s' * (len(waiting) == 1)} for it in {operation(joined.names[int(joined.name[row])])} {number}"
+    )
+
+
+def kept(stride: int) -> str:
+    """How many of its windows a rank kept."""
+    return "all" if stride == 1 else f"1 of {stride}"

@@ -1,0 +1,193 @@
+"""A rank's step as a line that is swept: at each moment it computes, moves bytes, waits for a late rank, or stands in a queue.
+
+While any collective in flight has all its ranks and a free slot, bytes move: transfer. Else, while any has all its ranks, it stands in a
+queue, behind one that waits. Else the rank waits for the ranks that are missing. What its own backward covers is hidden. Summing waits over
+collectives instead counts the same moment several times.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.measure.stages import PHASE_OF
+from feedline.analysis.ranks.arrivals import Arrivals
+from feedline.analysis.ranks.match import MISSING
+from feedline.analysis.traces.collective_operations import operation
+from feedline.analysis.traces.collectives import PHASES, Collectives
+
+PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "exposed_wait", "queue")
+BETWEEN = ("hidden_wait", "exposed_wait", "queue")  # known only by comparison with another rank
+BLOCKED = "blocked"  # a stage that a recorder may have: the main thread stands in Work.wait
+TAIL = 0.9  # share of the end of a backward in which collectives are in flight, from which on it is taken for waiting and not for computing
+_BUCKET_TAIL = 0.5  # the same of DistributedDataParallel's buckets, which it copies into the gradients afterwards: less than sending them
+BACKWARD = PHASES.index("backward")
+OTHER = "other"  # the phase of time that no stage claims
+
+#: Which phase claims a moment first, where spans nest: a copy inside a forward, a forward inside a backward (checkpointing).
+_INNER_FIRST = ("checkpoint", "compile", "copy", "wait", "forward", "optimizer", "backward")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One rank's steps.
+
+    Attributes:
+        parts: PARTS -> int64 [steps], ns; they sum to the steps' lengths (Collectives.walls).
+        blamed: int64 [steps, ranks], ns: waiting, by the rank that was waited for (Arrivals.ranks).
+        exposed: (operation, phase in which it was called) -> float64 [steps], ns: exposed_transfer, shared evenly while several move.
+        moving: float64 [k]: ns that bytes moved for each entry of the rank's table, shared evenly while several move; nan: end unknown.
+        unended: entries whose end is unknown: they are in ``compute``.
+        met: whether any of its collectives can be compared with another rank's. Else nothing separates waiting from transfer.
+    """
+
+    rank: int
+    parts: dict[str, IntArray]
+    blamed: IntArray
+    exposed: dict[tuple[str, str], npt.NDArray[np.float64]]
+    moving: npt.NDArray[np.float64]
+    unended: int
+    met: bool
+
+
+def partition(one: Collectives, others: Arrivals) -> Partition:
+    """Sweep one rank's time."""
+    table = one.table
+    start, end = table["start"].astype(np.int64), table["end"].astype(np.int64)
+    ended = end >= start
+    start, end, last, free, late = (values[ended] for values in (start, end, others.last, others.free, others.late))
+    backward = computing(one)
+    times = [one.steps.ravel(), one.evaluation.ravel(), start, last, free, end, backward.ravel()]
+    edges = _distinct(times) if len(one.steps) else np.zeros(0, np.int64)
+    length = np.diff(edges)
+    moving = _count(edges, free, end)
+    kind = _classify(_count(edges, start, end), moving, _count(edges, last, free), _count(edges, *backward.T) > 0)
+    step, count = one.step_at(edges[:-1]), len(one.steps)
+    inside = step >= 0
+    parts = {name: np.bincount(step[pick], length[pick], count).astype(np.int64)
+             for number, name in enumerate(PARTS) for pick in [inside & (kind == number)]}  # fmt: skip
+    waiting = inside & ((kind == PARTS.index("hidden_wait")) | (kind == PARTS.index("exposed_wait")))
+    owner = _oldest(edges, start, end, waiting)
+    columns = max(len(others.ranks), 1)
+    known = waiting & (owner >= 0)
+    blamed = (
+        np.bincount(step[known] * columns + late[owner[known]], length[known], count * columns).astype(np.int64).reshape(count, columns)
+    )
+    shared = np.concatenate([[0.0], np.cumsum(np.where(moving > 0, length / np.maximum(moving, 1), 0.0))]) if len(edges) else np.zeros(1)
+    took = np.full(len(table), np.nan)
+    took[ended] = shared[np.searchsorted(edges, end)] - shared[np.searchsorted(edges, free)] if len(edges) else 0.0
+    bare = np.where(inside & (kind == PARTS.index("exposed_transfer")), length / np.maximum(moving, 1), 0.0)
+    exposed = {
+        what: np.bincount(step[inside], (bare * _count(edges, free[mine], end[mine]))[inside], count).astype(np.float64)
+        for what, mine in _kinds(one, ended)
+    }
+    return Partition(one.rank, parts, blamed, exposed, took, int((~ended).sum()), others.met)
+
+
+def _kinds(one: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.bool_]]]:
+    """(operation, phase) -> which of the chosen entries of the table are of it."""
+    names = np.array([operation(name) for name in one.names] or [""])[one.table["name"][chosen]]
+    phases = one.table["phase"][chosen]
+    for name in np.unique(names).tolist():
+        for phase in np.unique(phases[names == name]).tolist():
+            yield (name, PHASES[phase]), (names == name) & (phases == phase)
+
+
+def computing(one: Collectives) -> IntArray:
+    """The rank's own backwards, without the time in which they only waited.
+
+    DistributedDataParallel waits for its buckets inside backward, and then copies them into the gradients. Where a recorder saw the wait
+    (stage ``blocked``), it is taken out. Else a backward ends with its last bucket, or with its last collective of any kind, if they are
+    in flight through most of the rest of it: the last bucket is full when the last gradient is.
+
+    Returns:
+        int64 [k, 2], ns, own time.
+    """
+    spans = one.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
+    if BLOCKED in one.stages:
+        return without(spans, one.stages[BLOCKED].reshape(-1, 2))
+    called = one.table[(one.table["phase"] == BACKWARD) & (one.table["end"] >= one.table["start"])]
+    ends = np.minimum(_until_waiting(called, spans, TAIL), _until_waiting(called[called["bucket"]], spans, _BUCKET_TAIL))
+    return np.stack([spans[:, 0], ends], 1)
+
+
+def _until_waiting(mine: npt.NDArray[np.void], spans: IntArray, least: float) -> IntArray:
+    """int64 [k], ns: when each backward began the last of these collectives, if it only waits for them from there on; else its end.
+
+    Args:
+        least: share of the rest of the backward in which they have to be in flight.
+    """
+    begin, ends = spans[:, 0], spans[:, 1].copy()
+    start, done = np.ascontiguousarray(mine["start"]), np.append(mine["end"], MISSING)
+    low, high = np.searchsorted(start, begin), np.searchsorted(start, ends)
+    some = np.flatnonzero(low < high)
+    if len(some):
+        low, high, stop = low[some], high[some], ends[some]
+        enqueued = start[high - 1]
+        latest = np.minimum(np.maximum.reduceat(done, np.stack([low, high], 1).ravel())[::2], stop)
+        waits = (stop > enqueued) & (latest - enqueued >= least * (stop - enqueued))
+        ends[some] = np.where(waits, enqueued, stop)
+    return ends
+
+
+def phase_spans(one: Collectives) -> dict[str, IntArray]:
+    """Phase -> int64 [k, 2], ns, own time: disjoint and in order, within a phase and between them."""
+    together: dict[str, list[IntArray]] = {}
+    for stage, spans in one.stages.items():
+        if stage != BLOCKED:
+            together.setdefault(PHASE_OF.get(stage, stage), []).append(spans.reshape(-1, 2))
+    own = [phase for phase in together if phase not in _INNER_FIRST]
+    claimed = np.zeros((0, 2), np.int64)
+    found = {}
+    for phase in [*own, *(phase for phase in _INNER_FIRST if phase in together)]:
+        spans = np.concatenate(together[phase])
+        found[phase] = without(spans, claimed)
+        claimed = np.concatenate([claimed, spans])
+    return found
+
+
+def without(spans: IntArray, holes: IntArray) -> IntArray:
+    """Intervals less other intervals. All int64 [k, 2]."""
+    edges = np.unique(np.concatenate([spans.ravel(), holes.ravel()]))
+    left = (_count(edges, *spans.T) > 0) & (_count(edges, *holes.T) == 0)
+    return np.stack([edges[:-1][left], edges[1:][left]], 1) if len(edges) else np.zeros((0, 2), np.int64)
+
+
+def _count(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
+    """How many intervals cover each piece between two neighboring edges. All their ends are among the edges."""
+    if not len(edges):
+        return np.zeros(0, np.int64)
+    change = np.bincount(np.searchsorted(edges, start), minlength=len(edges)) - np.bincount(
+        np.searchsorted(edges, end), minlength=len(edges)
+    )
+    return np.cumsum(change)[:-1]
+
+
+def _classify(flying: IntArray, moving: IntArray, queued: IntArray, covered: npt.NDArray[np.bool_]) -> IntArray:
+    """Index into PARTS for each piece."""
+    compute, hidden_transfer, exposed_transfer, hidden_wait, exposed_wait, queue = range(len(PARTS))
+    transfer = np.where(covered, hidden_transfer, exposed_transfer)
+    wait = np.where(covered, hidden_wait, exposed_wait)
+    return np.where(moving > 0, transfer, np.where(queued > 0, queue, np.where(flying > 0, wait, compute)))
+
+
+def _oldest(edges: IntArray, start: IntArray, end: IntArray, wanted: npt.NDArray[np.bool_]) -> IntArray:
+    """For the wanted pieces, which of the collectives in flight began first; -1 elsewhere."""
+    order = np.argsort(start, kind="stable")
+    begin, stop = start[order], end[order]
+    begin = np.maximum(begin, np.concatenate([begin[:1], np.maximum.accumulate(stop)[:-1]]))
+    own = begin < stop  # what an earlier one does not cover already
+    begin, stop, order = begin[own], stop[own], order[own]
+    if not len(order) or not len(edges):
+        return np.full(max(len(edges) - 1, 0), -1, np.int64)
+    place = np.searchsorted(begin, edges[:-1], "right") - 1
+    held = wanted & (place >= 0) & (edges[:-1] < stop[place])
+    return np.where(held, order[place], -1)
+
+
+def _distinct(times: Sequence[IntArray]) -> IntArray:
+    """Each time once, ascending. Sorted runs that follow each other are sorted fastest by merging."""
+    ordered = np.sort(np.concatenate(times), kind="stable")
+    return ordered[np.append(True, np.diff(ordered) > 0)] if len(ordered) else ordered

@@ -1,0 +1,54 @@
+"""Every way to show a run: terminal, text, HTML, JSON. All are drawn from one ``Report``.
+
+Adding one: a module with ``render(report) -> str``, and a line in ``_ENDINGS``.
+"""
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feedline.analysis.explain.model import Report
+from feedline.profiler.errors import OutputError
+from feedline.profiler.files import output
+
+if TYPE_CHECKING:  # rich is loaded when something is printed
+    from feedline.analysis.report.console import Console
+
+#: File ending -> module of this package whose ``render(report) -> str`` makes the file's text.
+_ENDINGS = {".html": "html_report", ".json": "json_report", ".txt": "terminal"}
+
+
+def write(report: Report, path: Path) -> None:
+    """Write a report into a file that the user named; an older one is replaced, and kept if writing fails.
+
+    Raises:
+        OutputError: an ending that no format has, or a place that cannot be written to.
+    """
+    output.save(path, text(report, path))
+
+
+def text(report: Report, path: Path) -> str:
+    """A report as the text of a file, whose ending chooses the format.
+
+    Raises:
+        OutputError: an ending that no format has.
+    """
+    module = _ENDINGS.get(path.suffix.lower())
+    if module is None:
+        known = f"{', '.join(_ENDINGS)}, or .trace.json.gz for a trace"
+        raise OutputError(f"{path}: unknown report format {path.suffix or 'without an extension'}: use one of {known}")
+    made: str = importlib.import_module(f"{__name__}.{module}").render(report)
+    return made
+
+
+def to_terminal(report: Report, console: "Console", full: bool = False, files: Sequence[Path] = (), run: Path | None = None) -> None:
+    """Print a report: in at most about 40 lines, or all of it.
+
+    Args:
+        files: those just written, for the line that says where the report is.
+        run: its folder; None: as the report has it, perhaps masked.
+    """
+    from feedline.analysis.report.terminal import show
+
+    show(report, console, full, files, run)

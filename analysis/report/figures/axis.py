@@ -1,0 +1,189 @@
+"""Where ticks and labels go, and logarithmic axes."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from feedline.analysis.formatting import count
+from feedline.analysis.report.figures.svg import WIDTHS, percent, tag
+
+_WIDEST = 1080  # px, a figure on the widest page (report.css)
+
+
+def nice_step(span: float, most: int) -> float:
+    """The smallest of 1, 2, 5 x 10^k that divides ``span`` into at most ``most`` parts."""
+    if not span > 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(span / most))
+    return next(step for step in (power, 2 * power, 5 * power, 10 * power, 20 * power) if span / step <= most * (1 + 1e-9))
+
+
+def ticks(high: float, most: int = 4) -> list[float]:
+    """Round numbers from 0 up to ``high``, at most ``most`` + 1 of them; from ``most`` = 3 on, at least two."""
+    step = nice_step(high, most)
+    return [step * index for index in range(math.floor(high / step * (1 + 1e-9)) + 1)]
+
+
+def round_up(high: float, most: int = 4) -> float:
+    """The smallest multiple of the tick step that is not below ``high``."""
+    step = nice_step(high, most)
+    return step * max(1, math.ceil(high / step * (1 - 1e-9)))
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move labels apart: positions in ascending order, each at least ``gap`` from the next, within [low, high] if they fit at all.
+
+    Args:
+        wanted: positions in ascending order.
+    """
+    placed: list[float] = []
+    for position in wanted:
+        placed.append(max(position, low if not placed else placed[-1] + gap))
+    limit = max(high, low + gap * (len(placed) - 1))
+    for index in range(len(placed) - 1, -1, -1):
+        placed[index] = min(placed[index], limit)
+        limit = placed[index] - gap
+    return placed
+
+
+class Box(NamedTuple):
+    """What a mark or its label takes: x is a share of the figure's width, the others are px; left and right count from x."""
+
+    x: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def apart(self, other: "Box", width: float) -> bool:
+        """Whether they do not touch in a figure of this width."""
+        beside = self._right(width) <= other._left(width) or other._right(width) <= self._left(width)
+        return beside or self.bottom <= other.top or other.bottom <= self.top
+
+    def inside(self, width: float, height: float) -> bool:
+        """Whether none of it leaves the figure."""
+        return self._left(width) >= 0 and self._right(width) <= width and self.top >= 0 and self.bottom <= height
+
+    def _left(self, width: float) -> float:
+        return self.x * width + self.left
+
+    def _right(self, width: float) -> float:
+        return self.x * width + self.right
+
+
+def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> int | None:
+    """From which of WIDTHS on a label is inside the figure and clear of all others, at each larger width, too. None: at none.
+
+    Args:
+        taken: others, and the width from which on each is shown.
+    """
+    free = None
+    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST), strict=True))):  # between two widths all boxes move evenly
+        apart = all(label.apart(other, one) for one in (since, width) for shown, other in taken if shown <= since)
+        if not (apart and label.inside(since, height) and label.inside(width, height)):
+            break
+        free = since
+    return free
+
+
+def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
+    """How high a series' axis should go: over everything, unless a few peaks would flatten the rest.
+
+    Peaks are left out of the axis (and marked) only when the highest is more than twice the 95th percentile of the peaks.
+    """
+    ordered = sorted(peaks)
+    usual = ordered[min(len(ordered) - 1, math.floor(0.95 * len(ordered)))]
+    top = ordered[-1] if ordered[-1] <= 2 * usual else 1.25 * usual
+    return max(top, *stack) if max(stack) <= 2 * usual else top
+
+
+def log_share(value: float, low: float, high: float) -> float:
+    """Where a value is on a logarithmic axis, 0 to 1."""
+    return math.log(value / low) / math.log(high / low)
+
+
+def _log_ticks(low: float, high: float, most: int) -> list[float]:
+    """1, 2, 5 times powers of ten between both; only the powers, or every second or third of them, where that would be too many."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+        found = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
+        found = [tick for tick in found if low <= tick <= high]
+        if len(found) <= most:
+            break
+    return found
+
+
+def log_rows(low: float, high: float, height: float, words: Callable[[float], str]) -> list[Markup]:
+    """Level lines with their numbers on the left, of an axis that goes upwards from ``height`` (px) to 0."""
+    found = _log_ticks(low, high, round(height / 40))
+    return [mark for tick in found for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))]
+
+
+def log_columns(low: float, high: float, y: float, words: Callable[[float], str], name: str, most: int) -> list[Markup]:
+    """An axis over the whole width with its name below, at ``y`` px; numbers that would stick out at its ends are left out."""
+    marks = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)]
+    for tick in _log_ticks(low, high, most):
+        x = log_share(tick, low, high)
+        marks.append(tag("line", class_="axis", x1=percent(x), x2=percent(x), y1=y, y2=y + 4))
+        if 0.08 <= x <= 0.9:
+            marks.append(tag("text", words(tick), class_="tick x", x=percent(x), y=y + 17))
+    return marks
+
+
+def base_line(y: float) -> Markup:
+    """The line of an axis across, without ticks."""
+    return tag("line", class_="axis", x1=0, x2="100%", y1=y, y2=y)
+
+
+def level_line(y: float, words: str) -> list[Markup]:
+    """A level line at ``y`` px, with its number on the left."""
+    return [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", words, class_="tick y", x=-8, y=y + 4)]
+
+
+def count_rows(top: float, height: float, most: int = 4) -> list[Markup]:
+    """The rows of an axis of counts from 0, at ``height`` px, up to ``top``."""
+    return [mark for tick in ticks(top, most) for mark in level_line(height * (1 - tick / top), count(tick))]
+
+
+def count_columns(counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int) -> list[Markup]:
+    """Counts at their places (0 to 1) below a line at ``y`` px, as many as have room, and the name of the axis."""
+    marks, last = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)], -1.0
+    for number, x in zip(counts, places, strict=True):
+        if x - last >= 1 / most:
+            marks.append(tag("text", count(number), class_="tick x", x=percent(x), y=y + 16))
+            last = x
+    return marks
+
+
+def drop(x: float, height: float, words: str) -> list[Markup]:
+    """An upright line at ``x`` (0 to 1) with words at its foot, on the side that has more room."""
+    left = x < 0.5
+    label = tag("text", words, class_=f"tick {'first' if left else 'last'}", x=percent(x), dx=6 if left else -6, y=height - 8)
+    return [tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=0, y2=height), label]
+
+
+def interval(x: float, low: float, high: float) -> Markup:
+    """An upright bar at ``x`` (0 to 1) between two heights in px."""
+    return tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=low, y2=high)
+
+
+def evenly(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+    """Places (0 to 1) on a linear axis from the first to the last value; a single one stands in the middle.
+
+    Args:
+        edge: room left and right of them, as a share of the width.
+    """
+    low, high = values[0], values[-1]
+    return lambda value: edge + (1 - 2 * edge) * ((value - low) / (high - low) if high > low else 0.5)
+
+
+def doublings(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+    """Places (0 to 1) on an axis of doublings from the first to the last value; a single one stands in the middle.
+
+    Args:
+        edge: room left and right of them, as a share of the width.
+    """
+    low, high = math.log(values[0]), math.log(values[-1])
+    return lambda value: edge + (1 - 2 * edge) * ((math.log(value) - low) / (high - low) if high > low else 0.5)

@@ -1,0 +1,266 @@
+"""Several trainings of one run side by side: a row each, and where the report of each lies."""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from markupsafe import escape
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.explain.headline import how
+from feedline.analysis.explain.model import Report
+from feedline.analysis.formatting import BLANK, count, duration, number, seconds
+from feedline.analysis.report import page, phrases
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.json_report import plain as as_json
+from feedline.analysis.report.terminal import WIDTH, plain, render
+from feedline.profiler.few import few
+from feedline.profiler.printable import printable_in
+
+_SCHEMA_VERSION = 1
+_SHOWN = 12  # trainings in the terminal; more are in the files
+_LONGEST = 16  # characters of a cell
+
+
+@dataclass(frozen=True)
+class Row:
+    """One training.
+
+    Attributes:
+        name: short, unique in the run: "1".
+        report: path of its HTML report, relative to the run folder.
+        epochs: None where the loader's length is unknown.
+        rule_id: of its first finding; "" where there is none.
+        message: its verdict.
+    """
+
+    name: str
+    report: str
+    model: str
+    optimizer: str
+    steps: int
+    samples: int
+    epochs: float | None
+    samples_per_s: float | None
+    steps_per_s: float | None
+    duration_s: float
+    evaluation_s: float
+    state: str
+    exit_code: int | None
+    ended_by: str
+    rule_id: str = field(metadata={"key": "cause"})
+    message: str = field(metadata={"key": "says"})
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The time that is in no training: imports, preparing data, evaluation by what does not call the model.
+
+    Attributes:
+        before_s: from the start of the recording to the first training.
+        between_s: from the end of each training to the beginning of the next.
+        after_s: from the end of the last training to the end of the recording.
+        whole_s: the whole recording.
+    """
+
+    before_s: float
+    between_s: list[float]
+    after_s: float
+    whole_s: float
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All trainings of a run.
+
+    Attributes:
+        name: of the run.
+        command: masked argv.
+        rows: the trainings, in order.
+        outside: None where the trainings are those of several processes.
+        notes: what else a reader has to know.
+    """
+
+    name: str
+    command: list[str]
+    rows: list[Row]
+    outside: Outside | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def lines(self) -> list[str]:
+        """What is said below the table."""
+        return [*(_time_outside(self.outside, self.rows) if self.outside is not None else []), *self.notes]
+
+
+def row(name: str, report: Report, path: Path) -> Row:
+    """A training's row.
+
+    Args:
+        path: of its report, relative to the run folder.
+    """
+    made, pace = report.convergence, report.throughput
+    per_epoch = made.samples_per_epoch if made is not None else None
+    return Row(
+        name=name,
+        report=str(path),
+        model=report.run.model,
+        optimizer=report.run.optimizer,
+        steps=pace.steps,
+        samples=pace.samples,
+        epochs=made.samples / per_epoch if made is not None and made.samples is not None and per_epoch else None,
+        samples_per_s=pace.of_all_ranks,
+        steps_per_s=pace.steps_per_s,
+        duration_s=report.run.duration_s,
+        evaluation_s=report.step.evaluation_s if report.step is not None else 0.0,
+        state=report.run.state,
+        exit_code=report.run.exit_code,
+        ended_by=report.run.ended_by,
+        rule_id=report.findings[0].rule_id if report.findings else "",
+        message=phrases.sentence(report.verdict),
+    )
+
+
+_HEADS = ("training", "model", "optimizer", "steps", "epochs", "samples/s", "time", "main finding")
+_NUMBERED = 4  # of the columns in the terminal, that of the first figure
+
+
+def _cells(one: Row) -> list[str]:
+    """A row as text, in the order of HEADS."""
+    return [
+        one.name,
+        one.model or BLANK,
+        one.optimizer or BLANK,
+        count(one.steps),
+        BLANK if one.epochs is None else number(one.epochs),
+        BLANK if one.samples_per_s is None else number(one.samples_per_s),
+        duration(one.duration_s),
+        one.rule_id or BLANK,
+    ]
+
+
+def _title(overview: Overview) -> str:
+    """How many trainings there are."""
+    return f"{len(overview.rows)} training runs"
+
+
+def show(overview: Overview, console: Console, alone: bool = True) -> None:
+    """Print it: a table, then what holds the trainings back.
+
+    Args:
+        alone: the report of each training is elsewhere; say where.
+    """
+    overview = printable_in(overview)
+    width = min(WIDTH, console.width)
+    console.print(plain(f"{overview.name}: {_title(overview)}", "bold"), width=width)
+    console.print(_table(overview.rows[:_SHOWN]), width=width)
+    if len(overview.rows) > _SHOWN:
+        console.print(plain(f"{len(overview.rows) - _SHOWN} more training runs are in report.html and report.json.", "dim"), width=width)
+    first, last = overview.rows[0].report, overview.rows[-1].report
+    here = "; show one here with --training N" if overview.outside is not None else ""
+    if alone:
+        console.print(plain(f"Reports: {first} to {last}{here}", "dim"), width=width)
+    for line in [*_verdicts(overview.rows), *overview.lines]:
+        console.print(plain(line), width=width)
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for head in _HEADS[:-1]:
+        table.add_column(justify="right" if _HEADS.index(head) >= _NUMBERED - 1 else "left", no_wrap=True)
+    table.add_row(*(Text(head, "dim") for head in _HEADS[:-1]))
+    for one in rows:
+        table.add_row(*(Text(cell if len(cell) <= _LONGEST else f"{cell[: _LONGEST - 1]}…") for cell in _cells(one)[:-1]))
+    return table
+
+
+def _verdicts(rows: Sequence[Row]) -> list[str]:
+    """What holds the trainings back, each cause once with the first training's figures; and how they ended, where not well."""
+    by_rule: dict[str, list[Row]] = {}
+    for one in rows:
+        by_rule.setdefault(one.rule_id, []).append(one)
+    said = []
+    for rule_id, own in by_rule.items():
+        names = f"Training {own[0].name}" if len(own) == 1 else f"Training runs {few([one.name for one in own], _SHOWN)}"
+        of_first = f" (Showing training {own[0].name}.)" if len(own) > 1 else ""
+        said.append(f"{names}{f' ({rule_id})' if rule_id else ''} – {own[0].message}{of_first}")
+    return [*said, *(f"Training {one.name} {ended}." for one in rows if (ended := _ending(one)))]
+
+
+def _ending(one: Row) -> str:
+    """How a training ended; nothing where it came to its end."""
+    return "is still running" if one.state == "live" else how(one.state, one.exit_code, one.ended_by)
+
+
+def _render_text(overview: Overview, reports: Sequence[Report] = ()) -> str:
+    """As text, 80 columns wide.
+
+    Args:
+        reports: of the trainings, in order, to be in it.
+    """
+    file = io.StringIO()
+    show(overview, Console(file=file, width=WIDTH, color_system=None, force_terminal=False), alone=not reports)
+    texts = [file.getvalue(), *(f"\n{'=' * WIDTH}\nTraining {one.name}\n\n{render(made)}" for one, made in zip(overview.rows, reports))]
+    return "".join(f"{line.rstrip()}\n" for text in texts for line in text.splitlines())
+
+
+def render_json(overview: Overview, reports: Sequence[Report] = ()) -> str:
+    """As JSON: exactly the dataclasses, and ``schema_version``. Its member ``trainings`` tells it from the report of one training.
+
+    Args:
+        reports: of the trainings, in order: its member ``reports``.
+    """
+    found: dict[str, object] = {
+        "schema_version": _SCHEMA_VERSION,
+        "name": overview.name,
+        "command": overview.command,
+        "trainings": overview.rows,
+        "outside": overview.outside,
+        "notes": overview.notes,
+    }
+    if reports:
+        found["reports"] = reports
+    return json.dumps(as_json(found), indent=1, allow_nan=False) + "\n"
+
+
+def _render_html(overview: Overview, reports: Sequence[Report] = ()) -> str:
+    """As a page with a link to each training's own.
+
+    Args:
+        reports: of the trainings, in order, to be in the page itself: each in a frame, for it has a script and anchors of its own.
+    """
+    from feedline.analysis.report import html_report  # draws all figures: not for an overview alone
+
+    overview = printable_in(overview)
+    return page.render(
+        page.HERE / "overview.html",
+        it=overview,
+        pages=[escape(html_report.render(report)) for report in reports],
+        title_of=_title(overview),
+        heads=_HEADS,
+        cells=_cells,
+        verdicts=_verdicts(overview.rows),
+        shell=phrases.shell,
+    )
+
+
+ENDINGS = {".html": _render_html, ".json": render_json, ".txt": _render_text}
+
+
+def _time_outside(outside: Outside, rows: Sequence[Row]) -> list[str]:
+    """Where the time went that is in no step of any training, in sentences."""
+    between = outside.between_s
+    longest = max(between, default=0.0)
+    at = f" (at most {seconds(longest)}, before training {rows[between.index(longest) + 1].name})" if len(between) > 1 else ""
+    total, evaluation_s = outside.before_s + sum(between) + outside.after_s, sum(one.evaluation_s for one in rows)
+    said = [
+        f"Outside the training runs: {seconds(total)} of {seconds(outside.whole_s)}. Of that, {seconds(outside.before_s)} is before the "
+        f"first, {seconds(sum(between))} between training runs{at}, and {seconds(outside.after_s)} after the last. "
+        "This is where imports and data preparation happen."
+    ]
+    if evaluation_s > 0:
+        said.append(f"Evaluation, rollouts or generation outside the steps of the training runs: {seconds(evaluation_s)}.")
+    return said

@@ -1,0 +1,393 @@
+"""Sentences that the terminal and the HTML report share."""
+
+import re
+import shlex
+
+from feedline.analysis.explain import next_limit
+from feedline.analysis.explain.headline import how
+from feedline.analysis.explain.model import Hook, Report, Roofline
+from feedline.analysis.explain.predictions import findings_together
+from feedline.analysis.formatting import count, counted, duration, number, seconds, sentence, share, size
+from feedline.analysis.ledger.finding import COMPETES, CostKind, Finding, Severity, interval, rates
+from feedline.analysis.ledger.finding import cost as cost_of
+from feedline.analysis.ledger.late_ranks import changing, clocks, late
+from feedline.analysis.ledger.table import Ledger
+from feedline.analysis.measure import cpu_use
+from feedline.analysis.measure.model import Cost, Cpus, OwnCode, RunInfo, StepSummary, Throughput, Workers
+from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.ranks.model import Prediction, RankParts
+from feedline.analysis.rules import BY_ID
+from feedline.profiler import reasons
+from feedline.profiler.masks import MASK
+
+_STATES = {"live": "still running"}
+#: Kind of waiting -> what it means.
+WAITS = {
+    "starved": "no worker had finished a batch",
+    "head_of_line": "a later batch was ready, but the next in order was not",
+    "handover": "the batch was ready, but not sent: its worker held the GIL to make the next one, had no CPU, or the pipe was full",
+    "in_transit": "the batch was ready, but still on its way from the worker",
+    "first_batch": "workers were starting or making their first batch",
+    "overhead": "the DataLoader's own work in the main process (no workers), without making the samples",
+}
+#: Replaces an entry of WAITS in runs without workers.
+_WAITS_ALONE = {"first_batch": "starting the loader, or making its first batch"}
+#: The same of loaders whose batches were not seen being made.
+_WAITS_UNSEEN = {"starved": "the loader had no batch ready", "first_batch": "the loader was starting or making its first batch"}
+_SEVERITIES = {
+    Severity.HIGH: "costs at least 20 % of the step, or causes at least half of an input wait that does",
+    Severity.LOW: "costs 5 to 20 % of the step, or causes at least half of an input wait that does",
+    Severity.INFO: "costs less than 5 % of the step",
+}
+#: Of mistakes in a training's setup, whose cost is not time.
+_WRONG = {
+    Severity.HIGH: "the training does not do what was intended",
+    Severity.LOW: "degrades the training",
+    Severity.INFO: "worth knowing",
+}
+BOUNDARIES = {
+    "optimizer": "a step ends with each optimizer update",
+    "backward": "a step ends with each backward pass (no optimizer was seen)",
+    "loader": "a step is one batch of the loader (neither an optimizer nor a backward pass was seen)",
+    "profiler_step": "a step is one ProfilerStep range of torch.profiler",
+    "feedline": "a step ends with feedline's NVTX range `feedline:optimizer`",
+    "range": "a step is one repetition of a range that the program annotated",
+    "collectives": "step boundaries are inferred from evenly spaced collectives",
+    "none": "no steps were found: this is the whole trace",
+}
+#: How the gradients behind the noise scale were seen.
+_NOISE = {
+    "ddp": "DDP's all-reduce of gradients",
+    "hook": "DDP's communication hook",
+    "manual": "the program's own all-reduce of gradients",
+    "accumulation": "the micro-batches of gradient accumulation",
+    "fsdp2": "FSDP2's reduce-scatter of gradients",
+}
+_NAMED = 0.97  # of the time outside the model: less of it in the functions that are shown is told
+_NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
+_NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
+_NO_FINDINGS = "No rule found a cause that slows this run down."
+NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
+NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
+
+
+#: Hooks refused for one of these are not a loss: what they would have seen was not there, or is seen in another way.
+NO_LOSS = frozenset(
+    {
+        reasons.NO_GPU,
+        reasons.TURNED_OFF,
+        reasons.NO_CUDA,
+        reasons.CUDA_NOT_USED,
+        reasons.NO_NVML,
+        reasons.NO_CPU_QUOTA,
+        reasons.NO_DISK,
+        reasons.NOT_REPLACED,
+        reasons.TOO_FEW_UPDATES,
+        reasons.NO_FLOP,  # the roofline says so
+    }
+)
+
+
+def refused_that_matter(hooks: list[Hook]) -> list[Hook]:
+    """Hooks whose absence leaves something of this run unseen."""
+    return [hook for hook in hooks if not hook.attached and hook.reason not in NO_LOSS]
+
+
+def full_stop(text: str) -> str:
+    """A text as a sentence, with a full stop at its end."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{sentence(text)}."
+
+
+def state(run: RunInfo) -> str:
+    """How the run ended."""
+    return how(run.state, run.exit_code, run.ended_by).removeprefix("was ") or _STATES.get(run.state, run.state)
+
+
+def input_share(step: StepSummary) -> float:
+    """Share of the step that its input takes, waiting included."""
+    return sum(step.stages.get(name, 0.0) for name in INPUT_STAGES) / step.mean_s if step.mean_s > 0 else 0.0
+
+
+def gain(finding: Finding, report: Report) -> str:
+    """Throughput with the fix: the prediction, or else an estimate or a bound; empty if the finding costs no time."""
+    if finding.predicted is not None:
+        return f"{rates(finding.predicted)}{next_limit.beyond(finding, report)}"
+    step, pace = report.step, report.throughput
+    if step is None or finding.severity is Severity.INFO or not 0 < finding.cost_s < step.mean_s:
+        return ""
+    rate, unit = (pace.of_all_ranks, "samples/s") if pace.of_all_ranks is not None else (pace.steps_per_s, "steps/s")
+    if not rate:
+        return ""
+    without = f"{number(next_limit.gained(step.mean_s, finding.cost_s, rate))} {unit}"
+    if finding.cost_kind is CostKind.PREDICTED:
+        return f"{number(rate)} -> about {without}"
+    if finding.cost_kind is CostKind.BOUND:
+        return f"{number(rate)} -> at most {without} (upper bound, not a prediction)"
+    more = f"; or more, because {COMPETES}" if finding.cost_kind is CostKind.AT_LEAST else ""
+    return f"{number(rate)} -> about {without} {_supposing(finding)} (an estimate from its share of the time{more})"
+
+
+def _supposing(finding: Finding) -> str:
+    return BY_ID[finding.rule_id].supposing if finding.rule_id in BY_ID else ""
+
+
+def gains(finding: Finding, report: Report) -> str:
+    """Throughput with the fix and, where it is not predicted, why; empty if the finding costs no time or asks for no change."""
+    told = gain(finding, report)
+    asks = finding.severity is not Severity.INFO and finding.cost_s > 0 and finding.cost_kind is not CostKind.PREDICTED
+    why = finding.refused if asks and finding.predicted is None else ""
+    if told:
+        return f"{full_stop(told)} {why}".rstrip()
+    return f"Not predicted. {why}" if why else ""
+
+
+def together(report: Report) -> tuple[str, str] | None:
+    """A heading, and the throughput with several fixes at once; None where that is not predicted."""
+    findings = findings_together(report.findings)
+    if report.together is None or len(findings) < 2:
+        return None
+    named = [finding.rule_id for finding in findings]
+    told = f"{rates(report.together)}{next_limit.beyond_together(findings, report)}"
+    return "Fixes", f"{', '.join(named[:-1])} and {named[-1]} together: {told}"
+
+
+def opening(verdict: str) -> tuple[str, str]:
+    """The first sentence of a verdict, and the others."""
+    first, *others = re.split(r"(?<=[.!?]) (?=[A-Z])", sentence(verdict), maxsplit=1)
+    return first, others[0] if others else ""
+
+
+def pace(report: Report) -> list[str]:
+    """The throughput line, in parts: what could not be measured is left out."""
+    throughput, parts = report.throughput, []
+    if throughput.of_all_ranks is not None:
+        parts.append(f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{_of_ranks(throughput)}")
+    if throughput.steps_per_s is not None:
+        parts.append(f"{number(throughput.steps_per_s)} steps/s")
+    if throughput.batch_size is not None:
+        per_rank = " per rank" if throughput.ranks > 1 else ""
+        parts.append(f"{count(throughput.batch_size)} samples per step{per_rank}{_accumulated(report)}")
+    return parts or ["throughput not measured: no step was timed"]
+
+
+def spread(throughput: Throughput) -> str:
+    """`` [65.4, 106]``: the interval of the measured rate of one rank, from which the loader's replay predicts, if it is not narrow."""
+    if throughput.varies is None or throughput.ranks > 1:
+        return ""
+    low, high = throughput.varies
+    return f" [{number(low)}, {number(high)}]"
+
+
+def _accumulated(report: Report) -> str:
+    """`` (4 batches of 64)``, where a step takes several whole ones."""
+    sizes = {loader.settings.get("batch_size") for loader in report.loaders if loader.role == "training"}
+    size, per_step = (sizes.pop() if len(sizes) == 1 else None), report.throughput.batch_size
+    if not isinstance(size, int) or size < 1 or per_step is None or per_step < 2 * size or per_step % size:
+        return ""
+    return f" ({count(per_step / size)} batches of {count(size)})"
+
+
+def _no_samples(report: Report) -> str:
+    """Why samples/s and the batch size are unknown."""
+    return "not in a trace" if report.traces else "no step was recorded" if report.step is None else "no loader reported it"
+
+
+def _of_ranks(throughput: Throughput) -> str:
+    """Whose samples are counted, where that is not one process."""
+    return f" on {throughput.ranks} ranks" if throughput.ranks > 1 else ""
+
+
+def steps(throughput: Throughput) -> str:
+    """How many steps, and how many of them in detail."""
+    detail = f" ({count(throughput.steps_in_detail)} in detail)" if throughput.steps_in_detail < throughput.steps else ""
+    return f"{counted(throughput.steps, 'step')}{detail}"
+
+
+def step_title(step: StepSummary) -> str:
+    """What the split into stages is of."""
+    return "Whole trace" if step.boundary == "none" else "Mean step"
+
+
+def severity(finding: Finding) -> str:
+    """What the severity means: a share of the step or, for a mistake in the setup, how serious it is."""
+    return _SEVERITIES[finding.severity] if finding.cost_s > 0 else _WRONG[finding.severity]
+
+
+def cost(finding: Finding, mean_step_s: float | None) -> str:
+    """What it costs, or what can be saved; empty if it costs no time, or if a rate is predicted, which says it."""
+    if finding.cost_s <= 0 or finding.predicted is not None:
+        return ""
+    if finding.cost_kind is CostKind.PREDICTED:
+        return f"about {cost_of(finding, mean_step_s)} can be saved, {interval(finding)}"
+    if finding.cost_kind is CostKind.BOUND:
+        return f"up to {cost_of(finding, mean_step_s)} can be saved"
+    return f"costs about {cost_of(finding, mean_step_s)}{', or more' if finding.cost_kind is CostKind.AT_LEAST else ''}"
+
+
+def ranks(report: Report) -> str:
+    """Which rank is shown and which is slowest; nothing for one rank."""
+    means = {rank: own.mean_s for rank, own in report.ranks.items() if own.mean_s}
+    if len(means) < 2:
+        return ""
+    slowest, fastest = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    shown = min(report.ranks, key=lambda rank: int(rank) if rank.isdecimal() else 0) if report.shown is None else report.shown
+    waited_for = any(finding.blame and finding.blame.rank == report.shown for finding in report.findings)
+    shortest, longest = seconds(means[fastest]), seconds(means[slowest])
+    alike = f"Mean step of all ranks: {longest}" if shortest == longest else ""
+    mean = alike or f"Mean step: {shortest} (rank {fastest}) to {longest} (rank {slowest})"
+    return f"Showing rank {shown}{', which the others wait for' * waited_for}. {mean}."
+
+
+def ranks_to_show(report: Report, most: int) -> tuple[dict[str, RankParts], int]:
+    """Rank -> its parts of the mean step, and how many are left out: of too many, those that were waited for and that waited most stay."""
+    parts = {rank: own.comm for rank, own in report.ranks.items() if own.comm is not None}
+    if len(parts) <= most:
+        return parts, 0
+    late = {str(one.rank) for one in report.comm.late[: most // 2]} if report.comm else set()
+    waiting = sorted(parts, key=lambda rank: -parts[rank].wait_s)
+    chosen = late | set([rank for rank in waiting if rank not in late][: most - len(late)])
+    return {rank: own for rank, own in parts.items() if rank in chosen}, len(parts) - most
+
+
+def waits_title(report: Report) -> str:
+    """Title of the table of ``waits``. Without workers, the main process does not wait: it makes the batches itself."""
+    alone = report.workers is not None and not report.workers.processes  # None: it was not seen which process makes the batches
+    return f"{'What the DataLoader itself did' if alone else 'Why the main process waited for a batch'} (parts of the stage wait)"
+
+
+def waits(report: Report) -> dict[str, str]:
+    """Kind of waiting -> what it means in this run."""
+    if report.workers is None:
+        return WAITS | _WAITS_UNSEEN
+    return WAITS if report.workers.processes else WAITS | _WAITS_ALONE
+
+
+def communication(report: Report, late_ranks: bool = True, in_short: bool = False) -> list[str]:
+    """The network, the late ranks, and how sure that is; in short, what is known of the first two."""
+    comm = report.comm
+    if comm is None:
+        return []
+    said = [f"{sentence(comm.network)}."] if comm.network and not (in_short and comm.network_share is None) else []
+    if late_ranks:
+        said += [late(one) for one in comm.late[:2] if one.persistent] or ([changing(comm)] if comm.late else [])
+    return [*said, clocks(comm.clocks, comm.clock_bound_s)] if comm.clock_bound_s and not in_short else said
+
+
+def tells(one: Prediction) -> bool:
+    """Whether a prediction differs from the measured step by more than its own error."""
+    if one.step_s is None or one.low is None or one.high is None:
+        return False
+    return not one.low <= one.step_s + one.gain_s <= one.high
+
+
+def own_codes(step: StepSummary) -> list[tuple[OwnCode, str, float | None]]:
+    """The program's own code in steps and in evaluation: its functions, a title, and the mean step that they are parts of."""
+    both = (
+        (step.own_code, "Code outside the model, backward passes and updates", step.mean_s),
+        (step.evaluation_code, "Own code of evaluation, rollouts or generation, in total", None),
+    )
+    return [(own, title, mean_s) for own, title, mean_s in both if own is not None]
+
+
+#: Where the time of a run goes, in words; of the steps, the table of the mean step says more.
+_RUN_PARTS = {
+    "start": "before the first step",
+    "steps": "training steps",
+    "evaluation": "evaluation, rollouts or generation",
+    "profiled": "steps that torch.profiler recorded",
+    "between": "between steps",
+    "end": "after the last step",
+}
+
+
+def run_parts(ledger: Ledger | None) -> list[tuple[str, float, float]]:
+    """Where the time of the whole run went: what, seconds, share (0 to 1). In the order of a run; empty: unknown."""
+    table = ledger.run if ledger is not None else None
+    return [(words, table.total_s(where), table.share(where)) for where, words in _RUN_PARTS.items() if table and table.under(where)]
+
+
+def own_code(own: OwnCode) -> str:
+    """How much it is in all, and how often it was observed."""
+    named_s = sum(function.s for function in own.functions)
+    rest = " (including functions that are not shown)" if named_s < _NAMED * own.s else ""
+    return f"all such code takes {seconds(own.s)}{rest}; it was observed {counted(own.looks, 'time')}"
+
+
+def cpus(use: Cpus) -> str:
+    """Who used the CPUs while the steps ran."""
+    return full_stop(f"{cpu_use.says(use)} (mean over the steps)")
+
+
+def roofline(made: Roofline) -> str:
+    """The run among its limits, in a short paragraph."""
+    parts = [made.message]
+    if made.mfu is not None:
+        parts.append(f"This run reaches {share(made.mfu)} of the device's peak (MFU).")
+    elif made.peak_flops is None:
+        parts.append(f"How far this run is from the device's peak FLOP/s is unknown: {made.peak_source}.")
+    elif made.flop_per_sample is not None:
+        parts.append(f"No MFU: this run is faster than the measured peak ({made.peak_source}).")
+    if made.flop_per_sample is None:
+        parts.append(f"The number of FLOPs per sample is unknown: {made.flop_source}.")
+    if made.sweep is not None:
+        parts.append(f"Batches above {count(made.sweep.knee)} samples make the model alone less than 5 % faster.")
+    return " ".join(parts)
+
+
+def about(run: RunInfo) -> str:
+    """The run in one line."""
+    processes = f" · {run.ranks} ranks" if run.ranks > 1 else ""
+    return f"{run.name} · {duration(run.duration_s)}{processes} · {state(run)}"
+
+
+def sample_rows(made: Workers) -> list[tuple[str, str, Cost, float | None]]:
+    """(name, stage, cost, bytes) of a sample's stages and their total; sending it comes after that, in another thread. The total has no
+    bytes: those of its stages are not of one kind, files and pixels and batches."""
+    inside = [(stage, stage, cost, cost.bytes) for stage, cost in made.per_sample.items() if stage not in ("total", "transport")]
+    total, sent = made.per_sample.get("total"), made.per_sample.get("transport")
+    rows = [*inside, *([("total", "total", total, None)] if total else [])]
+    return [*rows, *([("then pickled", "transport", sent, sent.bytes)] if sent else [])]
+
+
+def workers(made: Workers) -> list[str]:
+    """Figures of the workers as a whole."""
+    facts = busy(made) if made.processes else ["no workers: samples are made in the main process"]
+    if made.idle_share is not None:
+        facts.append(f"idle {share(made.idle_share)}")
+    if made.fetch_mean_s is not None:
+        varies = "" if made.fetch_cv is None else f" (standard deviation {share(made.fetch_cv)})"
+        facts.append(f"{seconds(made.fetch_mean_s)} per batch{varies}")
+    total, read = (made.per_sample.get(stage) for stage in ("total", "read"))
+    if total is not None and total.bytes is not None and not (read and read.bytes):  # else the table says it
+        facts.append(f"{size(total.bytes)} per sample read with read()")
+    facts.append(f"{made.samples_in_detail:,} of {made.samples:,} samples timed in detail")
+    return facts
+
+
+def busy(made: Workers) -> list[str]:
+    """How many workers there are, those first that never made a batch, and how busy those are that do."""
+    idle = made.without_batches
+    facts = [f"{idle} of {counted(made.processes, 'worker')} never made a batch" if idle else counted(made.processes, "worker")]
+    if made.busy_share is not None:
+        facts.append(f"{'the others ' * (idle > 0)}busy {share(made.busy_share)}")
+    return facts
+
+
+def run_place(run: RunInfo) -> str:
+    """A run's folder as one would type it: a shell knows ``~`` only outside of quotes. One whose place is masked goes by its name."""
+    home, rest = ("~/", run.path[2:]) if run.path.startswith("~/") else ("", run.path.removeprefix(f"{MASK}/"))
+    return home + shlex.quote(rest)
+
+
+def _typed_in(run: RunInfo) -> str:
+    """Where a command with ``run_place`` is to be typed, if not where the report was made."""
+    return ", from the folder that contains it" if run.path.startswith(f"{MASK}/") else ""
+
+
+def shell(command: list[str]) -> str:
+    """A command line as one would type it; what is masked is not quoted for that alone."""
+    return " ".join(argument if _is_safe(argument.replace(MASK, "x")) else shlex.quote(argument) for argument in command)
+
+
+def _is_safe(argument: str) -> bool:
+    return shlex.quote(argument) == argument

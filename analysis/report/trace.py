@@ -1,0 +1,260 @@
+"""A run as a Chrome trace for Perfetto: pid = rank, tracks for threads of the training, torch.profiler's operators and streams, workers.
+
+All on one clock, in microseconds. Written line by line: a run of a million events takes no more memory than its records.
+"""
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import BinaryIO
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.measure.boundaries import find
+from feedline.analysis.ranks.read_collectives import clock_of
+from feedline.analysis.traces.collectives import RankClock
+from feedline.analysis.traces.lanes import NOWHERE, lanes
+from feedline.analysis.traces.tracks import PerfettoRank, counter, span
+from feedline.analysis.traces.windows import Windows, lines
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.events import UNMEASURED, Flag, Stage
+from feedline.profiler.files import output
+from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.segment_reader import Process
+
+packing: ModuleType = gzip
+_LEVEL = 5
+try:  # five times as fast
+    from isal import igzip as packing
+
+    _LEVEL = 2
+except ImportError:
+    pass
+
+_LINES_AT_A_TIME = 4096
+_NO_SPANS = (
+    *(Stage.TRAFFIC, Stage.BATCH, Stage.PROFILED, Stage.FLOP, Stage.GROUP, Stage.CLOCK, Stage.START, Stage.VALUE, Stage.GRADIENT),
+    *(Stage.KERNEL, Stage.LOOK, Stage.LOOKED, Stage.MADE, Stage.OWN_CODE, Stage.CALLED),
+)
+_NAMED = (
+    Stage.READ,
+    Stage.DECODE,
+    Stage.AUGMENT,
+    Stage.FORWARD,
+    Stage.LOSS,
+    Stage.GRADIENTS,
+    Stage.OPTIMIZER,
+    Stage.USER,
+    Stage.COLLECTIVE,
+)
+_OF_BATCHES = (Stage.FETCH, Stage.COLLATE, Stage.NEXT, Stage.SAMPLE, Stage.IDLE, Stage.PICKLE, Stage.ARRIVE)
+#: What does not happen in a thread gets tracks of its own, behind those of threads: a record's thread is below 256.
+GPU, _COLLECTIVES = 256, 257
+_OTHER_HOST_NS = 50_000_000  # clocks of one host are not read so far apart
+
+_Clock = Callable[[IntArray], IntArray]  # from a rank's CLOCK_MONOTONIC, ns, to the times that are written, ns
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a file's name asks for a trace."""
+    return path.name.endswith((".trace.json", ".trace.json.gz", "trace.json.gz"))
+
+
+def write(run: Run, path: Path, windows: Windows | None = None) -> list[str]:
+    """Write all ranks of a run into a file that the user named; an older one is replaced. Arguments and result as of ``write_into``.
+
+    Raises:
+        OutputError: the file cannot be written; nothing is left of it.
+    """
+    with output.replacing(path) as file:
+        return write_into(run, file, path.suffix == ".gz", windows)
+
+
+def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None) -> list[str]:
+    """Write all ranks of a run.
+
+    Args:
+        file: open for writing.
+        pack: by gzip.
+        windows: what torch.profiler recorded of them; None: nothing.
+
+    Returns:
+        What is missing in the file, in sentences.
+
+    Raises:
+        OSError: the file cannot be written to.
+    """
+    notes: list[str] = []
+    windows = windows or Windows()
+    about = json.dumps({"feedline": {"clocks": windows.notes}})
+    with packing.GzipFile("", "wb", _LEVEL, file, 0) if pack else nullcontext(file) as packed:
+        packed.write(f'{{"displayTimeUnit": "ns", "otherData": {about}, "traceEvents": ['.encode())
+        lines, comma = lines_of(run, windows, notes), "\n"
+        while part := list(islice(lines, _LINES_AT_A_TIME)):
+            packed.write((comma + ",\n".join(part)).encode())
+            comma = ",\n"
+        packed.write(b"\n]}\n")
+    return notes
+
+
+def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
+    """The events of all ranks, one object a line; times count from the first rank's start.
+
+    Args:
+        notes: what is left out is appended.
+    """
+    ranks = sorted(run.ranks.items())
+    clocks = _clocks([rank for _, rank in ranks])
+    for (number, rank), clock in zip(ranks, clocks):
+        made = PerfettoRank(number)
+        yield from made.named()
+        for process in rank.processes:
+            if not process.is_worker:
+                yield from _process(process, made, clock)
+        if number in windows.by_rank:
+            try:
+                yield from lines(windows.by_rank[number], made, rank.manifest.pid, clock)
+            except FeedlineError as error:  # it could be read a moment ago
+                notes.append(f"rank {number}: {error}")
+        for process in rank.processes:
+            if process.is_worker:
+                yield from _process(process, made, clock)
+        if made.lost:
+            notes.append(f"rank {number}: {made.lost:,} events are not in the trace: more overlap than there are tracks")
+
+
+def _clocks(ranks: list[Rank]) -> list[_Clock]:
+    """Of each rank, from the moment on at which the first one began: Perfetto drops what lies before 0."""
+    host = _measured(ranks[0])[1] if len(ranks) > 1 else ""
+    onto: list[_Clock] = [_onto(ranks[0], rank, host) for rank in ranks] if len(ranks) > 1 else [partial(_less, origin=0)]
+    began = [int(clock(np.array([_anchor(rank)["perf_counter_ns"]]))[0]) for clock, rank in zip(onto, ranks) if rank.manifest.anchors]
+    return [partial(_less, origin=min(began, default=0), clock=clock) for clock in onto]
+
+
+def _onto(base: Rank, rank: Rank, host: str) -> _Clock:
+    """A rank's clock on that of another, on ``host``: as it was measured; where it was not, by their times of day if they must be of two
+    hosts, and as it is if not."""
+    clock, own = _measured(rank)
+    if clock is not None and own != host:
+        return clock.to_reference
+    apart = _time_of_day(rank) - _time_of_day(base)
+    return partial(_less, origin=-apart if abs(apart) > _OTHER_HOST_NS else 0)
+
+
+def _time_of_day(rank: Rank) -> int:
+    return _anchor(rank)["time_ns"] - _anchor(rank)["perf_counter_ns"]
+
+
+def _measured(rank: Rank) -> tuple[RankClock | None, str]:
+    try:
+        main = rank.main
+    except FeedlineError:
+        return None, "unknown"
+    clock, host = clock_of(main, int(main.records["start"].max(initial=0)))
+    return clock if len(clock.at) else None, host
+
+
+def _anchor(rank: Rank) -> dict[str, int]:
+    return rank.manifest.anchors[0] if rank.manifest.anchors else {"perf_counter_ns": 0, "time_ns": 0}
+
+
+def _less(times: IntArray, origin: int, clock: _Clock | None = None) -> IntArray:
+    return (times if clock is None else clock(times)) - origin
+
+
+def _process(process: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
+    if process.is_worker:
+        label = f"loader {process.header['loader']} worker {process.header['worker']}"
+    else:
+        label = "training"
+        yield from _steps(process, made, clock)
+        yield from _values(process, made, clock)
+    spans = process.records[~np.isin(process.records["stage"], _NO_SPANS)]
+    place = spans["thread"].astype(np.int64)
+    place[spans["stage"] == Stage.GPU] = GPU
+    place[spans["stage"] == Stage.COLLECTIVE] = _COLLECTIVES
+    names = {0: label, GPU: f"{label}, GPU", _COLLECTIVES: f"{label}, collectives"}
+    for one in np.unique(place).tolist():
+        yield from _track(process, spans[place == one], names.get(one, f"{label}, thread {one}"), made, clock)
+
+
+def _steps(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
+    records = main.records[(main.records["thread"] == 0) & ~np.isin(main.records["stage"], (Stage.GPU, Stage.PROFILED))]
+    records.sort(order="start")
+    found = find(records, elsewhere=main.records[main.records["thread"] != 0]) if len(records) else None
+    if found is None:
+        return
+    (tid,), named = made.tracks("steps")
+    yield from named
+    start, end = clock(found.start), clock(found.end)
+    for number, (begin, until) in enumerate(zip(start.tolist(), end.tolist())):
+        yield span(f'"name": "step {number}"', made.pid, tid, begin, until - begin)
+
+
+def _values(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
+    """The loss and other numbers of the training, each as a curve; values that are not finite are left out, as JSON has none."""
+    records = main.view(Stage.VALUE)
+    values = np.ascontiguousarray(records["value"]).view(np.float64)
+    for source, at, value in zip(records["source"].tolist(), clock(records["start"].astype(np.int64)).tolist(), values.tolist()):
+        if math.isfinite(value):
+            yield counter(main.names.get(source, "?"), made.pid, at, value)
+
+
+def _track(
+    process: Process, own: "np.ndarray[tuple[int], np.dtype[np.void]]", name: str, made: PerfettoRank, clock: _Clock
+) -> Iterator[str]:
+    wall = np.maximum(own["wall"], 0)
+    order = np.lexsort((-wall, own["start"]))
+    own, wall = own[order], wall[order]
+    start = clock(own["start"].astype(np.int64))
+    lane = lanes(start, wall)
+    made.lost += int((lane == NOWHERE).sum())
+    tids, named = made.tracks(name, int(lane.max(initial=0)) + 1)
+    yield from named
+    says = _Says(process)
+    for record, begin, length, in_lane in zip(own.tolist(), start.tolist(), wall.tolist(), lane.tolist()):
+        if in_lane != NOWHERE:
+            yield span(says.name(record), made.pid, tids[in_lane], begin, length, says.args(record))
+
+
+class _Says:
+    """What the trace says of records of one process. A record: its fields in the order of RECORD_DTYPE."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._names: dict[tuple[int, int], str] = {}
+
+    def name(self, record: tuple[int, ...]) -> str:
+        _, _, _, _, _, _, extra, source, _, _, _, stage = record
+        key = stage, extra if stage == Stage.GPU else source if stage in _NAMED else 0
+        if key not in self._names:
+            self._names[key] = f'"name": {json.dumps(self._name(*key))}'
+        return self._names[key]
+
+    def _name(self, stage: int, which: int) -> str:
+        if stage == Stage.GPU:
+            return Stage(which).name.lower()
+        name, operation = Stage(stage).name.lower(), self._process.names.get(which) if stage in _NAMED else None
+        return name if operation is None else operation if stage in (Stage.USER, Stage.COLLECTIVE) else f"{name}: {operation}"
+
+    def args(self, record: tuple[int, ...]) -> str:
+        _, wall, cpu, _, nbytes, number, _, source, _, flags, _, stage = record
+        said = []
+        if stage in _OF_BATCHES:
+            said.append(f'"epoch": {number >> 32}, "batch": {number & 0xFFFFFFFF}, "loader": {source}')
+        if nbytes > 0:
+            said.append(f'"bytes": {nbytes}')
+        if stage == Stage.COLLECTIVE:
+            said.append(f'"sequence": {number}' + (', "end": "unknown"' if wall == UNMEASURED else ""))
+        elif cpu >= 0 and wall > 0:
+            said.append(f'"cpu_us": {cpu / 1000}')
+        if flags & Flag.FAILED:
+            said.append('"raised": true')
+        return ", ".join(said)
