@@ -30,6 +30,7 @@ from feedline.analysis.explain.tried import Trial, rejected
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.recorded import ledger_of
+from feedline.analysis.ledger.view.input_wait import steady_share
 from feedline.analysis.measure import computing, gather, moved, own_code
 from feedline.analysis.measure.at_end import AtEnd, at_end
 from feedline.analysis.measure.boundaries import trains_forward
@@ -47,7 +48,6 @@ from feedline.analysis.ranks import recorded as between_ranks
 from feedline.analysis.ranks.recorded import NOTHING, NetworkHints
 from feedline.analysis.ranks.summary import Compared
 from feedline.analysis.rules.input import input_not_seen, no_batch, nothing_trained, too_short
-from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks

@@ -9,14 +9,16 @@ from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity, rates, saving
 from feedline.analysis.ledger.trace_facts import TraceFacts, mean_step_s
+from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.handover import setting
+from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, steady_share
+from feedline.analysis.ledger.view.recorded_ranks import recorded
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, RULES, TRACE, Effort, F, Rule
 from feedline.analysis.rules.cross_rank import late_rank
-from feedline.analysis.rules.cross_rank.recorded import recorded
 from feedline.analysis.rules.input import (
     borderline_input,
     compute_bound,
     cpu_saturated,
-    cpus,
     gpu_bound,
     input_bound_unexplained,
     input_not_seen,
@@ -24,8 +26,6 @@ from feedline.analysis.rules.input import (
     nothing_trained,
     too_short,
 )
-from feedline.analysis.rules.input.handover import setting
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, steady_share
 from feedline.analysis.rules.trace import device_bound, host_bound
 from feedline.analysis.traces.budget import PARTS
 

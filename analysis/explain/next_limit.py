@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from feedline.analysis.explain.limits import holds, is_rough
 from feedline.analysis.explain.model import Report, Roofline, ThroughputBound
+from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity
-from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.rules import AS_MUCH_CPU, BY_ID, CHEAPER
 
 _GRAVEST = list(Severity)[::-1]

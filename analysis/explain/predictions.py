@@ -12,19 +12,19 @@ from feedline.analysis.explain.model import Roofline
 from feedline.analysis.explain.next_limit import held, lifted_by
 from feedline.analysis.explain.tried import Trial
 from feedline.analysis.formatting import sentence
+from feedline.analysis.ledger.change import REJECTED, Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
+from feedline.analysis.ledger.view.input_wait import num_workers
+from feedline.analysis.ledger.view.recorded_ranks import recorded
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.predict.change import REJECTED, Change, Factor, Refused
 from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most
 from feedline.analysis.ranks.model import Prediction
 from feedline.analysis.rules import BY_ID, CROSS_RANK
-from feedline.analysis.rules.cross_rank.recorded import recorded
 from feedline.analysis.rules.input import cpu_saturated, epoch_restart, nothing_trained, too_few_workers, too_short
-from feedline.analysis.rules.input.input_wait import num_workers
 from feedline.analysis.rules.input.slow_for_its_bytes import at_own_locks
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from feedline.analysis.formatting import number
-from feedline.analysis.predict.change import PredictedRate
+from feedline.analysis.ledger.change import PredictedRate
 from feedline.profiler.errors import NotJudged, OverBudget
 from feedline.profiler.noise_scale import student
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from feedline.analysis.explain.speed_trial import REJECT, more
-from feedline.analysis.predict.change import REJECTED, Refused
+from feedline.analysis.ledger.change import REJECTED, Refused
 from feedline.profiler.files import lists
 
 LEDGER = "ledger.jsonl"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from feedline.analysis.predict.change import Change, Factor, Refused
+from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.predict.loader_replay import Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput
 

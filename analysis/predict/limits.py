@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from feedline.analysis.predict.change import Change, PredictedRate, Refused
+from feedline.analysis.ledger.change import Change, PredictedRate, Refused
 
 
 class Predictor(Protocol):

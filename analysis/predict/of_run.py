@@ -4,12 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.view.handover_cost import (
+    FREEING_S_PER_BYTE,
+    SHARING_S_PER_TENSOR,
+    freed_s,
+    from_workers_s,
+    shared_bytes,
+    tensors,
+)
 from feedline.analysis.measure.costs import accounted_cpu_s
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.predict.handover_cost import FREEING_S_PER_BYTE, SHARING_S_PER_TENSOR, freed_s, from_workers_s, shared_bytes, tensors
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.main_process import main_process
 from feedline.analysis.predict.recorded import RecordedInput, Shares

@@ -7,7 +7,7 @@ from functools import lru_cache
 from statistics import NormalDist, stdev
 
 from feedline.analysis.formatting import number, share, size
-from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
+from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.changed import not_modelled, variants
 from feedline.analysis.predict.of_run import recorded_input
 from feedline.analysis.predict.recorded import RecordedInput

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from feedline.analysis.predict.change import REJECTED, Change, PredictedRate, Refused
+from feedline.analysis.ledger.change import REJECTED, Change, PredictedRate, Refused
 from feedline.analysis.predict.limits import NextLimit, Predictor, next_limit
 
 Settings = Mapping[str, int | bool]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
+from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.limits import NextLimit, Predictor, next_limit
 
 

@@ -8,9 +8,9 @@ from feedline.cli.parser import meant
 from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
+    from feedline.analysis.ledger.change import Change, Refused
     from feedline.analysis.ledger.facts import RuleInputs
     from feedline.analysis.measure.model import Gauge, Throughput
-    from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.limits import Predictor
 
 _RECORD = "record the training itself with `feedline run SCRIPT`"
@@ -44,7 +44,7 @@ class Replayable:
         """
         from feedline.analysis.explain.diagnose import diagnose
         from feedline.analysis.explain.predictions import change_of
-        from feedline.analysis.predict.change import Change, Refused
+        from feedline.analysis.ledger.change import Change, Refused
 
         findings = [finding.rule_id for finding in diagnose(self.facts, ())]
         if rule_id not in findings:
@@ -72,7 +72,7 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
     from feedline.analysis.explain.build import rejected_of, training_input
     from feedline.analysis.explain.build_traces import holds_traces
     from feedline.analysis.explain.pipeline import ceilings_of, place
-    from feedline.analysis.predict.change import Refused
+    from feedline.analysis.ledger.change import Refused
     from feedline.profiler.store.opening import open_run
     from feedline.profiler.store.parts import only
 

@@ -56,7 +56,7 @@ class Tune:
     def run(self, args: argparse.Namespace) -> int:
         check(args)
 
-        from feedline.analysis.predict.change import Refused
+        from feedline.analysis.ledger.change import Refused
         from feedline.analysis.predict.search import Tuning
         from feedline.analysis.report.console import Console
         from feedline.cli import predicting, tune_text
@@ -81,9 +81,9 @@ def check(args: argparse.Namespace) -> None:
 
 def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     """Search, and take the time of it."""
-    from feedline.analysis.predict.change import Refused
+    from feedline.analysis.ledger.change import Refused
+    from feedline.analysis.ledger.view import handover
     from feedline.analysis.predict.search import Searcher, Tuning
-    from feedline.analysis.rules.input import handover
 
     began = time.monotonic()
     memory = _memory_of(training)

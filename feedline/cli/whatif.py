@@ -72,7 +72,7 @@ def answered(args: argparse.Namespace) -> "WhatIf":
         ScriptError: the settings or the fix do not suit this training.
         DataError, MissingDependency: a decoder is to be measured, and ``--data`` has no usable image.
     """
-    from feedline.analysis.predict.change import Change, Refused
+    from feedline.analysis.ledger.change import Change, Refused
     from feedline.analysis.predict.whatif import WhatIf, answer
     from feedline.cli import predicting
     from feedline.cli.whatif_change import asked_change

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from feedline.analysis.explain.predictions import joined
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.predict.change import Change, Factor, Refused
-from feedline.analysis.rules.input import handover
+from feedline.analysis.ledger.view import handover
 from feedline.cli.settings import LOADER, Value, as_code, as_typed
 
 #: Settings whose effect no recording holds -> why, and what would measure it.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from feedline.analysis.formatting import number
-from feedline.analysis.predict.change import PredictedRate
+from feedline.analysis.ledger.change import PredictedRate
 from feedline.analysis.predict.limits import ALONE, BOTH, CPUS, DISK, PASSES, STEP, WORKERS, NextLimit
 from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.report.console import Console

@@ -3,7 +3,7 @@
 import pytest
 
 from feedline.analysis.explain.speed_trial import CHANGED, CODES, UNCHANGED, Recorded, TrialRun, Tried, decide
-from feedline.analysis.predict.change import PredictedRate
+from feedline.analysis.ledger.change import PredictedRate
 from feedline.cli.speed.pairs import order
 from feedline.cli.speed.text import lines
 

@@ -11,8 +11,8 @@ from rules.made_up import made_up_facts
 
 from feedline.analysis.explain.next_limit import ABOVE, lifted_by, within
 from feedline.analysis.explain.predictions import Predictions
+from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.finding import CostKind, Finding, PredictedRate, Severity, saving
-from feedline.analysis.predict.change import Change, Factor
 from feedline.analysis.report import phrases
 from feedline.analysis.rules import BY_ID
 

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import feedline
 from feedline.analysis.explain.build import TrainingInput, training_input
-from feedline.analysis.predict.change import Change, PredictedRate, Refused
+from feedline.analysis.ledger.change import Change, PredictedRate, Refused
 from feedline.analysis.predict.of_run import FEWEST, recorded_input
 from feedline.analysis.predict.recorded import RecordedInput
 from feedline.analysis.predict.replay_of import predict

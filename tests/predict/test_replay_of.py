@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feedline.analysis.predict.change import Change, Factor, PredictedRate, Refused
+from feedline.analysis.ledger.change import Change, Factor, PredictedRate, Refused
 from feedline.analysis.predict.changed import with_change
 from feedline.analysis.predict.loader_replay import NOTHING, Setting, Task
 from feedline.analysis.predict.recorded import RecordedInput, Shares

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from feedline.analysis.explain.build import training_input
-from feedline.analysis.predict.change import Change, Factor
+from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.predict.changed import with_change
 from feedline.analysis.predict.of_run import recorded_input
 from feedline.analysis.predict.recorded import RecordedInput

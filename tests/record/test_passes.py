@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_w
 import feedline
 from feedline.analysis.explain.build import build, training_input
 from feedline.analysis.explain.notes import REPEATED
+from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import slow_sampler
 from feedline.analysis.rules.input.too_few_workers import NOT_SPLIT
 from feedline.profiler.events import Stage

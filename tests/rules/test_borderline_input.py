@@ -6,10 +6,10 @@ from rules.made_up import made_up_facts, without_workers
 from feedline.analysis.explain.diagnose import diagnose, verdict
 from feedline.analysis.formatting import share
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.view.handover import receiving_s
+from feedline.analysis.ledger.view.input_wait import steady_share
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.rules.input.borderline_input import check
-from feedline.analysis.rules.input.handover import receiving_s
-from feedline.analysis.rules.input.input_wait import steady_share
 
 AROUND = Certainty(40, 0.03, 0.08)
 FIRST_STAGES = {"transport": 0.0}

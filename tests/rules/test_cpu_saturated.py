@@ -4,7 +4,7 @@ import pytest
 from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.rules.input import cpus
+from feedline.analysis.ledger.view import cpus
 from feedline.analysis.rules.input.cpu_saturated import check
 
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from rules.made_up import waiting
 
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.cpus import cpu_share_of, own_cpus
+from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.cpus import cpu_share_of, own_cpus
 
 QUEUED = {"decode": (2.0, 4.8, 0.0)}  # half of a sample's time: 4 workers that are busy 0.4 of theirs lack 0.8 CPUs
 

@@ -3,8 +3,8 @@ from rules.made_up import made_up_facts, waiting
 
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.view.handover import WITHOUT_WORKERS
 from feedline.analysis.rules.input.fewer_workers import check
-from feedline.analysis.rules.input.handover import WITHOUT_WORKERS
 
 CHEAP = {"read": (0, 0, 0), "decode": (0, 0, 0), "augment": (0, 0, 0), "dataset": (0.01, 0, 0), "collate": (0.005, 0, 0)}
 STEP = {"forward": 0.3, "backward": 0.4, "optimizer": 0.1, "other": 0.0, "copy": 0.0, "transport": 1.2}

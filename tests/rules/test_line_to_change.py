@@ -7,7 +7,7 @@ from rules.made_up import made_up_facts, without_workers
 
 from feedline.analysis.explain.diagnose import verdict
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.rules.input.handover import arguments, call, change
+from feedline.analysis.ledger.view.handover import arguments, call, change
 
 FINDING = Finding("too_few_workers", Severity.HIGH, "no workers", cost_s=0.05)
 

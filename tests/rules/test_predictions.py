@@ -13,10 +13,10 @@ from feedline.analysis import rules
 from feedline.analysis.explain.diagnose import before, diagnose, rank, verdict
 from feedline.analysis.explain.predictions import Predictions, findings_together, joined
 from feedline.analysis.explain.tried import Trial
+from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.analysis.measure.model import Certainty
-from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.ranks.model import Communication, LateRank, Prediction, RankParts
 from feedline.analysis.rules import BY_ID, Rule
 from feedline.analysis.rules.cross_rank import late_rank

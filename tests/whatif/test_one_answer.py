@@ -17,8 +17,8 @@ from feedline.analysis.explain.predictions import BETWEEN_RANKS, NOT_REPLAYED, S
 from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, Recorded, TrialRun, decide
 from feedline.analysis.explain.tried import LEDGER, SPEED, VERIFY, identity
 from feedline.analysis.formatting import value
+from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
-from feedline.analysis.predict.change import Change, Refused
 from feedline.analysis.predict.whatif import WhatIf, rate_of
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.rules import BY_ID

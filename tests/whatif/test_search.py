@@ -3,7 +3,7 @@
 import pytest
 from whatif.closed_form import ClosedForm
 
-from feedline.analysis.predict.change import PredictedRate, Refused
+from feedline.analysis.ledger.change import PredictedRate, Refused
 from feedline.analysis.predict.limits import CPUS, STEP, WORKERS
 from feedline.analysis.predict.search import NEAR, Limits, Memory, Search, Searcher, Tuning, numbers
 from feedline.cli.tune_text import conclusion, why_not_more

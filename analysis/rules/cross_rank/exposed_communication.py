@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from feedline.analysis.formatting import seconds, sentence, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.predict.change import Refused
 from feedline.analysis.ranks.model import Communication, ExposedKind, Prediction
 from feedline.analysis.ranks.question import QuestionId
 from feedline.analysis.ranks.recorded import MIN_SHARE

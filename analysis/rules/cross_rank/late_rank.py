@@ -3,9 +3,9 @@
 from typing import TypedDict
 
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
 from feedline.analysis.ranks.model import BEFORE_TRACE, Communication, LateRank, Prediction, in_turns
 from feedline.analysis.ranks.question import QuestionId
 

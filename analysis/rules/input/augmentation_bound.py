@@ -1,12 +1,12 @@
 """Augmentation takes most of the CPU time of a sample."""
 
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, making_wait_s
+from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.measure.model import Operation
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.input.cpus import cost_share, cpu_share_of, making_wait_s
-from feedline.analysis.rules.input.input_wait import making_share, severity
 
 RULE_ID = "augmentation_bound"
 

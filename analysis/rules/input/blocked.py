@@ -1,15 +1,16 @@
 """Samples are blocked, and not by storage: they sleep, or wait for a lock, the network or another process."""
 
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.view import cpus, handover
+from feedline.analysis.ledger.view.handover import arguments
+from feedline.analysis.ledger.view.input_wait import maker, severity
+from feedline.analysis.ledger.view.storage import ANSWERS, MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s, unknown_answers
 from feedline.analysis.measure.blocking import DOING
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.predict.change import Change, Factor, Refused
-from feedline.analysis.rules.input import cpus, handover, slow_for_its_bytes
-from feedline.analysis.rules.input.handover import arguments
-from feedline.analysis.rules.input.input_wait import maker, severity
-from feedline.analysis.rules.input.storage import ANSWERS, MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s, unknown_answers
+from feedline.analysis.rules.input import slow_for_its_bytes
 from feedline.analysis.rules.input.too_few_workers import advised
 
 RULE_ID = "blocked"

@@ -3,8 +3,8 @@
 from feedline.analysis.formatting import seconds, share, share_range
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
 from feedline.analysis.rules.input import made_in_step
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, steady_share
 from feedline.analysis.rules.input.too_short import input_known
 
 RULE_ID = "borderline_input"

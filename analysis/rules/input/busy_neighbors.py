@@ -4,14 +4,14 @@ import math
 from dataclasses import replace
 
 from feedline.analysis.formatting import number, seconds, share
+from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
+from feedline.analysis.ledger.view import cpus, handover
+from feedline.analysis.ledger.view.handover import arguments
+from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.predict.change import Change
-from feedline.analysis.rules.input import cpus, handover
-from feedline.analysis.rules.input.handover import arguments
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
 from feedline.analysis.rules.input.too_few_workers import gained_s, needed, repeats
 
 RULE_ID = "busy_neighbors"

@@ -1,14 +1,14 @@
 """Samples wait for the disk: the files are not in the page cache."""
 
 from feedline.analysis.formatting import sentence, share, size
+from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.predict.change import Change, Refused
-from feedline.analysis.rules.input import handover
-from feedline.analysis.rules.input.cpus import saturated
-from feedline.analysis.rules.input.handover import arguments
-from feedline.analysis.rules.input.input_wait import severity
-from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, blocked_by, spared_s, storage_share
+from feedline.analysis.ledger.view import handover
+from feedline.analysis.ledger.view.cpus import saturated
+from feedline.analysis.ledger.view.handover import arguments
+from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, blocked_by, spared_s, storage_share
 from feedline.analysis.rules.input.swapping import from_swap
 from feedline.analysis.rules.input.too_few_workers import carried
 

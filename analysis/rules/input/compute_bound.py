@@ -1,12 +1,12 @@
 """Nothing to find at the input: the step itself takes the time."""
 
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.stages import INPUT_STAGES
-from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import made_in_step
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.rules.input.too_short import input_known, unsure
 
 RULE_ID = "compute_bound"

@@ -1,12 +1,12 @@
 """The CPUs are full, so samples queue for them and more workers cannot help."""
 
 from feedline.analysis.formatting import number, sentence, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.cheaper import less_cpu
-from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
+from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.cheaper import less_cpu
+from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
 
 RULE_ID = "cpu_saturated"
 _WEIGHTS = list(Severity)

@@ -1,11 +1,11 @@
 """A batch leaves its worker in ordinary memory, so it is copied into shared memory once more."""
 
 from feedline.analysis.formatting import size
+from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
-from feedline.analysis.predict.change import Change, Factor
-from feedline.analysis.rules.input.handover import call
-from feedline.analysis.rules.input.input_wait import (
+from feedline.analysis.ledger.view.handover import call
+from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
     batch_cpu_s,
     batch_s,

@@ -1,15 +1,15 @@
 """Decoding takes most of the CPU time of a sample."""
 
 from feedline.analysis.formatting import seconds, sentence, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
+from feedline.analysis.ledger.view.cheaper import fewer_pixels, may_crop
+from feedline.analysis.ledger.view.cpus import accounted, cost_share, cpu_share_of, making_wait_s, total
+from feedline.analysis.ledger.view.expected import heaviest
+from feedline.analysis.ledger.view.input_wait import making_share, severity
+from feedline.analysis.ledger.view.storage import decoder_threads
 from feedline.analysis.rules.input import slow_for_its_bytes
-from feedline.analysis.rules.input.cheaper import fewer_pixels, may_crop
-from feedline.analysis.rules.input.cpus import accounted, cost_share, cpu_share_of, making_wait_s, total
-from feedline.analysis.rules.input.expected import heaviest
-from feedline.analysis.rules.input.input_wait import making_share, severity
-from feedline.analysis.rules.input.storage import decoder_threads
 
 RULE_ID = "decode_bound"
 

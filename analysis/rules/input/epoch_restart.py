@@ -1,11 +1,12 @@
 """Every epoch restarts its workers."""
 
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
-from feedline.analysis.predict.change import Change, Refused
-from feedline.analysis.rules.input import handover, page_faults
-from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity
+from feedline.analysis.ledger.view import handover
+from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
+from feedline.analysis.rules.input import page_faults
 
 RULE_ID = "epoch_restart"
 _SETTINGS: dict[str, int | bool] = {"persistent_workers": True}

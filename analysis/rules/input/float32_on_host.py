@@ -1,10 +1,10 @@
 """Pictures are made into float32 on the host: four times the bytes to collate, hand over and copy."""
 
 from feedline.analysis.formatting import size
+from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Change, Factor, Refused
-from feedline.analysis.rules.input.input_wait import input_wait, making_share, operations_share, severity
+from feedline.analysis.ledger.view.input_wait import input_wait, making_share, operations_share, severity
 
 RULE_ID = "float32_on_host"
 

@@ -3,7 +3,7 @@
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, steady_share
+from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
 
 RULE_ID = "gpu_bound"
 

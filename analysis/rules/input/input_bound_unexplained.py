@@ -1,12 +1,12 @@
 """The run waits for its input, and no rule says why."""
 
 from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers, steady_share
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.input_wait import input_wait, making_share, num_workers, steady_share
 
 RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (input_wait.py) -> in words.

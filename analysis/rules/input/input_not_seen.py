@@ -1,10 +1,10 @@
 """Nothing that was recorded or traced says which part of the step the input is: that is not the same as none."""
 
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.input import made_in_step
 from feedline.analysis.rules.loop import own_code
 

@@ -1,12 +1,12 @@
 """A function of the program makes each batch in the training's own thread, while the model waits."""
 
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.handover import receiving_s
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE
+from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.handover import receiving_s
+from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
 
 RULE_ID = "made_in_step"
 HOW_TO_CHECK = "Use one batch, made before the loop, in every step. If the step is no faster, this finding is wrong."

@@ -1,9 +1,9 @@
 """No update of parameters was seen: the program trained nothing, or in a way that feedline cannot see."""
 
 from feedline.analysis.formatting import counted
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
 
 RULE_ID = "nothing_trained"
 REFUSED = "No training was seen whose throughput could be predicted."

@@ -1,10 +1,10 @@
 """Arrays or large objects are pickled through the workers' queue instead of handed over in shared memory."""
 
 from feedline.analysis.formatting import size
+from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
-from feedline.analysis.predict.change import Change, Factor
-from feedline.analysis.rules.input.input_wait import RECEIVING, batch_s, batches_per_step, input_wait, making_share, num_workers, severity
+from feedline.analysis.ledger.view.input_wait import RECEIVING, batch_s, batches_per_step, input_wait, making_share, num_workers, severity
 
 RULE_ID = "objects_in_queue"
 

@@ -1,15 +1,15 @@
 """Images are decoded far larger than what the model sees."""
 
 from feedline.analysis.formatting import number
+from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding
+from feedline.analysis.ledger.view.cheaper import may_crop
+from feedline.analysis.ledger.view.cpus import cost_share, making_wait_s
+from feedline.analysis.ledger.view.expected import heaviest
+from feedline.analysis.ledger.view.input_wait import operations_share, severity
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input import page_faults
-from feedline.analysis.rules.input.cheaper import may_crop
-from feedline.analysis.rules.input.cpus import cost_share, making_wait_s
-from feedline.analysis.rules.input.expected import heaviest
-from feedline.analysis.rules.input.input_wait import operations_share, severity
 
 RULE_ID = "oversize_images"
 

@@ -1,16 +1,16 @@
 """Memory that samples free goes back to the system, and is mapped and cleared again for the next sample."""
 
 from feedline.analysis.formatting import count, share, size
+from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.expected import KERNEL
+from feedline.analysis.ledger.view.input_wait import maker, num_workers, severity
+from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.costs import MOST_FAULT_S, PAGE_BYTES
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.predict.change import Change, Factor
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.expected import KERNEL
-from feedline.analysis.rules.input.input_wait import maker, num_workers, severity
 from feedline.analysis.rules.input.slow_for_its_bytes import names
-from feedline.analysis.rules.input.storage import spared_s
 from feedline.analysis.rules.input.swapping import from_swap
 
 RULE_ID = "page_faults"

@@ -1,13 +1,13 @@
 """A stage takes ten times what its bytes or pixels should, so something else takes the time."""
 
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
-from feedline.analysis.predict.change import Change, Refused
-from feedline.analysis.rules.input.expected import Work, works
-from feedline.analysis.rules.input.input_wait import severity
-from feedline.analysis.rules.input.storage import decoder_threads
-from feedline.analysis.rules.input.why_slow import UNKNOWN_CALL, Why, spins, waits_for_helpers, why
+from feedline.analysis.ledger.view.expected import Work, works
+from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.ledger.view.storage import decoder_threads
+from feedline.analysis.ledger.view.why_slow import UNKNOWN_CALL, Why, spins, waits_for_helpers, why
 
 RULE_ID = "slow_for_its_bytes"
 

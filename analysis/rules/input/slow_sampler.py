@@ -1,10 +1,10 @@
 """Drawing the indices of a batch, which the main process does while the step waits, takes long."""
 
 from feedline.analysis.formatting import count, seconds
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.input.input_wait import batches_per_step, input_wait, severity
+from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
 
 RULE_ID = "slow_sampler"
 

@@ -1,11 +1,11 @@
 """Samples spend their time in many small files."""
 
 from feedline.analysis.formatting import counted, number, share, size
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.input.input_wait import making_share, severity
-from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
+from feedline.analysis.ledger.view.input_wait import making_share, severity
+from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
 
 RULE_ID = "small_files"
 

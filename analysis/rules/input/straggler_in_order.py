@@ -1,11 +1,11 @@
 """Batches that are ready wait behind a slow one, and the workers behind them run dry."""
 
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Change
-from feedline.analysis.rules.input import handover
-from feedline.analysis.rules.input.input_wait import input_wait, num_workers, severity, shortage_s
+from feedline.analysis.ledger.view import handover
+from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity, shortage_s
 
 RULE_ID = "straggler_in_order"
 _SETTINGS: dict[str, int | bool] = {"in_order": False}

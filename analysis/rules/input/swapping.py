@@ -1,13 +1,13 @@
 """Samples wait for their own memory, which the machine has moved to swap."""
 
 from feedline.analysis.formatting import share, size
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.handover import place
-from feedline.analysis.rules.input.input_wait import severity
-from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
+from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.handover import place
+from feedline.analysis.ledger.view.input_wait import severity
+from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
 
 RULE_ID = "swapping"
 

@@ -1,13 +1,13 @@
 """Workers run helper threads that fight for CPUs which are full already."""
 
 from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.ledger.change import Change
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Change
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.handover import call
-from feedline.analysis.rules.input.input_wait import num_workers, severity
-from feedline.analysis.rules.input.storage import decoder_threads
+from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.handover import call
+from feedline.analysis.ledger.view.input_wait import num_workers, severity
+from feedline.analysis.ledger.view.storage import decoder_threads
 
 RULE_ID = "thread_oversubscription"
 

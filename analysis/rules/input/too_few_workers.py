@@ -3,22 +3,15 @@
 import math
 
 from feedline.analysis.formatting import seconds, sentence
+from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
-from feedline.analysis.predict.change import Change, Refused
-from feedline.analysis.predict.handover_cost import Between
-from feedline.analysis.rules.input import cheaper, cpus, handover, slow_for_its_bytes
-from feedline.analysis.rules.input.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
-from feedline.analysis.rules.input.input_wait import (
-    MIN_WAIT_SHARE,
-    compute_s,
-    input_wait,
-    least_s,
-    num_workers,
-    severity,
-    unsure_s,
-)
-from feedline.analysis.rules.input.storage import MIN_BLOCKED_SHARE, answers_share, at_locks_s, unknown_answers
+from feedline.analysis.ledger.view import cheaper, cpus, handover
+from feedline.analysis.ledger.view.handover import alone_s, arguments, making_s, receiving_s, with_workers_s
+from feedline.analysis.ledger.view.handover_cost import Between
+from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, compute_s, input_wait, least_s, num_workers, severity, unsure_s
+from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, answers_share, at_locks_s, unknown_answers
+from feedline.analysis.rules.input import slow_for_its_bytes
 
 RULE_ID = "too_few_workers"
 

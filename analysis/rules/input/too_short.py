@@ -3,12 +3,12 @@
 import math
 
 from feedline.analysis.formatting import count, counted, seconds, share_range
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.measure.stages import UNATTRIBUTED
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 
 RULE_ID = "too_short"
 

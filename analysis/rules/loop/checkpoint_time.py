@@ -1,9 +1,9 @@
 """Saving checkpoints takes part of the step."""
 
 from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
 
 RULE_ID = "checkpoint_time"
 _STAGE = "checkpoint"

@@ -1,9 +1,9 @@
 """Evaluation, rollouts or generation, which lie outside the steps, take much of the run."""
 
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
 from feedline.analysis.rules.loop.own_code import NAMED, NAMED_SHARE, parts
 
 RULE_ID = "evaluation_time"

@@ -1,10 +1,10 @@
 """The GPU is the limit, and computes matrix products of float32 without its tensor cores, several times slower than with them."""
 
 from feedline.analysis.formatting import seconds
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.tensor_cores import CHECKS, FIXES, TensorCores, tensor_cores
+from feedline.analysis.ledger.view.tensor_cores import CHECKS, FIXES, TensorCores, tensor_cores
 
 RULE_ID = "float32_products"
 

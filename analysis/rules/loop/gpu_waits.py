@@ -3,8 +3,8 @@
 from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view import launches
 from feedline.analysis.measure.stages import STAGES
-from feedline.analysis.rules import launches
 
 RULE_ID = "gpu_waits"
 

@@ -1,10 +1,10 @@
 """The optimizer takes much of the step: tensor by tensor in Python, or with other code inside its step()."""
 
 from feedline.analysis.formatting import count, seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.measure.model import Updated
-from feedline.analysis.predict.change import Refused
 
 RULE_ID = "optimizer_time"
 _STAGE = "optimizer"

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 
 from feedline.analysis.formatting import seconds, share, size
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
 from feedline.analysis.measure.model import OwnFunction
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.predict.handover_cost import FREEING_S_PER_BYTE, shared_bytes
 
 RULE_ID = "own_code"
 

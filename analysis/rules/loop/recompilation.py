@@ -1,9 +1,9 @@
 """torch.compile compiles again and again: each new shape, type or value that it did not expect costs a compilation."""
 
 from feedline.analysis.formatting import counted, seconds, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.predict.change import Refused
 
 RULE_ID = "recompilation"
 _STAGE = "compile"

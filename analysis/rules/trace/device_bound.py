@@ -1,11 +1,11 @@
 """Nothing holds the device back: it computes."""
 
 from feedline.analysis.formatting import share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.predict.change import Refused
+from feedline.analysis.ledger.view.tensor_cores import FIXES, TensorCores, tensor_cores
 from feedline.analysis.rules.loop.float32_products import MIN_SHARE
-from feedline.analysis.rules.tensor_cores import FIXES, TensorCores, tensor_cores
 from feedline.analysis.traces.kernel_names import short
 from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
 

@@ -1,9 +1,9 @@
 """Copies between host and device run while nothing computes."""
 
 from feedline.analysis.formatting import share, size
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.predict.change import Refused
 
 RULE_ID = "exposed_copy"
 _WAYS = ("HtoD", "DtoH", "DtoD", "PtoP")  # of those that take equally long, the first

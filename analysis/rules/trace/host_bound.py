@@ -3,7 +3,7 @@
 from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.rules import launches
+from feedline.analysis.ledger.view import launches
 
 RULE_ID = "host_bound"
 

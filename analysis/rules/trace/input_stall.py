@@ -1,9 +1,9 @@
 """The device stands still because the main thread waits for its loader."""
 
 from feedline.analysis.formatting import number, share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.predict.change import Refused
 
 RULE_ID = "input_stall"
 

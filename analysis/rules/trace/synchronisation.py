@@ -1,9 +1,9 @@
 """The host stands in a call that waits for the device, which then has nothing queued."""
 
 from feedline.analysis.formatting import share
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.predict.change import Refused
 
 RULE_ID = "synchronisation"
 

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial, more
 from feedline.analysis.formatting import BLANK, number
-from feedline.analysis.predict.change import PredictedRate
+from feedline.analysis.ledger.change import PredictedRate
 from feedline.analysis.report.console import Console
 from feedline.profiler.printable import printable_in
 

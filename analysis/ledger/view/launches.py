@@ -1,6 +1,6 @@
 """What to do where a device waits for its host to launch work: of recorded runs and of traces."""
 
-from feedline.analysis.predict.change import Refused
+from feedline.analysis.ledger.change import Refused
 
 _LONG_S = 1e-3  # of a kernel: launching takes some 10 us
 _IDLE_S = 100e-6  # per kernel: ten times as long

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.formatting import count, seconds, size
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.view.handover import at_best_s
+from feedline.analysis.ledger.view.input_wait import input_wait, making_share
 from feedline.analysis.measure.model import Cost, Moved
-from feedline.analysis.rules.input.handover import at_best_s
-from feedline.analysis.rules.input.input_wait import input_wait, making_share
 from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
 from feedline.analysis.rules.input.swapping import from_swap
 

@@ -1,10 +1,10 @@
 """What part of a sample's time storage takes, what else it is blocked by, and what sparing a part would give."""
 
+from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.predict.change import Refused
-from feedline.analysis.rules.input.cpus import MIN_PROCESS_RATIO, blocked_share, process_ratio, total
-from feedline.analysis.rules.input.handover import making_s
-from feedline.analysis.rules.input.input_wait import input_wait, least_s, num_workers, supply_s
+from feedline.analysis.ledger.view.cpus import MIN_PROCESS_RATIO, blocked_share, process_ratio, total
+from feedline.analysis.ledger.view.handover import making_s
+from feedline.analysis.ledger.view.input_wait import input_wait, least_s, num_workers, supply_s
 
 #: Waiting for bytes of files: in a call that reads or opens one, or in a page fault outside of any call (memory maps).
 STORAGE = ("file", "page fault")

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from feedline.analysis.formatting import count, number, share, size
+from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence
+from feedline.analysis.ledger.view import cpus, handover
+from feedline.analysis.ledger.view.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
+from feedline.analysis.ledger.view.input_wait import maker, num_workers
+from feedline.analysis.ledger.view.storage import blocked_by
 from feedline.analysis.measure.costs import PAGE_BYTES
-from feedline.analysis.predict.change import Change, Factor, Refused
-from feedline.analysis.rules.input import cpus, handover
-from feedline.analysis.rules.input.expected import FEW_OBJECTS_BYTES, KERNEL, TENSOR_PICKLE_BYTES, Work, heaviest
-from feedline.analysis.rules.input.input_wait import maker, num_workers
-from feedline.analysis.rules.input.storage import blocked_by
 
 #: A slower machine, or copying twice, does not explain a stage that takes this many times as long.
 _FAR_OFF = 10

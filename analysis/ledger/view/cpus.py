@@ -4,11 +4,11 @@ import math
 
 from feedline.analysis.formatting import number
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers
 from feedline.analysis.measure import cpu_use
 from feedline.analysis.measure.costs import accounted_cpu_s
 from feedline.analysis.measure.model import Cost
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.input.input_wait import input_wait, making_share, num_workers
 
 #: A sample that waits longer than this for a CPU competes for it (docs/rules.md). With a CPU to itself the share is below 1 %.
 MAX_RUNQUEUE_SHARE = 0.15

@@ -18,9 +18,9 @@ are shared.
 import math
 
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.predict.handover_cost import WORKER_START_S, Between, from_workers_s, per_batch_s
-from feedline.analysis.rules.input import cpus
-from feedline.analysis.rules.input.input_wait import batches_per_step, compute_s, input_wait, num_workers
+from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.handover_cost import WORKER_START_S, Between, from_workers_s, per_batch_s
+from feedline.analysis.ledger.view.input_wait import batches_per_step, compute_s, input_wait, num_workers
 
 #: torch refuses them without workers; whether a default or the program set them is not recorded.
 WITHOUT_WORKERS = "remove prefetch_factor, persistent_workers, timeout and multiprocessing_context if set"

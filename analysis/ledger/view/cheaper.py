@@ -2,10 +2,10 @@
 
 from feedline.analysis.formatting import share
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.view.cpus import cpu_share_of
+from feedline.analysis.ledger.view.expected import heaviest
+from feedline.analysis.ledger.view.input_wait import maker
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.input.cpus import cpu_share_of
-from feedline.analysis.rules.input.expected import heaviest
-from feedline.analysis.rules.input.input_wait import maker
 
 #: Of a sample's CPU time: below it, a stage is not worth naming beside one that takes more.
 _MIN_PART = 0.20
