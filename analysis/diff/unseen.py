@@ -2,7 +2,7 @@
 
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.explain.build import UNKNOWN
-from feedline.analysis.explain.diagnose import MOST
+from feedline.analysis.explain.diagnose import MAX_FINDINGS
 from feedline.analysis.explain.model import Report
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, OTHERWISE, TRACE
@@ -44,9 +44,9 @@ def of_rule(run: Measured, rule_id: str) -> str:
     if unseen := _unseen(run, rule_id):
         return unseen
     asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
-    if rule_id in _ALWAYS or len(asking) < MOST:
+    if rule_id in _ALWAYS or len(asking) < MAX_FINDINGS:
         return ""
-    return f"it may be left out: a report has at most {MOST} findings that ask for a change ({', '.join(one.rule_id for one in asking)})"
+    return f"it may be left out: a report has at most {MAX_FINDINGS} findings that ask for a change ({', '.join(one.rule_id for one in asking)})"
 
 
 def of_severity(run: Measured, severity: str) -> str:

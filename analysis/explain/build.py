@@ -20,13 +20,14 @@ from feedline.analysis.convergence import read
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.convergence.summary import summarise
 from feedline.analysis.explain import notes as notes_of
-from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.headline import headline, how
 from feedline.analysis.explain.model import Hook, RankSummary, Report
 from feedline.analysis.explain.next_limit import within
 from feedline.analysis.explain.predictions import Predictions, of_recording, untold
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.explain.tried import Trial, rejected
+from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.ledger.recorded import ledger_of
@@ -318,7 +319,13 @@ def cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None
 
 
 def _facts_of(
-    rank: RankMetrics, step: StepSummary | None, workers: Workers | None, loaders: list[Loader], use: Cpus | None, gauges: list[Gauge]
+    rank: RankMetrics,
+    step: StepSummary | None,
+    workers: Workers | None,
+    loaders: list[Loader],
+    use: Cpus | None,
+    gauges: list[Gauge],
+    compared: Compared | None = None,
 ) -> RuleInputs | None:
     """What the rules read; None without a step."""
     if step is None or rank.steps is None:
@@ -326,7 +333,7 @@ def _facts_of(
     training = next((loader for loader in loaders if loader.role == "training"), None)
     cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus") or 1
     epochs, glibc = training.epochs if training else 0, _glibc(rank.rank.manifest)
-    return RuleInputs(
+    facts = RuleInputs(
         throughput=gather.throughput(rank),
         step=step,
         loader=training,
@@ -337,7 +344,6 @@ def _facts_of(
         effective_cpus=float(cpus),  # type: ignore[arg-type]
         main_runqueue_share=step.main_runqueue_share,
         main_queued_share=gather.main_queued_share(rank),
-        ledger=ledger_of(rank, step),
         updated=_updated(rank.rank.manifest.training),
         process_cpu_s=workers.process_cpu_s if workers else None,
         straggler_share=gather.straggler_share(rank),
@@ -356,7 +362,12 @@ def _facts_of(
         repeated_stream=gather.repeats_stream(rank),
         failed=failed(rank.rank.manifest),
         closures=runs_closures(rank.main),
+        comm=compared.communication if compared else None,
+        comm_parts=compared.parts if compared else {},
+        shown=rank.rank.number,
     )
+    parts = facts.comm_parts.get(rank.rank.number) if facts.communicates_in else None
+    return dataclasses.replace(facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.communicates_in))
 
 
 def failed(manifest: Manifest) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from feedline.analysis.explain.diagnose import diagnose_traces, verdict_of_traces
+from feedline.analysis.explain.diagnose import diagnose_traces
 from feedline.analysis.explain.model import CopyTime, KernelTime, OperatorTime, RankGpu, RankInput, RankSummary, Report, TraceFile, Traces
+from feedline.analysis.explain.verdict import verdict_of_traces
 from feedline.analysis.ledger.trace_facts import SHOWN, TraceFacts, mean_step_s
 from feedline.analysis.measure.gather import series
 from feedline.analysis.measure.model import RunInfo, StepSummary, Throughput

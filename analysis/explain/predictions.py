@@ -18,6 +18,7 @@ from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.input_wait import num_workers
 from feedline.analysis.ledger.view.recorded_ranks import recorded
+from feedline.analysis.ledger.view.slow_stage import at_own_locks
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
@@ -25,7 +26,6 @@ from feedline.analysis.predict.search import Limits, Memory, Searcher, effective
 from feedline.analysis.ranks.model import Prediction
 from feedline.analysis.rules import BY_ID, CROSS_RANK
 from feedline.analysis.rules.input import cpu_saturated, epoch_restart, nothing_trained, too_few_workers, too_short
-from feedline.analysis.rules.input.slow_for_its_bytes import at_own_locks
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
 
 #: Findings about several ranks: their rules read other facts.

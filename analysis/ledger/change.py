@@ -56,3 +56,6 @@ class Refused:
 
     reason: str
     message: str
+
+
+NOTHING_TO_CHANGE = Refused("nothing_to_change", "No change to the input is advised.")

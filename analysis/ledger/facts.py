@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from feedline.analysis.ledger.finding import Evidence
+from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import Certainty, Cost, Cpus, Loader, Moved, StepSummary, Throughput, Traffic, Unseen, Updated, Workers
@@ -32,6 +34,7 @@ class RuleInputs:
         comm: what the ranks did together (None: one rank, or no collective was seen).
         comm_parts: by rank, where ranks were compared.
         certainty: of the share of the input (None: not computed).
+        shown: number of the rank (None: not known).
         making: functions of the program that make its batches (None: not known, or a loader does).
         unseen: where no loader feeds the steps, what else may be input (None: not computed).
         staying_s: CPU seconds that a batch takes more in workers that stay between passes, if these did not.
@@ -77,6 +80,21 @@ class RuleInputs:
     repeated_stream: bool = False
     failed: str = ""
     closures: bool = False
+    shown: int | None = None
+
+    @cached_property
+    def rows(self) -> dict[str, float]:
+        """Row of the ledger -> seconds: of the mean step, and of a mean sample (``sample/decode/cpu``)."""
+        _, of_sample = sample_rows(self.costs)
+        parts = self.comm_parts.get(self.shown) if self.shown is not None else None
+        of_step = step_rows(self.step, parts if self.communicates_in else None, self.communicates_in)
+        return {row.where: row.s for row in of_step if row.s > 0} | {f"sample/{row.where}": row.s for row in of_sample if row.s > 0}
+
+    @property
+    def communicates_in(self) -> str:
+        """The stage of the step in which its rank communicates most of what nothing hides; empty: unknown."""
+        kinds = self.comm.exposed.get(str(self.shown), []) if self.comm is not None else []
+        return next((kind.phase for kind in kinds if kind.phase in self.step.stages), "")
 
     @property
     def on_gpu(self) -> bool:

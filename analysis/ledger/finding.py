@@ -112,6 +112,7 @@ class Finding:
         environment: variables that the fix names -> their values.
         predicted: the throughput with the fix; None: not predicted.
         refused: why it is not predicted, in a sentence that says how to find out; empty if it is.
+        claims: patterns of the rows of the ledger that it explains, where its rule does not say which.
     """
 
     rule_id: str = field(metadata={"key": "cause"})
@@ -129,6 +130,7 @@ class Finding:
     predicted: PredictedRate | None = None
     refused: str = ""
     cost_kind: CostKind = CostKind.UNKNOWN
+    claims: tuple[str, ...] = ()
 
 
 #: Why a cost may be more.

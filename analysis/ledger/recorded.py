@@ -1,22 +1,23 @@
 """The ledger of a recorded rank: its mean step by stage and what is known of their inside, and where the time of the whole run went."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, clip, common, flatten, joined, length, union, without
+from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.measure.model import StepSummary
+from feedline.analysis.measure.model import Cost, StepSummary
 from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
+from feedline.analysis.ranks.model import RankParts
 from feedline.profiler.events import Stage
 
-_USER = "user"
 _THIRDS = 3
 _FEWEST_IN_THIRD = 5  # steps: fewer have no trend
-_PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 #: Before the first step, between steps, and after the last one: what a stage took there is a row below these.
 _START, _BETWEEN, _END = "start", "between", "end"
@@ -24,47 +25,31 @@ _START, _BETWEEN, _END = "start", "between", "end"
 _STEPS, PROFILED, _EVALUATION = "steps", "profiled", "evaluation"
 
 
-def ledger_of(rank: RankMetrics, step: StepSummary) -> Ledger:
+def ledger_of(
+    rank: RankMetrics, step: StepSummary, costs: Mapping[str, Cost] = MappingProxyType({}), parts: RankParts | None = None, phase: str = ""
+) -> Ledger:
     """Return where the time of a rank went.
 
     Args:
         step: its mean step, with the program's own code.
+        costs: stage -> mean cost of one sample; empty: none was seen.
+        parts, phase: of its communication with other ranks, as for ``step_rows``.
     """
-    return Ledger(_step_table(rank, step), run_table(rank))
+    sample = LedgerTable.made_of("sample", *sample_rows(costs)) if costs else None
+    return Ledger(_step_table(rank, step, parts, phase), run_table(rank), sample)
 
 
-def _step_table(rank: RankMetrics, step: StepSummary) -> LedgerTable:
-    """Return the mean step as rows.
-
-    The kinds of waiting are rows below ``wait``. What functions of the program take between models, backward passes and updates are rows
-    below ``other`` and ``loss``, in proportion: which of the two they ran in was not recorded.
+def _step_table(rank: RankMetrics, step: StepSummary, parts: RankParts | None, phase: str) -> LedgerTable:
+    """Return the mean step as rows, with the share of steps in which each stage lies, and how it changes.
 
     Args:
-        step: of the same rank.
+        step, parts: of the same rank; the phase of the step in which it communicates.
     """
-    inside = [*_waits(step), *_functions(step)]
-    rows = []
-    for name, stage_s in step.stages.items():
-        left = stage_s - sum(row.s for row in inside if row.stage == name)
-        rows.append(LedgerRow(name, left, steps=_occurs(rank, name), trend=trend(rank, name)))
-    return LedgerTable.made_of("step", step.mean_s, [*rows, *inside])
-
-
-def _waits(step: StepSummary) -> Iterator[LedgerRow]:
-    for kind, seconds in step.waits.items():
-        yield LedgerRow(f"wait/{kind}", seconds)
-
-
-def _functions(step: StepSummary) -> Iterator[LedgerRow]:
-    own = step.own_code
-    if own is None or own.s <= 0:
-        return
-    in_other = min(1.0, step.stages.get("other", 0.0) / own.s)
-    for one in own.functions:
-        found = _PLACE.fullmatch(one.name)
-        name, place = (found["name"], found["place"]) if found else (one.name, "")
-        for stage, part in (("other", in_other), ("loss", 1 - in_other)):
-            yield LedgerRow(f"{stage}/{_USER}/{name}", one.s * part, place=place)
+    rows = step_rows(step, parts, phase)
+    known = [
+        replace(row, steps=_occurs(rank, row.where), trend=trend(rank, row.where)) if row.where in step.stages else row for row in rows
+    ]
+    return LedgerTable.made_of("step", step.mean_s, known)
 
 
 def _occurs(rank: RankMetrics, stage: str) -> float | None:

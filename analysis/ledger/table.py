@@ -35,7 +35,7 @@ class LedgerTable:
     """Rows that sum to a whole.
 
     Attributes:
-        of: "step" (the mean one) or "run" (all of it).
+        of: "step" or "sample" (the mean one), or "run" (all of it).
         whole_s: seconds of it.
         rows: disjoint, the largest first.
     """
@@ -78,7 +78,9 @@ class Ledger:
     Attributes:
         step: the mean step.
         run: the whole run; None: its begin or end is unknown.
+        sample: the mean sample, as whoever makes it spends the time; None: no sample was seen.
     """
 
     step: LedgerTable
     run: LedgerTable | None
+    sample: LedgerTable | None = None

@@ -7,8 +7,8 @@ from markupsafe import Markup, escape
 
 from feedline.analysis import formatting
 from feedline.analysis.convergence.model import ConvergenceSummary
-from feedline.analysis.explain.diagnose import leading
 from feedline.analysis.explain.model import Report, Roofline, Traces
+from feedline.analysis.explain.verdict import leading
 from feedline.analysis.formatting import Scale
 from feedline.analysis.measure.model import Gauge, Loader, StepSeries, StepSummary, Workers
 from feedline.analysis.report import of_convergence, of_traces, page, phrases

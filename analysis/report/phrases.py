@@ -56,7 +56,7 @@ BOUNDARIES = {
     "none": "no steps were found: this is the whole trace",
 }
 #: How the gradients behind the noise scale were seen.
-_NOISE = {
+NOISE = {
     "ddp": "DDP's all-reduce of gradients",
     "hook": "DDP's communication hook",
     "manual": "the program's own all-reduce of gradients",
@@ -64,9 +64,9 @@ _NOISE = {
     "fsdp2": "FSDP2's reduce-scatter of gradients",
 }
 _NAMED = 0.97  # of the time outside the model: less of it in the functions that are shown is told
-_NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
-_NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
-_NO_FINDINGS = "No rule found a cause that slows this run down."
+NO_STEP = "No training step was recorded: feedline saw no optimizer update, no backward pass and no batch in a training loop."
+NO_WORKERS = "Not measured: no loader was seen, so the cost per sample is unknown."
+NO_FINDINGS = "No rule found a cause that slows this run down."
 NO_SAMPLES = "Not measured: the loader made no sample that could be timed."
 NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and what cannot"
 
@@ -161,12 +161,12 @@ def pace(report: Report) -> list[str]:
     """The throughput line, in parts: what could not be measured is left out."""
     throughput, parts = report.throughput, []
     if throughput.of_all_ranks is not None:
-        parts.append(f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{_of_ranks(throughput)}")
+        parts.append(f"{number(throughput.of_all_ranks)} samples/s{spread(throughput)}{of_ranks(throughput)}")
     if throughput.steps_per_s is not None:
         parts.append(f"{number(throughput.steps_per_s)} steps/s")
     if throughput.batch_size is not None:
         per_rank = " per rank" if throughput.ranks > 1 else ""
-        parts.append(f"{count(throughput.batch_size)} samples per step{per_rank}{_accumulated(report)}")
+        parts.append(f"{count(throughput.batch_size)} samples per step{per_rank}{accumulated(report)}")
     return parts or ["throughput not measured: no step was timed"]
 
 
@@ -178,7 +178,7 @@ def spread(throughput: Throughput) -> str:
     return f" [{number(low)}, {number(high)}]"
 
 
-def _accumulated(report: Report) -> str:
+def accumulated(report: Report) -> str:
     """`` (4 batches of 64)``, where a step takes several whole ones."""
     sizes = {loader.settings.get("batch_size") for loader in report.loaders if loader.role == "training"}
     size, per_step = (sizes.pop() if len(sizes) == 1 else None), report.throughput.batch_size
@@ -187,12 +187,12 @@ def _accumulated(report: Report) -> str:
     return f" ({count(per_step / size)} batches of {count(size)})"
 
 
-def _no_samples(report: Report) -> str:
+def no_samples(report: Report) -> str:
     """Why samples/s and the batch size are unknown."""
     return "not in a trace" if report.traces else "no step was recorded" if report.step is None else "no loader reported it"
 
 
-def _of_ranks(throughput: Throughput) -> str:
+def of_ranks(throughput: Throughput) -> str:
     """Whose samples are counted, where that is not one process."""
     return f" on {throughput.ranks} ranks" if throughput.ranks > 1 else ""
 
@@ -379,7 +379,7 @@ def run_place(run: RunInfo) -> str:
     return home + shlex.quote(rest)
 
 
-def _typed_in(run: RunInfo) -> str:
+def typed_in(run: RunInfo) -> str:
     """Where a command with ``run_place`` is to be typed, if not where the report was made."""
     return ", from the folder that contains it" if run.path.startswith(f"{MASK}/") else ""
 

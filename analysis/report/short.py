@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.explain.diagnose import leading
 from feedline.analysis.explain.model import FIRST_STEPS, Report
+from feedline.analysis.explain.verdict import leading
 from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.finding import Finding, Severity, rates
 from feedline.analysis.measure.cpu_use import MIN_OTHERS

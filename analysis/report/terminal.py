@@ -16,8 +16,8 @@ from rich.segment import Segment, SegmentLines
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.explain.diagnose import leading
 from feedline.analysis.explain.model import Report
+from feedline.analysis.explain.verdict import leading
 from feedline.analysis.formatting import BLANK, seconds, value
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.report import of_convergence, of_traces, phrases, short

@@ -12,7 +12,8 @@ from rules.made_up import made_up_facts
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import feedline
-from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.ranks.model import CollectiveKind, ExposedKind
 from feedline.analysis.ranks.summary import compare

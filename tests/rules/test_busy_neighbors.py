@@ -1,11 +1,12 @@
 import pytest
 from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
-from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.view.workers_needed import needed
 from feedline.analysis.rules.input.busy_neighbors import NO_ROOM, alone, check
-from feedline.analysis.rules.input.too_few_workers import needed
 
 CROWDED = {"used_cpus": 0.7, "others": 1.6, "effective_cpus": 2.0}
 

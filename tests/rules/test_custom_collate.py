@@ -1,7 +1,8 @@
 import pytest
 from rules.made_up import made_up_facts, waiting
 
-from feedline.analysis.explain.diagnose import diagnose, verdict
+from feedline.analysis.explain.diagnose import diagnose
+from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.custom_collate import check
 

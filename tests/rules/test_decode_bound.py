@@ -4,10 +4,10 @@ import pytest
 from rules.made_up import made_up_facts, waiting, without_workers
 
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.view.slow_stage import at_own_locks
 from feedline.analysis.measure.model import Operation
 from feedline.analysis.rules.input import blocked, thread_oversubscription
 from feedline.analysis.rules.input.decode_bound import OTHERS, change, check
-from feedline.analysis.rules.input.slow_for_its_bytes import at_own_locks
 
 
 def test_decode_that_takes_most_of_the_cpu_is_a_finding():

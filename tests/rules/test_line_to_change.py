@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rules.made_up import made_up_facts, without_workers
 
-from feedline.analysis.explain.diagnose import verdict
+from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ledger.view.handover import arguments, call, change
 

@@ -6,8 +6,9 @@ from rules.made_up import made_up_facts, waiting, without_workers
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Severity
+from feedline.analysis.ledger.view.page_faults import faults_share
 from feedline.analysis.measure.model import Traffic, Workers
-from feedline.analysis.rules.input.page_faults import check, faults_share
+from feedline.analysis.rules.input.page_faults import check
 
 GLIBC = {"glibc": (2, 36)}
 PHOTO = 1600 * 1200 * 3

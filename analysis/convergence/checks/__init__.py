@@ -53,6 +53,10 @@ DIVERGED = ("not_finite", "loss_exploded")
 GRAVE = frozenset([*_OF_GRADIENTS, "whole_data_on_every_rank", *DIVERGED])
 
 
+#: Told among the findings, but no answer to what holds the run back: a run that is only measured ends before its schedule.
+ASIDE = ("schedule_in_steps", "skipped_steps")
+
+
 def run_checks(recorded: Recorded) -> list[Finding]:
     """All that is found, most severe first."""
     order = list(Severity)[::-1]

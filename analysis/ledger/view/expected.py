@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 from feedline.analysis.formatting import count, seconds, size
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view.handover import at_best_s
+from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, at_best_s
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share
+from feedline.analysis.ledger.view.storage import from_swap
 from feedline.analysis.measure.model import Cost, Moved
-from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
-from feedline.analysis.rules.input.swapping import from_swap
 
 #: What any memory moves, into pages that are touched for the first time.
 _MEMORY_B_PER_S = 2e9

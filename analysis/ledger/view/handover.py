@@ -20,7 +20,12 @@ import math
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.handover_cost import WORKER_START_S, Between, from_workers_s, per_batch_s
-from feedline.analysis.ledger.view.input_wait import batches_per_step, compute_s, input_wait, num_workers
+from feedline.analysis.ledger.view.input_wait import (
+    batches_per_step,
+    compute_s,
+    input_wait,
+    num_workers,
+)
 
 #: torch refuses them without workers; whether a default or the program set them is not recorded.
 WITHOUT_WORKERS = "remove prefetch_factor, persistent_workers, timeout and multiprocessing_context if set"
@@ -179,3 +184,7 @@ def crowded(facts: RuleInputs) -> bool:
     if facts.cpus is None or facts.cpus.others is None:
         return (facts.main_runqueue_share or 0.0) > cpus.MAX_RUNQUEUE_SHARE
     return facts.cpus.allowed - facts.cpus.others < 1
+
+
+#: A batch of tensors pickles to some hundred bytes each; more than this is data, and goes through a pipe of 64 KiB (docs/rules.md).
+MAX_PICKLE_BYTES = 2**20

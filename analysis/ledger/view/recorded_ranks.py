@@ -3,7 +3,6 @@
 from feedline.analysis.ledger.facts import Exposed, RankFacts, RuleInputs, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence
 from feedline.analysis.ranks.model import Communication
-from feedline.analysis.rules.cross_rank.late_rank import FEWEST_STEPS
 
 
 def recorded(facts: RuleInputs) -> RankFacts | None:
@@ -55,3 +54,7 @@ def _evidence(comm: Communication, exposed_s: float, step_s: float) -> list[Evid
     if comm.network_share is not None:
         found.append(Evidence("share_of_ceiling", "bandwidth, share of its ceiling", comm.network_share, SHARE))
     return found
+
+
+#: Below it the median of few steps decides more than the ranks do: a run says nothing then, and traces, which have few steps, say so.
+FEWEST_STEPS = 4

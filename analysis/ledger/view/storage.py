@@ -86,3 +86,18 @@ def spared_s(facts: RuleInputs, share: float) -> float:
     lack = min(waits.making_s + waits.handover_s + waits.transport_s, max(0.0, supply - least_s(facts)))
     left = max(0.0, supply * (1 - share) - least_s(facts))
     return max(0.0, waits.making_s - lack) * share + max(0.0, lack - left)
+
+
+#: What the machine reads back from swap over what samples get from the disk: most of it (docs/rules.md).
+_MIN_SWAP_SHARE = 0.50
+
+
+def from_swap(facts: RuleInputs) -> bool:
+    """Whether most of what samples get from the disk is swap: the kernel counts both as bytes read and as major page faults."""
+    disk, rate = facts.traffic.disk_bytes, facts.throughput.samples_per_s
+    if not disk or disk < MIN_DISK_BYTES or not rate or not facts.swapped_in or not facts.traffic.major_faults:
+        return False
+    return facts.swapped_in >= _MIN_SWAP_SHARE * disk * rate
+
+
+LOCK = "lock"

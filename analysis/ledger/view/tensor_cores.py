@@ -49,3 +49,7 @@ def tensor_cores(devices: Iterable[str]) -> TensorCores:
 def _of(device: str) -> TensorCores:
     kinds = ((_TF32, TensorCores.TF32), (_FLOAT16, TensorCores.FLOAT16), (_NONE, TensorCores.NONE))
     return next((meant for pattern, meant in kinds if pattern.search(device)), TensorCores.UNKNOWN)
+
+
+#: Of the step that such products take.
+MIN_SHARE = 0.05

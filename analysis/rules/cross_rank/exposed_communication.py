@@ -9,6 +9,7 @@ from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.ranks.model import Communication, ExposedKind, Prediction
 from feedline.analysis.ranks.question import QuestionId
 from feedline.analysis.ranks.recorded import MIN_SHARE
+from feedline.analysis.rules.rule import Effort, Rule
 
 SLOW = "slow_network"
 RULE_ID = "exposed_communication"
@@ -224,3 +225,9 @@ def _open(comm: Communication | None, question: QuestionId) -> bool:
     if question == "half_gradients":  # costs CPU time: not without a gain
         return any(map(_wins, told))
     return any(one.gain_s > 0 if one.step_s is not None else question != "accumulation" for one in told)
+
+
+SLOW_RULE: Rule[RankFacts] = Rule(
+    SLOW, slow, faster, claims=("*/comm/transfer",), effort=Effort.HARDWARE, bound="Bound by the network", lifts=frozenset({"step"})
+)
+RULE: Rule[RankFacts] = Rule(RULE_ID, check, change, claims=("*/comm/transfer",), bound="Bound by communication", lifts=frozenset({"step"}))

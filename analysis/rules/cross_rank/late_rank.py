@@ -6,14 +6,14 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.recorded_ranks import FEWEST_STEPS
 from feedline.analysis.ranks.model import BEFORE_TRACE, Communication, LateRank, Prediction, in_turns
 from feedline.analysis.ranks.question import QuestionId
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"
 
-#: Below it the median of few steps decides more than the ranks do: a run says nothing then, and traces, which have few steps, say so.
-FEWEST_STEPS = 4
 #: Of the time in collectives: a network that moves bytes for longer may be part of what they take.
 _INNOCENT_SHARE = 0.2
 
@@ -238,3 +238,9 @@ def _innocent(waiting: Waiting) -> str:
     if moving > _INNOCENT_SHARE:
         return f"Of {in_collectives}, {share(1 - moving)} is waiting and {share(moving)} data transfer"
     return f"The network is not the cause: data transfer is only {share(moving)} of {in_collectives}"
+
+
+RULE: Rule[RankFacts] = Rule(RULE_ID, check, change, claims=("*/comm/late",), bound="Bound by a late rank", lifts=frozenset({"step"}))
+SPREAD_RULE: Rule[RankFacts] = Rule(
+    SPREAD, changing, no_changes, claims=("*/comm/late",), bound="Bound by late ranks", lifts=frozenset({"step"})
+)

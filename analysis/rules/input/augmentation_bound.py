@@ -7,6 +7,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.cpus import cost_share, cpu_share_of, making_wait_s
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.measure.model import Operation
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "augmentation_bound"
 
@@ -81,3 +82,13 @@ def change(facts: RuleInputs) -> Refused:
         "Which transforms can be replaced, and by what, is unknown. Return the same augmented sample each time for a minute of training, "
         "and record again: that is the most that can be gained.",
     )
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/augment/cpu", "sample/augment/run_queue"),
+    supposing="if augmentation took no time",
+    of_input=True,
+)

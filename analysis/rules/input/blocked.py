@@ -7,14 +7,16 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity,
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import maker, severity
-from feedline.analysis.ledger.view.storage import ANSWERS, MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s, unknown_answers
+from feedline.analysis.ledger.view.slow_stage import at_own_locks
+from feedline.analysis.ledger.view.storage import ANSWERS, LOCK, MIN_BLOCKED_SHARE, STORAGE, blocked_by, spared_s, unknown_answers
+from feedline.analysis.ledger.view.workers_needed import advised
 from feedline.analysis.measure.blocking import DOING
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.input import slow_for_its_bytes
-from feedline.analysis.rules.input.too_few_workers import advised
+from feedline.analysis.rules.rule import AS_MUCH_CPU, Rule
 
 RULE_ID = "blocked"
-_SLEEP, LOCK, _UNKNOWN = "sleep", "lock", "unknown"
+_SLEEP = "sleep"
+_UNKNOWN = "unknown"
 _NETWORK, _PROCESS = ANSWERS
 
 FIX = {
@@ -69,7 +71,7 @@ def _elsewhere(facts: RuleInputs) -> dict[str, float]:
     blocked, seen = cpus.blocked_share(facts), blocked_by(facts)
     if blocked is None or (seen is None and _reads(facts)):
         return {}
-    named = (*STORAGE, LOCK) if slow_for_its_bytes.at_own_locks(facts) else STORAGE
+    named = (*STORAGE, LOCK) if at_own_locks(facts) else STORAGE
     return {kind: part * blocked for kind, part in (seen or {_UNKNOWN: 1.0}).items() if kind not in named}
 
 
@@ -112,3 +114,8 @@ def _fix(facts: RuleInputs, kind: str) -> str:
         f" More workers would overlap the remaining waits: {handover.change(facts, arguments(facts, number))}" if number is not None else ""
     )
     return f"{FIX[kind]}. {where}{more}"
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("sample/*/blocked",), by_settings=True, lifts=AS_MUCH_CPU, avoidable=True, of_input=True
+)

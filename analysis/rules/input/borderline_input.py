@@ -1,11 +1,13 @@
 """The input takes about as much of the step as the gate: these steps cannot show which side it is on."""
 
 from feedline.analysis.formatting import seconds, share, share_range
+from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.batch_function import who
+from feedline.analysis.ledger.view.enough_steps import input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
-from feedline.analysis.rules.input import made_in_step
-from feedline.analysis.rules.input.too_short import input_known
+from feedline.analysis.rules.rule import EVERY_LIMIT, Rule
 
 RULE_ID = "borderline_input"
 
@@ -19,7 +21,7 @@ def check(facts: RuleInputs) -> Finding | None:
     sure, waiting, mean_s = facts.certainty, steady_share(facts), facts.step.mean_s
     if sure is None or not input_known(facts) or not sure.low < MIN_WAIT_SHARE <= sure.high < _NEAR:
         return None
-    by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
+    by = f" ({who(facts)})" if facts.loader is None else ""
     ends = (("lower", sure.low), ("upper", sure.high))
     return Finding(
         RULE_ID,
@@ -35,3 +37,11 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check="Train on the same batch in every step. If the step gets much faster, this finding is wrong.",
         cost_s=waiting * mean_s,
     )
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Return why nothing is predicted: there is nothing to fix."""
+    return NOTHING_TO_CHANGE
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, lifts=EVERY_LIMIT, of_input=True)

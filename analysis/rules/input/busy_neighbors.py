@@ -10,9 +10,10 @@ from feedline.analysis.ledger.finding import SHARE, Finding, Severity, measured
 from feedline.analysis.ledger.view import cpus, handover
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers
+from feedline.analysis.ledger.view.workers_needed import gained_s, needed, repeats
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.input.too_few_workers import gained_s, needed, repeats
+from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
 
 RULE_ID = "busy_neighbors"
 NO_ROOM = "they hold CPUs that more loader workers would use"
@@ -130,3 +131,15 @@ def _how_to_check(advice: dict[str, int | bool]) -> str:
 
 def _then(facts: RuleInputs, advice: dict[str, int | bool]) -> str:
     return f"Then set {handover.change(facts, advice)}" if advice else "Then record again: those programs distort all other numbers here."
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/*/run_queue",),
+    effort=Effort.ENVIRONMENT,
+    bound="CPU contention",
+    lifts=AS_MUCH_CPU | {"step"},
+    in_part=False,
+)

@@ -8,9 +8,9 @@ from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.cpus import saturated
 from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import severity
-from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, blocked_by, spared_s, storage_share
-from feedline.analysis.rules.input.swapping import from_swap
-from feedline.analysis.rules.input.too_few_workers import carried
+from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, blocked_by, from_swap, spared_s, storage_share
+from feedline.analysis.ledger.view.workers_needed import carried
+from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
 
 RULE_ID = "cold_storage"
 
@@ -82,3 +82,16 @@ def _evidence(facts: RuleInputs, blocked: float, disk_bytes: float) -> list[Evid
         ("disk_bytes_per_s", "read from disk per second", disk_bytes * rate if rate is not None else None, "B/s"),
     ]
     return measured(found)
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/*/blocked",),
+    effort=Effort.DATA,
+    by_settings=True,
+    lifts=AS_MUCH_CPU | {"ceiling"},
+    avoidable=True,
+    of_input=True,
+)

@@ -1,13 +1,14 @@
 """Nothing to find at the input: the step itself takes the time."""
 
 from feedline.analysis.formatting import seconds, share
-from feedline.analysis.ledger.change import Refused
+from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.batch_function import who
+from feedline.analysis.ledger.view.enough_steps import input_known, unsure
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.stages import INPUT_STAGES
-from feedline.analysis.rules.input import made_in_step
-from feedline.analysis.rules.input.too_short import input_known, unsure
+from feedline.analysis.rules.rule import EVERY_LIMIT, Rule
 
 RULE_ID = "compute_bound"
 
@@ -19,7 +20,7 @@ def check(facts: RuleInputs) -> Finding | None:
         return None
     start_s = input_wait(facts).start_s
     starts = start_s >= MIN_WAIT_SHARE * facts.step.mean_s
-    by = f" ({made_in_step.who(facts)})" if facts.loader is None else ""
+    by = f" ({who(facts)})" if facts.loader is None else ""
     once = f"apart from starting the loader once ({seconds(start_s)} per step so far), " if starts else ""
     faster = f"faster by much more than {seconds(start_s)}" if starts else "much faster"
     evidence = [Evidence("input_share", "input, share of the step", waiting, SHARE)]
@@ -95,8 +96,8 @@ def _stages(facts: RuleInputs) -> list[Evidence]:
 
 
 def change(facts: RuleInputs) -> Refused:
-    """Nothing is predicted: there is nothing to fix."""
-    return Refused(
-        "nothing_to_change",
-        "No change to the input is advised.",
-    )
+    """Return why nothing is predicted: there is nothing to fix."""
+    return NOTHING_TO_CHANGE
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, lifts=EVERY_LIMIT, of_input=True)

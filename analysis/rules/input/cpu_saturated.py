@@ -7,6 +7,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity,
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.cheaper import less_cpu
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
+from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "cpu_saturated"
 _WEIGHTS = list(Severity)
@@ -116,3 +117,16 @@ def change(facts: RuleInputs) -> Refused:
         "unknown_cpu_time",
         "The CPU time per sample that can be saved is unknown. `feedline whatif RUN --set cores=N` predicts the throughput on N CPUs.",
     )
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/*/cpu", "sample/*/run_queue", "sample/transport"),
+    lifts=CHEAPER | {"step"},
+    supposing="if samples took no CPU time",
+    of_input=True,
+    bound="CPU-bound",
+    in_part=False,
+)

@@ -4,7 +4,7 @@ from feedline.analysis.formatting import size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
-from feedline.analysis.ledger.view.handover import call
+from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES, call
 from feedline.analysis.ledger.view.input_wait import (
     RECEIVING,
     batch_cpu_s,
@@ -15,7 +15,7 @@ from feedline.analysis.ledger.view.input_wait import (
     num_workers,
     severity,
 )
-from feedline.analysis.rules.input.objects_in_queue import MAX_PICKLE_BYTES
+from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "custom_collate"
 
@@ -75,3 +75,13 @@ def change(facts: RuleInputs) -> Change:
     least_s = max(_DEFAULT_S_PER_BYTE * nbytes, takes_s - _COPIED_S_PER_BYTE * nbytes)
     left = min(1.0, max(_USUALLY_LEFT, least_s / takes_s)) if takes_s else _USUALLY_LEFT
     return Change(stages=dict.fromkeys(("collate", "transport"), Factor(left, left)))
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/transport", "sample/collate", "transport", "wait/in_transit", "wait/handover"),
+    lifts=CHEAPER | {"step", "ceiling"},
+    of_input=True,
+)

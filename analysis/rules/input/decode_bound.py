@@ -8,8 +8,9 @@ from feedline.analysis.ledger.view.cheaper import fewer_pixels, may_crop
 from feedline.analysis.ledger.view.cpus import accounted, cost_share, cpu_share_of, making_wait_s, total
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import making_share, severity
+from feedline.analysis.ledger.view.slow_stage import is_slowest_stage
 from feedline.analysis.ledger.view.storage import decoder_threads
-from feedline.analysis.rules.input import slow_for_its_bytes
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "decode_bound"
 
@@ -38,7 +39,7 @@ OTHERS = "Use a faster decoder, decode only the part that the model sees, or sto
 def check(facts: RuleInputs) -> Finding | None:
     """Compare decode with the whole sample, in CPU and in wall time."""
     of_cpu, of_wall = _cpu_share(facts), making_share(facts, "decode")
-    if of_cpu < _MIN_CPU_SHARE or of_wall < _MIN_WALL_SHARE or slow_for_its_bytes.names(facts, "decode"):
+    if of_cpu < _MIN_CPU_SHARE or of_wall < _MIN_WALL_SHARE or is_slowest_stage(facts, "decode"):
         return None
     cost_s = making_wait_s(facts) * cost_share(facts, "decode")
     weight = severity(facts, cost_s)
@@ -114,3 +115,8 @@ def _alternatives(ways: list[str]) -> str:
 
 def _videos(facts: RuleInputs) -> bool:
     return heaviest(facts, "decode")[0].startswith(_VIDEO)
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("sample/decode/cpu", "sample/decode/run_queue"), supposing="if decoding took no time", of_input=True
+)

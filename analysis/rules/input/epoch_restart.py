@@ -6,7 +6,8 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding, Severity, measured
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity
-from feedline.analysis.rules.input import page_faults
+from feedline.analysis.ledger.view.page_faults import assignments
+from feedline.analysis.rules.rule import CHEAPER, Effort, Rule
 
 RULE_ID = "epoch_restart"
 _SETTINGS: dict[str, int | bool] = {"persistent_workers": True}
@@ -86,10 +87,22 @@ def _dearer(facts: RuleInputs) -> str:
     if not handover.dearer_if_they_stay(facts):
         return ""
     more = f"Persistent workers use {seconds(facts.staying_s)} more CPU time per batch here: they keep returning memory to the system"
-    variables = page_faults.assignments(facts)
+    variables = assignments(facts)
     return f"{more}. Start the program with {variables}. " if variables else f"{more}. "
 
 
 def change(facts: RuleInputs) -> Change | Refused:
     """Workers are kept from epoch to epoch, unless they would miss what the program changes in the dataset."""
     return CHANGED if facts.dataset_changes else Change(settings=_SETTINGS)
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("epoch_start", "wait/first_batch"),
+    effort=Effort.SETTING,
+    by_settings=True,
+    lifts=CHEAPER | {"step"},
+    of_input=True,
+)

@@ -9,7 +9,9 @@ from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measur
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.handover import alone_s, at_best_s, crowded, making_s, receiving_s, with_workers_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, RECEIVING, input_wait, num_workers, severity
+from feedline.analysis.ledger.view.workers_needed import needed
 from feedline.analysis.rules.input import custom_collate, epoch_restart, objects_in_queue, too_few_workers
+from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
 
 RULE_ID = "fewer_workers"
 
@@ -56,7 +58,7 @@ def _settings(facts: RuleInputs) -> dict[str, int | bool]:
 
 def _in_order_s(facts: RuleInputs) -> float:
     """The step with as many workers as it needs, which neither restart nor send more than descriptors of tensors."""
-    workers = max(num_workers(facts) or 1, too_few_workers.needed(facts) or 1)
+    workers = max(num_workers(facts) or 1, needed(facts) or 1)
     step = with_workers_s(facts, workers, min(receiving_s(facts).high, at_best_s(facts).high))
     return math.inf if step is None else step
 
@@ -72,3 +74,15 @@ def _evidence(facts: RuleInputs, making: float) -> list[Evidence]:
         ("batch_bytes", "bytes per batch", facts.loader.batch_bytes if facts.loader else None, "B"),
     ]
     return measured(found)
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("wait", "transport", "epoch_start"),
+    effort=Effort.SETTING,
+    by_settings=True,
+    lifts=AS_MUCH_CPU | {"step"},
+    of_input=True,
+)

@@ -5,6 +5,7 @@ from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share, operations_share, severity
+from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "float32_on_host"
 
@@ -60,3 +61,13 @@ def change(facts: RuleInputs) -> Change | Refused:
     left, augmenting = 1 - _ADDED_BYTES, 1 - operations_share(facts, _CONVERSIONS, "augment")
     moved = dict.fromkeys(("collate", "transport", "pin", "copy"), Factor(left, left))
     return Change(stages={**moved, "augment": Factor(augmenting, augmenting)})
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/augment/cpu", "sample/collate/cpu"),
+    lifts=CHEAPER | {"step", "gpu", "ceiling"},
+    of_input=True,
+)

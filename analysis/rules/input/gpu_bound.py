@@ -1,9 +1,11 @@
 """The step waits for its input, but the GPU has so much to do that no faster input helps."""
 
 from feedline.analysis.formatting import seconds, share
+from feedline.analysis.ledger.change import NOTHING_TO_CHANGE, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, steady_share
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "gpu_bound"
 
@@ -42,3 +44,11 @@ def _less_work(facts: RuleInputs) -> list[str]:
         *([] if facts.step.stages.get("compile") else ["torch.compile"]),
         "smaller images" if facts.decodes_images else "smaller inputs or a smaller model",
     ]
+
+
+def change(facts: RuleInputs) -> Refused:
+    """Return why nothing is predicted: there is nothing to fix."""
+    return NOTHING_TO_CHANGE
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True)

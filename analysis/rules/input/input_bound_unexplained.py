@@ -7,6 +7,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity,
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.input_wait import input_wait, making_share, num_workers, steady_share
 from feedline.analysis.measure.stages import MAKING_STAGES
+from feedline.analysis.rules.rule import EVERY_LIMIT, Rule
 
 RULE_ID = "input_bound_unexplained"
 #: Parts of what the step waits for (input_wait.py) -> in words.
@@ -98,3 +99,6 @@ def change(facts: RuleInputs) -> Refused:
         "unknown_cause",
         "The cause of the wait is unknown, so there is no specific fix to predict.",
     )
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, lifts=EVERY_LIMIT, of_input=True)

@@ -5,8 +5,9 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.rules.input import made_in_step
+from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, unsure
 from feedline.analysis.rules.loop import own_code
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "input_not_seen"
 _IN_TORCH = "Trace a few steps with torch.profiler around the loop over the DataLoader, or record the training with `feedline run`."
@@ -25,7 +26,7 @@ def check(facts: RuleInputs) -> Finding:
         "full report), and this finding is wrong."
     )
     if facts.making is not None:
-        message, how_to_check = made_in_step.unsure(facts), made_in_step.HOW_TO_CHECK
+        message, how_to_check = unsure(facts), HOW_TO_CHECK
     elif facts.loader is not None:
         message = f"{facts.loader.kind} is iterated in another thread of the program, so the input's share of the {step} step is unknown"
         how_to_check = "Iterate it in the training loop itself: the report then shows how long the step waits for it."
@@ -68,3 +69,7 @@ def change(facts: RuleInputs | TraceFacts) -> Refused:
         "input_not_seen",
         "The input's share of the step is unknown, and so is what a faster input would save.",
     )
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change)
+TRACED_RULE: Rule[TraceFacts] = Rule(RULE_ID, traced, change, of_input=True)

@@ -1,18 +1,17 @@
 """A function of the program makes each batch in the training's own thread, while the model waits."""
 
-from feedline.analysis.formatting import seconds, share
+from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view import cpus
+from feedline.analysis.ledger.view.batch_function import HOW_TO_CHECK, _does, _waits, who
 from feedline.analysis.ledger.view.handover import receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "made_in_step"
-HOW_TO_CHECK = "Use one batch, made before the loop, in every step. If the step is no faster, this finding is wrong."
 
-#: A function that has a CPU, or wants one, less of its time than this waits for its batch rather than makes it.
-_MIN_WORKING_SHARE = 0.5
 _ALL = 0.995  # of a share that says nothing as an upper bound
 
 
@@ -31,26 +30,6 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check=HOW_TO_CHECK,
         cost_s=took,
     )
-
-
-def who(facts: RuleInputs) -> str:
-    """``get_batch (train.py:116)``."""
-    return " and ".join(facts.making.functions) if facts.making else "the program's stage 'input'"
-
-
-def sure_of_the_rest(facts: RuleInputs) -> bool:
-    """Whether no other part of the step can be input, such as what made the arrays that a function makes tensors of."""
-    little = facts.step.stages.get("other", 0.0) < MIN_WAIT_SHARE * facts.step.mean_s
-    return facts.making is None or little or (facts.unseen is not None and facts.unseen.resident)
-
-
-def _waits(facts: RuleInputs) -> bool:
-    return facts.making is not None and facts.making.working_share < _MIN_WORKING_SHARE
-
-
-def _does(facts: RuleInputs) -> str:
-    verb = ("wait" if _waits(facts) else "make") + ("" if facts.making and len(facts.making.functions) > 1 else "s")
-    return f"{verb} for each batch" if _waits(facts) else f"{verb} each batch"
 
 
 def _evidence(facts: RuleInputs, took: float) -> list[Evidence]:
@@ -96,19 +75,12 @@ def _full(facts: RuleInputs, took: float) -> bool:
     return free is not None and free * facts.step.mean_s < took
 
 
-def unsure(facts: RuleInputs) -> str:
-    """What is known where the function takes less than the gate, and other parts of the step may be input as well."""
-    took, other = facts.step.stages.get("input", 0.0), facts.step.stages.get("other", 0.0)
-    mean = facts.step.mean_s
-    return (
-        f"the known part of the input takes {seconds(took)} of each {seconds(mean)} step ({share(took / mean)}): {who(facts)} "
-        f"{_does(facts)}; another {seconds(other)} ({share(other / mean)}) belong to no stage and may be input as well"
-    )
-
-
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: there is no loader to replay."""
     return Refused(
         "no_loader",
         "Only a DataLoader can be replayed, and this program makes its own batches.",
     )
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("input",), of_input=True)

@@ -6,6 +6,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.analysis.ledger.view.handover import Between, call, receiving_s
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, severity, unsure_s
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "made_one_by_one"
 _IN_ONE_CALL = "Make each batch in one call: let the dataset's __getitem__ take a list of indices and return the whole batch. "
@@ -73,3 +74,6 @@ def change(facts: RuleInputs) -> Refused:
         "unknown_dataset",
         "The time to make a whole batch in one call is unknown. Time one such call, and compare it with what a batch takes now.",
     )
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("sample/dataset/cpu", "sample/dataset/run_queue"), of_input=True)

@@ -2,10 +2,10 @@
 
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
+from feedline.analysis.ledger.view.enough_steps import REFUSED
+from feedline.analysis.ledger.view.storage import LOCK
 from feedline.analysis.measure.at_end import AtEnd, LastWait, of_workers
 from feedline.analysis.measure.model import Loader, RunInfo
-from feedline.analysis.rules.input.blocked import LOCK
-from feedline.analysis.rules.input.nothing_trained import REFUSED
 
 RULE_ID = "no_batch"
 _SPAWN = "multiprocessing_context='spawn'"

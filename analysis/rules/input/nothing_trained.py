@@ -4,11 +4,10 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
+from feedline.analysis.ledger.view.enough_steps import REFUSED, only_infers
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "nothing_trained"
-REFUSED = "No training was seen whose throughput could be predicted."
-#: Before the verdict of a program that only calls its model.
-PREFIX = "No training was seen (no backward pass and no optimizer update); steps are the loader's batches. "
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -28,11 +27,9 @@ def check(facts: RuleInputs) -> Finding | None:
     )
 
 
-def only_infers(facts: RuleInputs) -> bool:
-    """Whether batches went into a model, and nothing was learned."""
-    return facts.step.boundary == "loader" and facts.step.stages.get("forward", 0.0) > 0
-
-
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: there is no training."""
     return Refused("nothing_trained", REFUSED)
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True)

@@ -4,12 +4,12 @@ from feedline.analysis.formatting import size
 from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity, measured
+from feedline.analysis.ledger.view.handover import MAX_PICKLE_BYTES
 from feedline.analysis.ledger.view.input_wait import RECEIVING, batch_s, batches_per_step, input_wait, making_share, num_workers, severity
+from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "objects_in_queue"
 
-#: A batch of tensors pickles to some hundred bytes each; more than this is data, and goes through a pipe of 64 KiB (docs/rules.md).
-MAX_PICKLE_BYTES = 2**20
 
 #: Measured once: the same 38.5 MB took 447 ms as numpy arrays and 24 ms as tensors in shared memory.
 _WON = 1 - 24 / 447
@@ -50,3 +50,13 @@ def change(facts: RuleInputs) -> Change:
     takes_s = batch_s(facts, "transport")
     left = max(1 - _WON, 1 - pickled_s / takes_s) if takes_s else 1 - _WON
     return Change(stages={"transport": Factor(left, left)}, into_shared=True)
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("sample/transport", "transport", "wait/in_transit", "wait/handover"),
+    lifts=CHEAPER | {"step", "ceiling"},
+    of_input=True,
+)

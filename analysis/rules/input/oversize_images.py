@@ -8,8 +8,9 @@ from feedline.analysis.ledger.view.cheaper import may_crop
 from feedline.analysis.ledger.view.cpus import cost_share, making_wait_s
 from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import operations_share, severity
+from feedline.analysis.ledger.view.page_faults import faults_share
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.input import page_faults
+from feedline.analysis.rules.rule import Effort, Rule
 
 RULE_ID = "oversize_images"
 
@@ -66,7 +67,12 @@ def change(facts: RuleInputs) -> Change | Refused:
     if maker is None or not maker.decoded_pixels or not maker.output_pixels:
         return Refused("unknown_pixels", "The number of decoded pixels was not recorded.")
     left = maker.output_pixels / maker.decoded_pixels
-    faults = 1 - (1 - left) * (page_faults.faults_share(facts) or 0.0)
+    faults = 1 - (1 - left) * (faults_share(facts) or 0.0)
     augmenting = 1 - (1 - left) * operations_share(facts, _RESIZES, "augment")
     stages = dict.fromkeys(MAKING_STAGES, Factor(cpu=faults)) | dict.fromkeys(("read", "decode"), Factor(left, left))
     return Change(stages=stages | {"augment": Factor(augmenting * faults, augmenting)})
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("sample/decode/cpu", "sample/decode/run_queue"), effort=Effort.DATA, avoidable=True, of_input=True
+)

@@ -5,6 +5,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.input_wait import batches_per_step, input_wait, severity
+from feedline.analysis.rules.rule import CHEAPER, Rule
 
 RULE_ID = "slow_sampler"
 
@@ -118,3 +119,6 @@ def _name(facts: RuleInputs) -> str:
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: what another sampler takes is not known."""
     return Refused("other_sampler", "How long another sampler would take is unknown.")
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("sampler",), lifts=CHEAPER | {"step"}, of_input=True)

@@ -6,6 +6,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
+from feedline.analysis.rules.rule import CHEAPER, Effort, Rule
 
 RULE_ID = "small_files"
 
@@ -103,3 +104,8 @@ def _of_calls(facts: RuleInputs) -> float:
         return 1.0
     blocked_s, calls = cost.blocked_s or 0.0, facts.traffic.read_calls or 0.0
     return (blocked_s + min(cost.cpu_s, calls * _PER_CALL_S)) / (blocked_s + cost.cpu_s)
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("sample/read",), effort=Effort.DATA, lifts=CHEAPER | {"ceiling"}, avoidable=True, of_input=True
+)

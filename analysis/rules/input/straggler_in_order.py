@@ -6,6 +6,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view import handover
 from feedline.analysis.ledger.view.input_wait import input_wait, num_workers, severity, shortage_s
+from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
 
 RULE_ID = "straggler_in_order"
 _SETTINGS: dict[str, int | bool] = {"in_order": False}
@@ -51,3 +52,8 @@ def check(facts: RuleInputs) -> Finding | None:
 def change(facts: RuleInputs) -> Change:
     """Batches in the order in which they are ready."""
     return Change(settings=_SETTINGS)
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("wait/head_of_line",), effort=Effort.SETTING, by_settings=True, lifts=AS_MUCH_CPU, of_input=True
+)

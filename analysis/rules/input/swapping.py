@@ -7,20 +7,10 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import severity
-from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, spared_s, storage_share
+from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, from_swap, spared_s, storage_share
+from feedline.analysis.rules.rule import CHEAPER, Effort, Rule
 
 RULE_ID = "swapping"
-
-#: What the machine reads back from swap over what samples get from the disk: most of it (docs/rules.md).
-_MIN_SWAP_SHARE = 0.50
-
-
-def from_swap(facts: RuleInputs) -> bool:
-    """Whether most of what samples get from the disk is swap: the kernel counts both as bytes read and as major page faults."""
-    disk, rate = facts.traffic.disk_bytes, facts.throughput.samples_per_s
-    if not disk or disk < MIN_DISK_BYTES or not rate or not facts.swapped_in or not facts.traffic.major_faults:
-        return False
-    return facts.swapped_in >= _MIN_SWAP_SHARE * disk * rate
 
 
 def _kernel_share(facts: RuleInputs) -> float:
@@ -70,3 +60,8 @@ def _fewer(facts: RuleInputs) -> str:
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: how much memory the fix frees is unknown."""
     return Refused("unknown_memory", "The amount of memory that can be freed is unknown. Free some, and record again.")
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("sample",), effort=Effort.HARDWARE, lifts=CHEAPER | {"step"}, avoidable=True, of_input=True
+)

@@ -8,6 +8,7 @@ from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.handover import call
 from feedline.analysis.ledger.view.input_wait import num_workers, severity
 from feedline.analysis.ledger.view.storage import decoder_threads
+from feedline.analysis.rules.rule import CHEAPER, Effort, Rule
 
 RULE_ID = "thread_oversubscription"
 
@@ -63,3 +64,8 @@ def _not_for_all(facts: RuleInputs) -> str:
 def change(facts: RuleInputs) -> Change:
     """One thread per worker. Whether the others spun or worked is unknown: the interval of the prediction holds both."""
     return Change(helper_threads=False)
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("sample/*/run_queue",), effort=Effort.ENVIRONMENT, lifts=CHEAPER | {"step"}, of_input=True
+)

@@ -6,19 +6,16 @@ from feedline.analysis.formatting import count, counted, seconds, share_range
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.ledger.view.enough_steps import _FEWEST, _HIGH_SHARE, input_known
 from feedline.analysis.ledger.view.input_wait import MIN_WAIT_SHARE, input_wait, steady_share
 from feedline.analysis.measure.model import Certainty
 from feedline.analysis.measure.stages import UNATTRIBUTED
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "too_short"
 
-#: Steps that a verdict needs at least (docs/rules.md: measured on pieces of longer runs).
-_FEWEST = 8
 
 _RECORD_ALL = "Record again with the environment variable FEEDLINE_RESTS=0: every step is then recorded in detail."
-
-#: From here on a step is called highly input-bound (Severity.of).
-_HIGH_SHARE = 0.20
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -75,16 +72,6 @@ def _counted(facts: RuleInputs, sure: Certainty) -> str:
     return counted(number, "step") + (f" after {count(warm_up)} of warm-up" if warm_up > 0 else "")
 
 
-def input_known(facts: RuleInputs) -> bool:
-    """Whether the input's share is known: from a loader, or from a stage of its own."""
-    return facts.loader is not None or "input" in facts.step.stages
-
-
-def enough_steps(facts: RuleInputs) -> bool:
-    """Whether there are as many steps as any verdict needs."""
-    return facts.certainty is None or facts.certainty.steps >= _FEWEST
-
-
 def _too_short(sure: Certainty, loader: bool) -> bool:
     return sure.steps < _FEWEST or (loader and sure.own[0] < MIN_WAIT_SHARE and sure.own[1] >= _HIGH_SHARE)
 
@@ -115,22 +102,12 @@ def _between(sure: Certainty) -> str:
     return f"{ends} of the step (95 % interval)"
 
 
-def unsure(facts: RuleInputs) -> str:
-    """The interval after a share, where it reaches across the gate or is wider than the step from the gate to a high share."""
-    sure = facts.certainty
-    if sure is None or (sure.low >= MIN_WAIT_SHARE or sure.high < MIN_WAIT_SHARE) and sure.high - sure.low <= _HIGH_SHARE - MIN_WAIT_SHARE:
-        return ""
-    return f" (95 % interval: {share_range(sure.low, sure.high)})"
-
-
-def maybe_below(facts: RuleInputs) -> bool:
-    """Whether the interval of the input's share also contains shares that do not count."""
-    return facts.certainty is not None and facts.certainty.low < MIN_WAIT_SHARE
-
-
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: the recording is too short."""
     return Refused(
         "too_short",
         "The recording is too short to predict from.",
     )
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True)

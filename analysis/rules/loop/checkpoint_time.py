@@ -4,6 +4,7 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "checkpoint_time"
 _STAGE = "checkpoint"
@@ -40,3 +41,14 @@ def check(facts: RuleInputs) -> Finding | None:
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: how often checkpoints are needed, only the program's author knows."""
     return Refused("checkpoints", "How often checkpoints are needed is unknown.")
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("checkpoint",),
+    bound="Bound by checkpoints",
+    lifts=frozenset({"step"}),
+    supposing="if saving took no time",
+)

@@ -4,7 +4,8 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.rules.loop.own_code import NAMED, NAMED_SHARE, parts
+from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "evaluation_time"
 
@@ -45,3 +46,6 @@ def check(facts: RuleInputs) -> Finding | None:
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: the throughput of the steps stays the same."""
     return Refused("evaluation", "The steps themselves do not get faster.")
+
+
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, bound="Mostly inference", lifts=frozenset(), in_part=False)

@@ -4,14 +4,13 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
-from feedline.analysis.ledger.view.tensor_cores import CHECKS, FIXES, TensorCores, tensor_cores
+from feedline.analysis.ledger.view.tensor_cores import CHECKS, FIXES, MIN_SHARE, TensorCores, tensor_cores
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "float32_products"
 
 #: Of the step that the GPU works. If it works less, the host or the input limits the training.
 _MIN_BUSY = 0.80
-#: Of the step that such products take.
-MIN_SHARE = 0.05
 
 
 def check(facts: RuleInputs) -> Finding | None:
@@ -53,3 +52,14 @@ def change(facts: RuleInputs) -> Refused:
         "How much faster the products become depends on the GPU and on their sizes. Record a few hundred steps with TF32, and compare the "
         "runs with `feedline diff`.",
     )
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("forward", "backward"),
+    bound="GPU-bound",
+    lifts=frozenset({"gpu", "step"}),
+    supposing="if these products took no time",
+)

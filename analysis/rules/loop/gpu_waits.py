@@ -5,6 +5,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view import launches
 from feedline.analysis.measure.stages import STAGES
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "gpu_waits"
 
@@ -46,3 +47,14 @@ def check(facts: RuleInputs) -> Finding | None:
         how_to_check=launches.how_to_check(*each),
         cost_s=idle_s,
     )
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    launches.change,
+    claims=("forward", "backward", "optimizer", "other"),
+    bound="Host-bound",
+    lifts=frozenset({"step"}),
+    supposing="if the GPU never waited",
+)

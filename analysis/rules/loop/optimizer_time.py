@@ -5,6 +5,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.measure.model import Updated
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "optimizer_time"
 _STAGE = "optimizer"
@@ -51,3 +52,8 @@ def _fused(updated: Updated) -> str:
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: what other code in it does, and how fast a fused update is here, is unknown."""
     return Refused("optimizer", "How much faster the update gets is unknown: try it for some steps.")
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("optimizer",), bound="Bound by the optimizer", lifts=frozenset({"step"}), supposing="if it took no time"
+)

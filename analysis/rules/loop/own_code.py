@@ -8,7 +8,9 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.handover_cost import FREEING_S_PER_BYTE, shared_bytes
+from feedline.analysis.ledger.view.own_functions import NAMED, NAMED_SHARE, parts
 from feedline.analysis.measure.model import OwnFunction
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "own_code"
 
@@ -16,9 +18,6 @@ RULE_ID = "own_code"
 _MIN_SHARE = 0.20
 #: Places in libraries: masked, or shortened to fit into a record (profiler/taps/making/timing.py).
 _OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
-#: Functions and lines below this share of the step are not named.
-NAMED_SHARE = 0.03
-NAMED = 3
 #: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
 _MIN_NAMED = 0.05
 #: From this share on, waiting for a CPU is told; it is not measured there, but in forward and backward.
@@ -126,11 +125,17 @@ def _of_library(name: str) -> bool:
     return re.search(_OF_LIBRARY, name) is not None
 
 
-def parts(named: Sequence[OwnFunction]) -> str:
-    """``1.3 ms in project (train.py:20), mostly in cat (train.py:8); 0.2 ms in lines 30 to 41 (train.py)``."""
-    return "; ".join(f"{seconds(one.s)} in {one.name}{f', mostly in {one.mainly}' if one.mainly else ''}" for one in named)
-
-
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: how much of it can be spared, only the program's author knows."""
     return Refused("own_code", "How much of this code can be avoided is unknown.")
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("other", "loss"),
+    bound="Bound by the training loop",
+    lifts=frozenset({"step"}),
+    supposing="if this code took no time",
+)

@@ -4,6 +4,7 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "recompilation"
 _STAGE = "compile"
@@ -45,3 +46,14 @@ def check(facts: RuleInputs) -> Finding | None:
 def change(facts: RuleInputs) -> Refused:
     """Nothing is predicted: graphs that fit several shapes may run slower than those for one."""
     return Refused("recompilation", "How fast the training runs with graphs for several shapes is unknown.")
+
+
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID,
+    check,
+    change,
+    claims=("compile",),
+    bound="Bound by compilation",
+    lifts=frozenset({"step"}),
+    supposing="if nothing were compiled after the first step",
+)

@@ -4,8 +4,8 @@ from feedline.analysis.formatting import share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
-from feedline.analysis.ledger.view.tensor_cores import FIXES, TensorCores, tensor_cores
-from feedline.analysis.rules.loop.float32_products import MIN_SHARE
+from feedline.analysis.ledger.view.tensor_cores import FIXES, MIN_SHARE, TensorCores, tensor_cores
+from feedline.analysis.rules.rule import Rule
 from feedline.analysis.traces.kernel_names import short
 from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
 
@@ -78,3 +78,6 @@ def _unknown(facts: TraceFacts, part: float) -> Finding:
 def change(facts: TraceFacts) -> Refused:
     """Nothing is predicted: there is nothing to fix."""
     return Refused("nothing_to_change", "The device computes nearly all the time, so no fix is predicted.")
+
+
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change)

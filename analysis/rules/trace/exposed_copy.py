@@ -4,6 +4,7 @@ from feedline.analysis.formatting import share, size
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.trace_facts import TraceFacts
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "exposed_copy"
 _WAYS = ("HtoD", "DtoH", "DtoD", "PtoP")  # of those that take equally long, the first
@@ -68,3 +69,6 @@ def _fix(most: str, slow: bool, amount: str) -> str:
 def change(facts: TraceFacts) -> Refused:
     """Nothing is predicted: how much copying the device can hide is unknown."""
     return Refused("unknown_copy", "How much of the copying would overlap is unknown. Change one copy, and trace again.")
+
+
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("copying",), bound="Bound by copies")

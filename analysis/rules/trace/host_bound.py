@@ -4,6 +4,7 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view import launches
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "host_bound"
 
@@ -34,3 +35,6 @@ def check(facts: TraceFacts) -> Finding | None:
         how_to_check=launches.how_to_check(mean, idle_s),
         cost_s=facts.cost_s("host_launch"),
     )
+
+
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, launches.change, claims=("launching",), bound="Host-bound")

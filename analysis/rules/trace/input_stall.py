@@ -4,6 +4,7 @@ from feedline.analysis.formatting import number, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity, measured
 from feedline.analysis.ledger.trace_facts import TraceFacts
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "input_stall"
 
@@ -40,3 +41,6 @@ def change(facts: TraceFacts) -> Refused:
     return Refused(
         "no_loader", "A trace does not show how workers make batches. Record the training with `feedline run` to get a prediction."
     )
+
+
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("loader",))

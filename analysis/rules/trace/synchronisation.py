@@ -4,6 +4,7 @@ from feedline.analysis.formatting import share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
+from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "synchronisation"
 
@@ -34,3 +35,6 @@ def _copies(facts: TraceFacts) -> str:
 def change(facts: TraceFacts) -> Refused:
     """Nothing is predicted: which calls can be left out is unknown."""
     return Refused("unknown_synchronization", "Which synchronizing calls are unnecessary is unknown. Remove one, and trace again.")
+
+
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("synchronising",), bound="Bound by synchronization")

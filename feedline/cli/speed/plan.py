@@ -10,9 +10,9 @@ from feedline.analysis.explain.predictions import change_of
 from feedline.analysis.explain.speed_trial import Recorded, Tried
 from feedline.analysis.ledger.change import Change, PredictedRate, Refused
 from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.view import page_faults, thread_oversubscription
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks.model import Prediction
-from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli.predicting import Replayable, replayable
 from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
 from feedline.cli.whatif_change import asked_change

@@ -1,0 +1,69 @@
+"""Rows of the mean step and of a mean sample, from what was measured of them."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from feedline.analysis.ledger.table import LedgerRow
+from feedline.analysis.measure.model import Cost, StepSummary
+from feedline.analysis.ranks.model import RankParts
+
+_USER = "user"
+_PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
+
+
+def step_rows(step: StepSummary, parts: RankParts | None = None, phase: str = "") -> list[LedgerRow]:
+    """Return the mean step as disjoint rows that sum to it.
+
+    The kinds of waiting are rows below ``wait``, communication that nothing hides is below the phase in which it is called. What functions
+    of the program take between models, backward passes and updates are rows below ``other`` and ``loss``, in proportion: which of the two
+    they ran in was not recorded.
+
+    Args:
+        parts: of the step of one of several ranks; None: they were not compared.
+        phase: the stage that its collectives are called in; empty: unknown.
+    """
+    inside = [*_waits(step), *_functions(step), *(_communication(step, parts, phase) if parts is not None else ())]
+    rows = []
+    for name, stage_s in step.stages.items():
+        left = stage_s - sum(row.s for row in inside if row.stage == name)
+        rows.append(LedgerRow(name, left))
+    return [*rows, *inside]
+
+
+def sample_rows(costs: Mapping[str, Cost]) -> tuple[float, list[LedgerRow]]:
+    """Return the seconds of a mean sample, and its rows: what each stage spends on a CPU, waiting for one, and blocked."""
+    rows: list[LedgerRow] = []
+    for stage, cost in costs.items():
+        if stage == "total":
+            continue
+        kinds = {"cpu": cost.cpu_s, "run_queue": cost.runqueue_s, "blocked": cost.blocked_s}
+        known = {kind: seconds for kind, seconds in kinds.items() if seconds is not None}
+        rows += [LedgerRow(f"{stage}/{kind}", seconds) for kind, seconds in known.items()]
+        rows.append(LedgerRow(stage, max(0.0, cost.wall_s - sum(known.values()))))
+    return sum(row.s for row in rows), rows
+
+
+def _waits(step: StepSummary) -> Iterator[LedgerRow]:
+    for kind, seconds in step.waits.items():
+        yield LedgerRow(f"wait/{kind}", seconds)
+
+
+def _functions(step: StepSummary) -> Iterator[LedgerRow]:
+    own = step.own_code
+    if own is None or own.s <= 0:
+        return
+    in_other = min(1.0, step.stages.get("other", 0.0) / own.s)
+    for one in own.functions:
+        found = _PLACE.fullmatch(one.name)
+        name, place = (found["name"], found["place"]) if found else (one.name, "")
+        for stage, part in (("other", in_other), ("loss", 1 - in_other)):
+            yield LedgerRow(f"{stage}/{_USER}/{name}", one.s * part, place=place)
+
+
+def _communication(step: StepSummary, parts: RankParts, phase: str) -> Iterator[LedgerRow]:
+    """What no computing hides, at most the phase that it is part of."""
+    left = step.stages.get(phase, 0.0)
+    for name, seconds in (("transfer", parts.exposed_transfer_s), ("late", parts.exposed_wait_s)):
+        part = min(left, seconds or 0.0)
+        left -= part
+        yield LedgerRow(f"{phase}/comm/{name}", part)

@@ -1,0 +1,66 @@
+"""What a rule declares: the rows of the ledger that it claims, the effort of its fix, and the limits that the fix lifts."""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from feedline.analysis.ledger.change import Change, Refused
+from feedline.analysis.ledger.finding import ROOF_KINDS, Finding
+from feedline.analysis.ranks.model import Prediction
+
+F = TypeVar("F")
+
+#: Kinds of limits that the usual fix of an input finding lifts: it makes a sample cheaper.
+CHEAPER = frozenset({"workers", "turns", "cores"})
+
+#: Batches are made on more CPUs at once or wait for less: each takes as much CPU time as before.
+AS_MUCH_CPU = frozenset({"workers", "turns"})
+
+#: Of a fix whose cost no limit of the host changes: the sentence says it as well.
+EVERY_LIMIT = frozenset(ROOF_KINDS) - {"gpu"}
+
+
+class Effort(enum.Enum):
+    """What a fix asks for, as what it must give, against a setting, to be told first (docs/rules.md)."""
+
+    SETTING = 1.0  # of the loader
+    ENVIRONMENT = 1.25  # a variable, another program
+    CODE = 1.5
+    DATA = 2.0  # to be written in another form, or to another place
+    HARDWARE = 3.0
+
+
+@dataclass(frozen=True)
+class Rule(Generic[F]):
+    """One cause: how it is found, and what its fix changes. explain.py decides which findings are told, and in which order.
+
+    Attributes:
+        rule_id: the id of its finding.
+        check: returns the finding, or None.
+        change: what the fix changes: in the loader, which is replayed, or in how ranks meet, which
+            has been replayed. Or why that is not known.
+        effort: of the fix.
+        claims: patterns of the rows of the ledger (``sample/decode/cpu``) whose time it explains.
+        avoidable: the time it claims is not work: samples wait, or take many times what their bytes
+            need. That goes ahead of a setting that would only hide it.
+        of_input: it makes steps wait for their input: a verdict says for how long they do.
+        bound: what a verdict calls a training that it holds back; empty: input-bound.
+        in_part: whether what it is called depends on how much of the step it costs.
+        by_settings: what is predicted are the settings that the finding names, and nothing else.
+        lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
+        supposing: what an estimate of its gain supposes.
+    """
+
+    rule_id: str
+    check: Callable[[F], Finding | None]
+    change: Callable[[F], Change | Prediction | Refused]
+    effort: Effort = Effort.CODE
+    claims: tuple[str, ...] = ()
+    avoidable: bool = False
+    of_input: bool = False
+    bound: str = ""
+    in_part: bool = True
+    by_settings: bool = False
+    lifts: frozenset[str] = CHEAPER
+    supposing: str = "without this cost"
