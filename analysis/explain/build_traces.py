@@ -93,6 +93,7 @@ def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Bud
         notes=[reworded(note, masks.text(run.named(note))) for note in (*notes, *_notes(run, between))],
         comm=between.communication if between else None,
         traces=_traces(traces, budgets[first], facts),
+        ledger=facts.ledger,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from feedline.analysis.convergence.checks import GRAVE
-from feedline.analysis.explain.order import in_order, without_contradictions
+from feedline.analysis.explain.order import Rows, claimed, in_order, without_contradictions
 from feedline.analysis.explain.predictions import Predictions, refused_of_traces, untold
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
@@ -24,7 +24,7 @@ from feedline.analysis.rules.input import (
 )
 from feedline.analysis.rules.rule import F, Rule
 
-_EXPLAINED = 1 / 3  # of the wait: less leaves it unexplained
+_MIN_EXPLAINED = 1 / 3
 MAX_FINDINGS = 3  # that ask for a change: more is a list, not advice
 _LOOP_IDS = frozenset(rule.rule_id for rule in LOOP)  # told beside those: they say nothing of the input
 
@@ -51,13 +51,13 @@ def diagnose(run: RuleInputs, checks: Sequence[Finding] = (), predictions: Predi
     others = [*map(_estimated, (*around, *own, *of_loop, *between)), *(finding for finding in wrong if finding not in grave)]
     if predictions is not None:
         grave, others = predictions.attached(grave), predictions.attached(others)
-    return _told([*grave, *in_order(others, rows, mean_s)])
+    return _told([*grave, *(_with_claims(finding, rows) for finding in in_order(others, rows, mean_s))])
 
 
 def diagnose_traces(facts: TraceFacts) -> list[Finding]:
     """Return the same of traces."""
-    findings = refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts)
-    ranked = [_estimated(finding) for finding in in_order(findings, {}, 1.0)]
+    findings, rows = refused_of_traces([*found(TRACE, facts), *found(CROSS_RANK, facts.ranks)], facts), facts.rows
+    ranked = [_with_claims(_estimated(finding), rows) for finding in in_order(findings, rows, 1.0)]
     if not facts.shown.basis.steps:  # what a cause costs per step is unknown
         ranked = [replace(finding, cost_s=0.0, cost_kind=CostKind.UNKNOWN) for finding in ranked]
     return _told(ranked)
@@ -88,7 +88,7 @@ def _statement(run: RuleInputs, causes: Sequence[Finding], beside: Sequence[Find
         causes: of the time that it takes.
         beside: findings about the loop and other ranks. A rank that waits for its loader, or any that asks for a change, say what holds it
             back.
-        around: findings about the machine, which may explain the wait.
+        around: findings about the machine: only those that cost much explain the wait.
     """
     if unknown := untold(run):
         return [unknown]
@@ -101,7 +101,7 @@ def _statement(run: RuleInputs, causes: Sequence[Finding], beside: Sequence[Find
         said = None if loader_elsewhere else near
     elif steady_share(run) < MIN_WAIT_SHARE:
         said = compute(run) if compute else None
-    elif any(map(_asks, causes)) or sum(finding.cost_s for finding in around) >= _EXPLAINED * steady_share(run) * run.step.mean_s:
+    elif any(map(_asks, causes)) or any(_explains(finding, run) for finding in around):
         said = None
     else:
         said = (None if loader_elsewhere else gpu_bound.check(run)) or input_bound_unexplained.check(run)
@@ -134,7 +134,18 @@ def _with_loader_fix(finding: Finding, causes: Sequence[Finding]) -> Finding:
     top = next(filter(_asks, causes), None)
     if top is None or finding.blame is None or finding.blame.rank is None or finding.blame.phase != "wait":
         return finding
-    return replace(finding, fix=f"{finding.fix} Or: {top.fix}")
+    first, second = (finding.fix, top.fix) if top.settings else (top.fix, finding.fix)  # a line of code comes last
+    return replace(finding, fix=f"{first} Or: {second}")
+
+
+def _explains(finding: Finding, run: RuleInputs) -> bool:
+    """Whether what the machine costs is much, or much of the wait: then it need not be called unexplained."""
+    return finding.severity is Severity.HIGH or finding.cost_s >= _MIN_EXPLAINED * steady_share(run) * run.step.mean_s
+
+
+def _with_claims(finding: Finding, rows: Rows) -> Finding:
+    """The finding, with the rows of the ledger that it explains."""
+    return replace(finding, claims=sorted(claimed(finding, rows)))
 
 
 def _asks(finding: Finding) -> bool:

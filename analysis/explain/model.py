@@ -197,7 +197,7 @@ class Report:
     convergence: ConvergenceSummary | None = None  # None: nothing was trained
     cpus: Cpus | None = None  # None: it is not known how many there are, or no step was made
     shown: int | None = None  # the rank that all figures are of; None: the lowest
-    ledger: Ledger | None = None  # None: no step was made, or the report is of traces
+    ledger: Ledger | None = None  # None: no step was made
     together: PredictedRate | None = None  # with all fixes in the loader that are predicted; None: fewer than two are
     headline: str = ""  # what has to be known before the verdict: a crash, a kill, a full disk; empty where the run ended well
     schema_version: int = REPORT_SCHEMA_VERSION

@@ -130,7 +130,7 @@ class Finding:
     predicted: PredictedRate | None = None
     refused: str = ""
     cost_kind: CostKind = CostKind.UNKNOWN
-    claims: tuple[str, ...] = ()
+    claims: list[str] = field(default_factory=list)
 
 
 #: Why a cost may be more.

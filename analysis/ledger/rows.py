@@ -40,7 +40,8 @@ def sample_rows(costs: Mapping[str, Cost]) -> tuple[float, list[LedgerRow]]:
         known = {kind: seconds for kind, seconds in kinds.items() if seconds is not None}
         rows += [LedgerRow(f"{stage}/{kind}", seconds) for kind, seconds in known.items()]
         rows.append(LedgerRow(stage, max(0.0, cost.wall_s - sum(known.values()))))
-    return sum(row.s for row in rows), rows
+    whole = sum(costs[name].wall_s for name in ("total", "transport") if name in costs)  # it is sent after it is made
+    return whole or sum(row.s for row in rows), rows
 
 
 def _waits(step: StepSummary) -> Iterator[LedgerRow]:

@@ -35,7 +35,7 @@ class LedgerTable:
     """Rows that sum to a whole.
 
     Attributes:
-        of: "step" or "sample" (the mean one), or "run" (all of it).
+        of: "step" or "sample" (the mean one), "run" (all of it), or "trace" (all of one without steps).
         whole_s: seconds of it.
         rows: disjoint, the largest first.
     """
@@ -76,7 +76,7 @@ class Ledger:
     """Where one rank's time went.
 
     Attributes:
-        step: the mean step.
+        step: the mean step; of a trace without steps, all of it.
         run: the whole run; None: its begin or end is unknown.
         sample: the mean sample, as whoever makes it spends the time; None: no sample was seen.
     """

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.intervals import NONE, clip, joined, length, union, without
 from feedline.analysis.ledger.facts import Exposed, RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence, Severity
+from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.ranks.model import ExposedKind
 from feedline.analysis.ranks.traced.compare import Between
 from feedline.analysis.traces.budget import Budget
@@ -68,6 +70,19 @@ class TraceFacts:
         """The same in seconds per step, as the rank's mean step shows it."""
         budget = self.budgets[self.rank if rank is None else rank]
         return self.share(part, rank) * mean_step_s(budget)
+
+    @cached_property
+    def rows(self) -> dict[str, float]:
+        """Row of the ledger -> seconds per step; of a trace without steps, in all of it."""
+        return {row.where: row.s for row in self.ledger.step.rows}
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Where the time of the shown rank went: each part of its mean step, or of the whole trace."""
+        budget = self.budgets[self.rank]
+        whole_s = mean_step_s(budget)
+        rows = [LedgerRow(part, share * whole_s) for part, share in budget.shares.items()]
+        return Ledger(LedgerTable.made_of("step" if self.shown.basis.steps else "trace", whole_s, rows), None)
 
     def busy_share(self, kernels: re.Pattern[str]) -> float:
         """Share (0 to 1) of the device's busy time in kernels whose names have the pattern."""

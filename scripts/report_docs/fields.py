@@ -46,9 +46,7 @@ FIELDS: dict[str, dict[str, Field]] = {
             "are always those of the lowest",
             "the report is of traces of other tools",
         ),
-        "ledger": Field(
-            "", "Where the time of the step and of the run went, of the rank `shown`", "no step was recorded, or the report is of traces"
-        ),
+        "ledger": Field("", "Where the time of the step and of the run went, of the rank `shown`", "no step was recorded"),
         "together": Field("", "Throughput predicted with all predicted fixes of the loader at once", "fewer than two fixes are predicted"),
         "headline": Field("", "What must be known before the verdict: a crash, a kill, a full disk; empty if the run ended normally"),
         "schema_version": Field(
@@ -322,6 +320,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "environment": Field("", "Environment variables that the fix names -> their values, with which to start the program"),
         "predicted": Field("", "Throughput predicted with the fix, by a replay of the loader or of the ranks", "refused says why not"),
         "refused": Field("", "Why the fix is not predicted, and which measurement would settle it; empty if it is predicted"),
+        "claims": Field("", "Rows of the ledger whose time it explains; those of a sample begin with sample/"),
         "cost_kind": Field(
             "",
             "What cost_s says of the gain. predicted: a replay saves it, cost_low_s to cost_high_s. estimated: the time of the cause; "

@@ -54,11 +54,12 @@ FIELDS: dict[str, dict[str, Field]] = {
         ),
     },
     "Ledger": {
-        "step": Field("", "The mean step"),
+        "step": Field("", "The mean step; of a trace without steps, all of it"),
         "run": Field("", "The whole run, from the begin of the recording to its end", "one of these is unknown"),
+        "sample": Field("", "The mean sample, as the process that makes it spends the time", "no sample was recorded"),
     },
     "LedgerTable": {
-        "of": Field("", "step (the mean one) or run"),
+        "of": Field("", "step or sample (the mean one), run, or trace (all of one without steps)"),
         "whole_s": Field("s", "What the rows sum to, within 0.1 %"),
         "rows": Field("", "Disjoint parts of it, the largest first"),
     },
@@ -66,7 +67,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "where": Field(
             "",
             "Path from the stage down to what it hides, such as wait/starved or other/user/validate. Of a run, the first part is start, "
-            "steps, evaluation, profiled (steps that torch.profiler recorded), between (steps) or end, and the stage follows",
+            "steps, evaluation, profiled (steps that torch.profiler recorded), between (steps) or end, and the stage follows. Of a sample, "
+            "cpu, run_queue (waiting for a CPU) and blocked are below each stage. Of traces, rows are the parts of the budget",
         ),
         "s": Field("s", "What it takes of the table's whole"),
         "steps": Field("1", "Share (0 to 1) of the recorded steps in which it occurs", "unknown, or the row is of a run"),

@@ -45,13 +45,12 @@ def test_both_tables_of_every_stored_run_close(place):
         step = step_summary(rank)
         if step is None:
             continue
-        ledger = ledger_of(rank, step)
+        ledger = ledger_of(rank, step, rank.sample_costs)
 
         assert ledger.step.closes and ledger.step.whole_s == step.mean_s
         for stage, seconds in step.stages.items():
             assert ledger.step.total_s(stage) == pytest.approx(max(seconds, 0.0))
-        if ledger.run is not None:
-            assert ledger.run.closes
+        assert all(table.closes for table in (ledger.run, ledger.sample) if table is not None)
 
 
 def test_a_run_is_split_into_its_start_its_steps_and_its_end():

@@ -228,6 +228,14 @@ def _open(comm: Communication | None, question: QuestionId) -> bool:
 
 
 SLOW_RULE: Rule[RankFacts] = Rule(
-    SLOW, slow, faster, claims=("*/comm/transfer",), effort=Effort.HARDWARE, bound="Bound by the network", lifts=frozenset({"step"})
+    SLOW,
+    slow,
+    faster,
+    claims=("*/comm/transfer", "exposed_transfer"),
+    effort=Effort.HARDWARE,
+    bound="Bound by the network",
+    lifts=frozenset({"step"}),
 )
-RULE: Rule[RankFacts] = Rule(RULE_ID, check, change, claims=("*/comm/transfer",), bound="Bound by communication", lifts=frozenset({"step"}))
+RULE: Rule[RankFacts] = Rule(
+    RULE_ID, check, change, claims=("*/comm/transfer", "exposed_transfer"), bound="Bound by communication", lifts=frozenset({"step"})
+)

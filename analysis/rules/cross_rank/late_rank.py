@@ -240,7 +240,9 @@ def _innocent(waiting: Waiting) -> str:
     return f"The network is not the cause: data transfer is only {share(moving)} of {in_collectives}"
 
 
-RULE: Rule[RankFacts] = Rule(RULE_ID, check, change, claims=("*/comm/late",), bound="Bound by a late rank", lifts=frozenset({"step"}))
+RULE: Rule[RankFacts] = Rule(
+    RULE_ID, check, change, claims=("*/comm/late", "waiting_for_rank"), bound="Bound by a late rank", lifts=frozenset({"step"})
+)
 SPREAD_RULE: Rule[RankFacts] = Rule(
-    SPREAD, changing, no_changes, claims=("*/comm/late",), bound="Bound by late ranks", lifts=frozenset({"step"})
+    SPREAD, changing, no_changes, claims=("*/comm/late", "waiting_for_rank"), bound="Bound by late ranks", lifts=frozenset({"step"})
 )

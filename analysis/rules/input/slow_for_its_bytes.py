@@ -30,7 +30,7 @@ def check(facts: RuleInputs) -> Finding | None:
         fix=cause.fix,
         how_to_check=cause.how_to_check,
         cost_s=work.lost_s + cause.also_s,
-        claims=(f"sample/{work.stage}", work.stage),
+        claims=[f"sample/{work.stage}", work.stage],
     )
 
 

@@ -80,4 +80,4 @@ def change(facts: TraceFacts) -> Refused:
     return Refused("nothing_to_change", "The device computes nearly all the time, so no fix is predicted.")
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change)
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("compute",))

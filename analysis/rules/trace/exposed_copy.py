@@ -71,4 +71,4 @@ def change(facts: TraceFacts) -> Refused:
     return Refused("unknown_copy", "How much of the copying would overlap is unknown. Change one copy, and trace again.")
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("copying",), bound="Bound by copies")
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("exposed_copy",), bound="Bound by copies")

@@ -37,4 +37,4 @@ def check(facts: TraceFacts) -> Finding | None:
     )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, launches.change, claims=("launching",), bound="Host-bound")
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, launches.change, claims=("host_launch",), bound="Host-bound")

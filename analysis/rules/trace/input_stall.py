@@ -43,4 +43,4 @@ def change(facts: TraceFacts) -> Refused:
     )
 
 
-RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("loader",))
+RULE: Rule[TraceFacts] = Rule(RULE_ID, check, change, claims=("input",))
