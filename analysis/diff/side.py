@@ -11,7 +11,7 @@ from feedline.analysis.diff import measure
 from feedline.analysis.diff.measure import CPU, TIMED, Measure
 from feedline.analysis.diff.model import RunName
 from feedline.analysis.explain import pipeline
-from feedline.analysis.explain.build import gather_ranks
+from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.profiler.store.opening import open_run

@@ -46,7 +46,8 @@ def of_rule(run: Measured, rule_id: str) -> str:
     asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
     if rule_id in _ALWAYS or len(asking) < MAX_FINDINGS:
         return ""
-    return f"it may be left out: a report has at most {MAX_FINDINGS} findings that ask for a change ({', '.join(one.rule_id for one in asking)})"
+    told = ", ".join(finding.rule_id for finding in asking)
+    return f"it may be left out: a report has at most {MAX_FINDINGS} findings that ask for a change ({told})"
 
 
 def of_severity(run: Measured, severity: str) -> str:

@@ -1,6 +1,6 @@
 """The limits of a run's throughput in words: how close the run is to them, and what their figures hold and leave out."""
 
-from feedline.analysis.explain.model import Report, ThroughputBound
+from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
 from feedline.analysis.formatting import counted, number, seconds, share
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.model import StepSummary
@@ -73,9 +73,9 @@ def without(parts: dict[str, float], whole_s: float) -> str:
     return f", excluding {' and '.join([', '.join(named[:-1]), named[-1]] if len(named) > 1 else named)}" if named else ""
 
 
-def cpus(cores: float, report: Report) -> str:
+def cpus(cores: float, run: MeasuredRun) -> str:
     """How many there are for a rank; other programs' part is in it, for a limit is what the run could have."""
-    others = report.cpus.others if report.cpus else None
+    others = run.cpus.others if run.cpus else None
     known = others is not None and others >= MIN_OTHERS
-    taken = f", if other programs left the {number((others or 0.0) / max(report.run.ranks, 1))} that they used" if known else ""
-    return f"{counted(cores, 'CPU')}{' per rank' if report.run.ranks > 1 else ''}{taken}"
+    taken = f", if other programs left the {number((others or 0.0) / max(run.run.ranks, 1))} that they used" if known else ""
+    return f"{counted(cores, 'CPU')}{' per rank' if run.run.ranks > 1 else ''}{taken}"

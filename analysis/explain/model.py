@@ -4,7 +4,7 @@ Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0
 ``notes`` or ``hooks`` say why.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from feedline.analysis.convergence.model import ConvergenceSummary
 from feedline.analysis.ledger.finding import Finding, PredictedRate
@@ -177,12 +177,10 @@ class RankSummary:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Everything a report shows. One of these per run; JSON is exactly this object."""
+class MeasuredRun:
+    """A run as it was measured: what limits it and what to change is concluded from this."""
 
     run: RunInfo
-    verdict: str  # what limits the training, and what to change
-    findings: list[Finding]  # most important first, at most three that are not "info"
     throughput: Throughput
     step: StepSummary | None  # None: the run never made a step
     workers: Workers | None  # None: no loader was seen
@@ -191,13 +189,34 @@ class Report:
     gauges: list[Gauge]
     hooks: list[Hook]
     notes: list[str] = field(default_factory=list)
-    roofline: Roofline | None = None  # None: no step, or batches of unknown size
     comm: Communication | None = None  # None: one rank, or no collective was seen
     traces: Traces | None = None  # None: feedline recorded the run itself
     convergence: ConvergenceSummary | None = None  # None: nothing was trained
     cpus: Cpus | None = None  # None: it is not known how many there are, or no step was made
     shown: int | None = None  # the rank that all figures are of; None: the lowest
     ledger: Ledger | None = None  # None: no step was made
-    together: PredictedRate | None = None  # with all fixes in the loader that are predicted; None: fewer than two are
     headline: str = ""  # what has to be known before the verdict: a crash, a kill, a full disk; empty where the run ended well
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(MeasuredRun):
+    """Everything a report shows. One of these per run; JSON is exactly this object."""
+
+    verdict: str  # what limits the training, and what to change
+    findings: list[Finding]  # most important first, at most three that are not "info"
+    roofline: Roofline | None = None  # None: no step, or batches of unknown size
+    together: PredictedRate | None = None  # with all fixes in the loader that are predicted; None: fewer than two are
     schema_version: int = REPORT_SCHEMA_VERSION
+
+    @classmethod
+    def of(
+        cls,
+        run: MeasuredRun,
+        verdict: str,
+        findings: list[Finding],
+        roofline: Roofline | None = None,
+        together: PredictedRate | None = None,
+    ) -> "Report":
+        """Return the report of a run: what was measured, and what was concluded from it."""
+        measured = {one.name: getattr(run, one.name) for one in fields(MeasuredRun)}
+        return cls(**measured, verdict=verdict, findings=findings, roofline=roofline, together=together)

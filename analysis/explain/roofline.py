@@ -7,7 +7,7 @@ import math
 
 from feedline.analysis.explain import roofs
 from feedline.analysis.explain.limits import RATE, behind, sentence
-from feedline.analysis.explain.model import Report, Roofline, Sweep, ThroughputBound
+from feedline.analysis.explain.model import MeasuredRun, Roofline, Sweep, ThroughputBound
 from feedline.analysis.explain.peak import peak
 from feedline.profiler.ceilings import Ceilings
 
@@ -16,23 +16,23 @@ _WARM = 3  # columns of a long series that are left out of its spread
 _KNEE_SHARE = 0.95
 
 
-def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | None:
+def roofline(run: MeasuredRun, ceilings: Ceilings | None = None) -> Roofline | None:
     """Put a run on its roofline.
 
     Args:
-        report: of the run.
+        run: as it was measured.
         ceilings: of this machine, data and model; None: only the roofs that the run itself shows.
 
     Returns:
         None for a run without steps, or with batches of unknown size.
     """
-    rate = report.throughput.samples_per_s
-    if rate is None or report.step is None:
+    rate = run.throughput.samples_per_s
+    if rate is None or run.step is None:
         return None
-    flop, flop_source = flop_per_sample(report, ceilings)
-    computed_in = report.step.flop.computed_in if report.step.flop else ""
+    flop, flop_source = flop_per_sample(run, ceilings)
+    computed_in = run.step.flop.computed_in if run.step.flop else ""
     peak_flops, peak_source = peak(ceilings, computed_in)
-    found = roofs.of_run(report) + (roofs.of_ceilings(report, ceilings) if ceilings else [])
+    found = roofs.of_run(run) + (roofs.of_ceilings(run, ceilings) if ceilings else [])
     if peak_flops and flop:
         found.append(roofs.of_device(peak_flops, flop, computed_in, peak_source))
     found.sort(key=lambda roof: roof.samples_per_s)
@@ -40,12 +40,12 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
     if mfu is not None and mfu > 1 + _MARGIN:
         peak_source = f"{peak_source}; the run reached {mfu:.1f} times that: the machine may have been busy when the peak was measured"
         mfu = None
-    low, high = _spread(report)
-    pace, least = report.throughput, low or rate
+    low, high = _spread(run)
+    pace, least = run.throughput, low or rate
     if pace.low and pace.high and pace.of_all_ranks:  # what is told of the measured rate elsewhere
         low, high = (rate * end / pace.of_all_ranks for end in (pace.low, pace.high))
-    nearest, following = (None, None) if report.step.gpu_is_behind else _bounds(found, least)
-    unit = RATE if report.throughput.ranks == 1 else f"{RATE} per rank"
+    nearest, following = (None, None) if run.step.gpu_is_behind else _bounds(found, least)
+    unit = RATE if run.throughput.ranks == 1 else f"{RATE} per rank"
     return Roofline(
         samples_per_s=rate,
         low=low,
@@ -59,27 +59,27 @@ def roofline(report: Report, ceilings: Ceilings | None = None) -> Roofline | Non
         nearest=nearest.name if nearest else None,
         next=following.name if following else None,
         becomes=following.samples_per_s if following else None,
-        message=behind(report.step) if report.step.gpu_is_behind else sentence(rate, nearest, following, unit),
+        message=behind(run.step) if run.step.gpu_is_behind else sentence(rate, nearest, following, unit),
         sweep=sweep(ceilings) if ceilings else None,
         nearest_id=nearest.id if nearest else None,
         next_id=following.id if following else None,
     )
 
 
-def flop_per_sample(report: Report, ceilings: Ceilings | None) -> tuple[float | None, str]:
+def flop_per_sample(run: MeasuredRun, ceilings: Ceilings | None) -> tuple[float | None, str]:
     """FLOP of forward and backward for one sample, and how it is known or why it is not."""
-    counted = report.step.flop if report.step else None
+    counted = run.step.flop if run.step else None
     if counted is not None and counted.samples:
         return (counted.forward + counted.backward) / counted.samples, "counted in one step of this run"
     if ceilings is not None and ceilings.flop_per_sample:
         return ceilings.flop_per_sample, "counted by `feedline probe` on the model given to it"
-    hook = next((hook for hook in report.hooks if hook.name == "FLOP" and not hook.attached), None)
+    hook = next((hook for hook in run.hooks if hook.name == "FLOP" and not hook.attached), None)
     return None, hook.why if hook else "they were not counted in any step of this run"
 
 
-def _spread(report: Report) -> tuple[float | None, float | None]:
+def _spread(run: MeasuredRun) -> tuple[float | None, float | None]:
     """Throughput two standard errors of the mean step below and above; from the columns of the series, so a slow drift is in it too."""
-    rate, step = report.throughput.samples_per_s, report.step
+    rate, step = run.throughput.samples_per_s, run.step
     if rate is None or step is None:
         return None, None
     means = [sum(parts) for parts in zip(*step.series.stages.values(), strict=True)]

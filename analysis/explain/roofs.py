@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 
 from feedline.analysis.explain import limits
-from feedline.analysis.explain.model import Report, ThroughputBound
+from feedline.analysis.explain.model import MeasuredRun, ThroughputBound
 from feedline.analysis.explain.peak import spoken
 from feedline.analysis.formatting import count, counted, number, seconds, size
 from feedline.analysis.measure.model import StepSummary, Workers
@@ -21,12 +21,12 @@ _MOVING = ("transport", "pin", "copy")  # in the main process
 _MOSTLY = 0.5  # a read that is blocked for so much of its time comes from a disk; so much of a step is told
 
 
-def of_run(report: Report) -> list[ThroughputBound]:
+def of_run(run: MeasuredRun) -> list[ThroughputBound]:
     """What the run's own records say."""
-    step, workers, batch = report.step, report.workers, report.throughput.batch_size
+    step, workers, batch = run.step, run.workers, run.throughput.batch_size
     if step is None or not batch:
         return []
-    found = [*_of_step(report, step, batch), *_of_workers(workers, _in_turns(workers, step)), *_of_cpus(report, batch)]
+    found = [*_of_step(run, step, batch), *_of_workers(workers, _in_turns(workers, step)), *_of_cpus(run, batch)]
     return [roof for roof in found if math.isfinite(roof.samples_per_s) and roof.samples_per_s > 0]
 
 
@@ -35,10 +35,10 @@ def _in_turns(workers: Workers | None, step: StepSummary) -> bool:
     return workers is not None and workers.processes == 0 and any(step.stages.get(name) for name in MAKING_STAGES)
 
 
-def _for_ranks_s(report: Report) -> float:
+def _for_ranks_s(run: MeasuredRun) -> float:
     """Seconds of the shown rank's mean step in which it did nothing but wait for another rank: no work of its own is in them."""
-    shown = min(report.ranks, key=int, default="") if report.shown is None else str(report.shown)
-    own = report.ranks[shown].comm if report.ranks else None
+    shown = min(run.ranks, key=int, default="") if run.shown is None else str(run.shown)
+    own = run.ranks[shown].comm if run.ranks else None
     return (own.exposed_wait_s or 0.0) if own else 0.0
 
 
@@ -53,14 +53,14 @@ def _left_out(step: StepSummary, turns: bool, for_ranks: float) -> dict[str, flo
     }
 
 
-def cpus(report: Report) -> float | None:
+def cpus(run: MeasuredRun) -> float | None:
     """CPUs that this run may use; ranks share them."""
-    available = report.run.machine.get("effective_cpus") or report.run.machine.get("cpus")
-    return float(available) / max(report.run.ranks, 1) if isinstance(available, (int, float)) else None
+    available = run.run.machine.get("effective_cpus") or run.run.machine.get("cpus")
+    return float(available) / max(run.run.ranks, 1) if isinstance(available, (int, float)) else None
 
 
-def _of_step(report: Report, step: StepSummary, batch: float) -> Iterator[ThroughputBound]:
-    turns, for_ranks = _in_turns(report.workers, step), _for_ranks_s(report)
+def _of_step(run: MeasuredRun, step: StepSummary, batch: float) -> Iterator[ThroughputBound]:
+    turns, for_ranks = _in_turns(run.workers, step), _for_ranks_s(run)
     parts, per_step = _left_out(step, turns, for_ranks), f"per step of {count(batch)} samples"
     alone = step.mean_s - sum(parts.values())
     if alone > 0:
@@ -95,11 +95,11 @@ def _of_workers(workers: Workers | None, turns: bool) -> Iterator[ThroughputBoun
         yield _roof("workers", "making samples one after another" if turns else "workers", "workers", processes / busy, message)
 
 
-def _of_cpus(report: Report, batch: float) -> Iterator[ThroughputBound]:
-    step, workers, cores = report.step, report.workers, cpus(report)
+def _of_cpus(run: MeasuredRun, batch: float) -> Iterator[ThroughputBound]:
+    step, workers, cores = run.step, run.workers, cpus(run)
     if not cores:
         return
-    have = limits.cpus(cores, report)
+    have = limits.cpus(cores, run)
     if step is not None and step.cpu_s:
         each = step.cpu_s / batch
         yield _roof(limits.ALL_CPUS, "all CPUs", "cores", cores / each, f"{have}; {seconds(each)} of CPU time per sample in total")
@@ -123,11 +123,11 @@ def of_device(peak_flops: float, flop_per_sample: float, computed_in: str, sourc
     return ThroughputBound("device", "device", "device", peak_flops / flop_per_sample, None, None, message, source, True)
 
 
-def of_ceilings(report: Report, ceilings: Ceilings) -> list[ThroughputBound]:
+def of_ceilings(run: MeasuredRun, ceilings: Ceilings) -> list[ThroughputBound]:
     """What was measured apart, in this run's samples."""
     found: list[ThroughputBound] = []
     measured = [one for one in ceilings.ceilings if one.value and math.isfinite(one.value)]
-    found += [*_disk(report, ceilings, measured), *_moving(report, measured)]
+    found += [*_disk(run, ceilings, measured), *_moving(run, measured)]
     for one in measured:
         if one.part == "loader" and one.value:
             name = one.name.partition("/")[2]
@@ -135,9 +135,9 @@ def of_ceilings(report: Report, ceilings: Ceilings) -> list[ThroughputBound]:
     return found
 
 
-def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
+def _disk(run: MeasuredRun, ceilings: Ceilings, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
     """The best that reading did with a cold and with a warm page cache: of the user's own files where they were read, else in order."""
-    costs = report.workers.per_sample if report.workers else {}
+    costs = run.workers.per_sample if run.workers else {}
     read = costs.get("read")
     nbytes = (read.bytes if read else None) or (costs["total"].bytes if "total" in costs else None) or ceilings.sample_bytes
     from_disk = read is not None and (read.blocked_s or 0.0) > _MOSTLY * read.wall_s
@@ -153,10 +153,10 @@ def _disk(report: Report, ceilings: Ceilings, measured: list[Ceiling]) -> Iterat
         yield from sorted(made, key=lambda roof: -roof.samples_per_s)[:1]
 
 
-def _moving(report: Report, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
+def _moving(run: MeasuredRun, measured: list[Ceiling]) -> Iterator[ThroughputBound]:
     """Transport between processes and copies to the device, of batches like the run's."""
-    loader = next((loader for loader in report.loaders if loader.role == "training"), None)
-    batch, stages = report.throughput.batch_size, report.step.stages if report.step else {}
+    loader = next((loader for loader in run.loaders if loader.role == "training"), None)
+    batch, stages = run.throughput.batch_size, run.step.stages if run.step else {}
     if loader is None or not loader.batch_bytes or not batch:
         return
     nbytes = loader.batch_bytes

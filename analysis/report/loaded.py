@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.analysis.explain import pipeline
-from feedline.analysis.explain.build import gather_ranks
+from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.report.frames.collectives import COLLECTIVES, collectives

@@ -47,6 +47,7 @@ class Rule(Generic[F]):
         of_input: it makes steps wait for their input: a verdict says for how long they do.
         bound: what a verdict calls a training that it holds back; empty: input-bound.
         in_part: whether what it is called depends on how much of the step it costs.
+        asks_for_more: its fix is another recording.
         by_settings: what is predicted are the settings that the finding names, and nothing else.
         lifts: kinds of limits that its fix lifts. The GPU's work holds the copies to it.
         supposing: what an estimate of its gain supposes.
@@ -61,6 +62,7 @@ class Rule(Generic[F]):
     of_input: bool = False
     bound: str = ""
     in_part: bool = True
+    asks_for_more: bool = False
     by_settings: bool = False
     lifts: frozenset[str] = CHEAPER
     supposing: str = "without this cost"

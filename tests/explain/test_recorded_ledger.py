@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedline
-from feedline.analysis.explain.build import gather_ranks
+from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.ledger.recorded import ledger_of, run_table
 from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.model import OwnCode, OwnFunction

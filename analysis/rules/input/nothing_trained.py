@@ -32,4 +32,4 @@ def change(facts: RuleInputs) -> Refused:
     return Refused("nothing_trained", REFUSED)
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True)
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, of_input=True, asks_for_more=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from feedline.analysis.explain.build import gather_ranks
+from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial, TrialRun, decide
 from feedline.analysis.ranks import recorded as between_ranks
 from feedline.cli import branch, child

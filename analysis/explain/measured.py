@@ -1,0 +1,363 @@
+"""Measure a run: what each rank did, what ranks cost each other, and the view of it that rules read."""
+
+import dataclasses
+import datetime
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from feedline.analysis.convergence import read
+from feedline.analysis.convergence.model import ConvergenceSummary
+from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.explain import notes as notes_of
+from feedline.analysis.explain.headline import headline, how
+from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
+from feedline.analysis.ledger.facts import RuleInputs
+from feedline.analysis.ledger.recorded import ledger_of
+from feedline.analysis.ledger.view.input_wait import steady_share
+from feedline.analysis.measure import computing, gather, moved, own_code
+from feedline.analysis.measure.at_end import AtEnd, at_end
+from feedline.analysis.measure.boundaries import trains_forward
+from feedline.analysis.measure.certainty import certainty, unseen
+from feedline.analysis.measure.cpu_use import cpu_use, mean_of
+from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.mean_step import half_width, interval_of_rate, means_of, relative
+from feedline.analysis.measure.model import Cpus, Gauge, Loader, RunInfo, StepSummary, Throughput, Traffic, Updated, Workers
+from feedline.analysis.measure.rank_gauges import read_rank_gauges
+from feedline.analysis.measure.stages import INPUT_STAGES
+from feedline.analysis.measure.steps import runs_closures
+from feedline.analysis.predict.rank_cpu import rank_cpus
+from feedline.analysis.predict.starts import staying_cpu_s
+from feedline.analysis.ranks import recorded as between_ranks
+from feedline.analysis.ranks.recorded import NOTHING, NetworkHints
+from feedline.analysis.ranks.summary import Compared
+from feedline.profiler import masks
+from feedline.profiler.ceilings import Ceilings
+from feedline.profiler.errors import FeedlineError, shows_tracebacks
+from feedline.profiler.events import Stage
+from feedline.profiler.message import reworded
+from feedline.profiler.session.ending import INTERRUPTED
+from feedline.profiler.store.manifest import Manifest
+from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.segment_reader import Process
+
+#: Variables that change what glibc's malloc returns to the system.
+_SETTINGS_OF_MALLOC = frozenset(
+    ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
+)
+
+
+def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
+    """What each rank did, by its number. Ranks that cannot be read are left out, and named in the notes.
+
+    Raises:
+        RunDamaged: none can be read.
+    """
+    gathered: dict[int, RankMetrics] = {}
+    problem: FeedlineError | None = None
+    for number, rank in sorted(run.ranks.items()):
+        try:
+            gathered[number] = RankMetrics.of(rank)
+        except FeedlineError as error:
+            problem = error
+            notes.append(f"rank {number}: {error}")
+    if not gathered:
+        assert problem is not None
+        raise problem
+    return gathered
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """What is known of a run before anything is said about it.
+
+    Attributes:
+        run: what was measured, as a report has it.
+        shown: the rank that it shows.
+        view: of that rank, for rules and predictions; None: it made no step.
+        end: how the rank ended that ended first.
+    """
+
+    run: MeasuredRun
+    shown: RankMetrics
+    view: RuleInputs | None
+    end: AtEnd
+
+    @property
+    def ended_badly(self) -> bool:
+        """Whether it failed, was killed, or no longer made progress. A person may interrupt any other run."""
+        about = self.run.run
+        failed = about.state == "cut" or bool(about.exit_code) and about.exit_code != INTERRUPTED
+        return failed or self.end.hangs
+
+
+def measure(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING) -> Measurement:
+    """Measure a run. Args and errors as for ``build``."""
+    notes = list(run.notes)
+    gathered = gather_ranks(run, notes)
+    compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, beside, notes, rank_cpus(gathered))
+    shown = gathered[between_ranks.shown(gathered, compared)]
+    gauges = read_rank_gauges(shown.rank, notes)
+    workers, loaders = gather.workers(shown), gather.loaders(shown)
+    step = _step(shown, gauges)
+    use = _cpu_use(shown, gathered, gauges) if step is not None else None
+    view = _view(shown, step, workers, loaders, use, gauges, compared)
+    ended = between_ranks.first_failed(gathered)
+    end = at_end(gathered[ended], gauges if gathered[ended] is shown else [])
+    about = _run_info(run, gathered[ended].rank, end)
+    trained = convergence(run, notes)
+    pace, trained = _throughput(gathered, shown, trained, step)
+    if run.part is not None:
+        loaders = [loader for number, loader in enumerate(loaders) if number in _used_loaders(shown)]
+    notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
+    who = "The training" if len(gathered) == 1 else f"Rank {ended}"
+    unit = "batch" if step is not None and step.boundary == "loader" else "step"
+    measured = MeasuredRun(
+        run=about,
+        throughput=pace,
+        step=_with_input(view) if view is not None else step,
+        workers=workers,
+        loaders=loaders,
+        ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
+        gauges=gauges,
+        hooks=[
+            Hook(str(hook["name"]), bool(hook["attached"]), str(hook["why"]), str(hook.get("reason", "")))
+            for hook in shown.rank.manifest.hooks
+        ],
+        notes=[reworded(note, masks.text(run.named(note))) for note in notes],
+        comm=compared.communication if compared else None,
+        convergence=trained,
+        cpus=use,
+        shown=shown.rank.number,
+        ledger=view.ledger if view is not None else None,
+        headline=headline(about, pace.steps, trained.updates if trained else 0, who, end, unit),
+    )
+    return Measurement(measured, shown, view, end)
+
+
+def _step(shown: RankMetrics, gauges: list[Gauge]) -> StepSummary | None:
+    """The mean step, with the CPU time of the whole training and its own code."""
+    step = gather.step_summary(shown)
+    if step is None:
+        return None
+    own = {"own_code": own_code.of_steps(shown, step), "evaluation_code": own_code.of_evaluation(shown)}
+    return dataclasses.replace(step, cpu_s=cpu_s(shown, gauges, step.mean_s), **own)
+
+
+def _cpu_use(shown: RankMetrics, gathered: Mapping[int, RankMetrics], gauges: list[Gauge]) -> Cpus | None:
+    """Who used the CPUs while the steps of the shown rank ran."""
+    beside = [(rank, read_rank_gauges(rank.rank, [])) for rank in gathered.values() if rank is not shown]
+    return cpu_use(shown, gauges, beside)
+
+
+def _throughput(
+    gathered: Mapping[int, RankMetrics], shown: RankMetrics, trained: ConvergenceSummary | None, step: StepSummary | None
+) -> tuple[Throughput, ConvergenceSummary | None]:
+    """The rate with its interval, and the convergence with the same number of samples."""
+    pace = between_ranks.throughput(gathered, shown)
+    if len(gathered) == 1 and shown.rank.manifest.ended and not len(shown.main.of(Stage.PROFILED)):  # whose steps do not count
+        pace, trained = _trained_on(pace, trained)
+    if pace.of_all_ranks and step is not None:
+        low, high = interval_of_rate(pace.of_all_ranks, half_width(*relative(means_of(shown))))
+        pace = dataclasses.replace(pace, low=low, high=high)
+    return pace, trained
+
+
+def _trained_on(pace: Throughput, trained: ConvergenceSummary | None) -> tuple[Throughput, ConvergenceSummary | None]:
+    """The same number of samples in both.
+
+    One counts the batches of the steps. The other counts as updates come, when it is not known yet that a batch before them was only
+    looked at, or is fetched ahead.
+    """
+    if trained is None or trained.samples is None or not pace.samples:
+        return pace, trained
+    samples = min(pace.samples, round(trained.samples))
+    return dataclasses.replace(pace, samples=samples), dataclasses.replace(trained, samples=float(samples))
+
+
+def _used_loaders(rank: RankMetrics) -> set[int]:
+    """Numbers of the loaders that were gone through."""
+    return set(rank.main.of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
+
+
+def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
+    """How the training got on; None where nothing was trained."""
+    try:
+        recorded = read.of_run(run)
+        return summarise(recorded) if recorded.updates else None
+    except Exception as error:  # the rest of the report does not need it
+        if shows_tracebacks() and not isinstance(error, FeedlineError):
+            raise
+        notes.append(f"convergence was not analyzed: {error or type(error).__name__}")
+        return None
+
+
+def cpu_s(rank: RankMetrics, gauges: list[Gauge], mean_s: float) -> float | None:
+    """CPU seconds of the mean step, of everything that the training started."""
+    tree = next((gauge for gauge in gauges if gauge.name == "cpu/processes"), None)
+    anchors = rank.rank.manifest.anchors
+    if tree is None or rank.steps is None or not anchors:
+        return None
+    return computing.cpu_s(rank.steps, rank.first, tree, anchors[0]["perf_counter_ns"], mean_s)
+
+
+def _view(
+    rank: RankMetrics,
+    step: StepSummary | None,
+    workers: Workers | None,
+    loaders: list[Loader],
+    use: Cpus | None,
+    gauges: list[Gauge],
+    compared: Compared | None = None,
+) -> RuleInputs | None:
+    """What the rules read; None without a step."""
+    if step is None or rank.steps is None:
+        return None
+    training = next((loader for loader in loaders if loader.role == "training"), None)
+    cpus = rank.rank.manifest.machine.get("effective_cpus") or rank.rank.manifest.machine.get("cpus") or 1
+    epochs, glibc = training.epochs if training else 0, _glibc(rank.rank.manifest)
+    facts = RuleInputs(
+        throughput=gather.throughput(rank),
+        step=step,
+        loader=training,
+        workers=workers,
+        traffic=_traffic(rank),
+        wait_share=_wait_seconds(step) / step.mean_s if step.mean_s else 0.0,
+        ready_share=gather.waits.ready_share(rank.steps.asked, rank.ready),
+        effective_cpus=float(cpus),  # type: ignore[arg-type]
+        main_runqueue_share=step.main_runqueue_share,
+        main_queued_share=gather.main_queued_share(rank),
+        updated=_updated(rank.rank.manifest.training),
+        process_cpu_s=workers.process_cpu_s if workers else None,
+        straggler_share=gather.straggler_share(rank),
+        epochs=epochs,
+        certainty=certainty(rank, epochs <= 1),
+        cpus=use,
+        batch_tensors=workers.batch_tensors if workers else None,
+        moved=moved.of(rank.main, rank.steps, rank.first),
+        swapped_in=mean_of(rank, rank, gauges, "memory/swapped_in"),
+        loader_elsewhere=rank.loader_elsewhere,
+        making=rank.steps.making,
+        unseen=unseen(rank),
+        staying_s=staying_cpu_s(rank.makers) if glibc else 0.0,
+        glibc=glibc,
+        order_s=gather.order_s(rank, epochs),
+        repeated_stream=gather.repeats_stream(rank),
+        failed=failed(rank.rank.manifest),
+        closures=runs_closures(rank.main),
+        comm=compared.communication if compared else None,
+        comm_parts=compared.parts if compared else {},
+        shown=rank.rank.number,
+    )
+    parts = facts.comm_parts.get(rank.rank.number) if facts.communicates_in else None
+    return dataclasses.replace(facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.communicates_in))
+
+
+def failed(manifest: Manifest) -> str:
+    """How a run ended with an error; empty for one that did not, that goes on, or that a person interrupted."""
+    return (
+        "" if manifest.exit_code == INTERRUPTED or manifest.state == "ended" else how(manifest.state, manifest.exit_code, manifest.ended_by)
+    )
+
+
+def _updated(training: dict[str, object]) -> Updated | None:
+    """What the one optimizer updates; None where there are several, or none was described."""
+    listed = training.get("optimizers")
+    if not isinstance(listed, list) or len(listed) != 1:
+        return None
+    kind, groups = str(listed[0].get("kind", "")), listed[0].get("groups") or []
+    tensors, elements = (sum(int(group.get(name, 0)) for group in groups) for name in ("tensors", "elements"))
+    return Updated(kind, tensors, elements, all(group.get("fused") is True for group in groups))
+
+
+def _glibc(manifest: Manifest) -> tuple[int, ...]:
+    """Version of glibc's malloc, where nothing in the environment has changed its thresholds; () where that is not known."""
+    found = re.fullmatch(r"glibc (\d+)\.(\d+)", str(manifest.machine.get("malloc", "")))
+    return tuple(map(int, found.groups())) if found and not manifest.environment.keys() & _SETTINGS_OF_MALLOC else ()
+
+
+def _with_input(facts: RuleInputs) -> StepSummary:
+    """The step with the share that its input takes of it, and how sure that is, where it is known."""
+    sure = facts.certainty
+    if facts.loader is None or facts.loader_elsewhere or sure is None:
+        return facts.step
+    return dataclasses.replace(facts.step, input_share=steady_share(facts), input_share_low=sure.low, input_share_high=sure.high)
+
+
+def _wait_seconds(step: StepSummary) -> float:
+    return sum(step.stages.get(name, 0.0) for name in INPUT_STAGES)
+
+
+def _traffic(rank: RankMetrics) -> Traffic:
+    seen = rank.makers.traffic()
+    if seen is None or not rank.samples:
+        return Traffic(None, None, None, None)
+    kernel = rank.makers.kernel()
+    return Traffic(
+        read_chars=seen.read_bytes,
+        read_calls=seen.reads,
+        disk_bytes=seen.disk_bytes,
+        major_faults=seen.major_faults,
+        minor_faults=kernel.minor_faults if kernel else None,
+        system_s=kernel.system_cpu / 1e9 if kernel else None,
+    )
+
+
+def _run_info(run: Run, rank: Rank, ending: AtEnd) -> RunInfo:
+    """Who ran what, and how it ended."""
+    manifest = rank.manifest
+    anchor = manifest.anchors[0] if manifest.anchors else {"time_ns": 0}
+    begin, end = rank.span_ns
+    return RunInfo(
+        name=run.name,
+        path=place(run),
+        state=manifest.state,
+        command=manifest.command,
+        started=datetime.datetime.fromtimestamp(anchor["time_ns"] / 1e9, datetime.timezone.utc).isoformat(timespec="seconds"),
+        duration_s=max(end - begin, 0) / 1e9,
+        exit_code=manifest.exit_code,
+        ranks=len(run.ranks),
+        versions=manifest.versions,
+        machine=manifest.machine,
+        model=model(rank.main),
+        optimizer=optimizers(manifest.training),
+        ended_by=masks.text(manifest.ended_by),
+        ended_at=masks.text(manifest.ended_at),
+        waited_s=ending.wait.s if ending.wait is not None else None,
+        silent_s=ending.silent_s,
+        stopped=str(rank.main.header.get("stopped", "")),
+    )
+
+
+def place(run: Run) -> str:
+    """The run folder, or what names one of its trainings, without the folders that are private."""
+    folder = masks.place(run.folder)
+    return folder if run.part is None else f"{folder}/{run.path.relative_to(run.folder)}"
+
+
+def model(main: Process) -> str:
+    """Class of the module that was called most in training."""
+    called = main.records["source"][trains_forward(main.records)]
+    return main.names.get(int(np.bincount(called).argmax()), "") if len(called) else ""
+
+
+def optimizers(training: dict[str, object]) -> str:
+    """Classes and first learning rates, each once."""
+    listed = training.get("optimizers")
+    named = []
+    for optimizer in listed if isinstance(listed, list) else []:
+        rate = optimizer["groups"][0].get("lr") if optimizer["groups"] else None
+        named.append(optimizer["kind"] if rate is None else f"{optimizer['kind']}, lr {rate:g}")
+    return " + ".join(dict.fromkeys(named))
+
+
+def _rank_summary(rank: RankMetrics, compared: Compared | None) -> RankSummary:
+    step = gather.step_summary(rank)
+    return RankSummary(
+        steps=len(rank.steps.wall) + rank.counted.number if rank.steps else 0,
+        mean_s=step.mean_s if step else None,
+        stages=step.stages if step else {},
+        state=rank.rank.manifest.state,
+        comm=compared.parts.get(rank.rank.number) if compared else None,
+    )
