@@ -170,7 +170,20 @@ def _material(sides: Sides, effect: Effect) -> bool:
     whole = {"stage": STEP, "cpu": STEP, "wait": STEP, "collective": STEP, "sample": _TOTAL, "blocked": _TOTAL}.get(effect.measure.group)
     if whole is None or any(whole not in run.measures for run in sides.runs):
         return True
+    if effect.measure.group == "sample" and abs(effect.change) * _samples_at_once(sides) < _MATERIAL * sides.mean(STEP)[0]:
+        return False
     return abs(effect.change) >= _MATERIAL * sides.mean(whole)[0]
+
+
+def _samples_at_once(sides: Sides) -> float:
+    """Samples that one worker makes for a step, the most of all runs; infinite where that is unknown."""
+    known = []
+    for run in sides.runs:
+        workers, step, batch = run.report.workers, run.report.step, run.batch
+        of_step = run.measures[STEP].value if STEP in run.measures else 0.0  # of a sample, where times are per sample
+        per = of_step / step.mean_s if step is not None and step.mean_s else 1.0
+        known.append(batch * per / max(workers.processes, 1) if workers is not None and batch else math.inf)
+    return max(known)
 
 
 def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
@@ -214,10 +227,11 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
     versions = any(one.kind == "version" for one in context.shared(context.settings(*runs)))
     moved = sides.speed.known() and abs(sides.shift("cpu")) >= math.log1p(_MATERIAL)
     queued = sides.queued if math.isfinite(sides.more) else 0.0
+    step = next((one for one in quantities if one.id == STEP), None)
 
     def by_program(quantity: Quantity) -> bool:
-        """Whether the program's own work changed in the direction of a time."""
-        return any(one.grew == quantity.grew and _is_part(one, quantity) for one in own)
+        """Whether the program's own work, or the processes that do it, changed in the direction of a time."""
+        return (other and quantity.id in (_WAIT, STEP)) or any(one.grew == quantity.grew and _is_part(one, quantity) for one in own)
 
     def by_load(quantity: Quantity) -> bool:
         """Whether load may have done more to it than is known: waiting for a CPU is measured in some stages only."""
@@ -228,7 +242,9 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
 
     def judged(quantity: Quantity) -> Quantity:
         explained = quantity.outcome == MACHINE and (other or (moved and versions) or by_program(quantity))
-        unsure = quantity.outcome == CHANGED and by_load(quantity) and not by_program(quantity)
+        with_step = step is not None and (step.outcome, step.grew) == (MACHINE, quantity.grew)
+        loaded = by_load(quantity) or quantity.id == _WAIT and with_step
+        unsure = quantity.outcome == CHANGED and loaded and not by_program(quantity)
         return replace(quantity, outcome=EITHER) if explained or unsure else quantity
 
     return [one if one.group == "gauge" else judged(one) for one in quantities]

@@ -141,8 +141,12 @@ def _step(shown: RankMetrics, gauges: list[Gauge]) -> StepSummary | None:
     step = gather.step_summary(shown)
     if step is None:
         return None
-    own = {"own_code": own_code.of_steps(shown, step), "evaluation_code": own_code.of_evaluation(shown)}
-    return dataclasses.replace(step, cpu_s=cpu_s(shown, gauges, step.mean_s), **own)
+    return dataclasses.replace(
+        step,
+        cpu_s=cpu_s(shown, gauges, step.mean_s),
+        own_code=own_code.of_steps(shown, step),
+        evaluation_code=own_code.of_evaluation(shown),
+    )
 
 
 def _cpu_use(shown: RankMetrics, gathered: Mapping[int, RankMetrics], gauges: list[Gauge]) -> Cpus | None:

@@ -10,9 +10,10 @@ from feedline.analysis.explain.predictions import change_of
 from feedline.analysis.explain.speed_trial import Recorded, Tried
 from feedline.analysis.ledger.change import Change, PredictedRate, Refused
 from feedline.analysis.ledger.facts import RuleInputs
-from feedline.analysis.ledger.view import page_faults, thread_oversubscription
+from feedline.analysis.ledger.view.page_faults import environment
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks.model import Prediction
+from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli.predicting import Replayable, replayable
 from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
 from feedline.cli.whatif_change import asked_change
@@ -100,7 +101,7 @@ def environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
     if rule_id != page_faults.RULE_ID:
         return {}
     found.change_of_fix(rule_id)
-    if given := page_faults.environment(found.facts):
+    if given := environment(found.facts):
         return given
     raise FixError(
         f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's or is already configured in the environment, "
