@@ -6,6 +6,7 @@ from dataclasses import replace
 from feedline.analysis.convergence.checks import GRAVE
 from feedline.analysis.explain.order import Rows, claimed, in_order, without_contradictions
 from feedline.analysis.explain.predictions import Predictions, refused_of_traces, untold
+from feedline.analysis.formatting import sentence
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
@@ -134,8 +135,9 @@ def _with_loader_fix(finding: Finding, causes: Sequence[Finding]) -> Finding:
     top = next(filter(_asks, causes), None)
     if top is None or finding.blame is None or finding.blame.rank is None or finding.blame.phase != "wait":
         return finding
-    first, second = (finding.fix, top.fix) if top.settings else (top.fix, finding.fix)  # a line of code comes last
-    return replace(finding, fix=f"{first} Or: {second}")
+    if top.settings:  # a line of code, which nothing can follow
+        return replace(finding, fix=f"{finding.fix} Or: {top.fix}")
+    return replace(finding, fix=f"{sentence(top.fix).removesuffix('.')}. Or {finding.fix[:1].lower()}{finding.fix[1:]}")
 
 
 def _explains(finding: Finding, run: RuleInputs) -> bool:

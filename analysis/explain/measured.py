@@ -254,8 +254,8 @@ def _view(
         comm_parts=compared.parts if compared else {},
         shown=rank.rank.number,
     )
-    parts = facts.comm_parts.get(rank.rank.number) if facts.communicates_in else None
-    return dataclasses.replace(facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.communicates_in))
+    parts = facts.comm_parts.get(rank.rank.number)
+    return dataclasses.replace(facts, ledger=ledger_of(rank, step, facts.costs, parts, facts.exposed))
 
 
 def failed(manifest: Manifest) -> str:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.rules import BY_ID
-from feedline.analysis.rules.rule import Effort
+from feedline.analysis.rules.rule import Effort, Time
 
 #: A part goes first only if it can win this share of what the whole can; else it is a detail of it. In planted trainings (tests/planted)
 #: decoding was half to three quarters of what full CPUs cost, as the machine was busy or not.
@@ -121,12 +121,13 @@ def _goes_before(first: Finding, second: Finding, claims: Mapping[str, Rows]) ->
         return False
     if first.blame is not None and first.blame.phase == "wait":  # what holds back the loader of the rank that others wait for
         return other.of_input
-    if one.effort.value > other.effort.value and not one.avoidable:
+    if one.effort.value > other.effort.value and one.time is Time.WORK:
         return False
     part, whole = claims[first.rule_id], claims[second.rule_id]
-    if one.avoidable is not other.avoidable and (_lies_within(part, whole) or _lies_within(whole, part)):
-        return one.avoidable
-    return _is_part(part, whole) or _is_made_of(whole, part)
+    if one.time is not other.time and (_lies_within(part, whole) or _lies_within(whole, part)):
+        return one.time > other.time
+    easier = one.effort.value <= other.effort.value
+    return _is_part(part, whole) or (easier or one.time is Time.IDLE) and _is_made_of(whole, part)
 
 
 def _effort(finding: Finding) -> float:

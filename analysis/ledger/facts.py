@@ -1,6 +1,6 @@
 """What rules read: of a recorded run, and of ranks that were recorded or traced together. Of traces: traces/facts.py."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -87,14 +87,13 @@ class RuleInputs:
         """Row of the ledger -> seconds: of the mean step, and of a mean sample (``sample/decode/cpu``)."""
         _, of_sample = sample_rows(self.costs)
         parts = self.comm_parts.get(self.shown) if self.shown is not None else None
-        of_step = step_rows(self.step, parts if self.communicates_in else None, self.communicates_in)
+        of_step = step_rows(self.step, parts, self.exposed)
         return {row.where: row.s for row in of_step if row.s > 0} | {f"sample/{row.where}": row.s for row in of_sample if row.s > 0}
 
     @property
-    def communicates_in(self) -> str:
-        """The stage of the step in which its rank communicates most of what nothing hides; empty: unknown."""
-        kinds = self.comm.exposed.get(str(self.shown), []) if self.comm is not None else []
-        return next((kind.phase for kind in kinds if kind.phase in self.step.stages), "")
+    def exposed(self) -> Sequence[ExposedKind]:
+        """Communication of its rank that nothing hides."""
+        return self.comm.exposed.get(str(self.shown), []) if self.comm is not None else []
 
     @property
     def on_gpu(self) -> bool:

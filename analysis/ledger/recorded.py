@@ -1,6 +1,6 @@
 """The ledger of a recorded rank: its mean step by stage and what is known of their inside, and where the time of the whole run went."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -13,7 +13,7 @@ from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Cost, StepSummary
 from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
-from feedline.analysis.ranks.model import RankParts
+from feedline.analysis.ranks.model import ExposedKind, RankParts
 from feedline.profiler.events import Stage
 
 _THIRDS = 3
@@ -26,26 +26,30 @@ _STEPS, PROFILED, _EVALUATION = "steps", "profiled", "evaluation"
 
 
 def ledger_of(
-    rank: RankMetrics, step: StepSummary, costs: Mapping[str, Cost] = MappingProxyType({}), parts: RankParts | None = None, phase: str = ""
+    rank: RankMetrics,
+    step: StepSummary,
+    costs: Mapping[str, Cost] = MappingProxyType({}),
+    parts: RankParts | None = None,
+    kinds: Sequence[ExposedKind] = (),
 ) -> Ledger:
     """Return where the time of a rank went.
 
     Args:
         step: its mean step, with the program's own code.
         costs: stage -> mean cost of one sample; empty: none was seen.
-        parts, phase: of its communication with other ranks, as for ``step_rows``.
+        parts, kinds: of its communication with other ranks, as for ``step_rows``.
     """
     sample = LedgerTable.made_of("sample", *sample_rows(costs)) if costs else None
-    return Ledger(_step_table(rank, step, parts, phase), run_table(rank), sample)
+    return Ledger(_step_table(rank, step, parts, kinds), run_table(rank), sample)
 
 
-def _step_table(rank: RankMetrics, step: StepSummary, parts: RankParts | None, phase: str) -> LedgerTable:
+def _step_table(rank: RankMetrics, step: StepSummary, parts: RankParts | None, kinds: Sequence[ExposedKind]) -> LedgerTable:
     """Return the mean step as rows, with the share of steps in which each stage lies, and how it changes.
 
     Args:
-        step, parts: of the same rank; the phase of the step in which it communicates.
+        step, parts, kinds: of the same rank, as for ``step_rows``.
     """
-    rows = step_rows(step, parts, phase)
+    rows = step_rows(step, parts, kinds)
     known = [
         replace(row, steps=_occurs(rank, row.where), trend=trend(rank, row.where)) if row.where in step.stages else row for row in rows
     ]

@@ -1,17 +1,17 @@
 """Rows of the mean step and of a mean sample, from what was measured of them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from feedline.analysis.ledger.table import LedgerRow
 from feedline.analysis.measure.model import Cost, StepSummary
-from feedline.analysis.ranks.model import RankParts
+from feedline.analysis.ranks.model import ExposedKind, RankParts
 
 _USER = "user"
 _PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")
 
 
-def step_rows(step: StepSummary, parts: RankParts | None = None, phase: str = "") -> list[LedgerRow]:
+def step_rows(step: StepSummary, parts: RankParts | None = None, kinds: Sequence[ExposedKind] = ()) -> list[LedgerRow]:
     """Return the mean step as disjoint rows that sum to it.
 
     The kinds of waiting are rows below ``wait``, communication that nothing hides is below the phase in which it is called. What functions
@@ -20,9 +20,9 @@ def step_rows(step: StepSummary, parts: RankParts | None = None, phase: str = ""
 
     Args:
         parts: of the step of one of several ranks; None: they were not compared.
-        phase: the stage that its collectives are called in; empty: unknown.
+        kinds: of its communication that nothing hides. What the rank waits for others is divided as their transfer is.
     """
-    inside = [*_waits(step), *_functions(step), *(_communication(step, parts, phase) if parts is not None else ())]
+    inside = [*_waits(step), *_functions(step), *(_communication(step, parts, kinds) if parts is not None else ())]
     rows = []
     for name, stage_s in step.stages.items():
         left = stage_s - sum(row.s for row in inside if row.stage == name)
@@ -61,10 +61,13 @@ def _functions(step: StepSummary) -> Iterator[LedgerRow]:
             yield LedgerRow(f"{stage}/{_USER}/{name}", one.s * part, place=place)
 
 
-def _communication(step: StepSummary, parts: RankParts, phase: str) -> Iterator[LedgerRow]:
-    """What no computing hides, at most the phase that it is part of."""
-    left = step.stages.get(phase, 0.0)
-    for name, seconds in (("transfer", parts.exposed_transfer_s), ("late", parts.exposed_wait_s)):
-        part = min(left, seconds or 0.0)
-        left -= part
-        yield LedgerRow(f"{phase}/comm/{name}", part)
+def _communication(step: StepSummary, parts: RankParts, kinds: Sequence[ExposedKind]) -> Iterator[LedgerRow]:
+    """What no computing hides, at most the stage that it is called in."""
+    whole = sum(kind.transfer_s for kind in kinds)
+    for phase in dict.fromkeys(kind.phase for kind in kinds if kind.phase in step.stages):
+        transfer_s = sum(kind.transfer_s for kind in kinds if kind.phase == phase)
+        left = step.stages[phase]
+        for name, seconds in (("transfer", transfer_s), ("late", (parts.exposed_wait_s or 0.0) * transfer_s / whole if whole else 0.0)):
+            part = min(left, seconds)
+            left -= part
+            yield LedgerRow(f"{phase}/comm/{name}", part)

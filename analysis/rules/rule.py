@@ -27,8 +27,16 @@ class Effort(enum.Enum):
     SETTING = 1.0  # of the loader
     ENVIRONMENT = 1.25  # a variable, another program
     CODE = 1.5
-    DATA = 2.0  # to be written in another form, or to another place
+    DATA = 2.5  # to be written in another form, or to another place: a copy of it, and hours
     HARDWARE = 3.0
+
+
+class Time(enum.IntEnum):
+    """What a claim's time is: what is less than work goes ahead of the work that takes long because of it."""
+
+    WORK = 0
+    NEEDLESS = 1  # work for nothing: pixels that are thrown away, memory that is mapped again
+    IDLE = 2  # no work: samples wait, or take many times what their bytes need; a setting would only hide it
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,7 @@ class Rule(Generic[F]):
             has been replayed. Or why that is not known.
         effort: of the fix.
         claims: patterns of the rows of the ledger (``sample/decode/cpu``) whose time it explains.
-        avoidable: the time it claims is not work: samples wait, or take many times what their bytes
-            need. That goes ahead of a setting that would only hide it.
+        time: what the time that it claims is.
         of_input: it makes steps wait for their input: a verdict says for how long they do.
         bound: what a verdict calls a training that it holds back; empty: input-bound.
         in_part: whether what it is called depends on how much of the step it costs.
@@ -58,7 +65,7 @@ class Rule(Generic[F]):
     change: Callable[[F], Change | Prediction | Refused]
     effort: Effort = Effort.CODE
     claims: tuple[str, ...] = ()
-    avoidable: bool = False
+    time: Time = Time.WORK
     of_input: bool = False
     bound: str = ""
     in_part: bool = True

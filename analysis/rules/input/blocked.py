@@ -12,7 +12,7 @@ from feedline.analysis.ledger.view.storage import ANSWERS, LOCK, MIN_BLOCKED_SHA
 from feedline.analysis.ledger.view.workers_needed import advised
 from feedline.analysis.measure.blocking import DOING
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.rule import AS_MUCH_CPU, Rule
+from feedline.analysis.rules.rule import AS_MUCH_CPU, Rule, Time
 
 RULE_ID = "blocked"
 _SLEEP = "sleep"
@@ -117,5 +117,5 @@ def _fix(facts: RuleInputs, kind: str) -> str:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/*/blocked",), by_settings=True, lifts=AS_MUCH_CPU, avoidable=True, of_input=True
+    RULE_ID, check, change, claims=("sample/*/blocked",), by_settings=True, lifts=AS_MUCH_CPU, time=Time.IDLE, of_input=True
 )

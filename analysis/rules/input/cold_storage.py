@@ -10,7 +10,7 @@ from feedline.analysis.ledger.view.handover import arguments
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, MIN_DISK_BYTES, blocked_by, from_swap, spared_s, storage_share
 from feedline.analysis.ledger.view.workers_needed import carried
-from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
+from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule, Time
 
 RULE_ID = "cold_storage"
 
@@ -92,6 +92,6 @@ RULE: Rule[RuleInputs] = Rule(
     effort=Effort.DATA,
     by_settings=True,
     lifts=AS_MUCH_CPU | {"ceiling"},
-    avoidable=True,
+    time=Time.IDLE,
     of_input=True,
 )

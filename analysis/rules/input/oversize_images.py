@@ -10,7 +10,7 @@ from feedline.analysis.ledger.view.expected import heaviest
 from feedline.analysis.ledger.view.input_wait import operations_share, severity
 from feedline.analysis.ledger.view.page_faults import faults_share
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.rule import Effort, Rule
+from feedline.analysis.rules.rule import Effort, Rule, Time
 
 RULE_ID = "oversize_images"
 
@@ -74,5 +74,5 @@ def change(facts: RuleInputs) -> Change | Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/decode/cpu", "sample/decode/run_queue"), effort=Effort.DATA, avoidable=True, of_input=True
+    RULE_ID, check, change, claims=("sample/decode/cpu", "sample/decode/run_queue"), effort=Effort.DATA, time=Time.NEEDLESS, of_input=True
 )

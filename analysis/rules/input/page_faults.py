@@ -9,7 +9,7 @@ from feedline.analysis.ledger.view.page_faults import _faults, assignments, envi
 from feedline.analysis.ledger.view.storage import spared_s
 from feedline.analysis.measure.costs import PAGE_BYTES
 from feedline.analysis.measure.stages import MAKING_STAGES
-from feedline.analysis.rules.rule import Effort, Rule
+from feedline.analysis.rules.rule import Effort, Rule, Time
 
 RULE_ID = "page_faults"
 
@@ -51,4 +51,6 @@ def change(facts: RuleInputs) -> Change:
     return Change(stages={stage: Factor(cpu=left) for stage in MAKING_STAGES})
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("sample/*/cpu",), effort=Effort.ENVIRONMENT, avoidable=True, of_input=True)
+RULE: Rule[RuleInputs] = Rule(
+    RULE_ID, check, change, claims=("sample/*/cpu",), effort=Effort.ENVIRONMENT, time=Time.NEEDLESS, of_input=True
+)

@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view.expected import Work
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.slow_stage import slowest_stage
 from feedline.analysis.ledger.view.why_slow import UNKNOWN_CALL, Why
-from feedline.analysis.rules.rule import CHEAPER, Rule
+from feedline.analysis.rules.rule import CHEAPER, Rule, Time
 
 RULE_ID = "slow_for_its_bytes"
 
@@ -52,4 +52,4 @@ def _evidence(work: Work, cause: Why) -> list[Evidence]:
     return [Evidence("wall_s", f"{work.name} per {work.per}", cost.wall_s, "s", work.stage), *measured(found), *cause.evidence]
 
 
-RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("sample",), lifts=CHEAPER | {"step", "gpu"}, avoidable=True, of_input=True)
+RULE: Rule[RuleInputs] = Rule(RULE_ID, check, change, claims=("sample",), lifts=CHEAPER | {"step", "gpu"}, time=Time.IDLE, of_input=True)

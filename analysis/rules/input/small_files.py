@@ -6,7 +6,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.input_wait import making_share, severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, spared_s, storage_share
-from feedline.analysis.rules.rule import CHEAPER, Effort, Rule
+from feedline.analysis.rules.rule import CHEAPER, Effort, Rule, Time
 
 RULE_ID = "small_files"
 
@@ -107,5 +107,5 @@ def _of_calls(facts: RuleInputs) -> float:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample/read",), effort=Effort.DATA, lifts=CHEAPER | {"ceiling"}, avoidable=True, of_input=True
+    RULE_ID, check, change, claims=("sample/read",), effort=Effort.DATA, lifts=CHEAPER | {"ceiling"}, time=Time.IDLE, of_input=True
 )

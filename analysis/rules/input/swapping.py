@@ -8,7 +8,7 @@ from feedline.analysis.ledger.view import cpus
 from feedline.analysis.ledger.view.handover import place
 from feedline.analysis.ledger.view.input_wait import severity
 from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, from_swap, spared_s, storage_share
-from feedline.analysis.rules.rule import CHEAPER, Effort, Rule
+from feedline.analysis.rules.rule import CHEAPER, Effort, Rule, Time
 
 RULE_ID = "swapping"
 
@@ -63,5 +63,5 @@ def change(facts: RuleInputs) -> Refused:
 
 
 RULE: Rule[RuleInputs] = Rule(
-    RULE_ID, check, change, claims=("sample",), effort=Effort.HARDWARE, lifts=CHEAPER | {"step"}, avoidable=True, of_input=True
+    RULE_ID, check, change, claims=("sample",), effort=Effort.HARDWARE, lifts=CHEAPER | {"step"}, time=Time.IDLE, of_input=True
 )

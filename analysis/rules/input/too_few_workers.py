@@ -7,7 +7,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity,
 from feedline.analysis.ledger.view import cheaper, cpus, handover
 from feedline.analysis.ledger.view.handover import arguments, making_s, receiving_s
 from feedline.analysis.ledger.view.input_wait import compute_s, input_wait, least_s, num_workers, severity
-from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, answers_share, unknown_answers
+from feedline.analysis.ledger.view.storage import MIN_BLOCKED_SHARE, answers_share, from_swap, unknown_answers
 from feedline.analysis.ledger.view.workers_needed import advised, gained_s, repeats, sure_to_help
 from feedline.analysis.rules.rule import AS_MUCH_CPU, Effort, Rule
 
@@ -28,7 +28,7 @@ def check(facts: RuleInputs) -> Finding | None:
     """Compare the step as it is with the one that more workers would make; silent where the CPUs are full."""
     workers, gain = num_workers(facts), gained_s(facts)
     number = None if facts.idle_workers else sure_to_help(facts)
-    if workers is None or gain is None or number is None or cpus.queueing(facts):
+    if workers is None or gain is None or number is None or cpus.queueing(facts) or from_swap(facts):
         return None
     weight = severity(facts, gain.low)
     if weight is Severity.INFO:
