@@ -29,7 +29,7 @@ _PAGE_HEADER_BYTES = 16  # lmdb.h: a value of more than about half a page gets p
 _KEYS = 3
 _FULL_BYTES = 1 << 20  # LMDB calls a write that was cut short, which is what a full disk does, an input/output error
 # A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another process looks which samples are left.
-_LOOK = "import sys; from feedline.pipelines.stores.lmdb import LMDBStore, look; look(LMDBStore(sys.argv[1]))"
+_LOOK = "import sys; from feedline.pipelines.stores.lmdb import LMDBStore, _look; _look(LMDBStore(sys.argv[1]))"
 
 
 class LMDBWriter:
