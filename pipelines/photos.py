@@ -1,7 +1,4 @@
-"""The user's images: a folder with one subfolder per class, as in torchvision's ImageFolder. Every file is checked once.
-
-What the loaders cannot all read alike (CMYK, 16 bits, animations, ...) is left out of the comparison and named.
-"""
+"""Checks one image file with Pillow: its type, and what is wrong with it."""
 
 import os
 import random
@@ -12,16 +9,123 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from feedline.pipelines.photo_check import ENDINGS, Checked, check
 from feedline.profiler.errors import DataError, MissingDependency
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+# Formats by content that ImageFolder, OpenCV and DALI all read, with the endings that go with them.
+_FORMAT_ENDINGS = {
+    "JPEG": (".jpg", ".jpeg"),
+    "PNG": (".png",),
+    "PPM": (".ppm", ".pgm"),
+    "BMP": (".bmp",),
+    "TIFF": (".tif", ".tiff"),
+    "WEBP": (".webp",),
+}
+_EIGHT_BITS = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX"}  # Pillow modes that all loaders convert to the same RGB
+_SIXTEEN_BITS = {"I", "I;16", "I;16B", "I;16L", "I;16N", "F"}
+_EXIF_ORIENTATION = 0x0112
+_TIFF_BITS_PER_SAMPLE = 258
 
-def walk(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
+
+@dataclass(frozen=True)
+class ImageCheck:
+    """What was found.
+
+    Attributes:
+        bad: (kind, says) of the reason why it is left out; None: it is an image that all loaders read.
+        remarks: (kind, says) of what is worth knowing about it.
+    """
+
+    bytes: int = 0
+    format: str = ""
+    width: int = 0
+    height: int = 0
+    mode: str = ""
+    bad: tuple[str, str] | None = None
+    remarks: list[tuple[str, str]] = field(default_factory=list)
+
+
+def check_image(path: Path) -> ImageCheck:
+    """Open and fully decode one file. Never raises: Pillow's errors become ``bad``.
+
+    Pillow decodes a JPEG with errors in its middle without a word; such a file passes here.
+    """
+    from PIL import Image
+
+    size = 0
+    try:
+        size = path.stat().st_size
+        if size == 0:
+            return ImageCheck(bad=("zero_bytes", "the file is empty"))
+        with Image.open(path) as image:
+            kind = "JPEG" if image.format == "MPO" else str(image.format)  # MPO: a JPEG with more pictures behind it, as phones write
+            bad = _unreadable(image, kind)
+            if bad is None:
+                image.load()
+            found = ImageCheck(size, kind, image.width, image.height, image.mode, bad)
+            return found if bad else ImageCheck(size, kind, image.width, image.height, image.mode, None, _remarks(image, kind, path))
+    except Exception as error:  # noqa: BLE001 - Pillow's plugins raise nearly everything (SyntaxError, struct.error, ...) on broken files
+        return ImageCheck(size, bad=_broken(error))
+
+
+def _broken(error: Exception) -> tuple[str, str]:
+    """(kind, says) of an error that Pillow raised."""
+    message = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return "corrupt", f"cannot be read ({error.strerror})"
+    if "truncated" in message.lower() or "unexpected end" in message.lower():
+        return "truncated", f"the file ends too early ({message})"
+    if type(error).__name__ == "UnidentifiedImageError":
+        return "corrupt", "not an image, by its content"
+    return "corrupt", f"cannot be decoded ({message})"
+
+
+def _unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
+    """Why loaders would read this image differently, known before it is decoded."""
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1 and image.format != "MPO":
+        return "animated", f"{frames} frames or pages; loaders take one of them, and not all the same one"
+    if kind not in _FORMAT_ENDINGS:
+        return "other_format", f"{kind} is not read by all loaders"
+    if image.mode == "CMYK":
+        return "cmyk", "CMYK colors; loaders convert them differently"
+    if image.mode in _SIXTEEN_BITS or _deep(image):
+        return "16_bit", "more than 8 bits per channel; loaders reduce them differently"
+    if image.mode not in _EIGHT_BITS:
+        return "other_format", f"its colors are {image.mode}, which not all loaders read"
+    return None
+
+
+def _deep(image: "Image") -> bool:
+    """Whether a file has more than 8 bits per channel although Pillow's mode does not say so: it opens 16-bit RGB as RGB."""
+    bits = getattr(image, "tag_v2", {}).get(_TIFF_BITS_PER_SAMPLE, ())
+    if any(value > 8 for value in (bits if isinstance(bits, tuple) else (bits,))):
+        return True
+    arguments: list[Any] = []
+    for tile in getattr(image, "tile", []):
+        given = tile[3]
+        arguments += given if isinstance(given, list | tuple) else [given]
+        if tile[0].startswith("ppm"):
+            arguments += [";16" for value in arguments if isinstance(value, int) and value > 255]
+    return any(isinstance(value, str) and ";16" in value for value in arguments)
+
+
+def _remarks(image: "Image", kind: str, path: Path) -> list[tuple[str, str]]:
+    """(kind, says) of unusual properties of a usable image."""
+    found = []
+    orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
+    if orientation != 1:
+        found.append(("exif_rotated", f"EXIF orientation {orientation}; not applied by any loader here, as in torchvision"))
+    if path.suffix.lower() not in _FORMAT_ENDINGS[kind]:
+        found.append(("misnamed", f"a {kind} by its content"))
+    return found
+
+
+def walk_files(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
     """All files below a folder, in the order of torchvision's ImageFolder: each folder sorted. Links are followed.
 
     A link to a folder above itself is not, which ImageFolder follows until the operating system ends it: 40 times every file.
@@ -43,7 +147,7 @@ def walk(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | Non
 
 
 # Files with other endings are not looked at, as torchvision does; .gif is, to be named.
-LOOKED_AT = {ending for endings in ENDINGS.values() for ending in endings} | {".gif"}
+IMAGE_ENDINGS = {ending for endings in _FORMAT_ENDINGS.values() for ending in endings} | {".gif"}
 
 
 @dataclass(frozen=True)
@@ -149,19 +253,19 @@ def _classes(root: Path) -> dict[str, list[Path]]:
         raise DataError(f"{root} {there}: give an image folder with one subfolder per class")
     try:
         folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-        classes = {name: [path for path in map(Path, walk(root / name)) if _is_image(path)] for name in folders}
+        classes = {name: [path for path in map(Path, walk_files(root / name)) if _is_image(path)] for name in folders}
         if not any(classes.values()):
             loose = [path for path in sorted(root.iterdir()) if _is_image(path)]
             classes = {root.resolve().name: loose} if loose else classes
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read ({error.strerror}): you need permission to read it") from error
     if not any(classes.values()):
-        raise DataError(f"{root} has no images ({', '.join(sorted(LOOKED_AT))}): give an image folder with one subfolder per class")
+        raise DataError(f"{root} has no images ({', '.join(sorted(IMAGE_ENDINGS))}): give an image folder with one subfolder per class")
     return classes
 
 
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in LOOKED_AT and not path.is_dir()
+    return path.suffix.lower() in IMAGE_ENDINGS and not path.is_dir()
 
 
 def _balanced(classes: dict[str, list[Path]], label: dict[str, int], seed: int) -> list[tuple[Path, int]]:
@@ -187,7 +291,7 @@ def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[lis
     with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
         warnings.simplefilter("ignore")  # Pillow warns of odd EXIF data and of very large images; both decode
         while len(photos) < wanted and (some := list(islice(rest, min(wanted - len(photos), 1024)))):
-            looked_at = pool.map(check, [path for path, _ in some])
+            looked_at = pool.map(check_image, [path for path, _ in some])
             with closing(looked_at):  # type: ignore[type-var]  # a generator; closing it calls off what has not begun
                 for (path, label), found in zip(some, looked_at):
                     problems += _problems(path, found)
@@ -196,7 +300,7 @@ def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[lis
     return photos, problems
 
 
-def _problems(path: Path, found: Checked) -> Iterator[Problem]:
+def _problems(path: Path, found: ImageCheck) -> Iterator[Problem]:
     if found.bad:
         yield Problem(str(path), *found.bad, left_out=True)
     for kind, message in found.remarks:

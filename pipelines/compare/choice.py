@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from feedline.pipelines.compare.ranking import FEWEST, apart, faster, median_interval
-from feedline.pipelines.compare.result import Compute, Feeds, Row
+from feedline.pipelines.compare.comparison import MIN_ROUNDS, Compute, LoaderRow, TrainingRate, faster_loaders, lies_above, median_interval
 
-_ALIKE = 0.05  # rates that differ by less are alike: choosing between them is luck
+_MIN_GAIN = 0.05  # rates that differ by less are alike: choosing between them is luck
 _REFERENCE = "pillow-v1"
 SYNTHETIC = "synthetic"
 
 
-def feeds(row: Row, compute: Compute, cores: float, device: str) -> Feeds:
+def predict_training_rate(row: LoaderRow, compute: Compute, cores: float, device: str) -> TrainingRate:
     """Predict samples/s of a training with this loader: the lowest of three limits.
 
     loader: what the loader gave when nothing else ran.
@@ -27,7 +26,7 @@ def feeds(row: Row, compute: Compute, cores: float, device: str) -> Feeds:
     limit = min(limits, key=lambda name: limits[name])
     (slow, fast), (cheap, dear), (brief, long) = (median_interval(each) for each in (row.rates, row.cpu_each, row.main_each))
     ends = min(limited(slow, dear, long).values()), min(limited(fast, cheap, brief).values())
-    return Feeds(limits[limit], limit, limits, *ends)
+    return TrainingRate(limits[limit], limit, limits, *ends)
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Choice:
     takes: str = ""
 
 
-def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> Choice:
+def choose(rows: Sequence[LoaderRow], compute: Compute | None, cores: float) -> Choice:
     """Recommend a loader, with reasons. Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better.
 
     That one is faster than another is said only where their intervals lie apart.
@@ -55,49 +54,50 @@ def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> Choice
     clearly = _slower(measured)
     now = next((row for row in candidates if row.name == _REFERENCE), None)
     better = [row for row in candidates if now is None or row.name in clearly[now.name]]
-    best = max(better or candidates, key=rate)
+    best = max(better or candidates, key=_rate)
     less = _if_less_will_do(rows, clearly, best if better else now or best)
     if now is not None and not better:
         return Choice(f"Keep {now.name}: {_keep(now, rows, candidates)}.{less}")
     if now is None and len(measured) == 1:
-        return Choice(f"Only {best.name} was measured ({rate(best):,.0f} samples/s), so there is nothing to compare it with.")
+        return Choice(f"Only {best.name} was measured ({_rate(best):,.0f} samples/s), so there is nothing to compare it with.")
     alike = [row for row in better if best.name not in clearly[row.name]]
     chosen = min(alike, key=lambda row: row.cpu_s)
-    return Choice(f"Use {chosen.name}: {_gains(chosen, now, compute)}{_fewest(chosen, alike)}.{less}", chosen.name)
+    return Choice(f"Use {chosen.name}: {_gains(chosen, now, compute)}{_why_cheapest(chosen, alike)}.{less}", chosen.name)
 
 
-def rate(row: Row) -> float:
+def _rate(row: LoaderRow) -> float:
     """Samples/s that count: those that the model gets, or the loader's own."""
     return row.feeds.samples_per_s if row.feeds else row.samples_per_s
 
 
-def interval(row: Row) -> tuple[float, float]:
+def _interval(row: LoaderRow) -> tuple[float, float]:
     """The 95 % interval of ``rate``."""
     return (row.feeds.low, row.feeds.high) if row.feeds else median_interval(row.rates)
 
 
-def _slower(rows: Sequence[Row]) -> dict[str, set[str]]:
+def _slower(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
     """Name -> names of those that are clearly better: of loaders alone as in the table (``faster``); of trainings with them, with an
     interval above its own, and by more than ALIKE."""
     if not all(row.feeds for row in rows):
-        return faster(rows)
+        return faster_loaders(rows)
     return {
-        row.name: {one.name for one in rows if apart(interval(one), interval(row)) and rate(one) > (1 + _ALIKE) * rate(row)} for row in rows
+        row.name: {one.name for one in rows if lies_above(_interval(one), _interval(row)) and _rate(one) > (1 + _MIN_GAIN) * _rate(row)}
+        for row in rows
     }
 
 
-def _if_less_will_do(rows: Sequence[Row], clearly: dict[str, set[str]], best: Row) -> str:
+def _if_less_will_do(rows: Sequence[LoaderRow], clearly: dict[str, set[str]], best: LoaderRow) -> str:
     """The best of those that would be candidates if they did all of the transform."""
     would_be = [row for row in rows if row.missing and row.name != SYNTHETIC and replace(row, missing=()).faultless]
     more = [row for row in would_be if row.name in clearly[best.name]]
     if not more:
         return ""
-    chosen = max(more, key=rate)
+    chosen = max(more, key=_rate)
     missing = ", ".join(one.partition(":")[0] for one in chosen.missing)
-    return f" {chosen.name} would be {rate(chosen) / rate(best):.2f} times as fast, but does not support {missing}."
+    return f" {chosen.name} would be {_rate(chosen) / _rate(best):.2f} times as fast, but does not support {missing}."
 
 
-def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row]) -> str:
+def _keep(now: LoaderRow, rows: Sequence[LoaderRow], candidates: Sequence[LoaderRow]) -> str:
     others = [row for row in rows if row.measured and row.name not in (now.name, SYNTHETIC)]
     rivals = [row for row in candidates if row is not now]
     if not others:
@@ -106,35 +106,35 @@ def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row]) -> str:
         names = ", ".join(row.name for row in others)
         same = f"no other measured loader supports the full transform without a fault ({names})"
     else:
-        same = _no_gain(now, max(rivals, key=rate))
+        same = _no_gain(now, max(rivals, key=_rate))
     if now.feeds is None or now.feeds.limit == "loader":
         return f"{now.samples_per_s:,.0f} samples/s; {same}"
     model = now.feeds.limits["compute"]
     return f"the model takes {model:,.0f} samples/s and gets {now.feeds.samples_per_s:,.0f} with it; {same}"
 
 
-def _no_gain(now: Row, fastest: Row) -> str:
+def _no_gain(now: LoaderRow, fastest: LoaderRow) -> str:
     """Why the fastest of the others is not taken: too small a gain, or none that these rounds show."""
-    if apart(interval(fastest), interval(now)):
-        gain = f"more than {100 * _ALIKE:.0f} %" if now.feeds else "clearly"
-        times = rate(fastest) / rate(now)
+    if lies_above(_interval(fastest), _interval(now)):
+        gain = f"more than {100 * _MIN_GAIN:.0f} %" if now.feeds else "clearly"
+        times = _rate(fastest) / _rate(now)
         return f"no other loader that supports the full transform is {gain} faster ({fastest.name}: {times:.2f} times as fast)"
-    if rate(fastest) <= rate(now):
-        return f"no other loader that supports the full transform gave more ({fastest.name}: {rate(fastest):,.0f})"
-    told = f"{rate(fastest):,.0f} samples/s ({_spread(fastest)}) against {rate(now):,.0f} ({_spread(now)})"
-    more = f", and more rounds (--rounds {2 * len(now.parts)}) may" if len(now.parts) >= FEWEST else ""
+    if _rate(fastest) <= _rate(now):
+        return f"no other loader that supports the full transform gave more ({fastest.name}: {_rate(fastest):,.0f})"
+    told = f"{_rate(fastest):,.0f} samples/s ({_spread(fastest)}) against {_rate(now):,.0f} ({_spread(now)})"
+    more = f", and more rounds (--rounds {2 * len(now.parts)}) may" if len(now.parts) >= MIN_ROUNDS else ""
     return f"{fastest.name} shows no difference beyond the spread of the rounds, {told}{more}"
 
 
-def _spread(row: Row) -> str:
+def _spread(row: LoaderRow) -> str:
     """Its interval in words."""
-    low, high = interval(row)
+    low, high = _interval(row)
     return f"{low:,.0f} to {high:,.0f}"
 
 
-def _gains(chosen: Row, now: Row | None, compute: Compute | None) -> str:
-    what = f"the model would get {rate(chosen):,.0f} samples/s" if compute is not None else f"{rate(chosen):,.0f} samples/s"
-    said = what if now is None or now is chosen else f"{what}, {rate(chosen) / rate(now):.2f} times as fast as {now.name}"
+def _gains(chosen: LoaderRow, now: LoaderRow | None, compute: Compute | None) -> str:
+    what = f"the model would get {_rate(chosen):,.0f} samples/s" if compute is not None else f"{_rate(chosen):,.0f} samples/s"
+    said = what if now is None or now is chosen else f"{what}, {_rate(chosen) / _rate(now):.2f} times as fast as {now.name}"
     if compute is None or chosen.feeds is None:
         return said
     why = {
@@ -145,13 +145,13 @@ def _gains(chosen: Row, now: Row | None, compute: Compute | None) -> str:
     return f"{said}; {why[chosen.feeds.limit]}"
 
 
-def _fewest(chosen: Row, alike: Sequence[Row]) -> str:
+def _why_cheapest(chosen: LoaderRow, alike: Sequence[LoaderRow]) -> str:
     """Why it is taken rather than one that is not clearly slower."""
     others = [row for row in alike if row is not chosen]
     if not others:
         return ""
     dear = median_interval(chosen.cpu_each)
-    cheapest = all(apart(median_interval(row.cpu_each), dear) for row in others)
+    cheapest = all(lies_above(median_interval(row.cpu_each), dear) for row in others)
     names = ", ".join(row.name for row in others)
     return f"; these rounds show no difference in speed to {names}" + (
         f", which need{'s' * (len(others) == 1)} more CPU time" if cheapest else ""

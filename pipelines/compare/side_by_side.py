@@ -1,26 +1,110 @@
-"""Compares loaders: each is checked, then all are measured in alternation."""
+"""Compares the images of two loaders, with every random parameter of the user's recipe fixed."""
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from feedline.pipelines.compare import choice, pixels
-from feedline.pipelines.compare.parts import evict_all, long_enough, made_ahead, part_of_epoch, read_all, whole_epoch
-from feedline.pipelines.compare.result import Comparison, Compute, Row
-from feedline.pipelines.compare.stages import stages_of
-from feedline.pipelines.loaders import KINDS, pillow_v1
-from feedline.pipelines.loaders.protocol import LoaderKind, Task
-from feedline.pipelines.probes.measure import reason
-from feedline.pipelines.translate.difference import Difference, differences
+import torch
+
+from feedline.pipelines.compare import choice
+from feedline.pipelines.compare.comparison import Comparison, Compute, LoaderRow, PixelDifference
+from feedline.pipelines.compare.loader_timing import (
+    batches_ahead,
+    evict_photos,
+    fill_page_cache,
+    open_loader,
+    repeat_photos,
+    run_epoch,
+    run_part,
+    time_stages,
+)
+from feedline.pipelines.loaders import KINDS, pillow_loaders
+from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
+from feedline.pipelines.probes.probe_rounds import error_reason
+from feedline.pipelines.translate.difference import LibraryDifference, compare_libraries
+from feedline.pipelines.translate.image_operations import Erase
+from feedline.pipelines.translate.recipe import Recipe, freeze_recipe
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.samplers.cgroup import effective_cpus
+
+_COMPARED_IMAGES = 48
+#: Bounds in gray levels. Decoders differ by 1 or 2 levels where chroma is upsampled, antialiased resizes by less than 1 on average; an
+#: image that is mirrored, shifted by a pixel or of swapped channels is off by 5 and more on average.
+_MEAN_BOUND, _IMAGE_BOUND = 1.5, 3.0
+
+_GrayImages = dict[int, torch.Tensor]
+
+
+def frozen_task(task: LoadTask) -> LoadTask:
+    """Some photos, spread over the dataset, with the recipe fixed. Erasing with noise is left out, because noise never repeats."""
+    photos = task.photos.photos
+    chosen = (
+        [photos[number * len(photos) // _COMPARED_IMAGES] for number in range(_COMPARED_IMAGES)]
+        if len(photos) > _COMPARED_IMAGES
+        else list(photos)
+    )
+    recipe = freeze_recipe(task.recipe, task.settings.seed)
+    steady = [one for one in recipe.operations if not (isinstance(one, Erase) and one.value is None)]
+    fixed = Recipe(tuple(steady), recipe.mean, recipe.std)
+    return replace(task, photos=replace(task.photos, photos=chosen), recipe=fixed, transform=None)
+
+
+def gray_images(kind: LoaderKind, task: LoadTask) -> _GrayImages:
+    """Index -> gray levels, float32 [3, h, w] on the CPU, 0 to 255."""
+    images: _GrayImages = {}
+    with open_loader(kind, task) as loader:
+        for batch in loader.epoch(0):
+            gray = _grey_levels(batch.images.float().cpu(), task.recipe)
+            images.update(zip(batch.index.tolist(), gray, strict=True))
+    return images
+
+
+def _grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
+    """Undo the normalisation.
+
+    Args:
+        images: float32 [n, 3, h, w].
+    """
+    if recipe.mean is not None and recipe.std is not None:
+        images = images * torch.tensor(recipe.std).view(-1, 1, 1) + torch.tensor(recipe.mean).view(-1, 1, 1)
+    return images * 255
+
+
+def compare_images(found: _GrayImages, reference: _GrayImages) -> PixelDifference:
+    """Differences by index."""
+    if found.keys() != reference.keys():
+        return PixelDifference(len(found), 0.0, 0.0, 0.0, f"{len(found)} images came, not {len(reference)}")
+    shapes = next(((found[at].shape, reference[at].shape) for at in found if found[at].shape != reference[at].shape), None)
+    if shapes:
+        return PixelDifference(len(found), 0.0, 0.0, 0.0, f"images are {_size(shapes[0])}, not {_size(shapes[1])}")
+    means, largest = [], 0.0
+    for at, image in found.items():
+        difference = (image - reference[at]).abs()
+        means.append(float(difference.mean()))
+        largest = max(largest, float(difference.max()))
+    return PixelDifference(len(found), sum(means) / len(means), max(means), largest, why_not_equal(means))
+
+
+def why_not_equal(means: Sequence[float]) -> str:
+    """Why images with these mean differences are not equal; empty if they are. A NaN is a difference."""
+    mean = sum(means) / len(means)
+    if not mean <= _MEAN_BOUND:
+        return f"{mean:.2f} gray levels on average, more than {_MEAN_BOUND}"
+    if not max(means) <= _IMAGE_BOUND:
+        return f"one image is off by {max(means):.2f} gray levels on average, more than {_IMAGE_BOUND}"
+    return ""
+
+
+def _size(shape: torch.Size) -> str:
+    return " x ".join(map(str, shape))
+
 
 _OPERATION_IMAGES = 16
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """How long to measure.
 
     Attributes:
@@ -33,7 +117,7 @@ class Plan:
     cold: bool = False
 
 
-FULL = Plan()
+FULL_COMPARISON = ComparisonPlan()
 
 
 @dataclass(frozen=True)
@@ -44,16 +128,16 @@ class ComparisonRun:
         told: called with a few words whenever something new begins, and how many of these there are.
     """
 
-    task: Task
+    task: LoadTask
     kinds: Sequence[LoaderKind] = tuple(KINDS)
-    plan: Plan = FULL
+    plan: ComparisonPlan = FULL_COMPARISON
     told: Callable[[str, int], None] = lambda what, of: None
 
     def tell(self, what: str) -> None:
         self.told(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
 
 
-def compare(contest: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
+def compare_loaders(contest: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
     """Check and measure all loaders. One that fails becomes a row with the reason; the others continue.
 
     Each loader first runs a whole epoch, which also warms it up and says how long a part has to be; then its images are compared with
@@ -63,10 +147,10 @@ def compare(contest: ComparisonRun, compute: Callable[[], Compute] | None = None
         compute: measures the model; called at the end.
     """
     task = contest.task
-    rows = [Row(kind.name, kind.about, kind.refuses(task.settings.device) or "") for kind in contest.kinds]
+    rows = [LoaderRow(kind.name, kind.about, kind.refuses(task.settings.device) or "") for kind in contest.kinds]
     running = [(kind, row) for kind, row in zip(contest.kinds, rows, strict=True) if not row.why]
     if not contest.plan.cold:
-        read_all(task.photos)
+        fill_page_cache(task.photos)
     check_epochs(contest, running)
     _check_images(contest, running)
     _time_stages(contest, running)
@@ -77,7 +161,7 @@ def compare(contest: ComparisonRun, compute: Callable[[], Compute] | None = None
     step = compute() if compute is not None else None
     if step is not None:
         for row in rows:
-            row.feeds = choice.feeds(row, step, cores, task.settings.device) if row.measured else None
+            row.feeds = choice.predict_training_rate(row, step, cores, task.settings.device) if row.measured else None
     chosen = choice.choose(rows, step, cores)
     left_out: dict[str, list[str]] = {}
     for problem in task.photos.problems:
@@ -100,28 +184,28 @@ def compare(contest: ComparisonRun, compute: Callable[[], Compute] | None = None
     )
 
 
-Running = Sequence[tuple[LoaderKind, Row]]
+_RunningLoaders = Sequence[tuple[LoaderKind, LoaderRow]]
 
 
-def check_epochs(contest: ComparisonRun, running: Running) -> None:
+def check_epochs(contest: ComparisonRun, running: _RunningLoaders) -> None:
     """Check that every sample arrives exactly once."""
     for kind, row in running:
         contest.tell(f"{kind.name}: one epoch")
         try:
-            row.epoch, loader = whole_epoch(kind, contest.task)
+            row.epoch, loader = run_epoch(kind, contest.task)
             row.missing, row.about = loader.missing, getattr(loader, "about", row.about)
         except Exception as error:
-            row.why = why(error)
+            row.why = error_line(error)
 
 
-def _check_images(contest: ComparisonRun, running: Running) -> None:
+def _check_images(contest: ComparisonRun, running: _RunningLoaders) -> None:
     """Compare the images with those of the user's transform."""
-    task = pixels.frozen_task(contest.task)
+    task = frozen_task(contest.task)
     try:
-        reference = pixels.images_of(pillow_v1.KIND, task)
+        reference = gray_images(pillow_loaders.PILLOW_V1, task)
     except Exception as error:
         for _, row in running:
-            row.pixels_why = f"pillow-v1, the reference for the images, failed: {why(error)}"
+            row.pixels_why = f"pillow-v1, the reference for the images, failed: {error_line(error)}"
         return
     for kind, row in running:
         contest.tell(f"{kind.name}: images")
@@ -131,33 +215,33 @@ def _check_images(contest: ComparisonRun, running: Running) -> None:
             row.pixels_why = "it always returns the same images"
             continue
         try:
-            row.pixels = pixels.compare_images(pixels.images_of(kind, task), reference)
+            row.pixels = compare_images(gray_images(kind, task), reference)
         except Exception as error:
-            row.pixels_why = why(error)
+            row.pixels_why = error_line(error)
 
 
-def _check_operations(task: Task) -> tuple[list[Difference], str]:
+def _check_operations(task: LoadTask) -> tuple[list[LibraryDifference], str]:
     """Compare each library's result of each operation of the transform; also returns why that is unknown."""
     try:
-        return differences(task.recipe, task.photos, _OPERATION_IMAGES), ""
+        return compare_libraries(task.recipe, task.photos, _OPERATION_IMAGES), ""
     except Exception as error:
-        return [], why(error)
+        return [], error_line(error)
 
 
-def _time_stages(contest: ComparisonRun, running: Running) -> None:
+def _time_stages(contest: ComparisonRun, running: _RunningLoaders) -> None:
     """Measure the cost of each step of a loader."""
     for kind, row in running:
         contest.tell(f"{kind.name}: steps")
         if row.why:
             continue
         try:
-            found = stages_of(kind, contest.task)
+            found = time_stages(kind, contest.task)
         except Exception as error:
-            found = why(error)
+            found = error_line(error)
         row.stages, row.stages_why = (None, found) if isinstance(found, str) else (found, "")
 
 
-def run_rounds(contest: ComparisonRun, running: Running) -> None:
+def run_rounds(contest: ComparisonRun, running: _RunningLoaders) -> None:
     """Measure throughput and cost."""
     plan = contest.plan
     for number in range(plan.rounds):
@@ -167,26 +251,26 @@ def run_rounds(contest: ComparisonRun, running: Running) -> None:
                 continue
             task = contest.task if plan.cold else _repeated(contest.task, row, plan.part_s)
             if plan.cold:
-                evict_all(task.photos)
+                evict_photos(task.photos)
             try:
-                row.parts.append(part_of_epoch(kind, task, number + 1, plan.part_s))
+                row.parts.append(run_part(kind, task, number + 1, plan.part_s))
             except Exception as error:
-                row.why = why(error)
+                row.why = error_line(error)
 
 
-def _repeated(task: Task, row: Row, part_s: float) -> Task:
+def _repeated(task: LoadTask, row: LoaderRow, part_s: float) -> LoadTask:
     """The dataset, repeated so that no part reaches its end: the last batches of an epoch come from idle workers."""
     assert row.epoch is not None
     rate = row.epoch.samples / max(row.epoch.wall_s, 1e-9)
     if row.parts:
         rate = max(rate, *row.rates)
-    ahead = made_ahead(replace(task, photos=replace(task.photos, photos=task.photos.photos * 100)))
-    return long_enough(task, 2 * rate * part_s + (ahead + 2) * task.settings.batch_size)
+    ahead = batches_ahead(replace(task, photos=replace(task.photos, photos=task.photos.photos * 100)))
+    return repeat_photos(task, 2 * rate * part_s + (ahead + 2) * task.settings.batch_size)
 
 
-def why(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """An error in one line. feedline's own errors are complete; errors from a worker have their message at the end of a traceback."""
     if isinstance(error, FeedlineError):
         return masks.text(str(error))
     lines = str(error).strip().splitlines()
-    return masks.text(lines[-1]) if lines and "DataLoader worker" in lines[0] and len(lines) > 1 else reason(error)
+    return masks.text(lines[-1]) if lines and "DataLoader worker" in lines[0] and len(lines) > 1 else error_reason(error)

@@ -1,33 +1,20 @@
 """Loaders of the same images, one file each, behind one protocol (protocol.py)."""
 
-from feedline.pipelines.loaders import (
-    dali_cpu,
-    dali_gpu,
-    dali_proxy,
-    gpu_augment,
-    opencv_albumentations,
-    pillow_v1,
-    pillow_v1_uint8,
-    pillow_v2,
-    simplejpeg_albumentations,
-    simplejpeg_v2,
-    spdl_threads,
-    synthetic,
-)
+from feedline.pipelines.loaders import dali_loaders, opencv_loader, pillow_loaders, simplejpeg_loaders, spdl_loader, synthetic_loader
 from feedline.pipelines.loaders.protocol import LoaderKind
 
 #: The fastest first, as they were where all of them were measured (docs/measured/compare.md).
 KINDS: list[LoaderKind] = [
-    synthetic.KIND,
-    dali_gpu.KIND,
-    dali_proxy.KIND,
-    gpu_augment.KIND,
-    dali_cpu.KIND,
-    simplejpeg_v2.KIND,
-    simplejpeg_albumentations.KIND,
-    opencv_albumentations.KIND,
-    pillow_v2.KIND,
-    spdl_threads.KIND,
-    pillow_v1_uint8.KIND,
-    pillow_v1.KIND,
+    synthetic_loader.SYNTHETIC,
+    dali_loaders.DALI_GPU,
+    dali_loaders.DALI_PROXY,
+    simplejpeg_loaders.GPU_AUGMENT,
+    dali_loaders.DALI_CPU,
+    simplejpeg_loaders.SIMPLEJPEG_V2,
+    simplejpeg_loaders.SIMPLEJPEG_ALBU,
+    opencv_loader.OPENCV_ALBU,
+    pillow_loaders.PILLOW_V2,
+    spdl_loader.SPDL,
+    pillow_loaders.PILLOW_V1_UINT8,
+    pillow_loaders.PILLOW_V1,
 ]

@@ -6,13 +6,13 @@ from typing import Any, Protocol
 
 import torch
 
-from feedline.pipelines.loaders.samples import Samples
+from feedline.pipelines.loaders.image_samples import ImageSamples
 from feedline.pipelines.photos import Photos
 from feedline.pipelines.translate.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Batch:
+class LoadedBatch:
     """What a training step receives.
 
     Attributes:
@@ -26,7 +26,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Settings:
+class LoaderSettings:
     """How to load.
 
     Attributes:
@@ -47,7 +47,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Task:
+class LoadTask:
     """What to load: the same for all loaders.
 
     Attributes:
@@ -57,17 +57,17 @@ class Task:
 
     photos: Photos
     recipe: Recipe
-    settings: Settings = field(default_factory=Settings)
+    settings: LoaderSettings = field(default_factory=LoaderSettings)
     transform: Callable[[Any], torch.Tensor] | None = None
 
 
-class Loader(Protocol):
+class ComparedLoader(Protocol):
     """A loader that is ready to run, created by a ``LoaderKind``; ``close()`` ends its processes and threads."""
 
     missing: tuple[str, ...]  #: operations of the recipe that it cannot do and leaves out
-    samples: Samples | str  #: its steps one by one, for timing them, or why they cannot be called apart
+    samples: ImageSamples | str  #: its steps one by one, for timing them, or why they cannot be called apart
 
-    def epoch(self, number: int) -> Iterator[Batch]:
+    def epoch(self, number: int) -> Iterator[LoadedBatch]:
         """All batches of one epoch of this rank."""
 
     def close(self) -> None:
@@ -88,4 +88,30 @@ class LoaderKind:
     name: str
     about: str
     refuses: Callable[[str], str | None]
-    make: Callable[[Task], Loader]
+    make: Callable[[LoadTask], ComparedLoader]
+
+
+def epoch_order(samples: int, settings: LoaderSettings, epoch: int) -> list[int]:
+    """The samples of this rank.
+
+    All ranks shuffle alike, with a generator of their own that depends on seed and epoch, and each takes every ``world_size``-th sample:
+    over all ranks each sample comes exactly once, so that some ranks have one more than others. Nothing is padded.
+
+    Args:
+        samples: of the whole dataset.
+        epoch: any number; each has an order of its own.
+    """
+    if not settings.shuffle:
+        return list(range(settings.rank, samples, settings.world_size))
+    generator = torch.Generator().manual_seed((settings.seed * 1_000_003 + epoch) % 2**63)
+    return torch.randperm(samples, generator=generator)[settings.rank :: settings.world_size].tolist()
+
+
+def split_batches(indices: list[int], batch_size: int) -> list[list[int]]:
+    """Split into batches; the last one may be smaller."""
+    return [indices[start : start + batch_size] for start in range(0, len(indices), batch_size)]
+
+
+def rank_seed(settings: LoaderSettings) -> int:
+    """Seed of the random transforms, different for every rank."""
+    return settings.seed * 1_000_003 + settings.rank

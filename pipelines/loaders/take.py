@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from feedline.pipelines.loaders import KINDS
-from feedline.pipelines.loaders.protocol import Settings, Task
+from feedline.pipelines.loaders.protocol import LoaderSettings, LoadTask
 from feedline.pipelines.photos import scan
 from feedline.pipelines.translate import recipe
 
@@ -54,7 +54,9 @@ class Taken:
         self._labels = torch.tensor([photo.label for photo in photos.photos])
         self._batches = -(-(len(photos) // ranks) // batch_size)
         self._device, self._epoch = device, 0
-        self._loader = kind.make(Task(photos, recipe.read(transform), Settings(batch_size, workers, seed, rank, ranks, device), transform))
+        self._loader = kind.make(
+            LoadTask(photos, recipe.read_recipe(transform), LoaderSettings(batch_size, workers, seed, rank, ranks, device), transform)
+        )
 
     def __len__(self) -> int:
         """Batches per epoch."""

@@ -7,27 +7,25 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from feedline.pipelines.loaders.protocol import Batch, Settings, Task
-from feedline.pipelines.loaders.random_state import OwnRandomState
-from feedline.pipelines.loaders.samples import Samples
-from feedline.pipelines.loaders.shard import in_batches, order, seed_of_rank
-from feedline.pipelines.translate.finish import finish
-from feedline.pipelines.translate.transform_rng import TransformRng
+from feedline.pipelines.loaders.image_samples import ImageSamples
+from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderSettings, LoadTask, epoch_order, rank_seed, split_batches
+from feedline.pipelines.random_states import OwnRandomState, TransformRng
+from feedline.pipelines.translate.to_torchvision import finish
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.pool import sheltered
 
-Collate = Callable[[list[tuple[torch.Tensor, int]]], Any]
+_Collate = Callable[[list[tuple[torch.Tensor, int]]], Any]
 
 
-class Batches(Sampler[list[int]]):
+class EpochBatches(Sampler[list[int]]):
     """The batches of indices of one epoch."""
 
-    def __init__(self, samples: int, settings: Settings) -> None:
+    def __init__(self, samples: int, settings: LoaderSettings) -> None:
         self.samples, self.settings = samples, settings
         self.epoch = 0
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(in_batches(order(self.samples, self.settings, self.epoch), self.settings.batch_size))
+        return iter(split_batches(epoch_order(self.samples, self.settings, self.epoch), self.settings.batch_size))
 
 
 class WorkerLoader:
@@ -44,21 +42,21 @@ class WorkerLoader:
 
     def __init__(
         self,
-        task: Task,
-        samples: Samples,
+        task: LoadTask,
+        samples: ImageSamples,
         missing: tuple[str, ...] = (),
         finish: Callable[[Any], torch.Tensor] | None = None,
-        collate: Collate | None = None,
+        collate: _Collate | None = None,
         prepare: Callable[[int], None] | None = None,
     ) -> None:
         settings = task.settings
-        self.samples: Samples | str = samples
+        self.samples: ImageSamples | str = samples
         self.missing = missing
         self.device = settings.device
         self.collate = collate
-        self.finish = finish or _as_it_is
-        self._batches = Batches(len(samples), settings)
-        self._aside = nullcontext() if settings.workers else OwnRandomState(seed_of_rank(settings))
+        self.finish = finish or _unchanged
+        self._batches = EpochBatches(len(samples), settings)
+        self._aside = nullcontext() if settings.workers else OwnRandomState(rank_seed(settings))
         self._loader: DataLoader[Any] | None = DataLoader(
             samples,
             batch_sampler=self._batches,
@@ -67,10 +65,10 @@ class WorkerLoader:
             pin_memory=settings.device != "cpu",
             persistent_workers=settings.workers > 0,
             worker_init_fn=prepare,
-            generator=torch.Generator().manual_seed(seed_of_rank(settings)),
+            generator=torch.Generator().manual_seed(rank_seed(settings)),
         )
 
-    def epoch(self, number: int) -> Iterator[Batch]:
+    def epoch(self, number: int) -> Iterator[LoadedBatch]:
         if self._loader is None:
             raise ValueError("the loader is closed")
         self._batches.epoch = number
@@ -83,9 +81,9 @@ class WorkerLoader:
             except StopIteration:
                 return
             except FeedlineError as error:
-                raise type(error)(last_line(error)) from None
+                raise type(error)(worker_message(error)) from None
             images = to_device(images, self.device)
-            yield Batch(self.finish(images), index)
+            yield LoadedBatch(self.finish(images), index)
 
     def close(self) -> None:
         workers = getattr(self._loader, "_iterator", None)
@@ -94,11 +92,11 @@ class WorkerLoader:
             workers._shutdown_workers()  # there is no public way to end persistent workers before they are garbage
 
 
-def _as_it_is(images: torch.Tensor) -> torch.Tensor:
+def _unchanged(images: torch.Tensor) -> torch.Tensor:
     return images
 
 
-def last_line(error: FeedlineError) -> str:
+def worker_message(error: FeedlineError) -> str:
     """The message of an error, without the traceback that the DataLoader prepends to errors from workers."""
     return str(error).strip().splitlines()[-1].removeprefix(f"{type(error).__module__}.{type(error).__name__}: ")
 
@@ -112,18 +110,18 @@ def to_device(images: Any, device: str) -> Any:
     return images.to(device, non_blocking=True) if isinstance(images, torch.Tensor) else images
 
 
-class Finish:
+class FinishOnDevice:
     """uint8 [n, 3, h, w] -> float32, normalised, on the same device."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: LoadTask) -> None:
         self.recipe = task.recipe
-        self.dice = TransformRng(seed_of_rank(task.settings))
+        self.dice = TransformRng(rank_seed(task.settings))
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         return finish(self.recipe, images, self.dice.here())
 
 
-def opencv_alone(worker: int) -> None:
+def limit_opencv_threads(worker: int) -> None:
     """Stop OpenCV from starting a thread per core in every worker (the DataLoader limits torch's threads)."""
     import cv2
 

@@ -4,23 +4,40 @@ None of them turns an image by its EXIF orientation, as Pillow's ``open`` does n
 """
 
 import importlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from feedline.pipelines.loaders import decode
-from feedline.pipelines.probes.measure import Refused, see_gpu
+from feedline.pipelines import photos
+from feedline.pipelines.loaders import image_samples
+from feedline.pipelines.photos import Photo
+from feedline.pipelines.probes.probe_rounds import (
+    CannotMeasure,
+    MeasuredRate,
+    ProbePlan,
+    Subject,
+    Workload,
+    as_ceiling,
+    error_reason,
+    measure_in_turns,
+    on_one_core,
+    require_gpu,
+)
+from feedline.profiler.ceilings import Ceiling
+from feedline.profiler.errors import ScriptError
 
-_Images = Iterable[Any]  # whatever the library gives; ``pixels`` makes arrays of it
-DecodeAll = Callable[[], _Images]
-_BATCH = 16  # of the libraries that take several images at once
-_COMMON = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
+_DecodedImages = Iterable[Any]  # whatever the library gives; ``pixels`` makes arrays of it
+DecodeAll = Callable[[], _DecodedImages]
+_BATCH_IMAGES = 16  # of the libraries that take several images at once
+_COMMON_FORMATS = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
 
 
 @dataclass(frozen=True)
-class Decoder:
+class ImageDecoder:
     """Attributes:
     make: prepares; raises Refused or ImportError where the library cannot run.
     formats: as Pillow names them; None: what Pillow reads.
@@ -38,10 +55,10 @@ def _each(one: Callable[[bytes], Any]) -> Callable[[Sequence[bytes]], DecodeAll]
     return lambda blobs: lambda: map(one, blobs)
 
 
-pillow = _each(decode.pillow)
+_pillow_decoder = _each(image_samples.decode_pillow)
 
 
-def torchvision(blobs: Sequence[bytes]) -> DecodeAll:
+def torchvision_decoder(blobs: Sequence[bytes]) -> DecodeAll:
     import torch
     from torchvision.io import ImageReadMode, decode_image
 
@@ -52,21 +69,21 @@ def torchvision(blobs: Sequence[bytes]) -> DecodeAll:
 def _nvimagecodec_cpu(blobs: Sequence[bytes]) -> DecodeAll:
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     if not hasattr(nvimgcodec, "NVIMGCODEC_DEVICE_CPU_ONLY"):
-        raise Refused("this version of nvImageCodec needs a CUDA driver")
-    return nvimagecodec(blobs, nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY, [nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)])
+        raise CannotMeasure("this version of nvImageCodec needs a CUDA driver")
+    return nvimagecodec_decoder(blobs, nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY, [nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)])
 
 
 def _nvimagecodec_gpu(blobs: Sequence[bytes]) -> DecodeAll:
-    see_gpu()
-    return nvimagecodec(blobs, -1, None)
+    require_gpu()
+    return nvimagecodec_decoder(blobs, -1, None)
 
 
-def nvimagecodec(blobs: Sequence[bytes], device: int, backends: "list[Any] | None") -> DecodeAll:
+def nvimagecodec_decoder(blobs: Sequence[bytes], device: int, backends: "list[Any] | None") -> DecodeAll:
     """A decoder that, without a driver, raises or gives None for every image, as the version and the backends have it."""
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     decoder = nvimgcodec.Decoder(device_id=device, max_num_cpu_threads=1, backends=backends)
     how = nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.ColorSpec.SRGB)
-    batches = [blobs[at : at + _BATCH] for at in range(0, len(blobs), _BATCH)]
+    batches = [blobs[at : at + _BATCH_IMAGES] for at in range(0, len(blobs), _BATCH_IMAGES)]
 
     def decoded() -> Iterator[Any]:
         for batch in batches:
@@ -82,7 +99,7 @@ def _dali_cpu(blobs: Sequence[bytes]) -> DecodeAll:
 
 
 def _dali_mixed(blobs: Sequence[bytes]) -> DecodeAll:
-    see_gpu()
+    require_gpu()
     return _dali(blobs, "mixed")
 
 
@@ -92,14 +109,14 @@ def _dali(blobs: Sequence[bytes], device: str) -> DecodeAll:
 
     types: Any = dali_types  # what its stubs leave out
     arrays = [np.frombuffer(blob, np.uint8) for blob in blobs]
-    batches = [arrays[at : at + _BATCH] for at in range(0, len(arrays), _BATCH)]
+    batches = [arrays[at : at + _BATCH_IMAGES] for at in range(0, len(arrays), _BATCH_IMAGES)]
 
     @pipeline_def
     def decoding() -> Any:
         encoded = fn.external_source(source=batches, cycle="quiet", dtype=types.UINT8, ndim=1)
         return fn.decoders.image(encoded, device=device, output_type=types.RGB, adjust_orientation=False)
 
-    pipeline = decoding(batch_size=_BATCH, num_threads=1, device_id=None if device == "cpu" else 0, prefetch_queue_depth=1)
+    pipeline = decoding(batch_size=_BATCH_IMAGES, num_threads=1, device_id=None if device == "cpu" else 0, prefetch_queue_depth=1)
     pipeline.build()
 
     def decoded() -> Iterator[Any]:
@@ -110,7 +127,7 @@ def _dali(blobs: Sequence[bytes], device: str) -> DecodeAll:
     return decoded
 
 
-def pixels(image: Any) -> "np.ndarray[Any, Any]":
+def as_pixels(image: Any) -> "np.ndarray[Any, Any]":
     """The result of a decoder as uint8 [3, h, w]."""
     for to_host in ("as_cpu", "cpu"):  # DALI's name, torch's and nvImageCodec's
         if hasattr(image, to_host):
@@ -127,13 +144,217 @@ def _wait_for_gpu() -> None:
         torch.cuda.synchronize()
 
 
-DECODERS = [
-    Decoder("Pillow", pillow),
-    Decoder("simplejpeg", _each(decode.libjpeg_turbo), frozenset({"JPEG"})),
-    Decoder("OpenCV", _each(decode.opencv), _COMMON),
-    Decoder("torchvision.io", torchvision, frozenset({"JPEG", "PNG", "WEBP"})),
-    Decoder("nvImageCodec CPU", _nvimagecodec_cpu, _COMMON),
-    Decoder("nvImageCodec GPU", _nvimagecodec_gpu, _COMMON, "device"),
-    Decoder("DALI CPU", _dali_cpu, _COMMON),
-    Decoder("DALI mixed", _dali_mixed, _COMMON, "device"),
+IMAGE_DECODERS = [
+    ImageDecoder("Pillow", _pillow_decoder),
+    ImageDecoder("simplejpeg", _each(image_samples.decode_libjpeg), frozenset({"JPEG"})),
+    ImageDecoder("OpenCV", _each(image_samples.decode_opencv), _COMMON_FORMATS),
+    ImageDecoder("torchvision.io", torchvision_decoder, frozenset({"JPEG", "PNG", "WEBP"})),
+    ImageDecoder("nvImageCodec CPU", _nvimagecodec_cpu, _COMMON_FORMATS),
+    ImageDecoder("nvImageCodec GPU", _nvimagecodec_gpu, _COMMON_FORMATS, "device"),
+    ImageDecoder("DALI CPU", _dali_cpu, _COMMON_FORMATS),
+    ImageDecoder("DALI mixed", _dali_mixed, _COMMON_FORMATS, "device"),
 ]
+
+
+# Gray levels (0 to 255), mean of one image. Decoders round chroma upsampling and color conversion differently, by about one; an image of
+# another file, or one with red and blue exchanged, is tens away.
+_MAX_GRAY_DIFFERENCE = 4.0
+
+
+@dataclass(frozen=True)
+class CheckedDecoder:
+    """A decoder with correct pixels.
+
+    Attributes:
+        difference: from Pillow's pixels, in gray levels, mean over all.
+    """
+
+    decode: DecodeAll
+    photos: int
+    pixels: int
+    difference: float
+
+
+def probe(subject: Subject) -> Iterator[Ceiling]:
+    """A ceiling per library: samples/s on one core, or on one GPU."""
+    if not subject.images:
+        yield as_ceiling("decode", "no dataset given: use --data DIR")
+        return
+    with on_one_core():
+        ready = {decoder.name: prepare_decoder(decoder, subject.images) for decoder in IMAGE_DECODERS}
+        works = {name: decode_workload(one) for name, one in ready.items() if isinstance(one, CheckedDecoder)}
+        found = measure_in_turns(works, subject.plan)
+    for decoder in IMAGE_DECODERS:
+        yield _ceiling(decoder, ready[decoder.name], found.get(decoder.name))
+
+
+def decode_workload(ready: CheckedDecoder) -> Workload:
+    """A pass decodes all images and drops them one by one."""
+
+    def run() -> int:
+        deque(ready.decode(), maxlen=0)
+        return ready.photos
+
+    return Workload(run)
+
+
+def prepare_decoder(decoder: ImageDecoder, photos: Sequence[Photo]) -> CheckedDecoder | str:
+    """Create a decoder and check its pixels. Returns the reason if it cannot be used."""
+    taken = [photo for photo in photos if decoder.formats is None or photo.format in decoder.formats]
+    if not taken:
+        return f"none of the files is {' or '.join(sorted(decoder.formats or ()))}"
+    blobs = [Path(photo.path).read_bytes() for photo in taken]
+    try:
+        decode = decoder.make(blobs)
+        differences = _checked(decode, blobs, [photo.path for photo in taken])
+    except Exception as error:
+        return error_reason(error)
+    return CheckedDecoder(decode, len(taken), sum(photo.width * photo.height for photo in taken), differences)
+
+
+def _checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> float:
+    """Compare every image with Pillow's.
+
+    Returns:
+        The mean difference, in gray levels.
+
+    Raises:
+        Refused: an image is missing, of another shape, or another image; the file is named.
+    """
+    count, total = 0, 0.0
+    for name, ours, theirs in zip(names, decode(), _pillow_decoder(blobs)()):
+        if ours is None:
+            raise CannotMeasure(f"{name}: gave neither an image nor an error: a driver is missing, or it cannot read this file")
+        image, reference = as_pixels(ours), np.asarray(theirs)
+        if image.shape != reference.shape:
+            raise CannotMeasure(f"{name}: gave an image of shape {image.shape}, Pillow one of {reference.shape}")
+        difference = float(np.abs(image.astype(np.int16) - reference.astype(np.int16)).mean())
+        if difference > _MAX_GRAY_DIFFERENCE:
+            raise CannotMeasure(f"{name}: differs from Pillow's image by {difference:.1f} gray levels on average")
+        count, total = count + 1, total + difference
+    if count != len(blobs):
+        raise CannotMeasure(f"gave only {count} images for {len(blobs)} files")
+    return total / count
+
+
+def _ceiling(decoder: ImageDecoder, ready: CheckedDecoder | str, found: MeasuredRate | str | None) -> Ceiling:
+    name = f"decode/{decoder.name}"
+    if isinstance(ready, str):
+        return as_ceiling(name, ready, per=decoder.per)
+    settings: dict[str, object] = {
+        "library": decoder.name,
+        "files": ready.photos,
+        "megapixels_per_file": round(ready.pixels / ready.photos / 1e6, 4),
+        "grey_levels_from_pillow": round(ready.difference, 3),
+    }
+    source = f"{ready.photos} of the user's files, from memory, on one core; pixels compared with Pillow's"
+    return as_ceiling(name, found or "not measured", per=decoder.per, source=source, settings=settings)
+
+
+#: At most 50 files: a few seconds, of images of two megapixels.
+_COMPARISON_PLAN = ProbePlan(rounds=5, seconds=0.2, files=50, pixels=100e6)
+
+#: If the mean pixels of the files differ by more than this factor from what the training decoded, these are not its files.
+_MAX_PIXEL_RATIO = 2.0
+
+#: Short names for ``--set decode=NAME``, beside the full ones.
+_SHORT_NAMES = {
+    "pil": "Pillow",
+    "turbo": "simplejpeg",
+    "cv2": "OpenCV",
+    "torchvision": "torchvision.io",
+    "dali": "DALI CPU",
+    "nvimagecodec": "nvImageCodec CPU",
+}
+
+#: How names of recorded operations begin -> the decoder.
+_RECORDED_PREFIXES = {"PIL.": "Pillow", "cv2.": "OpenCV", "torchvision.": "torchvision.io"}
+
+
+@dataclass(frozen=True)
+class DecoderComparison:
+    """Attributes:
+    files: that were decoded.
+    now_s, then_s: CPU seconds per file, of the old and of the new decoder.
+    low, high: the smallest and the largest ratio of the new one's time to the old one's, of the rounds.
+    grey_levels: mean difference of the new one's pixels from Pillow's, of 255.
+    """
+
+    files: int
+    now_s: float
+    then_s: float
+    low: float
+    high: float
+    grey_levels: float
+
+
+def find_decoder(name: str) -> ImageDecoder:
+    """A decoder on CPUs by its name, in any case, or a short one.
+
+    Raises:
+        ScriptError: there is no such decoder.
+    """
+    known = {one.name.lower(): one for one in IMAGE_DECODERS if one.per == "core"}
+    wanted = _SHORT_NAMES.get(name.lower(), name).lower()
+    if wanted not in known:
+        raise ScriptError(f"unknown decoder {name[:40]!r}; decoders: {', '.join(one.name for one in known.values())}")
+    return known[wanted]
+
+
+def recorded_decoder(operations: Iterable[str]) -> ImageDecoder | None:
+    """The decoder that a training used, from its recorded operations. None: none was seen, or several."""
+    used = {own for name in operations for begin, own in _RECORDED_PREFIXES.items() if name.startswith(begin)}
+    return find_decoder(used.pop()) if len(used) == 1 else None
+
+
+def compare_decoders(now: ImageDecoder, then: ImageDecoder, data: Path, pixels: float | None) -> DecoderComparison | str:
+    """Measure both decoders on the same files, on one core.
+
+    Args:
+        data: folder of images.
+        pixels: that the training decoded per sample. None: not recorded.
+
+    Returns:
+        The reason if that does not answer the question.
+
+    Raises:
+        DataError, MissingDependency: the folder has no usable image.
+    """
+    images = Subject(photos.scan(data, limit=_COMPARISON_PLAN.files), plan=_COMPARISON_PLAN).images
+    if pixels and (off := _unlike(images, pixels)):
+        return off
+    for one in (now, then):
+        unread = sorted({photo.format for photo in images if one.formats is not None and photo.format not in one.formats})
+        if unread:
+            return f"{one.name} does not read {' or '.join(unread)}, which is among these files"
+    with on_one_core():
+        ready = {one.name: prepare_decoder(one, images) for one in (now, then)}
+        for name, prepared_one in ready.items():
+            if isinstance(prepared_one, str):
+                return f"{name} cannot be measured: {prepared_one}"
+        found = measure_in_turns(
+            {name: decode_workload(one) for name, one in ready.items() if isinstance(one, CheckedDecoder)}, _COMPARISON_PLAN
+        )
+    return _compared(now, then, ready[then.name], found, len(images))
+
+
+def _compared(
+    now: ImageDecoder, then: ImageDecoder, ready: CheckedDecoder | str, found: dict[str, MeasuredRate | str], files: int
+) -> DecoderComparison | str:
+    old, new = found[now.name], found[then.name]
+    if isinstance(old, str) or isinstance(new, str) or isinstance(ready, str):
+        return next(why for why in (old, new, ready) if isinstance(why, str))
+    ratios = [before / after for before, after in zip(old.rates, new.rates, strict=True)]
+    ratio = new.cpu_s / old.cpu_s
+    return DecoderComparison(files, old.cpu_s, new.cpu_s, min(ratio, *ratios), max(ratio, *ratios), ready.difference)
+
+
+def _unlike(images: Sequence[Photo], pixels: float) -> str:
+    """Why these are not the training's images; empty where they may be."""
+    mean = sum(photo.width * photo.height for photo in images) / len(images)
+    if 1 / _MAX_PIXEL_RATIO <= mean / pixels <= _MAX_PIXEL_RATIO:
+        return ""
+    return (
+        f"these images have {mean / 1e6:.3g} megapixels and the training decodes {pixels / 1e6:.3g} per sample: give its own dataset with "
+        "--data; decoding at a reduced size cannot be compared"
+    )

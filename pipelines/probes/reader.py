@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 
 READ, MMAP, ADVISED = "read", "mmap", "mmap advised"  # advised: MADV_RANDOM, as LMDB's MDB_NORDAHEAD does
 GO, CALLED_OFF = b"+", b"-"
-_UNCHECKED = 64 * 1024  # bytes between two looks at the clock
-Begin = Callable[[], int]  # waits for the go and returns the time in ns
-Done = tuple[int, int]  # units, the time in ns
+_UNCHECKED_BYTES = 64 * 1024  # bytes between two looks at the clock
+_Begin = Callable[[], int]  # waits for the go and returns the time in ns
+_Done = tuple[int, int]  # units, the time in ns
 
 
-def _read_blocks(begin: Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> Done:
+def _read_blocks(begin: _Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> _Done:
     """Copy the blocks at these offsets into a buffer, until done or until ``limit_ns`` have passed. Returns bytes.
 
     A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page faults are paid the first time through. The
@@ -32,7 +32,7 @@ def _read_blocks(begin: Begin, limit_ns: int, again: bool, path: str, block: int
     Args:
         again: start over when done, so that readers at once all read until the end.
     """
-    step, done = max(1, _UNCHECKED // block), 0
+    step, done = max(1, _UNCHECKED_BYTES // block), 0
     with open(path, "rb", buffering=0) as file:
         buffer = memoryview(mmap.mmap(-1, block))
         buffer[:] = bytes(block)
@@ -72,7 +72,7 @@ def _faults(fd: int, buffer: memoryview, how: str) -> Callable[[Sequence[int]], 
     return copy
 
 
-def _read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> Done:
+def _read_files(begin: _Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> _Done:
     """Open, read and close each file, as a dataset with a file per sample does. Returns files. Arguments as for ``_read_blocks``."""
     done, until = 0, begin() + limit_ns
     while True:
@@ -94,7 +94,7 @@ def _read_file(path: str, how: str) -> int:
             return len(mapping[:])
 
 
-_JOBS: dict[str, Callable[..., Done]] = {"blocks": _read_blocks, "files": _read_files}
+_JOBS: dict[str, Callable[..., _Done]] = {"blocks": _read_blocks, "files": _read_files}
 
 
 def _disk_bytes() -> int | None:

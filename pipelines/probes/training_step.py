@@ -7,10 +7,9 @@ import torch
 from torch import nn
 
 from feedline.pipelines.photos import Photo
-from feedline.pipelines.probes.measure import Refused, Work, reason
-from feedline.pipelines.probes.subject import Subject
+from feedline.pipelines.probes.probe_rounds import CannotMeasure, Subject, Workload, error_reason
 
-_SIZE = (3, 224, 224)  # of the images where none are given: ImageNet's usual
+_DEFAULT_SHAPE = (3, 224, 224)  # of the images where none are given: ImageNet's usual
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Step:
         model = model.to(device).train()
         parameters = [one for one in model.parameters() if one.requires_grad]
         if not parameters:
-            raise Refused("the model has no parameter that requires a gradient")
+            raise CannotMeasure("the model has no parameter that requires a gradient")
         dtype = next((one.dtype for one in parameters if one.is_floating_point()), torch.float32)
         step = cls(model, batch.to(device, dtype), torch.optim.SGD(parameters, lr=0.0, momentum=0.9))
         try:
@@ -42,7 +41,7 @@ class Step:
             raise
         except Exception as error:
             shape = f"a {dtype} batch of shape {list(batch.shape)}"
-            raise Refused(f"the model could not train on {shape}: {reason(error)}") from error
+            raise CannotMeasure(f"the model could not train on {shape}: {error_reason(error)}") from error
         return step
 
     def __len__(self) -> int:
@@ -59,7 +58,7 @@ class Step:
         return Step(self.model, batch, self.optimizer)
 
     def forward(self) -> torch.Tensor:
-        return loss_of(self.model(self.batch))
+        return any_loss(self.model(self.batch))
 
     def whole(self) -> int:
         self.optimizer.zero_grad()
@@ -72,7 +71,7 @@ class Step:
         if self.batch.is_cuda:
             torch.cuda.synchronize()
 
-    def works(self) -> dict[str, Work]:
+    def works(self) -> dict[str, Workload]:
         """The measurements ``forward``, ``backward``, ``optimizer`` and ``model``, which is all of them."""
         held: list[torch.Tensor] = []
 
@@ -101,11 +100,15 @@ class Step:
             self.wait()
             return len(self)
 
-        parts = {"forward": Work(forward), "backward": Work(backward, before_backward), "optimizer": Work(optimizer, before_optimizer)}
-        return {"model": Work(self.whole), **parts}
+        parts = {
+            "forward": Workload(forward),
+            "backward": Workload(backward, before_backward),
+            "optimizer": Workload(optimizer, before_optimizer),
+        }
+        return {"model": Workload(self.whole), **parts}
 
 
-def loss_of(output: Any) -> torch.Tensor:
+def any_loss(output: Any) -> torch.Tensor:
     """A loss for any output of a model: cross entropy for logits [n, classes], else the mean square of all differentiable tensors.
 
     Raises:
@@ -116,7 +119,7 @@ def loss_of(output: Any) -> torch.Tensor:
             output = getattr(output, name)
     tensors = [one for one in _tensors(output) if one.is_floating_point() and one.requires_grad]
     if not tensors:
-        raise Refused("its output has no differentiable tensor to compute a loss from")
+        raise CannotMeasure("its output has no differentiable tensor to compute a loss from")
     if len(tensors) == 1 and tensors[0].ndim == 2:
         logits = tensors[0]
         return nn.functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device) % logits.shape[1])
@@ -141,11 +144,11 @@ def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
             images = [_changed(subject, photo) for photo in subject.images[: subject.batch_size]]
             return _repeated(torch.stack(images), subject.batch_size), f"{len(images)} of the user's images"
         except Exception as error:
-            why = f"noise, because the images cannot be batched ({reason(error)})"
+            why = f"noise, because the images cannot be batched ({error_reason(error)})"
     else:
         why = "noise, because no dataset and transforms were given"
     size = subject.recipe.output_size if subject.recipe else None
-    shape = (3, *size) if size else _SIZE
+    shape = (3, *size) if size else _DEFAULT_SHAPE
     return torch.randn(subject.batch_size, *shape, generator=torch.Generator().manual_seed(0)), why
 
 

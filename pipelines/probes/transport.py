@@ -15,24 +15,23 @@ import torch
 import torch.multiprocessing
 from torch.utils.data import default_collate
 
-from feedline.pipelines.probes import measure
-from feedline.pipelines.probes.measure import Refused, Timed, Work, ceiling, in_turns
-from feedline.pipelines.probes.subject import Subject
+from feedline.pipelines.probes import probe_rounds
+from feedline.pipelines.probes.probe_rounds import CannotMeasure, Subject, TimedPass, Workload, as_ceiling, measure_in_turns
 from feedline.profiler import clock
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.pool import sheltered
 from feedline.profiler.samplers.memory import SharedMemory
 
-_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
-_WAYS = ("shared", "copied", "pickled")
-_SIZE = (224, 224)  # of an image where the transforms do not say: ImageNet's usual
-_IN_FLIGHT = 8  # batches at most; DataLoader's default is 2 per worker
-_IN_FLIGHT_BYTES = 128 << 20
-_PATIENCE_S = 60.0
+_BATCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
+_TRANSPORTS = ("shared", "copied", "pickled")
+_DEFAULT_SIZE = (224, 224)  # of an image where the transforms do not say: ImageNet's usual
+_MAX_IN_FLIGHT = 8  # batches at most; DataLoader's default is 2 per worker
+_MAX_IN_FLIGHT_BYTES = 128 << 20
+_ANSWER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Shape:
+class BatchShape:
     """A batch: samples, and the height and width of their three channels."""
 
     samples: int
@@ -42,36 +41,36 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        return self.samples * 3 * self.height * self.width * _DTYPES[self.dtype].itemsize
+        return self.samples * 3 * self.height * self.width * _BATCH_DTYPES[self.dtype].itemsize
 
     def made(self) -> list[torch.Tensor]:
         """The same samples in every process."""
         dice = torch.Generator().manual_seed(0)
         size = (3, self.height, self.width)
-        return [torch.randint(0, 256, size, generator=dice, dtype=torch.uint8).to(_DTYPES[self.dtype]) for _ in range(self.samples)]
+        return [torch.randint(0, 256, size, generator=dice, dtype=torch.uint8).to(_BATCH_DTYPES[self.dtype]) for _ in range(self.samples)]
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Collate (per core of a worker) and transport (of the single main process), for uint8 and float32 batches of the user's size."""
-    size = (subject.recipe.output_size if subject.recipe else None) or _SIZE
-    for dtype in _DTYPES:
-        shape = Shape(subject.batch_size, *size, dtype)
+    size = (subject.recipe.output_size if subject.recipe else None) or _DEFAULT_SIZE
+    for dtype in _BATCH_DTYPES:
+        shape = BatchShape(subject.batch_size, *size, dtype)
         about: dict[str, object] = {"dtype": dtype, "batch_size": shape.samples, "batch_bytes": shape.bytes, "image": list(size)}
-        names = [f"collate/{dtype} {way}" for way in _WAYS[:2]] + [f"transport/{dtype} {way}" for way in _WAYS]
+        names = [f"collate/{dtype} {way}" for way in _TRANSPORTS[:2]] + [f"transport/{dtype} {way}" for way in _TRANSPORTS]
         try:
             count = in_flight(shape)
-            with worker(shape) as far:
-                found = in_turns({name: far.work(name, count) for name in names}, subject.plan)
+            with start_worker(shape) as far:
+                found = measure_in_turns({name: far.work(name, count) for name in names}, subject.plan)
         except Exception as error:
-            found = {name: measure.reason(error) for name in names}
+            found = {name: probe_rounds.error_reason(error) for name in names}
         for name in names:
             way = name.rsplit(" ", 1)[1]
             collates = name.startswith("collate/")
             source = "default_collate in a worker process" if collates else "a worker process, DataLoader's kind of queue, collated before"
-            yield ceiling(name, found[name], per="core" if collates else "machine", source=source, settings={**about, "how": way})
+            yield as_ceiling(name, found[name], per="core" if collates else "machine", source=source, settings={**about, "how": way})
 
 
-def in_flight(shape: Shape) -> int:
+def in_flight(shape: BatchShape) -> int:
     """How many batches fit into shared memory at once.
 
     Raises:
@@ -82,16 +81,16 @@ def in_flight(shape: Shape) -> int:
         free = shared.read()["shm/free"]
     except OSError:
         free = float("inf")
-    count = int(min(_IN_FLIGHT, _IN_FLIGHT_BYTES // shape.bytes, free / 2 // shape.bytes))
+    count = int(min(_MAX_IN_FLIGHT, _MAX_IN_FLIGHT_BYTES // shape.bytes, free / 2 // shape.bytes))
     if count < 1 and shape.bytes > free / 2:
-        raise Refused(
+        raise CannotMeasure(
             f"a batch of {shape.bytes:,} B does not fit in /dev/shm, where {free:,.0f} B are free: give the container more (--shm-size)"
         )
     return max(1, count)
 
 
 @dataclass(frozen=True)
-class FarSide:
+class WorkerHandle:
     """The main process's handle of the worker process."""
 
     process: Any
@@ -99,51 +98,51 @@ class FarSide:
     results: Any
     expected: torch.Tensor
 
-    def work(self, name: str, count: int) -> Work:
+    def work(self, name: str, count: int) -> Workload:
         way = name.rsplit(" ", 1)[1]
         if name.startswith("collate/"):
-            return Work(lambda: self._collates(way, count))
+            return Workload(lambda: self._collates(way, count))
         checked: list[bool] = []
 
-        def run() -> Timed:
+        def run() -> TimedPass:
             timed, batch = self._sends(way, count)
             if not checked and not torch.equal(torch.as_tensor(batch), self.expected):
-                raise Refused("the batch that came out of the queue is not the one that was put in")
+                raise CannotMeasure("the batch that came out of the queue is not the one that was put in")
             checked.append(True)
             return timed
 
-        return Work(run)
+        return Workload(run)
 
-    def _collates(self, way: str, count: int) -> Timed:
+    def _collates(self, way: str, count: int) -> TimedPass:
         self.requests.put(("collate", way, count))
         wall_s, cpu_s = self._answer()
-        return Timed(count * len(self.expected), wall_s, cpu_s)
+        return TimedPass(count * len(self.expected), wall_s, cpu_s)
 
-    def _sends(self, way: str, count: int) -> tuple[Timed, Any]:
+    def _sends(self, way: str, count: int) -> tuple[TimedPass, Any]:
         self.requests.put(("send", way, count))
         before = self._answer()
-        wall, cpu = clock.wall_ns(), measure.process_cpu_ns()
+        wall, cpu = clock.wall_ns(), probe_rounds.process_cpu_ns()
         self.requests.put("go")
         batch = None
         for _ in range(count):
             batch = self._answer()
-        wall_s, cpu_s = (clock.wall_ns() - wall) * 1e-9, (measure.process_cpu_ns() - cpu) * 1e-9
+        wall_s, cpu_s = (clock.wall_ns() - wall) * 1e-9, (probe_rounds.process_cpu_ns() - cpu) * 1e-9
         self.requests.put("taken")
-        return Timed(count * len(self.expected), wall_s, cpu_s + self._answer() - before), batch
+        return TimedPass(count * len(self.expected), wall_s, cpu_s + self._answer() - before), batch
 
     def _answer(self) -> Any:
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + _ANSWER_TIMEOUT_S
         while time.monotonic() < until:
             try:
                 return self.results.get(timeout=1.0)
             except queue.Empty:
                 if not self.process.is_alive():
-                    raise Refused(f"the worker process ended with exit code {self.process.exitcode}") from None
-        raise Refused(f"the worker process did not respond for {_PATIENCE_S:.0f} s")
+                    raise CannotMeasure(f"the worker process ended with exit code {self.process.exitcode}") from None
+        raise CannotMeasure(f"the worker process did not respond for {_ANSWER_TIMEOUT_S:.0f} s")
 
 
 @contextmanager
-def worker(shape: Shape) -> Iterator[FarSide]:
+def start_worker(shape: BatchShape) -> Iterator[WorkerHandle]:
     """A worker process, started as DataLoader starts its own, and ended with the block."""
     context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() else None)
     requests, results = context.Queue(), context.Queue()
@@ -151,7 +150,7 @@ def worker(shape: Shape) -> Iterator[FarSide]:
     with sheltered():
         process.start()
     try:
-        yield FarSide(process, requests, results, torch.stack(shape.made()))
+        yield WorkerHandle(process, requests, results, torch.stack(shape.made()))
     except BaseException:
         process.kill()
         raise
@@ -166,7 +165,7 @@ def worker(shape: Shape) -> Iterator[FarSide]:
             one.close()
 
 
-def _serve(requests: Any, results: Any, shape: Shape) -> None:
+def _serve(requests: Any, results: Any, shape: BatchShape) -> None:
     """The worker: collate on request; hold batches ready and send them when told to."""
     torch.set_num_threads(1)  # as DataLoader's workers do
     samples = shape.made()
@@ -194,7 +193,7 @@ def _collated(samples: list[torch.Tensor], way: str) -> Any:
     with _as_a_worker():
         batch = default_collate(samples)
     if not batch.is_shared():
-        raise Refused("default_collate does not write into shared memory in this version of torch")
+        raise CannotMeasure("default_collate does not write into shared memory in this version of torch")
     return batch
 
 

@@ -16,17 +16,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from feedline.pipelines.stores.index import Index, Place
-from feedline.pipelines.stores.indexed import IndexedStore
-from feedline.pipelines.stores.protocol import Sample
+from feedline.pipelines.stores.index import FramePlace, Index, StoredSample
+from feedline.pipelines.stores.packed import IndexedStore
 from feedline.profiler.errors import MissingDependency
 from feedline.profiler.few import few
 from feedline.profiler.files import output, owned
 
-DATA = "data.mdb"
-_PAGE_BYTES = 4096
+DATA_FILE = "data.mdb"
+_LMDB_PAGE_BYTES = 4096
 _PAGE_HEADER_BYTES = 16  # lmdb.h: a value of more than about half a page gets pages of its own, with one header
-_KEYS = 3
+_KEYS_PER_SAMPLE = 3
 _FULL_BYTES = 1 << 20  # LMDB calls a write that was cut short, which is what a full disk does, an input/output error
 # A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another process looks which samples are left.
 _LOOK = "import sys; from feedline.pipelines.stores.lmdb import LMDBStore, _look; _look(LMDBStore(sys.argv[1]))"
@@ -40,7 +39,7 @@ class LMDBWriter:
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """Raises MissingDependency; OSError."""
         self._folder = folder
-        os.close(owned.reopen(folder, DATA, output.SHARED))  # LMDB makes nothing, so that the list has what there is
+        os.close(owned.reopen(folder, DATA_FILE, output.SHARED))  # LMDB makes nothing, so that the list has what there is
         with _as_os_errors():
             self._environment: Any = _library().open(str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True)
             self._transaction: Any = None
@@ -48,14 +47,14 @@ class LMDBWriter:
     def recover(self, index: Index) -> int:
         with _as_os_errors(), self._environment.begin(write=True) as transaction:
             whole = 0
-            while whole < len(index) and damage(transaction, index, whole) is None:
+            while whole < len(index) and _sample_damage(transaction, index, whole) is None:
                 whole += 1
             surplus = [bytes(key) for key in _keys_from(transaction, _key_of(whole, ""))]
             for key in surplus:
                 transaction.delete(key)
         return whole
 
-    def add(self, sample: Sample) -> Place:
+    def add(self, sample: StoredSample) -> FramePlace:
         crc32 = 0
         with _as_os_errors():
             if self._transaction is None:
@@ -63,7 +62,7 @@ class LMDBWriter:
             for name, value in _entries(sample.value, sample.label, sample.path):
                 self._transaction.put(_key_of(sample.number, name), value, append=True)
                 crc32 = zlib.crc32(value, crc32)
-        return Place(shard=0, start=0, stored=len(sample.value), skip=0, frame_crc32=crc32)
+        return FramePlace(shard=0, start=0, stored=len(sample.value), skip=0, frame_crc32=crc32)
 
     def checkpoint(self) -> None:
         transaction, self._transaction = self._transaction, None
@@ -80,7 +79,7 @@ class LMDBWriter:
         self.checkpoint()
         with _as_os_errors():
             self._environment.sync(True)
-        return [DATA]
+        return [DATA_FILE]
 
     def close(self) -> None:
         if self._transaction is not None:
@@ -95,7 +94,7 @@ class LMDBStore(IndexedStore):
     def __init__(self, path: Path | str) -> None:
         super().__init__(path)
         _library()  # said at once, not when the first sample is read
-        self._map: Map | None = None
+        self._map: SharedEnvironment | None = None
 
     def close(self) -> None:
         with _LOCK:
@@ -110,29 +109,29 @@ class LMDBStore(IndexedStore):
     def damage(self, number: int) -> str | None:
         try:
             with self._transaction() as transaction:
-                return damage(transaction, self.index, number)
+                return _sample_damage(transaction, self.index, number)
         except OSError as error:
-            return f"{DATA}: {error.strerror}"
+            return f"{DATA_FILE}: {error.strerror}"
 
     def damaged_file(self) -> str | None:
-        if file_crc32(self.path / DATA) == self.manifest.files[DATA].crc32:
+        if file_crc32(self.path / DATA_FILE) == self.manifest.files[DATA_FILE].crc32:
             return None
         done = subprocess.run([sys.executable, "-c", _LOOK, str(self.path)], capture_output=True, text=True)
         lost = done.stdout.strip() if done.returncode == 0 else "too much for LMDB to read it"
-        return f"{DATA}: its checksum differs (damaged: {lost or 'no sample'})"
+        return f"{DATA_FILE}: its checksum differs (damaged: {lost or 'no sample'})"
 
     def _read(self, number: int) -> bytes:
         with self._transaction() as transaction:
             value = transaction.get(_key_of(number, "image"))
         if value is None or len(value) != int(self._bytes[number]):
-            raise ValueError(f"not under its key in {DATA}")
+            raise ValueError(f"not under its key in {DATA_FILE}")
         return bytes(value)
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         with _LOCK:
             if self._map is None:
-                self._map = MAPS.setdefault(self.path, Map(self.path))
+                self._map = SHARED_ENVIRONMENTS.setdefault(self.path, SharedEnvironment(self.path))
                 self._map.users += 1
             here = self._map
             here.users += 1  # a thread that closes the store does not close what another reads
@@ -144,7 +143,7 @@ class LMDBStore(IndexedStore):
                 here.leave()
 
 
-class Map:
+class SharedEnvironment:
     """An environment open for reading, shared by all stores on one folder: LMDB allows one in a process, and none across a fork.
 
     Attributes:
@@ -172,7 +171,7 @@ class Map:
         """Remove one user of the environment. LOCK must be held."""
         self.users -= 1
         if not self.users:
-            del MAPS[self._folder]
+            del SHARED_ENVIRONMENTS[self._folder]
             self.close()
 
     def close(self) -> None:
@@ -182,7 +181,7 @@ class Map:
             opened.close()
 
 
-MAPS: dict[Path, Map] = {}
+SHARED_ENVIRONMENTS: dict[Path, SharedEnvironment] = {}
 _LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may be dropped at any time
 
 
@@ -190,7 +189,7 @@ def _forked() -> None:
     """Called in every forked child."""
     global _LOCK
     _LOCK = threading.RLock()  # a thread of the parent may have held it
-    for one in MAPS.values():
+    for one in SHARED_ENVIRONMENTS.values():
         one.close()
 
 
@@ -234,17 +233,17 @@ def _keys_from(transaction: Any, key: bytes) -> Iterator[bytes]:
             yield from cursor.iternext(values=False)
 
 
-def damage(transaction: Any, index: Index, number: int) -> str | None:
+def _sample_damage(transaction: Any, index: Index, number: int) -> str | None:
     """The difference from what was packed, or None."""
     crc32 = 0
     for name in ("image", "label", "path"):
         value = transaction.get(_key_of(number, name))
         if value is None:
-            return f"{DATA}: no key {_key_of(number, name).decode()}"
+            return f"{DATA_FILE}: no key {_key_of(number, name).decode()}"
         crc32 = zlib.crc32(value, crc32)
         if name == "image" and zlib.crc32(value) != int(index.records["value_crc32"][number]):
-            return f"{DATA}: the checksum of {_key_of(number, name).decode()} differs"
-    return None if crc32 == int(index.records["frame_crc32"][number]) else f"{DATA}: label or path of sample {number} differs"
+            return f"{DATA_FILE}: the checksum of {_key_of(number, name).decode()} differs"
+    return None if crc32 == int(index.records["frame_crc32"][number]) else f"{DATA_FILE}: label or path of sample {number} differs"
 
 
 def _look(store: LMDBStore) -> None:
@@ -265,5 +264,5 @@ def file_crc32(path: Path) -> int:
 def stored_bytes(size: int, path_bytes: int) -> int:
     """Bytes that a file takes, at most: pages of its own, and its part of a page of keys."""
     own = size + _PAGE_HEADER_BYTES
-    keys = _KEYS * (8 + 2 + 16) + 8 + 11 + path_bytes
-    return own + -own % _PAGE_BYTES + keys + keys // 8
+    keys = _KEYS_PER_SAMPLE * (8 + 2 + 16) + 8 + 11 + path_bytes
+    return own + -own % _LMDB_PAGE_BYTES + keys + keys // 8

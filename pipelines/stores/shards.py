@@ -11,9 +11,8 @@ from typing import BinaryIO, ClassVar
 
 import numpy as np
 
-from feedline.pipelines.stores.index import SPLIT, Index, Place
-from feedline.pipelines.stores.indexed import IndexedStore
-from feedline.pipelines.stores.protocol import Sample
+from feedline.pipelines.stores.index import SPLIT_VALUE, FramePlace, Index, StoredSample
+from feedline.pipelines.stores.packed import IndexedStore
 from feedline.profiler.files import output, owned
 
 BUFFER_BYTES = 1 << 20  # a write call for each small chunk would cost more than its copy
@@ -37,7 +36,7 @@ class ShardWriter:
         self._at = 0
         self._file: BinaryIO | None = None
 
-    def frame(self, sample: Sample) -> tuple[list[bytes], int]:
+    def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
         """The frame in pieces, and the position of the value in it, or ``SPLIT``."""
         raise NotImplementedError
 
@@ -68,7 +67,7 @@ class ShardWriter:
                 self._seal()
         return whole
 
-    def add(self, sample: Sample) -> Place:
+    def add(self, sample: StoredSample) -> FramePlace:
         if self._file is None or self._at >= self._shard_bytes:
             self._seal()
             self._shard, self._at = self._shard + 1, 0
@@ -79,7 +78,7 @@ class ShardWriter:
             self._file.write(piece)
             crc32 = zlib.crc32(piece, crc32)
             self._at += len(piece)
-        return Place(self._shard, start, self._at - start, skip, crc32)
+        return FramePlace(self._shard, start, self._at - start, skip, crc32)
 
     def checkpoint(self) -> None:
         if self._file is not None:
@@ -160,7 +159,7 @@ class ShardStore(IndexedStore):
     def __init__(self, path: Path | str) -> None:
         super().__init__(path)
         records = self.index.records
-        self._shard, self._split = records["shard"], records["skip"] == SPLIT
+        self._shard, self._split = records["shard"], records["skip"] == SPLIT_VALUE
         self._frames = _Frames(self.path, self.writer.suffix)
 
     def close(self) -> None:
@@ -185,7 +184,7 @@ class ShardStore(IndexedStore):
 
     def damaged_file(self) -> str | None:
         records, end = self.index.records, self.writer.end
-        last = np.flatnonzero(np.diff(records["shard"], append=SPLIT))
+        last = np.flatnonzero(np.diff(records["shard"], append=SPLIT_VALUE))
         for record in records[last]:
             shard, at = int(record["shard"]), int(record["start"] + record["stored"])
             if self._frames.piece(shard, at, len(end)) != end:

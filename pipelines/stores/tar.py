@@ -9,24 +9,23 @@ import os
 import tarfile
 from collections.abc import Iterable
 
-from feedline.pipelines.stores.index import Index
-from feedline.pipelines.stores.protocol import Sample
+from feedline.pipelines.stores.index import Index, StoredSample
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 
-_BLOCK = tarfile.BLOCKSIZE
+_TAR_BLOCK = tarfile.BLOCKSIZE
 
 
 class TarWriter(ShardWriter):
     suffix = "tar"
-    end = bytes(2 * _BLOCK)
+    end = bytes(2 * _TAR_BLOCK)
 
-    def frame(self, sample: Sample) -> tuple[list[bytes], int]:
+    def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
         pieces: list[bytes] = []
         for name, value in _members(sample.number, sample.ending, sample.value, sample.label, sample.path):
             header = tarfile.TarInfo(name)  # its time is 0: packing twice gives the same bytes
             header.size = len(value)
-            pieces += [header.tobuf(tarfile.GNU_FORMAT), value, bytes(-len(value) % _BLOCK)]
-        return pieces, _BLOCK
+            pieces += [header.tobuf(tarfile.GNU_FORMAT), value, bytes(-len(value) % _TAR_BLOCK)]
+        return pieces, _TAR_BLOCK
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
         yield f"v1.2 {len(rows)}\n"
@@ -35,8 +34,8 @@ class TarWriter(ShardWriter):
             sample = _members(number, record["ending"].decode(), b"", int(record["label"]), index.path(number))
             for place, (name, value) in enumerate(sample):
                 length = len(value) if place else int(record["bytes"])
-                words.append(f"{name.partition('.')[2]} {at + _BLOCK} {length} {name}")
-                at += _BLOCK + length + -length % _BLOCK
+                words.append(f"{name.partition('.')[2]} {at + _TAR_BLOCK} {length} {name}")
+                at += _TAR_BLOCK + length + -length % _TAR_BLOCK
             yield " ".join(words) + "\n"
 
 
@@ -54,4 +53,4 @@ def _members(number: int, ending: str, value: bytes, label: int, path: str) -> l
 
 def stored_bytes(size: int, path_bytes: int) -> int:
     """How much a file takes, at most."""
-    return 3 * _BLOCK + 12 + sum(length + -length % _BLOCK for length in (size, 11, path_bytes)) + 120
+    return 3 * _TAR_BLOCK + 12 + sum(length + -length % _TAR_BLOCK for length in (size, 11, path_bytes)) + 120

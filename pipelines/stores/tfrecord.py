@@ -10,8 +10,7 @@ import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from feedline.pipelines.stores.index import Index
-from feedline.pipelines.stores.protocol import Sample
+from feedline.pipelines.stores.index import Index, StoredSample
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 from feedline.profiler.errors import MissingDependency
 
@@ -27,7 +26,7 @@ class TFRecordWriter(ShardWriter):
         super().__init__(folder, shard_bytes, total_bytes)
         self._crc32c = crc32c()
 
-    def frame(self, sample: Sample) -> tuple[list[bytes], int]:
+    def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
         before = _example_before(sample)
         length = struct.pack("<Q", len(before) + len(sample.value))
         crc = self._crc32c(sample.value, self._crc32c(before, 0))
@@ -63,7 +62,7 @@ def masked(crc: int) -> bytes:
     return struct.pack("<I", ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)
 
 
-def _example_before(sample: Sample) -> bytes:
+def _example_before(sample: StoredSample) -> bytes:
     """The Example up to the value, which is at its end."""
     label = _field(_INT64_LIST, _field(1, varint(sample.label)))
     path = _field(_BYTES_LIST, _field(1, os.fsencode(sample.path)))

@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feedline.pipelines.photos import Photo, Photos
-from feedline.pipelines.translate import albumentations, dali, pillow, v2
-from feedline.pipelines.translate.recipe import Built, Recipe, frozen
+from feedline.pipelines.translate import to_albumentations, to_dali, to_torchvision
+from feedline.pipelines.translate.recipe import Recipe, Translation, freeze_recipe
 from feedline.profiler.errors import MissingDependency
 
 _PARAMETERS_SEED = 7  # any: it only has to be the same for all libraries
-_DECODING, WHOLE = "decoding", "whole recipe"
-Images = list[NDArray[np.float32]]
+_DECODING, WHOLE_RECIPE = "decoding", "whole recipe"
+_Images = list[NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Difference:
+class LibraryDifference:
     """One operation in one library, against torchvision on PIL images with the same parameters.
 
     Attributes:
@@ -36,7 +36,7 @@ class Difference:
     message: str = ""
 
 
-def differences(recipe: Recipe, photos: Photos, sample: int) -> list[Difference]:
+def compare_libraries(recipe: Recipe, photos: Photos, sample: int) -> list[LibraryDifference]:
     """Compare every library with torchvision, random parameters fixed.
 
     Every operation is applied alone to the decoded image; then the whole recipe, without what the library cannot do (nor does the reference
@@ -48,21 +48,21 @@ def differences(recipe: Recipe, photos: Photos, sample: int) -> list[Difference]
     """
     chosen = random.Random(_PARAMETERS_SEED).sample(photos.photos, min(sample, len(photos)))
     parts = [(operation.name, Recipe((operation,))) for operation in recipe.images]
-    parts.append((WHOLE, Recipe(tuple(recipe.images))))
-    rows: list[Difference] = []
-    for backend in BACKENDS:
+    parts.append((WHOLE_RECIPE, Recipe(tuple(recipe.images))))
+    rows: list[LibraryDifference] = []
+    for backend in COMPARED_LIBRARIES:
         try:
             backend.build(Recipe(()))
         except MissingDependency as error:
-            rows.append(Difference(WHOLE, backend.name, None, None, str(error)))
+            rows.append(LibraryDifference(WHOLE_RECIPE, backend.name, None, None, str(error)))
             continue
         decoding = [(_DECODING, Recipe(()))] if backend.decodes else []
-        rows += [compare(backend, name, part, chosen) for name, part in [*decoding, *parts]]
+        rows += [compare_operation(backend, name, part, chosen) for name, part in [*decoding, *parts]]
     return rows
 
 
 @dataclass(frozen=True)
-class Backend:
+class ComparedLibrary:
     """A library to compare.
 
     Attributes:
@@ -71,23 +71,23 @@ class Backend:
     """
 
     name: str
-    build: Callable[[Recipe], Built]
-    run: Callable[[Built, Sequence[Photo]], Images]
+    build: Callable[[Recipe], Translation]
+    run: Callable[[Translation, Sequence[Photo]], _Images]
     decodes: bool = False
 
 
-def compare(backend: Backend, name: str, recipe: Recipe, photos: Sequence[Photo]) -> Difference:
+def compare_operation(backend: ComparedLibrary, name: str, recipe: Recipe, photos: Sequence[Photo]) -> LibraryDifference:
     """One row, for a recipe without erasing."""
     built = backend.build(recipe)
-    message = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in pillow.differs(built.does))])
-    if name not in (_DECODING, WHOLE) and built.missing:
-        return Difference(name, backend.name, None, None, message)
-    fixed = frozen(replace(built.does, mean=None, std=None), _PARAMETERS_SEED)
-    mean, largest = measured(backend.run(backend.build(fixed), photos), on_pillow(pillow.build(fixed), photos))
-    return Difference(name, backend.name, mean, largest, message)
+    message = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in to_torchvision.pillow_differs(built.does))])
+    if name not in (_DECODING, WHOLE_RECIPE) and built.missing:
+        return LibraryDifference(name, backend.name, None, None, message)
+    fixed = freeze_recipe(replace(built.does, mean=None, std=None), _PARAMETERS_SEED)
+    mean, largest = mean_and_largest(backend.run(backend.build(fixed), photos), on_pillow(to_torchvision.build_v1(fixed), photos))
+    return LibraryDifference(name, backend.name, mean, largest, message)
 
 
-def measured(ours: Images, theirs: Images) -> tuple[float, float]:
+def mean_and_largest(ours: _Images, theirs: _Images) -> tuple[float, float]:
     """Mean and largest absolute difference; infinite if two images differ in size.
 
     Args:
@@ -100,30 +100,30 @@ def measured(ours: Images, theirs: Images) -> tuple[float, float]:
     return total / sum(gap.size for gap in gaps), max(float(gap.max()) for gap in gaps)
 
 
-def on_pillow(built: Built, photos: Sequence[Photo]) -> Images:
+def on_pillow(built: Translation, photos: Sequence[Photo]) -> _Images:
     return [np.round(built.apply(photo.decoded()).numpy() * 255).astype(np.float32) for photo in photos]
 
 
-def _on_v2(built: Built, photos: Sequence[Photo]) -> Images:
+def _on_v2(built: Translation, photos: Sequence[Photo]) -> _Images:
     import torch
 
     tensors = [torch.from_numpy(np.array(photo.decoded())).permute(2, 0, 1) for photo in photos]
     return [built.apply(tensor).numpy().astype(np.float32) for tensor in tensors]
 
 
-def _on_arrays(built: Built, photos: Sequence[Photo]) -> Images:
+def _on_arrays(built: Translation, photos: Sequence[Photo]) -> _Images:
     return [built.apply(np.array(photo.decoded())).transpose(2, 0, 1).astype(np.float32) for photo in photos]
 
 
-def on_dali_cpu(built: Built, photos: Sequence[Photo]) -> Images:
+def on_dali_cpu(built: Translation, photos: Sequence[Photo]) -> _Images:
     return in_pipeline(built, photos, None)
 
 
-def _on_dali_gpu(built: Built, photos: Sequence[Photo]) -> Images:
+def _on_dali_gpu(built: Translation, photos: Sequence[Photo]) -> _Images:
     return in_pipeline(built, photos, 0)
 
 
-def in_pipeline(built: Built, photos: Sequence[Photo], device_id: int | None) -> Images:
+def in_pipeline(built: Translation, photos: Sequence[Photo], device_id: int | None) -> _Images:
     """Run a DALI pipeline once over the files, as one batch."""
     from nvidia.dali import Pipeline, fn
 
@@ -137,7 +137,7 @@ def in_pipeline(built: Built, photos: Sequence[Photo], device_id: int | None) ->
     return [np.array(images.at(number)).transpose(2, 0, 1).astype(np.float32) for number in range(len(files))]
 
 
-def _dali_on_a_gpu(recipe: Recipe) -> Built:
+def _dali_on_a_gpu(recipe: Recipe) -> Translation:
     """As dali.build.
 
     Raises:
@@ -147,12 +147,12 @@ def _dali_on_a_gpu(recipe: Recipe) -> Built:
 
     if not torch.cuda.is_available():
         raise MissingDependency("DALI with mixed decoding needs a CUDA device, and torch sees none: compare on a machine that has one")
-    return dali.build(recipe, "mixed")
+    return to_dali.build_dali(recipe, "mixed")
 
 
-BACKENDS = [
-    Backend("v2", v2.build, _on_v2),
-    Backend("albumentations", albumentations.build, _on_arrays),
-    Backend("DALI CPU", lambda recipe: dali.build(recipe, "cpu"), on_dali_cpu, decodes=True),
-    Backend("DALI GPU", _dali_on_a_gpu, _on_dali_gpu, decodes=True),
+COMPARED_LIBRARIES = [
+    ComparedLibrary("v2", to_torchvision.build_v2, _on_v2),
+    ComparedLibrary("albumentations", to_albumentations.build_albumentations, _on_arrays),
+    ComparedLibrary("DALI CPU", lambda recipe: to_dali.build_dali(recipe, "cpu"), on_dali_cpu, decodes=True),
+    ComparedLibrary("DALI GPU", _dali_on_a_gpu, _on_dali_gpu, decodes=True),
 ]

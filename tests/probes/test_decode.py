@@ -8,18 +8,17 @@ import pytest
 from PIL import Image
 
 from feedline.pipelines.photos import scan
-from feedline.pipelines.probes import decode, decoders
-from feedline.pipelines.probes.decode import Ready, prepared
-from feedline.pipelines.probes.decoders import Decoder
+from feedline.pipelines.probes import decoders
+from feedline.pipelines.probes.decoders import CheckedDecoder, ImageDecoder, prepare_decoder
 
 
-def decoder(change) -> Decoder:
+def decoder(change) -> ImageDecoder:
     """Pillow, with something done to each array."""
-    return Decoder("changed", lambda blobs: lambda: (change(np.asarray(image)) for image in decoders.pillow(blobs)()))
+    return ImageDecoder("changed", lambda blobs: lambda: (change(np.asarray(image)) for image in decoders._pillow_decoder(blobs)()))
 
 
 def test_every_library_that_runs_here_gives_the_same_pictures(subject, named):
-    found = named(decode.probe(subject()))
+    found = named(decoders.probe(subject()))
 
     measured = {name for name, one in found.items() if one.value}
     assert measured >= {"decode/Pillow", "decode/simplejpeg", "decode/OpenCV", "decode/DALI CPU"}
@@ -38,7 +37,7 @@ def test_every_library_that_runs_here_gives_the_same_pictures(subject, named):
     ],
 )
 def test_another_picture_is_refused_with_the_file_named(photos, change, message):
-    refused = prepared(decoder(change), photos.photos)
+    refused = prepare_decoder(decoder(change), photos.photos)
 
     assert isinstance(refused, str)
     assert Path(photos.photos[0].path).name in refused
@@ -46,9 +45,9 @@ def test_another_picture_is_refused_with_the_file_named(photos, change, message)
 
 
 def test_a_decoder_that_leaves_images_out_is_refused(photos):
-    lazy = Decoder("lazy", lambda blobs: decoders.pillow(blobs[:-1]))
+    lazy = ImageDecoder("lazy", lambda blobs: decoders._pillow_decoder(blobs[:-1]))
 
-    assert prepared(lazy, photos.photos) == "gave only 19 images for 20 files"
+    assert prepare_decoder(lazy, photos.photos) == "gave only 19 images for 20 files"
 
 
 def test_nvimagecodec_without_a_driver_is_refused_for_giving_nothing(photos):
@@ -57,21 +56,21 @@ def test_nvimagecodec_without_a_driver_is_refused_for_giving_nothing(photos):
     library = pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it comes with DALI")
     if torch.cuda.is_available():
         pytest.skip("there is a GPU, with its driver")
-    silent = Decoder("nvImageCodec", lambda blobs: decoders.nvimagecodec(blobs, library.NVIMGCODEC_DEVICE_CPU_ONLY, None))
+    silent = ImageDecoder("nvImageCodec", lambda blobs: decoders.nvimagecodec_decoder(blobs, library.NVIMGCODEC_DEVICE_CPU_ONLY, None))
 
-    assert "gave neither an image nor an error" in str(prepared(silent, photos.photos))
+    assert "gave neither an image nor an error" in str(prepare_decoder(silent, photos.photos))
 
 
 def test_a_decoder_is_measured_on_the_formats_that_it_knows(tmp_path, folder):
     for number, path in enumerate(sorted(folder.rglob("*.jpg"))[:6]):
         Image.open(path).save(tmp_path / f"{number}.{'png' if number % 2 else 'jpg'}")
     found = scan(tmp_path)
-    jpeg_only = next(one for one in decoders.DECODERS if one.name == "simplejpeg")
+    jpeg_only = next(one for one in decoders.IMAGE_DECODERS if one.name == "simplejpeg")
 
-    ready = prepared(jpeg_only, found.photos)
+    ready = prepare_decoder(jpeg_only, found.photos)
 
-    assert isinstance(ready, Ready) and ready.photos == 3
-    assert prepared(jpeg_only, [one for one in found.photos if one.format == "PNG"]) == "none of the files is JPEG"
+    assert isinstance(ready, CheckedDecoder) and ready.photos == 3
+    assert prepare_decoder(jpeg_only, [one for one in found.photos if one.format == "PNG"]) == "none of the files is JPEG"
 
 
 def test_images_turned_by_exif_are_left_as_they_are_by_all(tmp_path, folder, subject, named):
@@ -80,12 +79,12 @@ def test_images_turned_by_exif_are_left_as_they_are_by_all(tmp_path, folder, sub
     exif[0x0112] = 6
     turned.save(tmp_path / "turned.jpg", exif=exif)
 
-    found = named(decode.probe(subject(photos=scan(tmp_path))))
+    found = named(decoders.probe(subject(photos=scan(tmp_path))))
 
     assert {name for name, one in found.items() if one.value} >= {"decode/Pillow", "decode/simplejpeg", "decode/OpenCV", "decode/DALI CPU"}
 
 
 def test_without_a_data_set_there_is_one_row_that_says_so(subject):
-    [row] = decode.probe(subject(photos=None))
+    [row] = decoders.probe(subject(photos=None))
 
     assert "--data" in row.why

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from feedline.pipelines.probes import pagecache, reader, reading, storage
-from feedline.pipelines.probes.measure import Plan, Refused
-from feedline.pipelines.probes.reading import ADVISED, MMAP, READ
+from feedline.pipelines.probes import pagecache, read_speed, reader
+from feedline.pipelines.probes.probe_rounds import CannotMeasure, ProbePlan
+from feedline.pipelines.probes.read_speed import ADVISED, MMAP, READ
 
 MIB = 1 << 20
 
@@ -18,13 +18,13 @@ MIB = 1 << 20
 @pytest.fixture
 def file(tmp_path):
     """(descriptor, size) of a file that is on the disk. Its first bytes are not zero."""
-    with storage.scratch(tmp_path, 16 * MIB) as opened:
+    with read_speed.scratch_file(tmp_path, 16 * MIB) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def readers():
-    with reading.readers(4) as started:
+    with read_speed.start_readers(4) as started:
         yield started
 
 
@@ -64,7 +64,7 @@ def test_the_resident_share_counts_pages(file, tmp_path):
     assert pagecache.resident_share(fd) == 0.25
 
 
-def parts(span: reading.Span, number: int) -> list[int]:
+def parts(span: read_speed.ReadPattern, number: int) -> list[int]:
     """The offsets that so many readers are sent to, together."""
     return [offset for job in span.jobs(number) for offset in job[-2]]
 
@@ -72,7 +72,7 @@ def parts(span: reading.Span, number: int) -> list[int]:
 @pytest.mark.parametrize("how", [READ, MMAP])
 def test_a_sequential_pass_reads_every_byte_once(file, readers, how):
     fd, size = file
-    span = reading.sequential(fd, size, MIB, how)
+    span = read_speed.sequential_reads(fd, size, MIB, how)
 
     assert readers.at_once(span.jobs(3)).units == size
     assert parts(span, 3) == list(range(0, size, MIB))
@@ -82,7 +82,7 @@ def test_a_sequential_pass_reads_every_byte_once(file, readers, how):
 @pytest.mark.parametrize("how", [READ, MMAP, ADVISED])
 def test_scattered_blocks_lie_within_the_file_and_none_twice(file, readers, how, is_cold):
     fd, size = file
-    span = reading.scattered(fd, size, 4096, how, is_cold)
+    span = read_speed.scattered_reads(fd, size, 4096, how, is_cold)
 
     assert len(set(span.offsets)) == len(span.offsets) == len(parts(span, 3))
     assert all(offset % 4096 == 0 and 0 <= offset <= size - 4096 for offset in span.offsets)
@@ -105,14 +105,14 @@ def test_what_a_block_holds_is_what_was_read(tmp_path, how):
 def test_a_slow_disk_ends_a_pass_early(file, readers):
     fd, size = file
 
-    assert readers.at_once(reading.sequential(fd, size, MIB, READ).jobs(1, limit_s=0)).units == MIB
+    assert readers.at_once(read_speed.sequential_reads(fd, size, MIB, READ).jobs(1, limit_s=0)).units == MIB
 
 
 @pytest.mark.parametrize("how", [READ, MMAP])
 def test_warm_readers_go_round_until_the_time_is_up(file, readers, how):
     fd, size = file
 
-    done = readers.at_once(reading.sequential(fd, size, MIB, how).jobs(2, limit_s=0.2, again=True))
+    done = readers.at_once(read_speed.sequential_reads(fd, size, MIB, how).jobs(2, limit_s=0.2, again=True))
 
     assert done.units > size
     assert 0.2 <= done.wall_s
@@ -120,7 +120,7 @@ def test_warm_readers_go_round_until_the_time_is_up(file, readers, how):
 
 def test_a_pass_lasts_from_the_first_start_to_the_last_end(file, readers, tmp_path):
     fd, size = file
-    [long] = reading.sequential(fd, size, MIB, READ).jobs(1)
+    [long] = read_speed.sequential_reads(fd, size, MIB, READ).jobs(1)
     (tmp_path / "small").write_bytes(b"1")
     short = ("files", 10**18, False, [str(tmp_path / "small")], READ)
 
@@ -135,30 +135,30 @@ def test_a_file_that_is_gone_refuses_the_pass_and_the_readers_go_on(file, reader
     fd, size = file
     gone = ("files", 10**18, False, [str(tmp_path / "gone")], READ)
 
-    with pytest.raises(Refused, match="FileNotFoundError.*gone"):
-        readers.at_once([gone, *reading.sequential(fd, size, MIB, READ).jobs(1)])
+    with pytest.raises(CannotMeasure, match="FileNotFoundError.*gone"):
+        readers.at_once([gone, *read_speed.sequential_reads(fd, size, MIB, READ).jobs(1)])
 
-    assert readers.at_once(reading.sequential(fd, size, MIB, READ).jobs(2)).units == size
+    assert readers.at_once(read_speed.sequential_reads(fd, size, MIB, READ).jobs(2)).units == size
 
 
 def test_a_file_that_cannot_be_opened_refuses_the_pass_before_any_reader_begins(file, readers):
     fd, size = file
     absent = ("blocks", 10**18, False, "/proc/self/fd/999999", MIB, [0], READ)
 
-    with pytest.raises(Refused, match="FileNotFoundError"):
-        readers.at_once([*reading.sequential(fd, size, MIB, READ).jobs(1), absent])
+    with pytest.raises(CannotMeasure, match="FileNotFoundError"):
+        readers.at_once([*read_speed.sequential_reads(fd, size, MIB, READ).jobs(1), absent])
 
-    assert readers.at_once(reading.sequential(fd, size, MIB, READ).jobs(2)).units == size
+    assert readers.at_once(read_speed.sequential_reads(fd, size, MIB, READ).jobs(2)).units == size
 
 
 def test_a_killed_reader_refuses_the_pass_and_none_is_left_running(file):
     fd, size = file
-    with reading.readers(2) as started:
+    with read_speed.start_readers(2) as started:
         started.processes[1].kill()
         started.processes[1].wait()
 
-        with pytest.raises(Refused, match="ended with exit code -9"):
-            started.at_once(reading.sequential(fd, size, MIB, READ).jobs(2))
+        with pytest.raises(CannotMeasure, match="ended with exit code -9"):
+            started.at_once(read_speed.sequential_reads(fd, size, MIB, READ).jobs(2))
 
     assert all(process.returncode is not None for process in started.processes)
 
@@ -186,29 +186,29 @@ def alive(pid: str) -> bool:
 
 
 def test_cold_reading_from_memory_is_refused(in_memory, readers):
-    with storage.scratch(in_memory, 16 * MIB) as (fd, size):
-        way = storage.Way("sequential", READ, "cold", 1, MIB)
-        work = storage.span_work(fd, size, way, Plan(), readers)
+    with read_speed.scratch_file(in_memory, 16 * MIB) as (fd, size):
+        way = read_speed.ReadMode("sequential", READ, "cold", 1, MIB)
+        work = read_speed.pattern_workload(fd, size, way, ProbePlan(), readers)
         work.prepare()
 
-        with pytest.raises(Refused, match="not cold: only 0 of 16,777,216 bytes came from a disk"):
+        with pytest.raises(CannotMeasure, match="not cold: only 0 of 16,777,216 bytes came from a disk"):
             work.run()
 
 
 def test_warm_reading_that_comes_from_the_disk_is_refused(file, readers, tmp_path):
     on_a_disk(tmp_path)
     fd, size = file
-    way = storage.Way("sequential", READ, "warm", 1, MIB)
-    work = storage.span_work(fd, size, way, Plan(), readers)
+    way = read_speed.ReadMode("sequential", READ, "warm", 1, MIB)
+    work = read_speed.pattern_workload(fd, size, way, ProbePlan(), readers)
     work.prepare()
     pagecache.evict(fd)
 
-    with pytest.raises(Refused, match="do not stay in the page cache"):
+    with pytest.raises(CannotMeasure, match="do not stay in the page cache"):
         work.run()
 
 
 def test_the_scratch_file_has_no_name(tmp_path):
-    with storage.scratch(tmp_path, 16 * MIB) as (fd, size):
+    with read_speed.scratch_file(tmp_path, 16 * MIB) as (fd, size):
         assert list(tmp_path.iterdir()) == []
         assert os.fstat(fd).st_size == size == 16 * MIB
 
@@ -216,7 +216,7 @@ def test_the_scratch_file_has_no_name(tmp_path):
 def test_every_way_is_measured_on_a_disk(subject, named, folder):
     on_a_disk(folder)
 
-    found = named(storage.probe(subject()))
+    found = named(read_speed.probe(subject()))
 
     assert {name: one.why for name, one in found.items() if one.why} == {}
     assert {(one.settings["pattern"], one.settings["how"], one.settings["cache"], one.settings["readers"]) for one in found.values()} >= {
@@ -238,7 +238,7 @@ def test_files_in_memory_are_measured_warm_and_refused_cold(subject, named, in_m
             (copies / Path(photo.path).name).write_bytes(Path(photo.path).read_bytes())
         from feedline.pipelines.photos import scan
 
-        found = named(storage.probe(subject(photos=scan(copies), folder=copies)))
+        found = named(read_speed.probe(subject(photos=scan(copies), folder=copies)))
     finally:
         for path in copies.iterdir():
             path.unlink()
@@ -250,7 +250,7 @@ def test_files_in_memory_are_measured_warm_and_refused_cold(subject, named, in_m
 
 
 def test_a_folder_that_cannot_be_written_is_a_row_and_the_files_are_still_measured(subject, named):
-    found = named(storage.probe(subject(folder=Path("/proc"))))
+    found = named(read_speed.probe(subject(folder=Path("/proc"))))
 
     assert "no scratch file in /proc" in found["read/sequential"].why
     assert found["read/files read warm x1"].value

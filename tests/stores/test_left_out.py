@@ -10,7 +10,7 @@ from PIL import Image
 
 from feedline.pipelines.photos import Photo, Photos
 from feedline.pipelines.stores import open_store, pack
-from feedline.pipelines.stores.images import ending, is_cut_off
+from feedline.pipelines.stores.image_folder import image_ending, is_cut_off
 from feedline.profiler.errors import DataError, MissingDependency, OutputError
 
 
@@ -213,7 +213,7 @@ def test_what_pillow_writes_is_known_as_an_image(form, tmp_path):
         pytest.skip(f"this Pillow writes no {form}")
     Image.new("RGB", (8, 8), (9, 8, 7)).save(tmp_path / "x", form)
 
-    assert ending((tmp_path / "x").read_bytes()[:16]) is not None
+    assert image_ending((tmp_path / "x").read_bytes()[:16]) is not None
 
 
 def drawn(kind: str, thumbnail: bool = False) -> bytes:

@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from feedline.pipelines.stores import KINDS, open_store, pack, space, verify
+from feedline.pipelines.stores import STORE_KINDS, open_store, pack, packing, verify
 from feedline.profiler.errors import OutputError
 
 SIZE = 16 << 20
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", STORE_KINDS)
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(kind,
 
 def test_the_margin_is_left(folder, disk):
     with pytest.raises(OutputError, match="free some space, or choose a folder on another disk"):
-        space.check(disk / "store", SIZE - space.MARGIN_BYTES)
-    space.check(disk / "store", SIZE // 4)
+        packing.check_space(disk / "store", SIZE - packing.MARGIN_BYTES)
+    packing.check_space(disk / "store", SIZE // 4)
 
 
 def test_a_destination_that_cannot_be_written_is_an_output_error(folder, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 from planted import photos
 
-from feedline.pipelines.probes import instead
+from feedline.pipelines.probes import decoders
 from feedline.profiler.errors import ScriptError
 
 
@@ -14,9 +14,9 @@ def files(tmp_path_factory):
 
 
 def test_both_decoders_decode_the_same_files(files):
-    found = instead.measure(instead.decoder("pil"), instead.decoder("turbo"), files, 320 * 240)
+    found = decoders.compare_decoders(decoders.find_decoder("pil"), decoders.find_decoder("turbo"), files, 320 * 240)
 
-    assert isinstance(found, instead.Instead)
+    assert isinstance(found, decoders.DecoderComparison)
     assert found.files == 4 and found.now_s > 0 and found.then_s > 0
     assert found.low <= found.then_s / found.now_s <= found.high
     assert found.grey_levels < 2
@@ -25,21 +25,21 @@ def test_both_decoders_decode_the_same_files(files):
 @pytest.mark.quiet
 def test_a_decoder_that_takes_twice_as_long_is_seen_to(files, monkeypatch):
     def twice(blobs):
-        decode = instead.decoder("pil").make(blobs)
+        decode = decoders.find_decoder("pil").make(blobs)
         return lambda: [image for _ in range(2) for image in decode()][: len(blobs)]
 
-    slow = instead.Decoder("slow", twice)
-    found = instead.measure(instead.decoder("pil"), slow, files, None)
+    slow = decoders.Decoder("slow", twice)
+    found = decoders.compare_decoders(decoders.find_decoder("pil"), slow, files, None)
 
-    assert isinstance(found, instead.Instead)
+    assert isinstance(found, decoders.DecoderComparison)
     assert found.then_s / found.now_s == pytest.approx(2, rel=0.2)
 
 
 def test_names_are_those_of_the_probe_in_any_case_or_short():
-    assert instead.decoder("opencv") == instead.decoder("cv2") == instead.decoder("OpenCV")
+    assert decoders.find_decoder("opencv") == decoders.find_decoder("cv2") == decoders.find_decoder("OpenCV")
     for name in ("DALI mixed", "jpg", ""):
         with pytest.raises(ScriptError, match="unknown decoder"):
-            instead.decoder(name)
+            decoders.find_decoder(name)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_names_are_those_of_the_probe_in_any_case_or_short():
     ],
 )
 def test_the_trainings_own_decoder_is_told_from_its_operations(operations, name):
-    found = instead.decoder_of(operations)
+    found = decoders.recorded_decoder(operations)
 
     assert (found.name if found else None) == name
 
@@ -63,7 +63,7 @@ def test_files_that_one_of_them_does_not_read_are_named(files, tmp_path):
     (tmp_path / "data" / "cat").mkdir(parents=True)
     Image.new("RGB", (320, 240)).save(tmp_path / "data" / "cat" / "a.png")
 
-    assert instead.measure(instead.decoder("pil"), instead.decoder("turbo"), tmp_path / "data", None) == (
+    assert decoders.compare_decoders(decoders.find_decoder("pil"), decoders.find_decoder("turbo"), tmp_path / "data", None) == (
         "simplejpeg does not read PNG, which is among these files"
     )
 
@@ -72,7 +72,7 @@ def test_a_library_that_is_not_there_is_told(files, monkeypatch):
     def missing(blobs):
         raise ImportError("No module named 'simplejpeg'")
 
-    found = instead.measure(instead.decoder("pil"), instead.Decoder("simplejpeg", missing), files, None)
+    found = decoders.compare_decoders(decoders.find_decoder("pil"), decoders.Decoder("simplejpeg", missing), files, None)
 
     assert found == "simplejpeg cannot be measured: ImportError: No module named 'simplejpeg'"
 
@@ -81,6 +81,6 @@ def test_a_library_that_is_not_there_is_told(files, monkeypatch):
     ("pixels", "alike"), [(320 * 240, True), (320 * 240 * 1.9, True), (320 * 240 * 2.1, False), (320 * 240 / 2.1, False)]
 )
 def test_images_of_another_size_are_not_the_trainings(pixels, alike, files):
-    images = instead.photos.scan(files).photos
+    images = decoders.photos.scan(files).photos
 
-    assert (instead._unlike(images, pixels) == "") is alike
+    assert (decoders._unlike(images, pixels) == "") is alike

@@ -1,0 +1,379 @@
+"""Every operation of a recipe, with the names and settings of torchvision.
+
+Sizes are (height, width) and padding is (left, top, right, bottom), in pixels, as in torchvision; fills are 0 to 255; ``interpolation``
+is torchvision's word: nearest, bilinear, bicubic, lanczos, box, hamming. A random operation is never applied itself: draw.py turns it
+into fixed ones. A fixed position is a share of the image's size, so that it fits images of every size.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Size = tuple[int, int]
+Range = tuple[float, float]
+Fill = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ImageOperation:
+    """One transform with its settings."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True)
+class RandomOperation(ImageOperation):
+    """An operation whose parameters are drawn for every image."""
+
+
+@dataclass(frozen=True)
+class UnknownOperation(ImageOperation):
+    """A transform without a translation: a lambda, a class of the user's, an option that only torchvision has."""
+
+    what: str
+    why: str
+
+    @property
+    def name(self) -> str:
+        return self.what
+
+
+@dataclass(frozen=True)
+class Resize(ImageOperation):
+    """Attributes:
+    size: (height, width), or one number: the shorter side, with the other in proportion.
+    max_size: the longer side is at most this many pixels.
+    """
+
+    size: Size | int
+    interpolation: str = "bilinear"
+    max_size: int | None = None
+    antialias: bool = True
+
+
+@dataclass(frozen=True)
+class CenterCrop(ImageOperation):
+    size: Size
+
+
+@dataclass(frozen=True)
+class Crop(ImageOperation):
+    """Attributes:
+    top, left, height, width: shares of the image's height and width; each is rounded to the nearest pixel.
+    """
+
+    top: float
+    left: float
+    height: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Pad(ImageOperation):
+    """Attributes:
+    mode: constant, edge, reflect or symmetric.
+    """
+
+    padding: tuple[int, int, int, int]
+    fill: Fill = (0.0,)
+    mode: str = "constant"
+
+
+@dataclass(frozen=True)
+class PadToSize(ImageOperation):
+    """What RandomCrop(pad_if_needed=True) does to an image smaller than its size: pad both sides by the missing amount."""
+
+    size: Size
+    fill: Fill = (0.0,)
+    mode: str = "constant"
+
+
+@dataclass(frozen=True)
+class Flip(ImageOperation):
+    horizontal: bool
+
+
+@dataclass(frozen=True)
+class Adjust(ImageOperation):
+    """Attributes:
+    kind: brightness, contrast, saturation, sharpness (factor 1: unchanged) or hue (-0.5 to 0.5, 0: unchanged).
+    """
+
+    kind: str
+    factor: float
+
+
+@dataclass(frozen=True)
+class Grayscale(ImageOperation):
+    """To gray, in three equal channels."""
+
+
+@dataclass(frozen=True)
+class Blur(ImageOperation):
+    """Attributes:
+    kernel: (width, height), odd; sigma: pixels, of both directions.
+    """
+
+    kernel: Size
+    sigma: float
+
+
+@dataclass(frozen=True)
+class Affine(ImageOperation):
+    """torchvision's functional ``affine``.
+
+    Attributes:
+        angle, shear: degrees, clockwise.
+        translate: (x, y), shares of the width and height; rounded to pixels.
+        center: (x, y) in pixels; None: the middle.
+    """
+
+    angle: float = 0.0
+    translate: Range = (0.0, 0.0)
+    scale: float = 1.0
+    shear: Range = (0.0, 0.0)
+    interpolation: str = "nearest"
+    fill: Fill = (0.0,)
+    center: Range | None = None
+
+
+@dataclass(frozen=True)
+class Rotate(ImageOperation):
+    """Attributes:
+    angle: degrees, counter-clockwise, as in torchvision.
+    """
+
+    angle: float
+    interpolation: str = "nearest"
+    expand: bool = False
+    center: Range | None = None
+    fill: Fill = (0.0,)
+
+
+@dataclass(frozen=True)
+class Tone(ImageOperation):
+    """A change of gray levels in RandAugment and TrivialAugmentWide.
+
+    Attributes:
+        kind: posterize (magnitude: bits kept), solarize (magnitude: threshold), autocontrast, equalize.
+    """
+
+    kind: str
+    magnitude: float = 0.0
+
+
+@dataclass(frozen=True)
+class Erase(ImageOperation):
+    """Attributes:
+    top, left, height, width: shares of the image's.
+    value: one a channel (or one for all), in the tensor's units; None: normally distributed noise.
+    normalised: whether it follows Normalize, or comes before it.
+    """
+
+    top: float
+    left: float
+    height: float
+    width: float
+    value: Fill | None = (0.0,)
+    normalised: bool = True
+
+
+@dataclass(frozen=True)
+class RandomHorizontalFlip(RandomOperation):
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomVerticalFlip(RandomOperation):
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomGrayscale(RandomOperation):
+    p: float = 0.1
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop(RandomOperation):
+    """Attributes:
+    scale: of the crop's area, as a share of the image's; ratio: of its width to its height.
+    """
+
+    size: Size
+    scale: Range = (0.08, 1.0)
+    ratio: Range = (3 / 4, 4 / 3)
+    interpolation: str = "bilinear"
+    antialias: bool = True
+
+
+@dataclass(frozen=True)
+class RandomCrop(RandomOperation):
+    """Attributes:
+    padding: before the crop; None: none.
+    """
+
+    size: Size
+    padding: tuple[int, int, int, int] | None = None
+    pad_if_needed: bool = False
+    fill: Fill = (0.0,)
+    mode: str = "constant"
+
+
+@dataclass(frozen=True)
+class ColorJitter(RandomOperation):
+    """Applied in random order, as in torchvision. Each value is the range of a factor (hue: of a shift), or None for no change."""
+
+    brightness: Range | None = None
+    contrast: Range | None = None
+    saturation: Range | None = None
+    hue: Range | None = None
+
+
+@dataclass(frozen=True)
+class GaussianBlur(RandomOperation):
+    """Attributes:
+    kernel: (width, height), odd; sigma: range, pixels.
+    """
+
+    kernel: Size
+    sigma: Range = (0.1, 2.0)
+
+
+@dataclass(frozen=True)
+class RandomAffine(RandomOperation):
+    """Attributes:
+    degrees: range; translate: largest shares (x, y); shear: (x from, x to, y from, y to), degrees.
+    """
+
+    degrees: Range
+    translate: Range | None = None
+    scale: Range | None = None
+    shear: tuple[float, float, float, float] | None = None
+    interpolation: str = "nearest"
+    fill: Fill = (0.0,)
+    center: Range | None = None
+
+
+@dataclass(frozen=True)
+class RandomRotation(RandomOperation):
+    degrees: Range
+    interpolation: str = "nearest"
+    expand: bool = False
+    center: Range | None = None
+    fill: Fill = (0.0,)
+
+
+@dataclass(frozen=True)
+class RandAugment(RandomOperation):
+    num_ops: int = 2
+    magnitude: int = 9
+    num_magnitude_bins: int = 31
+    interpolation: str = "nearest"
+    fill: Fill = (0.0,)
+
+
+@dataclass(frozen=True)
+class TrivialAugmentWide(RandomOperation):
+    num_magnitude_bins: int = 31
+    interpolation: str = "nearest"
+    fill: Fill = (0.0,)
+
+
+@dataclass(frozen=True)
+class RandomErasing(RandomOperation):
+    """Attributes: as those of Erase."""
+
+    p: float = 0.5
+    scale: Range = (0.02, 0.33)
+    ratio: Range = (0.3, 3.3)
+    value: Fill | None = (0.0,)
+    normalised: bool = True
+
+
+@dataclass(frozen=True)
+class RandomApply(RandomOperation):
+    """All of ``operations``, or none."""
+
+    operations: tuple[ImageOperation, ...]
+    p: float = 0.5
+
+
+def resized_size(size: Size, operation: Resize) -> Size:
+    """The (height, width) that torchvision's Resize makes of ``size``: the longer side is truncated to whole pixels, not rounded."""
+    if not isinstance(operation.size, int):
+        return operation.size
+    short, long = min(size), max(size)
+    new_short, new_long = operation.size, int(operation.size * long / short)
+    if operation.max_size is not None and new_long > operation.max_size:
+        new_short, new_long = int(operation.max_size * new_short / new_long), operation.max_size
+    return (new_long, new_short) if size[0] > size[1] else (new_short, new_long)
+
+
+def crop_box(operation: Crop, size: Size) -> tuple[int, int, int, int]:
+    """Pixels (top, left, height, width) of a crop, inside the image and at least one pixel large."""
+    height = min(max(math.floor(operation.height * size[0] + 0.5), 1), size[0])
+    width = min(max(math.floor(operation.width * size[1] + 0.5), 1), size[1])
+    top = min(max(math.floor(operation.top * size[0] + 0.5), 0), size[0] - height)
+    left = min(max(math.floor(operation.left * size[1] + 0.5), 0), size[1] - width)
+    return top, left, height, width
+
+
+def padding_to_size(operation: PadToSize, size: Size) -> tuple[int, int, int, int]:
+    """Padding (left, top, right, bottom) of ``PadToSize``."""
+    down, across = max(operation.size[0] - size[0], 0), max(operation.size[1] - size[1], 0)
+    return across, down, across, down
+
+
+def _size_after_one(operation: ImageOperation, size: Size | None) -> Size | None:
+    match operation:
+        case CenterCrop() | RandomResizedCrop() | RandomCrop():
+            return operation.size
+        case Resize():
+            if isinstance(operation.size, int):
+                return resized_size(size, operation) if size else None
+            return operation.size
+        case RandomApply():
+            return size if size and size_after(operation.operations, size) == size else None
+        case Rotate(expand=True) | RandomRotation(expand=True):
+            return None
+    if size is None:
+        return None
+    match operation:
+        case Crop():
+            return crop_box(operation, size)[2:]
+        case Pad(padding=(left, top, right, bottom)):
+            return size[0] + top + bottom, size[1] + left + right
+        case PadToSize():
+            left, top, right, bottom = padding_to_size(operation, size)
+            return size[0] + top + bottom, size[1] + left + right
+    return size
+
+
+def size_after(operations: Sequence[ImageOperation], size: Size | None = None) -> Size | None:
+    """The (height, width) after all operations.
+
+    Args:
+        size: before them; None: unknown.
+
+    Returns:
+        None when it depends on the image's unknown size or on a random angle. An Unknown operation is taken to keep the size.
+    """
+    for operation in operations:
+        if not isinstance(operation, UnknownOperation):
+            size = _size_after_one(operation, size)
+    return size
+
+
+def center_crop_box(operation: CenterCrop, size: Size) -> tuple[tuple[int, int, int, int], int, int]:
+    """How torchvision crops the center: a smaller image is first padded with black, and halves are rounded to even.
+
+    Returns:
+        Padding (left, top, right, bottom), then top and left of the crop in the padded image.
+    """
+    down, across = max(operation.size[0] - size[0], 0), max(operation.size[1] - size[1], 0)
+    padding = (across // 2, down // 2, (across + 1) // 2, (down + 1) // 2)
+    top = round((size[0] + down - operation.size[0]) / 2)
+    left = round((size[1] + across - operation.size[1]) / 2)
+    return padding, top, left
