@@ -173,13 +173,13 @@ _VALUE = "32:6=128:9=512 (samples per rank: at first, from epoch 6 and from epoc
 
 
 @dataclass(frozen=True)
-class Setting:
+class _GrowthSetting:
     """stages: (first epoch, samples)."""
 
     stages: tuple[tuple[int, int], ...]
 
 
-def parse(text: str) -> Setting:
+def _parse(text: str) -> _GrowthSetting:
     parts = [part.partition("=") for part in f"0={text.strip()}".split(":")]
     try:
         stages = tuple((int(epoch), int(batch)) for epoch, _, batch in parts)
@@ -188,10 +188,10 @@ def parse(text: str) -> Setting:
     epochs = [epoch for epoch, _ in stages]
     if not stages or epochs != sorted(set(epochs)) or min(batch for _, batch in stages) < 1:
         raise ValueError(f"{text!r} is not a batch schedule: expected {_VALUE}")
-    return Setting(stages)
+    return _GrowthSetting(stages)
 
 
-def lines(setting: Setting) -> str:
+def _lines(setting: _GrowthSetting) -> str:
     return (
         "from feedline.convergence.fixes.batch_growth import GrowingBatchSampler, SamplesSchedule\n\n"
         f"sampler = GrowingBatchSampler(sampler, stages={list(setting.stages)})  # of a DistributedSampler on several ranks\n"
@@ -209,6 +209,6 @@ FIX = Fix(
     name="batch_growth",
     value=_VALUE,
     summary="a batch that grows where the rate would decay: the same noise in fewer updates",
-    parse=parse,
-    lines=lines,
+    parse=_parse,
+    lines=_lines,
 )

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from feedline.convergence.fix import Fix, Training
-from feedline.convergence.value import Value, number
+from feedline.convergence.fix import Fix, FixValue, TrainingHooks, parse_number
 
 __all__ = ["FIX", "GradientNoise"]
 
@@ -76,20 +75,20 @@ _VALUE = "0.5 (standard deviation of a sample's weight), 0.5:seed=1"
 
 
 @dataclass(frozen=True)
-class Setting:
+class _NoiseSetting:
     sigma: float
     seed: int
 
 
-def parse(text: str) -> Setting:
-    value = Value.of(text, _VALUE, ("seed",))
-    sigma = number(value.words[0] if len(value.words) == 1 else "", _VALUE)
+def _parse(text: str) -> _NoiseSetting:
+    value = FixValue.of(text, _VALUE, ("seed",))
+    sigma = parse_number(value.words[0] if len(value.words) == 1 else "", _VALUE)
     if sigma <= 0:
         raise ValueError(f"{text!r} is not a noise level: expected {_VALUE}")
-    return Setting(sigma, int(value.options.get("seed", 0)))
+    return _NoiseSetting(sigma, int(value.options.get("seed", 0)))
 
 
-def lines(setting: Setting) -> str:
+def _lines(setting: _NoiseSetting) -> str:
     seed = f", seed={setting.seed}" if setting.seed else ""
     return (
         "from feedline.convergence.fixes.gradient_noise import GradientNoise\n\n"
@@ -99,7 +98,7 @@ def lines(setting: Setting) -> str:
     )
 
 
-def attach(setting: Setting, training: Training) -> None:
+def _attach(setting: _NoiseSetting, training: TrainingHooks) -> None:
     training.output(GradientNoise(setting.sigma, setting.seed))
 
 
@@ -107,7 +106,7 @@ FIX = Fix(
     name="gradient_noise",
     value=_VALUE,
     summary="each sample's gradient times a random weight around 1, which puts the noise of a small batch into a large one",
-    parse=parse,
-    lines=lines,
-    attach=attach,
+    parse=_parse,
+    lines=_lines,
+    attach=_attach,
 )

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from feedline.convergence.layerwise import Batch, LayerwiseOptimizer, Rate, add_scaled, at_most_one_dimension, unless_zero
-from feedline.convergence.optimizer_fix import optimizer_fix
+from feedline.convergence.fix import at_most_one_dimension, optimizer_fix
+from feedline.convergence.fixes.lars import LayerwiseOptimizer, LearningRate, TensorBatch, add_scaled, unless_zero
 
 __all__ = ["FIX", "Lamb"]
 
@@ -41,7 +41,7 @@ class Lamb(LayerwiseOptimizer):
     def __init__(
         self,
         params: Any,
-        lr: Rate,
+        lr: LearningRate,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
         weight_decay: float = 0.01,
@@ -54,7 +54,7 @@ class Lamb(LayerwiseOptimizer):
         numbers = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "excluded_lr_scale": excluded_lr_scale}
         super().__init__(params, {**numbers, "maximize": maximize, "foreach": foreach}, exclude)
 
-    def _update(self, batch: Batch, group: dict[str, Any]) -> None:
+    def _update(self, batch: TensorBatch, group: dict[str, Any]) -> None:
         updates, scale = self._adam(batch, group)
         lr, decay = batch.rate(group["lr"]), group["weight_decay"]
         rate = lr * group["excluded_lr_scale"]
@@ -65,7 +65,7 @@ class Lamb(LayerwiseOptimizer):
             rate = unless_zero(lr * weights / (scale * lengths), rate, weights, lengths)
         add_scaled(batch.params, updates, -rate * scale)
 
-    def _adam(self, batch: Batch, group: dict[str, Any]) -> tuple[list[Tensor], Tensor]:
+    def _adam(self, batch: TensorBatch, group: dict[str, Any]) -> tuple[list[Tensor], Tensor]:
         """``m^ / (sqrt(v^) + eps)`` as tensors and what to multiply them with, [n], so that no pass over the tensors corrects a bias."""
         first, second, steps = (batch.state[name] for name in ("exp_avg", "exp_avg_sq", "step"))
         beta1, beta2 = group["betas"]

@@ -6,9 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from feedline.convergence.fixes.lars import Lars
-from feedline.convergence.layerwise import Rate, at_most_one_dimension, unless_zero
-from feedline.convergence.optimizer_fix import optimizer_fix
+from feedline.convergence.fix import at_most_one_dimension, optimizer_fix
+from feedline.convergence.fixes.lars import Lars, LearningRate, unless_zero
 
 __all__ = ["FIX", "Larc"]
 
@@ -35,7 +34,7 @@ class Larc(Lars):
     def __init__(
         self,
         params: Any,
-        lr: Rate,
+        lr: LearningRate,
         momentum: float = 0.9,
         weight_decay: float = 5e-4,
         trust_coefficient: float = 0.02,
@@ -51,7 +50,7 @@ class Larc(Lars):
             params, {**numbers, "excluded_lr_scale": excluded_lr_scale, "maximize": maximize, "foreach": foreach}, exclude
         )
 
-    def _adapted(self, weights: Tensor, gradients: Tensor, lr: Rate, otherwise: Rate, group: dict[str, Any]) -> Tensor:
+    def _adapted(self, weights: Tensor, gradients: Tensor, lr: LearningRate, otherwise: LearningRate, group: dict[str, Any]) -> Tensor:
         trusted = group["trust_coefficient"] * weights / (gradients + group["weight_decay"] * weights + group["eps"])
         return unless_zero(trusted.clamp(max=lr), otherwise, weights, gradients)
 

@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from feedline.convergence.fix import Fix
-from feedline.convergence.value import Value, number
+from feedline.convergence.fix import Fix, FixValue, parse_number
 
 __all__ = ["FIX", "Longer", "inflation", "longer"]
 
@@ -69,7 +68,7 @@ _VALUE = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class _LongerSetting:
     """All in samples; low and high: interval of the critical batch, or None."""
 
     batch: float
@@ -79,18 +78,18 @@ class Setting:
     high: float | None
 
 
-def parse(text: str) -> Setting:
-    value = Value.of(text, _VALUE, ("base_batch", "critical_batch", "low", "high"))
+def _parse(text: str) -> _LongerSetting:
+    value = FixValue.of(text, _VALUE, ("base_batch", "critical_batch", "low", "high"))
     given = value.options
     if len(value.words) != 1 or "base_batch" not in given or "critical_batch" not in given:
         raise ValueError(f"{text!r} does not say how much longer: expected {_VALUE}")
-    batch = number(value.words[0], _VALUE)
-    setting = Setting(batch, given["base_batch"], given["critical_batch"], given.get("low"), given.get("high"))
+    batch = parse_number(value.words[0], _VALUE)
+    setting = _LongerSetting(batch, given["base_batch"], given["critical_batch"], given.get("low"), given.get("high"))
     longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)  # says what is wrong with it
     return setting
 
 
-def lines(setting: Setting) -> str:
+def _lines(setting: _LongerSetting) -> str:
     interval = "" if setting.low is None else f", low={setting.low:g}, high={setting.high:g}"
     return (
         "from feedline.convergence.fixes.longer import longer\n\n"
@@ -103,6 +102,6 @@ FIX = Fix(
     name="longer",
     value=_VALUE,
     summary="as many more epochs as the larger batch is predicted to need for the same loss, still in fewer updates",
-    parse=parse,
-    lines=lines,
+    parse=_parse,
+    lines=_lines,
 )

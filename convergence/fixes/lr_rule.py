@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from feedline.convergence.fix import Fix, Training
-from feedline.convergence.value import Value, number
+from feedline.convergence.fix import Fix, FixValue, TrainingHooks, parse_number
 
 __all__ = ["FIX", "RULES", "rate_factor", "scale_rates", "scaled_rate"]
 
@@ -72,7 +71,7 @@ _VALUE = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class _RuleSetting:
     """times: None: the number of ranks. base_batch, critical_batch: samples, for the noise rule."""
 
     rule: str
@@ -81,21 +80,21 @@ class Setting:
     critical_batch: float | None = None
 
 
-def parse(text: str) -> Setting:
-    value = Value.of(text, _VALUE, ("batch_factor", *_OF_NOISE))
-    factors = [number(word, _VALUE) for word in value.words[1:]]  # as in linear:8
+def _parse(text: str) -> _RuleSetting:
+    value = FixValue.of(text, _VALUE, ("batch_factor", *_OF_NOISE))
+    factors = [parse_number(word, _VALUE) for word in value.words[1:]]  # as in linear:8
     factors += [value.options["batch_factor"]] if "batch_factor" in value.options else []
     if not value.words or value.words[0] not in RULES or len(factors) > 1:
         raise ValueError(f"{text!r} is not a learning-rate rule: expected {_VALUE}")
     if any(key in value.options for key in _OF_NOISE) and value.words[0] != "noise":
         raise ValueError(f"{' and '.join(_OF_NOISE)} are for the noise rule only: expected {_VALUE}")
     times = factors[0] if factors else None
-    setting = Setting(value.words[0], times, value.options.get("base_batch"), value.options.get("critical_batch"))
+    setting = _RuleSetting(value.words[0], times, value.options.get("base_batch"), value.options.get("critical_batch"))
     rate_factor(setting.rule, 2.0 if times is None else times, setting.base_batch, setting.critical_batch)  # says what is wrong with it
     return setting
 
 
-def lines(setting: Setting) -> str:
+def _lines(setting: _RuleSetting) -> str:
     times = "torch.distributed.get_world_size()" if setting.times is None else f"{setting.times:g}"
     noise = f", base_batch={setting.base_batch:g}, critical_batch={setting.critical_batch:g}" if setting.rule == "noise" else ""
     return (
@@ -106,7 +105,7 @@ def lines(setting: Setting) -> str:
     )
 
 
-def attach(setting: Setting, training: Training) -> None:
+def _attach(setting: _RuleSetting, training: TrainingHooks) -> None:
     times = training.ranks if setting.times is None else setting.times
     if setting.times is None and training.ranks == 1:
         noise = f":critical_batch={setting.critical_batch:g}:base_batch={setting.base_batch:g}" if setting.rule == "noise" else ""
@@ -123,7 +122,7 @@ FIX = Fix(
     name="lr_rule",
     value=_VALUE,
     summary="a larger learning rate for a larger batch, by the linear, the square-root or the noise-scale rule",
-    parse=parse,
-    lines=lines,
-    attach=attach,
+    parse=_parse,
+    lines=_lines,
+    attach=_attach,
 )

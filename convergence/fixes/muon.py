@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from feedline.convergence.fix import Training
-from feedline.convergence.layerwise import at_most_one_dimension
-from feedline.convergence.optimizer_fix import Setting, groups_at, optimizer_fix
+from feedline.convergence.fix import OptimizerSetting, TrainingHooks, at_most_one_dimension, groups_at_rate, optimizer_fix
 from feedline.profiler.errors import MissingDependency
 
 __all__ = ["FIX", "MuonWithAdamW", "muon"]
@@ -73,7 +71,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         scale = 1.0 if rest_lr is None else rest_lr / lr
         numbers = {"momentum": momentum, "weight_decay": weight_decay, "betas": betas, "eps": eps, "adjust_lr_fn": adjust_lr_fn}
         super().__init__(params, {"lr": lr, "rest_lr_scale": scale, **numbers})
-        self._choose(hidden_among(self._named()))
+        self._choose(_hidden_among(self._named()))
 
     def _make_engines(self, lr: Any, decay: float, momentum: float, adjust: str, betas: tuple[float, float], eps: float) -> None:
         self._muon = torch.optim.Muon([torch.zeros(1, 1)], lr, decay, momentum, adjust_lr_fn=adjust)
@@ -85,7 +83,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
 
     def choose(self, model: nn.Module) -> None:
         """Determine from the model's modules which weights are hidden. Only before the first update."""
-        self._choose(hidden_in(model))
+        self._choose(_hidden_in(model))
 
     def _choose(self, hidden: set[Tensor]) -> None:
         for group in self.param_groups:
@@ -109,7 +107,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            hidden = group.get("hidden") or [is_matrix(param) for param in group["params"]]
+            hidden = group.get("hidden") or [_is_matrix(param) for param in group["params"]]
             trained = [(param, at_muon) for param, at_muon in zip(group["params"], hidden) if param.grad is not None]
             self._orthogonal([param for param, at_muon in trained if at_muon], group)
             self._adaptive([param for param, at_muon in trained if not at_muon], group)
@@ -149,32 +147,32 @@ def _advance(engine: torch.optim.Optimizer, state: dict[Tensor, Any], group: dic
 _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
-def hidden_in(model: nn.Module) -> set[Tensor]:
+def _hidden_in(model: nn.Module) -> set[Tensor]:
     """Weights that are matrices, except those of embeddings (tied ones too) and of the last layer that has one."""
-    matrices: list[Tensor] = [param for module in model.modules() for param in module.parameters(recurse=False) if is_matrix(param)]
+    matrices: list[Tensor] = [param for module in model.modules() for param in module.parameters(recurse=False) if _is_matrix(param)]
     embedded: set[Tensor] = {
         param for module in model.modules() if isinstance(module, _EMBEDDINGS) for param in module.parameters(recurse=False)
     }
     return set(matrices[:-1]) - embedded
 
 
-def hidden_among(params: Iterable[tuple[str, Tensor]]) -> set[Tensor]:
+def _hidden_among(params: Iterable[tuple[str, Tensor]]) -> set[Tensor]:
     """The same without a model: the last matrix is assumed to be the output layer, and names with "embed" are embeddings."""
-    matrices = [(name, param) for name, param in params if is_matrix(param)]
+    matrices = [(name, param) for name, param in params if _is_matrix(param)]
     return {param for name, param in matrices[:-1] if "embed" not in name.lower()}
 
 
-def is_matrix(param: Tensor) -> bool:
+def _is_matrix(param: Tensor) -> bool:
     """Of at least 2 rows (the first dimension) and 2 columns: a single row or column is a vector, with nothing to orthogonalise."""
     return param.ndim >= 2 and param.shape[0] > 1 and param.numel() > param.shape[0]
 
 
-def attach(setting: Setting, training: Training) -> None:
+def _attach(setting: OptimizerSetting, training: TrainingHooks) -> None:
     """The optimizer is made from tensors; once the model is seen, its modules say which are embeddings and the output layer."""
     made: list[MuonWithAdamW] = []
 
     def make(_: type, params: Any, arguments: dict[str, Any]) -> MuonWithAdamW:
-        made.append(muon(groups_at(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
+        made.append(muon(groups_at_rate(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
         return made[-1]
 
     def choose(model: nn.Module) -> None:
@@ -194,5 +192,5 @@ FIX = replace(
         control="lr_rule=linear,warmup=5ep",
         params="model",
     ),
-    attach=attach,
+    attach=_attach,
 )

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from feedline.convergence.layerwise import Batch, LayerwiseOptimizer, Rate, add_scaled, at_most_one_dimension
-from feedline.convergence.optimizer_fix import optimizer_fix
+from feedline.convergence.fix import at_most_one_dimension, optimizer_fix
+from feedline.convergence.fixes.lars import LayerwiseOptimizer, LearningRate, TensorBatch, add_scaled
 
 __all__ = ["FIX", "NovoGrad"]
 
@@ -41,7 +41,7 @@ class NovoGrad(LayerwiseOptimizer):
     def __init__(
         self,
         params: Any,
-        lr: Rate,
+        lr: LearningRate,
         betas: tuple[float, float] = (0.8, 0.5),
         eps: float = 1e-8,
         weight_decay: float = 0.001,
@@ -54,7 +54,7 @@ class NovoGrad(LayerwiseOptimizer):
         numbers = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "excluded_lr_scale": excluded_lr_scale}
         super().__init__(params, {**numbers, "maximize": maximize, "foreach": foreach}, exclude)
 
-    def _update(self, batch: Batch, group: dict[str, Any]) -> None:
+    def _update(self, batch: TensorBatch, group: dict[str, Any]) -> None:
         moments, (beta1, beta2) = batch.state["exp_avg"], group["betas"]
         (norms,) = batch.norms(batch.grads)
         before = torch.stack(batch.state["norm_sq"])

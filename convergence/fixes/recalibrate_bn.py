@@ -15,7 +15,7 @@ from feedline.convergence.fix import Fix
 __all__ = ["FIX", "recalibrate"]
 
 
-class Moments:
+class _ChannelMoments:
     """Mean and summed squared deviation per channel, merged batch by batch (Chan, Golub, LeVeque 1983), in float64.
 
     Attributes:
@@ -42,19 +42,19 @@ class Moments:
         self.squares = self.squares + squares + apart**2 * (self.count * count / total)
         self.count = total
 
-    def over_ranks(self) -> "Moments":
+    def over_ranks(self) -> "_ChannelMoments":
         """The moments of all ranks together; every rank must call it."""
         mine = torch.cat([self.count[None], self.mean, self.squares])
         ranks = [torch.empty_like(mine) for _ in range(torch.distributed.get_world_size())]
         torch.distributed.all_gather(ranks, mine)
-        whole = Moments(len(self.mean), mine.device)
+        whole = _ChannelMoments(len(self.mean), mine.device)
         for theirs in ranks:
             if theirs[0] > 0:
                 whole.merge(theirs[0], *theirs[1:].chunk(2))
         return whole
 
 
-def of_batch(model: nn.Module, batch: Any) -> None:
+def _forward_batch(model: nn.Module, batch: Any) -> None:
     """The forward of most models: keyword arguments from a dictionary, else the batch, or its first part."""
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
     if isinstance(batch, dict):
@@ -67,7 +67,7 @@ def of_batch(model: nn.Module, batch: Any) -> None:
 def recalibrate(
     model: nn.Module,
     batches: Iterable[Any],
-    forward: Callable[[nn.Module, Any], object] = of_batch,
+    forward: Callable[[nn.Module, Any], object] = _forward_batch,
     all_ranks: bool = False,
 ) -> int:
     """Set ``running_mean`` and ``running_var`` of every batch norm to those of its inputs over all samples of some batches.
@@ -96,7 +96,7 @@ def recalibrate(
     layers: dict[str, Any] = {name: module for name, module in found.items() if module.running_mean is not None}
     if not layers:
         raise ValueError(f"{type(model).__name__} has no batch norm with running statistics")
-    moments = {name: Moments(layer.num_features, layer.running_mean.device) for name, layer in layers.items()}
+    moments = {name: _ChannelMoments(layer.num_features, layer.running_mean.device) for name, layer in layers.items()}
     seen = 0
     with _as_in_training(model, layers.values()), _watched(layers, moments), _random_states_kept(), torch.no_grad():
         for batch in batches:
@@ -118,7 +118,7 @@ def _inside(model: Any) -> nn.Module:
     return _inside(model._orig_mod) if hasattr(model, "_orig_mod") else model
 
 
-def _check(name: str, found: Moments, seen: int) -> None:
+def _check(name: str, found: _ChannelMoments, seen: int) -> None:
     if found.count < 2:
         raise ValueError(f"{name or 'the model'}: {seen} batches gave {int(found.count)} values per channel; a variance needs 2")
     if not (found.mean.isfinite().all() and found.squares.isfinite().all()):
@@ -144,8 +144,8 @@ def _as_in_training(model: nn.Module, layers: Iterable[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _watched(layers: dict[str, Any], moments: dict[str, Moments]) -> Iterator[None]:
-    def look(found: Moments) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
+def _watched(layers: dict[str, Any], moments: dict[str, _ChannelMoments]) -> Iterator[None]:
+    def look(found: _ChannelMoments) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
         return lambda _, inputs: found.add(inputs[0])
 
     with ExitStack() as hooks:
@@ -170,13 +170,13 @@ def _random_states_kept() -> Iterator[None]:
 _VALUE = "50 (batches)"
 
 
-def parse(text: str) -> int:
+def _parse(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise ValueError(f"{text!r} is not a number of batches: expected {_VALUE}")
     return int(text)
 
 
-def lines(batches: int) -> str:
+def _lines(batches: int) -> str:
     return (
         "import itertools\n\n"
         "from feedline.convergence.fixes.recalibrate_bn import recalibrate\n\n"
@@ -188,6 +188,6 @@ FIX = Fix(
     name="recalibrate_bn",
     value=_VALUE,
     summary="batch norm's running statistics, recomputed exactly over some training batches",
-    parse=parse,
-    lines=lines,
+    parse=_parse,
+    lines=_lines,
 )

@@ -4,8 +4,7 @@ from typing import Any
 
 import torch
 
-from feedline.convergence.layerwise import without_small_decay
-from feedline.convergence.optimizer_fix import optimizer_fix
+from feedline.convergence.fix import optimizer_fix, without_small_decay
 from feedline.profiler.errors import MissingDependency
 
 __all__ = ["FIX", "soap"]

@@ -6,9 +6,16 @@ from typing import Any
 
 import torch
 
-from feedline.convergence.fix import Fix, Progress, Training
-from feedline.convergence.rates import Changed, multiply, put_back
-from feedline.convergence.value import Value, number
+from feedline.convergence.fix import (
+    Fix,
+    FixValue,
+    RateChanges,
+    TrainingHooks,
+    TrainingProgress,
+    multiply_rates,
+    parse_number,
+    restore_rates,
+)
 
 __all__ = ["FIX", "Warmup", "warmup_factor"]
 
@@ -54,7 +61,7 @@ class Warmup:
         except AttributeError as error:
             raise ValueError(f"{type(optimizer).__name__} takes no step hooks: pass the optimizer that it wraps") from error
         self.samples, self.start, self.counted = samples, start, 0
-        self._changed: Changed = []
+        self._changed: RateChanges = []
 
     def count(self, samples: int) -> None:
         """Say, before the update, how many samples go into it, on all ranks together.
@@ -76,11 +83,11 @@ class Warmup:
         if self.counted == 0 and self.samples:
             raise ValueError("no sample was counted before this update: call warmup.count(samples) before optimizer.step()")
         if self.factor != 1:
-            self._changed = multiply(optimizer, self.factor)
+            self._changed = multiply_rates(optimizer, self.factor)
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         changed, self._changed = self._changed, []
-        put_back(changed)
+        restore_rates(changed)
 
     def remove(self) -> None:
         """Leave the optimizer."""
@@ -99,7 +106,7 @@ _VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an ei
 
 
 @dataclass(frozen=True)
-class Setting:
+class _WarmupSetting:
     """One of epochs and samples is None."""
 
     epochs: float | None
@@ -107,17 +114,17 @@ class Setting:
     start: float
 
 
-def parse(text: str) -> Setting:
-    value = Value.of(text, _VALUE, ("from",))
+def _parse(text: str) -> _WarmupSetting:
+    value = FixValue.of(text, _VALUE, ("from",))
     length, start = value.words[0] if len(value.words) == 1 else "", value.options.get("from", 0.0)
     in_epochs = length.endswith("ep")
-    amount = number(length.removesuffix("ep"), _VALUE)
+    amount = parse_number(length.removesuffix("ep"), _VALUE)
     if amount <= 0 or not 0 <= start <= 1 or not (in_epochs or amount.is_integer()):
         raise ValueError(f"{text!r} is not a warm-up: expected {_VALUE}")
-    return Setting(amount if in_epochs else None, None if in_epochs else int(amount), start)
+    return _WarmupSetting(amount if in_epochs else None, None if in_epochs else int(amount), start)
 
 
-def lines(setting: Setting) -> str:
+def _lines(setting: _WarmupSetting) -> str:
     length = f"{setting.samples}" if setting.epochs is None else f"int({setting.epochs:g} * len(loader.dataset))"
     start = f", start={setting.start:g}" if setting.start else ""
     return (
@@ -128,8 +135,8 @@ def lines(setting: Setting) -> str:
     )
 
 
-def attach(setting: Setting, training: Training) -> None:
-    def factor(progress: Progress) -> float:
+def _attach(setting: _WarmupSetting, training: TrainingHooks) -> None:
+    def factor(progress: TrainingProgress) -> float:
         with_this_update = replace(progress, samples=progress.samples + progress.batch)
         return warmup_factor(with_this_update.after(setting.epochs, setting.samples), setting.start)
 
@@ -140,7 +147,7 @@ FIX = Fix(
     name="warmup",
     value=_VALUE,
     summary="a learning rate that grows linearly over the first epochs or samples",
-    parse=parse,
-    lines=lines,
-    attach=attach,
+    parse=_parse,
+    lines=_lines,
+    attach=_attach,
 )

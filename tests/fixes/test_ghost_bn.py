@@ -9,9 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from feedline.convergence import ghosts
-from feedline.convergence.fixes.ghost_bn import FIX, GhostBatchNorm1d, GhostBatchNorm2d, GhostBatchNorm3d, convert_ghost_batchnorm
-from feedline.convergence.ghosts import ghost_sizes
+from feedline.convergence.fixes import ghost_bn
+from feedline.convergence.fixes.ghost_bn import (
+    FIX,
+    GhostBatchNorm1d,
+    GhostBatchNorm2d,
+    GhostBatchNorm3d,
+    convert_ghost_batchnorm,
+    ghost_sizes,
+)
 
 NORMS = {0: nn.BatchNorm1d, 1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 SETTINGS = {
@@ -41,7 +47,7 @@ def way(request, monkeypatch):
 
 
 def take(way, monkeypatch):
-    monkeypatch.setattr(ghosts, "TOGETHER_BELOW", 1 << 40 if way == "together" else 0)
+    monkeypatch.setattr(ghost_bn, "TOGETHER_BELOW", 1 << 40 if way == "together" else 0)
     if way == "folded":
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
 

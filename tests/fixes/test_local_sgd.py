@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from feedline.convergence.fixes.local_sgd import FIX, local_sgd
+from feedline.convergence.fixes import LOCAL_SGD
+from feedline.convergence.fixes.local_sgd import local_sgd
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +87,8 @@ def test_without_ranks_it_says_what_it_needs():
 
 def test_it_cannot_be_attached_and_says_its_lines():
     assert FIX.attach is None
-    assert "local_sgd(model, optimizer, period=4, after=500)" in FIX.lines(FIX.parse("4:after=500"))
-    assert "local_sgd(model, optimizer, period=4)" in FIX.lines(FIX.parse("4"))
+    assert "local_sgd(model, optimizer, period=4, after=500)" in LOCAL_SGD.lines(LOCAL_SGD.parse("4:after=500"))
+    assert "local_sgd(model, optimizer, period=4)" in LOCAL_SGD.lines(LOCAL_SGD.parse("4"))
 
 
 @pytest.mark.parametrize("text", ["", "0", "2.5", "x", "4:after=-1", "4:after=1.5", "4:before=2", "4:5"])

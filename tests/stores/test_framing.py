@@ -17,7 +17,7 @@ from feedline.pipelines.stores.recordio import (
     join_parts,
     split_at_magic,
 )
-from feedline.pipelines.stores.shards import SPLIT
+from feedline.pipelines.stores.index import SPLIT_VALUE
 from feedline.pipelines.stores.tfrecord import TFRecordWriter, masked, varint
 
 # Pieces that make magic words at all alignments, whole and half, likely.
@@ -81,7 +81,7 @@ def test_a_recordio_record_gives_back_its_header_and_its_value(value, label):
     assert len(frame) % 4 == 0
     assert IMAGE_HEADER.unpack(whole[:24]) == (0, float(label), 7, 0)
     assert whole[24:] == value
-    assert (frame[skip : skip + len(value)] if skip != SPLIT else join_parts(frame)[24:]) == value
+    assert (frame[skip : skip + len(value)] if skip != SPLIT_VALUE else join_parts(frame)[24:]) == value
 
 
 @given(values)
@@ -133,6 +133,6 @@ def test_a_value_with_the_magic_word_comes_back_out_of_a_store(tmp_path):
     store = open_store(pack(tmp_path / "in", tmp_path / "store", "recordio").path)
 
     assert isinstance(store, RecordIOStore)
-    assert store.index.records["skip"][0] == SPLIT
+    assert store.index.records["skip"][0] == SPLIT_VALUE
     assert store[0] == (png, 0)
     assert verify(tmp_path / "store").samples == 1

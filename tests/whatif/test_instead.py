@@ -28,7 +28,7 @@ def test_a_decoder_that_takes_twice_as_long_is_seen_to(files, monkeypatch):
         decode = decoders.find_decoder("pil").make(blobs)
         return lambda: [image for _ in range(2) for image in decode()][: len(blobs)]
 
-    slow = decoders.Decoder("slow", twice)
+    slow = decoders.ImageDecoder("slow", twice)
     found = decoders.compare_decoders(decoders.find_decoder("pil"), slow, files, None)
 
     assert isinstance(found, decoders.DecoderComparison)
@@ -72,7 +72,7 @@ def test_a_library_that_is_not_there_is_told(files, monkeypatch):
     def missing(blobs):
         raise ImportError("No module named 'simplejpeg'")
 
-    found = decoders.compare_decoders(decoders.find_decoder("pil"), decoders.Decoder("simplejpeg", missing), files, None)
+    found = decoders.compare_decoders(decoders.find_decoder("pil"), decoders.ImageDecoder("simplejpeg", missing), files, None)
 
     assert found == "simplejpeg cannot be measured: ImportError: No module named 'simplejpeg'"
 

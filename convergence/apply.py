@@ -1,40 +1,84 @@
-"""The places at which fixes act on an unchanged training: patches of torch that are undone with the recording.
-
-    torch.optim.SGD(...)                another optimizer is made                     Training.optimizer
-    Optimizer.__init__                  its rates are scaled, no scheduler knows yet   Training.made_optimizer
-    the first forward that trains       layers are exchanged                           Training.model
-    every forward that trains           its output is changed on the way               Training.output
-    optimizer.step                      its rates are others for one update            Training.rate
-
-What a fix raises is told, not raised, and the training goes on without that fix: ``failed`` says which.
-"""
+"""The fixes requested with ``--fix``."""
 
 import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.optim import optimizer as torch_optimizer
 from torch.utils.data import DataLoader
 
-from feedline.convergence.apply.request import Request
-from feedline.convergence.fix import Progress
-from feedline.convergence.rates import Changed, multiply, put_back
+from feedline.convergence.fix import Fix, RateChanges, TrainingProgress, multiply_rates, restore_rates
+from feedline.convergence.fixes import FIXES
 from feedline.profiler import ranks
+from feedline.profiler.errors import FixError
 from feedline.profiler.session.hooks import Tell
 from feedline.profiler.taps.convergence.batch_norm import rows
 from feedline.profiler.taps.convergence.watch import is_model
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
 
+
+@dataclass(frozen=True)
+class FixRequest:
+    """One fix and its setting."""
+
+    fix: Fix
+    text: str
+    setting: Any
+
+    @property
+    def lines(self) -> str:
+        """The lines that the user would write."""
+        return self.fix.lines(self.setting)
+
+
+def parse_fixes(text: str) -> list[FixRequest]:
+    """Read ``NAME=VALUE,NAME=VALUE,...``.
+
+    Raises:
+        FixError: an unknown fix, an invalid value, a fix that cannot be applied from outside, or two that contradict each other.
+    """
+    known = {fix.name: fix for fix in FIXES}
+    requests: list[FixRequest] = []
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        fix = known.get(name.strip())
+        if fix is None:
+            raise FixError(f"unknown fix {name.strip()!r}; the fixes are {', '.join(sorted(known))}")
+        try:
+            requests.append(FixRequest(fix, part.strip(), fix.parse(value.strip())))
+        except ValueError as error:
+            raise FixError(f"{part.strip()}: {error}") from error
+    _check_requests(requests)
+    return requests
+
+
+def _check_requests(requests: list[FixRequest]) -> None:
+    names = [request.fix.name for request in requests]
+    if not requests:
+        raise FixError("--fix is empty: expected NAME=VALUE,..., such as warmup=5ep,lr_rule=sqrt")
+    if len(set(names)) < len(names):
+        raise FixError(f"a fix is given twice in {','.join(names)}")
+    for request in requests:
+        if request.fix.attach is None:
+            raise FixError(f"{request.fix.name} cannot be applied from outside; add it to the program:", f"\n{request.lines}")
+    optimizers = [request.fix.name for request in requests if request.fix.replaces_optimizer]
+    if len(optimizers) > 1:
+        raise FixError(f"{' and '.join(optimizers)} are optimizers: use only one")
+    if optimizers and "lr_rule" in names:
+        raise FixError(f"{optimizers[0]} sets its own learning rate: leave out lr_rule")
+
+
 _REPLACED = ("SGD", "Adam", "AdamW")
-Make = Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]
+_MakeOptimizer = Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]
 
 
-class _Depth(threading.local):
+class _ModelDepth(threading.local):
     """Whether this thread is already inside a model."""
 
     inside = 0
@@ -56,16 +100,16 @@ class FixInjector:
         self._models: list[tuple[str, Callable[[torch.nn.Module], None]]] = []
         self._outputs: list[tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = []
         self._made: list[tuple[str, Callable[[torch.optim.Optimizer], None]]] = []
-        self._rates: list[tuple[str, Callable[[Progress], float]]] = []
-        self._make: tuple[str, Make] | None = None
+        self._rates: list[tuple[str, Callable[[TrainingProgress], float]]] = []
+        self._make: tuple[str, _MakeOptimizer] | None = None
         self._seen: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
-        self._changed: dict[int, Changed] = {}
-        self._depth = _Depth()
+        self._changed: dict[int, RateChanges] = {}
+        self._depth = _ModelDepth()
         self._updates = self._samples = self._before = 0
         self._last_loader: int | None = None  # samples that all ranks draw from it in an epoch
         self._epoch: int | None = None
 
-    def attach(self, requests: list[Request], patches: Patches) -> Callable[[], None]:
+    def attach(self, requests: list[FixRequest], patches: Patches) -> Callable[[], None]:
         """Let the fixes register their places, and patch these. Returns a function that undoes everything except patches."""
         for request in requests:
             self._acting = request.fix.name
@@ -91,13 +135,13 @@ class FixInjector:
 
         return undo
 
-    def optimizer(self, make: Make) -> None:
+    def optimizer(self, make: _MakeOptimizer) -> None:
         self._make = self._acting, make
 
     def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
         self._made.append((self._acting, act))
 
-    def rate(self, factor: Callable[[Progress], float]) -> None:
+    def rate(self, factor: Callable[[TrainingProgress], float]) -> None:
         self._rates.append((self._acting, factor))
 
     def model(self, act: Callable[[torch.nn.Module], None]) -> None:
@@ -208,17 +252,17 @@ class FixInjector:
         patches.set(torch.optim.Optimizer, "__init__", __init__)
 
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        put_back(self._changed.pop(id(optimizer), []))  # the last update raised
+        restore_rates(self._changed.pop(id(optimizer), []))  # the last update raised
         batch = (self._samples - self._before) * self.ranks
-        progress = Progress(self._updates, self._before * self.ranks, self._epoch, batch, self.ranks)
+        progress = TrainingProgress(self._updates, self._before * self.ranks, self._epoch, batch, self.ranks)
         factor = 1.0
         for name, of in self._rates:
             with self._guarded(name):
                 factor *= of(progress)
         if factor != 1.0:
-            self._changed[id(optimizer)] = multiply(optimizer, factor)
+            self._changed[id(optimizer)] = multiply_rates(optimizer, factor)
 
     def _after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        put_back(self._changed.pop(id(optimizer), []))
+        restore_rates(self._changed.pop(id(optimizer), []))
         self._updates += 1
         self._before = self._samples
