@@ -182,9 +182,10 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
             excluded = self._exclude(param) if group["excluded"] is None else group["excluded"]
             sharding = (param.device_mesh, tuple(param.placements)) if hasattr(param, "placements") else None
             key = (param.device, param.dtype, sharding, excluded, None if group["foreach"] else number)
-            batch = found.setdefault(
-                key, TensorBatch([], [], {name: [] for name in (*self.moments, *self.scalars)}, not excluded, sharding)
-            )
+            if key not in batches:
+                state: dict[str, list[Tensor]] = {name: [] for name in (*self.moments, *self.scalars)}
+                batches[key] = TensorBatch([], [], state, not excluded, sharding)
+            batch = batches[key]
             self._put(param, batch)
             if sharding is None and param.device.type == "cpu" and sum(each.numel() for each in batch.params) > CPU_BATCH_ELEMENTS:
                 full = (*key, number)  # the next tensor begins another

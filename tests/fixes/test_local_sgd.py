@@ -86,7 +86,7 @@ def test_without_ranks_it_says_what_it_needs():
 
 
 def test_it_cannot_be_attached_and_says_its_lines():
-    assert FIX.attach is None
+    assert LOCAL_SGD.attach is None
     assert "local_sgd(model, optimizer, period=4, after=500)" in LOCAL_SGD.lines(LOCAL_SGD.parse("4:after=500"))
     assert "local_sgd(model, optimizer, period=4)" in LOCAL_SGD.lines(LOCAL_SGD.parse("4"))
 
@@ -94,4 +94,4 @@ def test_it_cannot_be_attached_and_says_its_lines():
 @pytest.mark.parametrize("text", ["", "0", "2.5", "x", "4:after=-1", "4:after=1.5", "4:before=2", "4:5"])
 def test_a_value_that_is_none_says_what_it_may_be(text):
     with pytest.raises(ValueError, match="expected 4"):
-        FIX.parse(text)
+        LOCAL_SGD.parse(text)

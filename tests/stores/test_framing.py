@@ -7,7 +7,7 @@ import google_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.pipelines.stores.index import StoredSample
+from feedline.pipelines.stores.index import SPLIT_VALUE, StoredSample
 from feedline.pipelines.stores.recordio import (
     IMAGE_HEADER,
     RECORDIO_MAGIC,
@@ -17,7 +17,6 @@ from feedline.pipelines.stores.recordio import (
     join_parts,
     split_at_magic,
 )
-from feedline.pipelines.stores.index import SPLIT_VALUE
 from feedline.pipelines.stores.tfrecord import TFRecordWriter, masked, varint
 
 # Pieces that make magic words at all alignments, whole and half, likely.
