@@ -19,7 +19,7 @@ from feedline.pipelines.compare import choice, loader_timing
 from feedline.pipelines.compare.comparison import Compute, LoaderRow
 from feedline.pipelines.compare.loader_timing import fill_page_cache
 from feedline.pipelines.compare.side_by_side import ComparisonPlan, ComparisonRun, check_epochs, run_rounds
-from feedline.pipelines.loaders import KINDS
+from feedline.pipelines.loaders import LOADERS
 from feedline.pipelines.loaders.protocol import LoaderSettings, LoadTask
 from feedline.pipelines.photos import scan
 from feedline.pipelines.translate import recipe
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--cores", default="1,4,8,16")
     parser.add_argument("--models", default="resnet18,resnet50", help="of torchvision")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--loaders", default=",".join(kind.name for kind in KINDS if kind.name not in LEFT_OUT))
+    parser.add_argument("--loaders", default=",".join(kind.name for kind in LOADERS if kind.name not in LEFT_OUT))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()

@@ -35,7 +35,7 @@ class Fixes:
     ghost_bn: int | None = None
 
 
-class AppliedFixes:
+class _AppliedFixes:
     """Fixes applied to one training, independent of the library that runs its loop."""
 
     def __init__(self, fixes: Fixes) -> None:
@@ -128,7 +128,7 @@ def lightning_callback(**fixes: Any) -> Any:
 
     class FeedlineFixes(library.Callback):
         def __init__(self) -> None:
-            self.applied = AppliedFixes(Fixes(**fixes))
+            self.applied = _AppliedFixes(Fixes(**fixes))
 
         def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
             if stage == "fit":
@@ -165,7 +165,7 @@ def transformers_callback(**fixes: Any) -> Any:
 
     class FeedlineFixes(library.TrainerCallback, library.ExportableState):
         def __init__(self, **given: Any) -> None:
-            self.applied = AppliedFixes(Fixes(**given))
+            self.applied = _AppliedFixes(Fixes(**given))
             self.resumed: dict[str, Any] | None = None
             self.watch: Any = None
 

@@ -20,7 +20,7 @@ from feedline.convergence.fix import Fix, TrainingHooks
 TOGETHER_BELOW = 1 << 14
 
 
-def ghost_sizes(batch: int, ghost: int, values: int) -> list[int]:
+def _ghost_sizes(batch: int, ghost: int, values: int) -> list[int]:
     """Number of samples in each ghost: ``ghost``, and the remainder in the last one.
 
     A last ghost of a single value per channel has no variance: it goes into the one before.
@@ -34,7 +34,7 @@ def ghost_sizes(batch: int, ghost: int, values: int) -> list[int]:
     return sizes
 
 
-def normalise_ghosts(
+def _normalise_ghosts(
     x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, sizes: Sequence[int], eps: float, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Normalise each ghost.
@@ -54,7 +54,7 @@ def normalise_ghosts(
         return _OneByOne.apply(x, weight, bias, sizes, eps, dtype)
     if sizes[0] != sizes[-1]:
         ends = [(x[: -sizes[-1]], sizes[:-1]), (x[-sizes[-1] :], sizes[-1:])]
-        outs, of_ends = zip(*(normalise_ghosts(part, weight, bias, some, eps, dtype) for part, some in ends), strict=True)
+        outs, of_ends = zip(*(_normalise_ghosts(part, weight, bias, some, eps, dtype) for part, some in ends), strict=True)
         return torch.cat(outs), torch.cat(of_ends, 1)
     if eager_cpu:
         return _Together.apply(x, weight, bias, len(sizes), eps, dtype)
@@ -207,11 +207,11 @@ class _Ghosts(_BatchNorm):
             raise ValueError(
                 f"Expected more than 1 value per channel when training, got ghosts of 1 sample from an input of shape {list(input.shape)}"
             )
-        sizes = ghost_sizes(len(input), self.ghost, values)
+        sizes = _ghost_sizes(len(input), self.ghost, values)
         if len(sizes) == 1:
             return super().forward(input)
         like = next((each for each in (self.weight, self.running_mean) if each is not None), input)
-        out, moments = normalise_ghosts(input, self.weight, self.bias, sizes, self.eps, like.dtype)
+        out, moments = _normalise_ghosts(input, self.weight, self.bias, sizes, self.eps, like.dtype)
         if self.track_running_stats:
             self._remember(moments)
         return out

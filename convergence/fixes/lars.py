@@ -14,7 +14,7 @@ from torch import Tensor
 
 from feedline.convergence.fix import at_most_one_dimension, optimizer_fix
 
-CPU_BATCH_ELEMENTS = 1 << 18  # elements: what lies between the steps of one update stays in a core's cache (benchmarks/optimizer_speed.py)
+_CPU_BATCH_ELEMENTS = 1 << 18  # elements: what lies between the steps of one update stays in a core's cache (benchmarks/optimizer_speed.py)
 
 LearningRate = float | Tensor
 _Sharding = tuple[Any, tuple[Any, ...]]  # torch.distributed.tensor: the DeviceMesh and a Placement for each of its dimensions
@@ -187,7 +187,7 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
                 batches[key] = TensorBatch([], [], state, not excluded, sharding)
             batch = batches[key]
             self._put(param, batch)
-            if sharding is None and param.device.type == "cpu" and sum(each.numel() for each in batch.params) > CPU_BATCH_ELEMENTS:
+            if sharding is None and param.device.type == "cpu" and sum(each.numel() for each in batch.params) > _CPU_BATCH_ELEMENTS:
                 full = (*key, number)  # the next tensor begins another
                 batches[full] = batches.pop(key)
         yield from batches.values()

@@ -34,7 +34,7 @@ def _to_average(model: nn.Module | None, optimizer: torch.optim.Optimizer | None
 
 
 @torch.no_grad()
-def average(tensors: Sequence[torch.Tensor], group: "torch.distributed.ProcessGroup | None" = None) -> None:
+def _average(tensors: Sequence[torch.Tensor], group: "torch.distributed.ProcessGroup | None" = None) -> None:
     """Set tensors to their mean over the ranks of a group, in place, with one all-reduce for each dtype.
 
     Every rank of the group has to come here, with tensors of the same shapes.
@@ -87,7 +87,7 @@ class LocalSgd(PostLocalSGDOptimizer):
         group = self._exchanges_now()
         if group is not None:
             tensors = _to_average(self.model, self.optim if self.momentum else None)
-            average(tensors, group)
+            _average(tensors, group)
         self.averager.average_parameters(self.param_groups)
         self._keep_step()
         for hook in [*self._behind.values()]:

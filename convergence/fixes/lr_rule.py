@@ -7,10 +7,10 @@ import torch
 
 from feedline.convergence.fix import Fix, FixValue, TrainingHooks, parse_number
 
-__all__ = ["FIX", "RULES", "rate_factor", "scale_rates", "scaled_rate"]
+__all__ = ["FIX", "rate_factor", "scale_rates", "scaled_rate"]
 
 
-RULES = ("linear", "sqrt", "noise")
+_RULES = ("linear", "sqrt", "noise")
 
 
 def rate_factor(rule: str, times: float, base_batch: float | None = None, critical_batch: float | None = None) -> float:
@@ -38,7 +38,7 @@ def rate_factor(rule: str, times: float, base_batch: float | None = None, critic
     if rule == "sqrt":
         return math.sqrt(times)
     if rule != "noise":
-        raise ValueError(f"unknown learning-rate rule {rule!r}; the rules are {', '.join(RULES)}")
+        raise ValueError(f"unknown learning-rate rule {rule!r}; the rules are {', '.join(_RULES)}")
     if base_batch is None or critical_batch is None or not (0 < base_batch < math.inf and 0 <= critical_batch < math.inf):
         raise ValueError("the noise rule needs critical_batch and base_batch (the batch that the rate was tuned for), in samples")
     return (1 + critical_batch / base_batch) / (1 + critical_batch / (times * base_batch))
@@ -84,7 +84,7 @@ def _parse(text: str) -> _RuleSetting:
     value = FixValue.of(text, _VALUE, ("batch_factor", *_OF_NOISE))
     factors = [parse_number(word, _VALUE) for word in value.words[1:]]  # as in linear:8
     factors += [value.options["batch_factor"]] if "batch_factor" in value.options else []
-    if not value.words or value.words[0] not in RULES or len(factors) > 1:
+    if not value.words or value.words[0] not in _RULES or len(factors) > 1:
         raise ValueError(f"{text!r} is not a learning-rate rule: expected {_VALUE}")
     if any(key in value.options for key in _OF_NOISE) and value.words[0] != "noise":
         raise ValueError(f"{' and '.join(_OF_NOISE)} are for the noise rule only: expected {_VALUE}")

@@ -110,13 +110,13 @@ def _chosen(wanted: list[str] | None) -> "list[LoaderKind]":
     Raises:
         ScriptError: there is no such loader.
     """
-    from feedline.pipelines.loaders import KINDS
+    from feedline.pipelines.loaders import LOADERS
 
-    known = [kind.name for kind in KINDS]
+    known = [kind.name for kind in LOADERS]
     for name in wanted or []:
         if name not in known:
             raise ScriptError(f"--loaders: unknown loader {name!r}; the loaders are {', '.join(known)}")
-    return [kind for kind in KINDS if wanted is None or kind.name in wanted]
+    return [kind for kind in LOADERS if wanted is None or kind.name in wanted]
 
 
 def _task_of(args: argparse.Namespace) -> "LoadTask":

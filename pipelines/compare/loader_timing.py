@@ -32,7 +32,7 @@ from feedline.profiler.pool import sheltered
 from feedline.profiler.samplers.processes import descendants
 
 
-def tree_cpu_s() -> float:
+def _tree_cpu_s() -> float:
     """CPU seconds so far of this process, of its live descendants, and of children that ended and were waited for."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime + sum(map(_process_cpu_s, descendants(os.getpid())))
@@ -73,10 +73,10 @@ def run_epoch(kind: LoaderKind, task: LoadTask) -> tuple[Epoch, ComparedLoader]:
             if len(batch.images) != len(batch.index):
                 return Epoch(sum(seen.values()), 0.0, f"{len(batch.images)} images came with {len(batch.index)} labels"), loader
             seen.update(batch.index.tolist())
-    return Epoch(sum(seen.values()), time.perf_counter() - start, arrival_problems(seen, len(task.photos))), loader
+    return Epoch(sum(seen.values()), time.perf_counter() - start, _arrival_problems(seen, len(task.photos))), loader
 
 
-def arrival_problems(seen: Counter[int], samples: int) -> str:
+def _arrival_problems(seen: Counter[int], samples: int) -> str:
     """Which of the samples 0 to ``samples`` - 1 did not arrive exactly once, as text."""
     twice = sorted(index for index, times in seen.items() if times > 1)
     never = sorted(set(range(samples)) - set(seen))
@@ -108,7 +108,7 @@ def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> E
         drawn += sum(1 for _ in islice(batches, batches_ahead(task) - 1))
         _finished(task)
         gpu = _GpuShare(task.settings.device)
-        wall, cpu, main = time.perf_counter(), tree_cpu_s(), time.thread_time()
+        wall, cpu, main = time.perf_counter(), _tree_cpu_s(), time.thread_time()
         samples = 0
         for count, batch in enumerate(batches, 1):
             samples += len(batch.index)
@@ -116,7 +116,7 @@ def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> E
             if count % max(1, task.settings.workers) == 0 and time.perf_counter() - wall >= seconds:
                 break
         _finished(task)
-        wall, cpu, main = time.perf_counter() - wall, tree_cpu_s() - cpu, time.thread_time() - main
+        wall, cpu, main = time.perf_counter() - wall, _tree_cpu_s() - cpu, time.thread_time() - main
     if not samples:
         raise ValueError(f"an epoch of {drawn} batches is too short to measure: use more images or smaller batches")
     return EpochPart(samples, wall, cpu, main, first_batch_s, None if gpu.share is None else gpu.share * wall)
@@ -201,10 +201,10 @@ def prepare_training_step(model: Any, task: LoadTask) -> Callable[[], Compute]:
             step = Step.of(model, batch, task.settings.device)
         except CannotMeasure as error:
             raise UserCodeError(f"{error}") from error
-    return lambda: measure_training_step(step)
+    return lambda: _measure_training_step(step)
 
 
-def measure_training_step(step: Step) -> Compute:
+def _measure_training_step(step: Step) -> Compute:
     """Run the step for some seconds.
 
     Raises:
@@ -285,5 +285,5 @@ def _transport_s(loader: ComparedLoader, image: torch.Tensor, task: LoadTask) ->
     for number, (images, _) in enumerate(received):
         loader.finish(to_device(images, loader.device))
         if number == 0:
-            cpu_s = -tree_cpu_s()
-    return (cpu_s + tree_cpu_s()) / (batches * size)
+            cpu_s = -_tree_cpu_s()
+    return (cpu_s + _tree_cpu_s()) / (batches * size)

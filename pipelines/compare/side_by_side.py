@@ -18,7 +18,7 @@ from feedline.pipelines.compare.loader_timing import (
     run_part,
     time_stages,
 )
-from feedline.pipelines.loaders import KINDS, pillow_loaders
+from feedline.pipelines.loaders import LOADERS, pillow_loaders
 from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
 from feedline.pipelines.probes.probe_rounds import error_reason
 from feedline.pipelines.translate.difference import LibraryDifference, compare_libraries
@@ -36,7 +36,7 @@ _MEAN_BOUND, _IMAGE_BOUND = 1.5, 3.0
 _GrayImages = dict[int, torch.Tensor]
 
 
-def frozen_task(task: LoadTask) -> LoadTask:
+def _frozen_task(task: LoadTask) -> LoadTask:
     """Some photos, spread over the dataset, with the recipe fixed. Erasing with noise is left out, because noise never repeats."""
     photos = task.photos.photos
     chosen = (
@@ -50,7 +50,7 @@ def frozen_task(task: LoadTask) -> LoadTask:
     return replace(task, photos=replace(task.photos, photos=chosen), recipe=fixed, transform=None)
 
 
-def gray_images(kind: LoaderKind, task: LoadTask) -> _GrayImages:
+def _gray_images(kind: LoaderKind, task: LoadTask) -> _GrayImages:
     """Index -> gray levels, float32 [3, h, w] on the CPU, 0 to 255."""
     images: _GrayImages = {}
     with open_loader(kind, task) as loader:
@@ -71,7 +71,7 @@ def _grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
     return images * 255
 
 
-def compare_images(found: _GrayImages, reference: _GrayImages) -> PixelDifference:
+def _compare_images(found: _GrayImages, reference: _GrayImages) -> PixelDifference:
     """Differences by index."""
     if found.keys() != reference.keys():
         return PixelDifference(len(found), 0.0, 0.0, 0.0, f"{len(found)} images came, not {len(reference)}")
@@ -83,10 +83,10 @@ def compare_images(found: _GrayImages, reference: _GrayImages) -> PixelDifferenc
         difference = (image - reference[at]).abs()
         means.append(float(difference.mean()))
         largest = max(largest, float(difference.max()))
-    return PixelDifference(len(found), sum(means) / len(means), max(means), largest, why_not_equal(means))
+    return PixelDifference(len(found), sum(means) / len(means), max(means), largest, _why_not_equal(means))
 
 
-def why_not_equal(means: Sequence[float]) -> str:
+def _why_not_equal(means: Sequence[float]) -> str:
     """Why images with these mean differences are not equal; empty if they are. A NaN is a difference."""
     mean = sum(means) / len(means)
     if not mean <= _MEAN_BOUND:
@@ -129,7 +129,7 @@ class ComparisonRun:
     """
 
     task: LoadTask
-    kinds: Sequence[LoaderKind] = tuple(KINDS)
+    kinds: Sequence[LoaderKind] = tuple(LOADERS)
     plan: ComparisonPlan = FULL_COMPARISON
     told: Callable[[str, int], None] = lambda what, of: None
 
@@ -195,17 +195,17 @@ def check_epochs(contest: ComparisonRun, running: _RunningLoaders) -> None:
             row.epoch, loader = run_epoch(kind, contest.task)
             row.missing, row.about = loader.missing, getattr(loader, "about", row.about)
         except Exception as error:
-            row.why = error_line(error)
+            row.why = _error_line(error)
 
 
 def _check_images(contest: ComparisonRun, running: _RunningLoaders) -> None:
     """Compare the images with those of the user's transform."""
-    task = frozen_task(contest.task)
+    task = _frozen_task(contest.task)
     try:
-        reference = gray_images(pillow_loaders.PILLOW_V1, task)
+        reference = _gray_images(pillow_loaders.PILLOW_V1, task)
     except Exception as error:
         for _, row in running:
-            row.pixels_why = f"pillow-v1, the reference for the images, failed: {error_line(error)}"
+            row.pixels_why = f"pillow-v1, the reference for the images, failed: {_error_line(error)}"
         return
     for kind, row in running:
         contest.tell(f"{kind.name}: images")
@@ -215,9 +215,9 @@ def _check_images(contest: ComparisonRun, running: _RunningLoaders) -> None:
             row.pixels_why = "it always returns the same images"
             continue
         try:
-            row.pixels = compare_images(gray_images(kind, task), reference)
+            row.pixels = _compare_images(_gray_images(kind, task), reference)
         except Exception as error:
-            row.pixels_why = error_line(error)
+            row.pixels_why = _error_line(error)
 
 
 def _check_operations(task: LoadTask) -> tuple[list[LibraryDifference], str]:
@@ -225,7 +225,7 @@ def _check_operations(task: LoadTask) -> tuple[list[LibraryDifference], str]:
     try:
         return compare_libraries(task.recipe, task.photos, _OPERATION_IMAGES), ""
     except Exception as error:
-        return [], error_line(error)
+        return [], _error_line(error)
 
 
 def _time_stages(contest: ComparisonRun, running: _RunningLoaders) -> None:
@@ -237,7 +237,7 @@ def _time_stages(contest: ComparisonRun, running: _RunningLoaders) -> None:
         try:
             found = time_stages(kind, contest.task)
         except Exception as error:
-            found = error_line(error)
+            found = _error_line(error)
         row.stages, row.stages_why = (None, found) if isinstance(found, str) else (found, "")
 
 
@@ -255,7 +255,7 @@ def run_rounds(contest: ComparisonRun, running: _RunningLoaders) -> None:
             try:
                 row.parts.append(run_part(kind, task, number + 1, plan.part_s))
             except Exception as error:
-                row.why = error_line(error)
+                row.why = _error_line(error)
 
 
 def _repeated(task: LoadTask, row: LoaderRow, part_s: float) -> LoadTask:
@@ -268,7 +268,7 @@ def _repeated(task: LoadTask, row: LoaderRow, part_s: float) -> LoadTask:
     return repeat_photos(task, 2 * rate * part_s + (ahead + 2) * task.settings.batch_size)
 
 
-def error_line(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """An error in one line. feedline's own errors are complete; errors from a worker have their message at the end of a traceback."""
     if isinstance(error, FeedlineError):
         return masks.text(str(error))

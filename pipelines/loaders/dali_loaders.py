@@ -1,4 +1,12 @@
-"""Common parts of the loaders based on a DALI pipeline."""
+"""Loaders with DALI: on the CPU, with the GPU, and one pipeline behind a DataLoader.
+
+``dali-cpu`` reads, decodes and augments in threads, and decodes only the region that a random crop
+keeps. With ``dali-gpu`` the CPU reads JPEGs and starts decoding them; the GPU finishes and augments.
+
+``dali-proxy`` is written after nvidia/dali/plugin/pytorch/experimental/proxy of DALI 2.4: worker
+processes send the bytes of a batch to a thread of the main process that runs the pipeline, so that
+only one process holds a CUDA context.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +19,7 @@ from torch.utils.data import Dataset
 
 from feedline.pipelines.libraries import needs
 from feedline.pipelines.loaders.image_samples import ImageSamples
-from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind, LoadTask, epoch_order, rank_seed
+from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind, LoadTask
 from feedline.pipelines.loaders.workers import EpochBatches, worker_message
 from feedline.pipelines.photos import check_image
 from feedline.pipelines.translate import to_dali
@@ -22,8 +30,8 @@ from feedline.profiler.pool import sheltered
 _MAX_BATCHES_AHEAD = 4  # batches that DALI may have begun and not given yet
 
 
-class DaliLoader:
-    """A ``Loader`` that reads, decodes and augments in DALI, in threads of this process.
+class _DaliLoader:
+    """A loader that reads, decodes and augments in DALI, in threads of this process.
 
     Each epoch is a pipeline of its own over this rank's files in our order: DALI's own shuffling takes no seed per epoch, and its shards
     move on from epoch to epoch. Building one takes some 10 ms; it is part of the time to the first batch.
@@ -42,27 +50,28 @@ class DaliLoader:
         self._running: Iterator[LoadedBatch] | None = None
 
     def epoch(self, number: int) -> Iterator[LoadedBatch]:
-        self._end()
+        self.close()
         self._running = self._epoch(number)
         return self._running
 
     def _epoch(self, number: int) -> Iterator[LoadedBatch]:
         from nvidia.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
 
-        indices = epoch_order(len(self.task.photos), self.task.settings, number)
+        indices = self.task.settings.epoch_order(len(self.task.photos), number)
         if not indices:  # more ranks than photos
             return
-        given = 0
-        pipeline = self._pipeline(indices, seed=rank_seed(self.task.settings) + number)
+        returned = 0  # samples so far
+        pipeline = self._pipeline(indices, seed=self.task.settings.rank_seed + number)
         try:
-            for [made] in DALIGenericIterator(
+            for [batch] in DALIGenericIterator(
                 pipeline, ["images", "index"], reader_name="files", last_batch_policy=LastBatchPolicy.PARTIAL, auto_reset=False
             ):
-                given += len(made["index"])
-                yield LoadedBatch(made["images"].to(self.task.settings.device), made["index"].flatten().long())
+                returned += len(batch["index"])
+                yield LoadedBatch(batch["images"].to(self.task.settings.device), batch["index"].flatten().long())
         except RuntimeError as error:
-            ahead = indices[given : given + _MAX_BATCHES_AHEAD * self.task.settings.batch_size]
-            raise DataError(f"DALI: {_culprit([self.task.photos.photos[index].path for index in ahead])}{_dali_reason(error)}") from error
+            ahead = indices[returned : returned + _MAX_BATCHES_AHEAD * self.task.settings.batch_size]
+            paths = [self.task.photos.photos[index].path for index in ahead]
+            raise DataError(f"DALI: {_culprit(paths)}{_dali_reason(error)}") from error
         finally:
             _end_pipeline(pipeline)
 
@@ -88,13 +97,10 @@ class DaliLoader:
             seed=seed % 2**31,
         )
 
-    def _end(self) -> None:
+    def close(self) -> None:
         if self._running is not None:
             self._running.close()  # type: ignore[attr-defined]
             self._running = None
-
-    def close(self) -> None:
-        self._end()
 
 
 def _end_pipeline(pipeline: Any) -> None:
@@ -106,31 +112,20 @@ def _end_pipeline(pipeline: Any) -> None:
 
 
 def _culprit(paths: list[str]) -> str:
-    """The first of these files that Pillow cannot decode either, because DALI does not name the file."""
-    bad = ((path, found.bad) for path in paths if (found := check_image(Path(path))).bad)
-    return next((f"{path}: {why[1]}: " for path, why in bad if why), "")
+    """Name the first of these files that Pillow cannot decode either: DALI does not name it."""
+    for path in paths:
+        if defect := check_image(Path(path)).bad:
+            return f"{path}: {defect[1]}: "
+    return ""
 
 
 def _dali_reason(error: RuntimeError) -> str:
-    """The cause and file in DALI's message, without its C++ and Python stacks."""
+    """Return the cause and file in DALI's message, without its C++ and Python stacks."""
     text = str(error)
-    said = text.partition("encountered:")[2] or text
-    said = said.partition("Stacktrace")[0].partition("Current pipeline object")[0].partition("C++ context")[0]
-    return " ".join(said.split())
-
-
-def _make_cpu(task: LoadTask) -> DaliLoader:
-    return DaliLoader(task, "cpu")
-
-
-DALI_CPU = LoaderKind("dali-cpu", "DALI on the CPU, in threads", needs("nvidia.dali"), _make_cpu)
-
-
-def make_dali_gpu(task: LoadTask) -> DaliLoader:
-    return DaliLoader(task, "mixed")
-
-
-DALI_GPU = LoaderKind("dali-gpu", "DALI decodes and augments on the GPU", needs("nvidia.dali", gpu=True), make_dali_gpu)
+    cause = text.partition("encountered:")[2] or text
+    for stack in ("Stacktrace", "Current pipeline object", "C++ context"):
+        cause = cause.partition(stack)[0]
+    return " ".join(cause.split())
 
 
 class _EncodedFiles(Dataset[tuple[Any, int]]):
@@ -147,7 +142,7 @@ class _EncodedFiles(Dataset[tuple[Any, int]]):
         return self.proxy(data), index
 
 
-class DaliProxyLoader:
+class _DaliProxyLoader:
     """A ``Loader`` with worker processes, a DALI server in a thread, and a GPU.
 
     Args:
@@ -162,7 +157,7 @@ class DaliProxyLoader:
         self.settings = settings = task.settings
         built = to_dali.build_dali(task.recipe, decoder)
         self.missing = built.missing
-        self._pipeline = proxy_pipeline(task, built, decoder)
+        self._pipeline = _proxy_pipeline(task, built, decoder)
         self._server = proxy.DALIServer(self._pipeline)
         self._batches = EpochBatches(len(task.photos), settings)
         self._loader = proxy.DataLoader(
@@ -171,7 +166,7 @@ class DaliProxyLoader:
             batch_sampler=self._batches,
             num_workers=max(1, settings.workers),  # its iterator knows no other
             persistent_workers=True,
-            generator=torch.Generator().manual_seed(rank_seed(settings)),
+            generator=torch.Generator().manual_seed(settings.rank_seed),
         )
 
     def epoch(self, number: int) -> Iterator[LoadedBatch]:
@@ -194,7 +189,7 @@ class DaliProxyLoader:
         _end_pipeline(self._pipeline)
 
 
-def proxy_pipeline(task: LoadTask, built: Translation, decoder: str) -> Any:
+def _proxy_pipeline(task: LoadTask, built: Translation, decoder: str) -> Any:
     """Decodes and augments what the workers send in; batches may be smaller than the largest."""
     from nvidia.dali import fn, pipeline_def
 
@@ -209,11 +204,28 @@ def proxy_pipeline(task: LoadTask, built: Translation, decoder: str) -> Any:
         batch_size=settings.batch_size,
         num_threads=max(1, settings.workers),
         device_id=None if decoder == "cpu" else int(settings.device.partition(":")[2] or 0),
-        seed=rank_seed(settings) % 2**31,
+        seed=settings.rank_seed % 2**31,
         prefetch_queue_depth=2 * max(1, settings.workers),
     )
 
 
-DALI_PROXY = LoaderKind(
-    "dali-proxy", "DataLoader reads, one DALI pipeline does the rest on the GPU", needs("nvidia.dali", gpu=True), DaliProxyLoader
+LOADERS = (
+    LoaderKind(
+        "dali-cpu",
+        "DALI on the CPU, in threads",
+        needs("nvidia.dali"),
+        lambda task: _DaliLoader(task, "cpu"),
+    ),
+    LoaderKind(
+        "dali-gpu",
+        "DALI decodes and augments on the GPU",
+        needs("nvidia.dali", gpu=True),
+        lambda task: _DaliLoader(task, "mixed"),
+    ),
+    LoaderKind(
+        "dali-proxy",
+        "DataLoader reads, one DALI pipeline does the rest on the GPU",
+        needs("nvidia.dali", gpu=True),
+        _DaliProxyLoader,
+    ),
 )

@@ -45,6 +45,32 @@ class LoaderSettings:
     device: str = "cpu"
     shuffle: bool = True
 
+    @property
+    def rank_seed(self) -> int:
+        """The seed of the random transforms, different for every rank."""
+        return self.seed * 1_000_003 + self.rank
+
+    def epoch_order(self, samples: int, epoch: int) -> list[int]:
+        """Return the samples of this rank in an epoch, in the order that all loaders share.
+
+        All ranks shuffle alike, with a generator of their own that depends on seed and epoch, and
+        each takes every ``world_size``-th sample: over all ranks each sample comes exactly once, so
+        that some ranks have one more than others. Nothing is padded.
+
+        Args:
+            samples: of the whole dataset.
+            epoch: any number; each has an order of its own.
+        """
+        if not self.shuffle:
+            return list(range(self.rank, samples, self.world_size))
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + epoch) % 2**63)
+        return torch.randperm(samples, generator=generator)[self.rank :: self.world_size].tolist()
+
+    def epoch_batches(self, samples: int, epoch: int) -> list[list[int]]:
+        """Split ``epoch_order`` into batches; the last one may be smaller."""
+        order = self.epoch_order(samples, epoch)
+        return [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+
 
 @dataclass(frozen=True)
 class LoadTask:
@@ -89,29 +115,3 @@ class LoaderKind:
     about: str
     refuses: Callable[[str], str | None]
     make: Callable[[LoadTask], ComparedLoader]
-
-
-def epoch_order(samples: int, settings: LoaderSettings, epoch: int) -> list[int]:
-    """The samples of this rank.
-
-    All ranks shuffle alike, with a generator of their own that depends on seed and epoch, and each takes every ``world_size``-th sample:
-    over all ranks each sample comes exactly once, so that some ranks have one more than others. Nothing is padded.
-
-    Args:
-        samples: of the whole dataset.
-        epoch: any number; each has an order of its own.
-    """
-    if not settings.shuffle:
-        return list(range(settings.rank, samples, settings.world_size))
-    generator = torch.Generator().manual_seed((settings.seed * 1_000_003 + epoch) % 2**63)
-    return torch.randperm(samples, generator=generator)[settings.rank :: settings.world_size].tolist()
-
-
-def split_batches(indices: list[int], batch_size: int) -> list[list[int]]:
-    """Split into batches; the last one may be smaller."""
-    return [indices[start : start + batch_size] for start in range(0, len(indices), batch_size)]
-
-
-def rank_seed(settings: LoaderSettings) -> int:
-    """Seed of the random transforms, different for every rank."""
-    return settings.seed * 1_000_003 + settings.rank

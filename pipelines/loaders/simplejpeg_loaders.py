@@ -1,4 +1,9 @@
-"""libjpeg-turbo decodes, torchvision v2 augments uint8 tensors; they become float32 on the device."""
+"""Loaders whose workers decode with libjpeg-turbo, through simplejpeg, to uint8.
+
+``simplejpeg-v2`` augments with torchvision v2, ``simplejpeg-albu`` with albumentations; images become
+float32 on the device. With ``gpu-augment`` workers only decode and the device augments: images are
+sent at full size, which trades CPU time for transport.
+"""
 
 import math
 from collections.abc import Callable
@@ -6,46 +11,43 @@ from collections.abc import Callable
 import torch
 
 from feedline.pipelines.libraries import needs
-from feedline.pipelines.loaders import image_samples
-from feedline.pipelines.loaders.image_samples import ImageSamples
+from feedline.pipelines.loaders.image_samples import ImageSamples, as_tensor, decode_libjpeg
 from feedline.pipelines.loaders.opencv_loader import albumentations_loader
-from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask, rank_seed
+from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
 from feedline.pipelines.loaders.workers import FinishOnDevice, WorkerLoader
-from feedline.pipelines.translate import to_torchvision
+from feedline.pipelines.translate.to_torchvision import build_v2
+
+_Shapes = tuple[tuple[int, int, int], ...]
 
 
 def decode_to_tensor(data: bytes) -> torch.Tensor:
     """Decode to uint8 [3, h, w]."""
-    return image_samples.as_tensor(image_samples.decode_libjpeg(data))
+    return as_tensor(decode_libjpeg(data))
 
 
-def make_simplejpeg_v2(task: LoadTask) -> WorkerLoader:
-    built = to_torchvision.build_v2(task.recipe, rank_seed(task.settings))
-    return WorkerLoader(task, ImageSamples(task.photos, decode_to_tensor, built.apply), built.missing, FinishOnDevice(task))
+def _make_v2(task: LoadTask) -> WorkerLoader:
+    built = build_v2(task.recipe, task.settings.rank_seed)
+    samples = ImageSamples(task.photos, decode_to_tensor, built.apply)
+    return WorkerLoader(task, samples, built.missing, FinishOnDevice(task))
 
 
-SIMPLEJPEG_V2 = LoaderKind(
-    "simplejpeg-v2", "DataLoader, libjpeg-turbo, torchvision v2 on uint8", needs("simplejpeg", "PIL", "torchvision"), make_simplejpeg_v2
-)
-
-
-SIMPLEJPEG_ALBU = LoaderKind(
-    "simplejpeg-albu",
-    "DataLoader, libjpeg-turbo, albumentations on uint8",
-    needs("simplejpeg", "PIL", "cv2", "albumentations"),
-    albumentations_loader(image_samples.decode_libjpeg),
-)
+def _make_gpu_augment(task: LoadTask) -> WorkerLoader:
+    built = build_v2(task.recipe, task.settings.rank_seed)
+    samples = ImageSamples(task.photos, decode_to_tensor, _unchanged)
+    augment = _AugmentOnDevice(task, built.apply)
+    return WorkerLoader(task, samples, built.missing, augment, _flatten_images)
 
 
 def _unchanged(image: torch.Tensor) -> torch.Tensor:
     return image
 
 
-_Shapes = tuple[tuple[int, int, int], ...]
+def _flatten_images(
+    samples: list[tuple[torch.Tensor, int]],
+) -> tuple[list[torch.Tensor | _Shapes], torch.Tensor]:
+    """Join images of any size in one tensor in shared memory.
 
-
-def flatten_images(samples: list[tuple[torch.Tensor, int]]) -> tuple[list[torch.Tensor | _Shapes], torch.Tensor]:
-    """Images of any size as one tensor in shared memory: one file descriptor and one copy to the device for the whole batch.
+    The whole batch then takes one file descriptor and one copy to the device.
 
     Returns:
         ([uint8 [sum of h * w * 3], (h, w, 3) of each], int64 [n]: index).
@@ -57,8 +59,8 @@ def flatten_images(samples: list[tuple[torch.Tensor, int]]) -> tuple[list[torch.
     return [together, shapes], torch.tensor([index for _, index in samples])
 
 
-class _OnDevice:
-    """Separates the images again, augments each with its own parameters, then stacks and finishes them."""
+class _AugmentOnDevice:
+    """Separates the images again, augments each with its own parameters, stacks and finishes them."""
 
     def __init__(self, task: LoadTask, augment: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self.augment = augment
@@ -71,16 +73,23 @@ class _OnDevice:
         return self.finish(torch.stack(images))
 
 
-def make_gpu_augment(task: LoadTask) -> WorkerLoader:
-    built = to_torchvision.build_v2(task.recipe, rank_seed(task.settings))
-    return WorkerLoader(
-        task, ImageSamples(task.photos, decode_to_tensor, _unchanged), built.missing, _OnDevice(task, built.apply), flatten_images
-    )
-
-
-GPU_AUGMENT = LoaderKind(
-    "gpu-augment",
-    "DataLoader, libjpeg-turbo in workers, torchvision v2 on the GPU",
-    needs("simplejpeg", "PIL", "torchvision", gpu=True),
-    make_gpu_augment,
+LOADERS = (
+    LoaderKind(
+        "simplejpeg-v2",
+        "DataLoader, libjpeg-turbo, torchvision v2 on uint8",
+        needs("simplejpeg", "PIL", "torchvision"),
+        _make_v2,
+    ),
+    LoaderKind(
+        "simplejpeg-albu",
+        "DataLoader, libjpeg-turbo, albumentations on uint8",
+        needs("simplejpeg", "PIL", "cv2", "albumentations"),
+        albumentations_loader(decode_libjpeg),
+    ),
+    LoaderKind(
+        "gpu-augment",
+        "DataLoader, libjpeg-turbo in workers, torchvision v2 on the GPU",
+        needs("simplejpeg", "PIL", "torchvision", gpu=True),
+        _make_gpu_augment,
+    ),
 )

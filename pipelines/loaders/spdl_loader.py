@@ -14,7 +14,7 @@ import torch
 from feedline.pipelines.libraries import installed, needs
 from feedline.pipelines.loaders import simplejpeg_loaders
 from feedline.pipelines.loaders.image_samples import ImageSamples
-from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind, LoadTask, epoch_order, rank_seed
+from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind, LoadTask
 from feedline.pipelines.loaders.workers import FinishOnDevice
 from feedline.pipelines.translate import to_torchvision
 from feedline.profiler.errors import MissingDependency
@@ -29,7 +29,7 @@ class SpdlLoader:
 
     def __init__(self, task: LoadTask) -> None:
         self.settings = task.settings
-        built = to_torchvision.build_v2(task.recipe, rank_seed(task.settings))
+        built = to_torchvision.build_v2(task.recipe, task.settings.rank_seed)
         self.missing = built.missing
         self.samples: ImageSamples | str = ImageSamples(task.photos, decode := _decoder(), built.apply)
         self.about = _ABOUT_SPDL.format("its own decoder (FFmpeg)" if decode is _with_ffmpeg else "libjpeg-turbo: it finds no FFmpeg")
@@ -44,7 +44,7 @@ class SpdlLoader:
         threads = max(1, self.settings.workers)
         builder = (
             PipelineBuilder[Any, Any]()
-            .add_source(epoch_order(len(self._samples), self.settings, number))
+            .add_source(self.settings.epoch_order(len(self._samples), number))
             .pipe(self._load, concurrency=threads, output_order="input", name="load")
             .aggregate(self.settings.batch_size)
             .pipe(_batch_or_error, name="collate")

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from feedline.pipelines.loaders import KINDS
+from feedline.pipelines.loaders import LOADERS
 from feedline.pipelines.loaders.protocol import LoaderSettings, LoadTask
 from feedline.pipelines.photos import scan
 from feedline.pipelines.translate import recipe
@@ -41,9 +41,9 @@ class Taken:
         device: str | None = None,
         seed: int = 0,
     ) -> None:
-        kind = next((kind for kind in KINDS if kind.name == name), None)
+        kind = next((kind for kind in LOADERS if kind.name == name), None)
         if kind is None:
-            raise ValueError(f"unknown loader {name!r}; the loaders are {', '.join(kind.name for kind in KINDS)}")
+            raise ValueError(f"unknown loader {name!r}; the loaders are {', '.join(kind.name for kind in LOADERS)}")
         device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
         why = kind.refuses(device)
         if why is not None:

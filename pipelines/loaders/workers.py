@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from feedline.pipelines.loaders.image_samples import ImageSamples
-from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderSettings, LoadTask, epoch_order, rank_seed, split_batches
+from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderSettings, LoadTask
 from feedline.pipelines.random_states import OwnRandomState, TransformRng
 from feedline.pipelines.translate.to_torchvision import finish
 from feedline.profiler.errors import FeedlineError
@@ -25,7 +25,7 @@ class EpochBatches(Sampler[list[int]]):
         self.epoch = 0
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(split_batches(epoch_order(self.samples, self.settings, self.epoch), self.settings.batch_size))
+        return iter(self.settings.epoch_batches(self.samples, self.epoch))
 
 
 class WorkerLoader:
@@ -56,7 +56,7 @@ class WorkerLoader:
         self.collate = collate
         self.finish = finish or _unchanged
         self._batches = EpochBatches(len(samples), settings)
-        self._aside = nullcontext() if settings.workers else OwnRandomState(rank_seed(settings))
+        self._aside = nullcontext() if settings.workers else OwnRandomState(settings.rank_seed)
         self._loader: DataLoader[Any] | None = DataLoader(
             samples,
             batch_sampler=self._batches,
@@ -65,7 +65,7 @@ class WorkerLoader:
             pin_memory=settings.device != "cpu",
             persistent_workers=settings.workers > 0,
             worker_init_fn=prepare,
-            generator=torch.Generator().manual_seed(rank_seed(settings)),
+            generator=torch.Generator().manual_seed(settings.rank_seed),
         )
 
     def epoch(self, number: int) -> Iterator[LoadedBatch]:
@@ -115,14 +115,7 @@ class FinishOnDevice:
 
     def __init__(self, task: LoadTask) -> None:
         self.recipe = task.recipe
-        self.dice = TransformRng(rank_seed(task.settings))
+        self.dice = TransformRng(task.settings.rank_seed)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
         return finish(self.recipe, images, self.dice.here())
-
-
-def limit_opencv_threads(worker: int) -> None:
-    """Stop OpenCV from starting a thread per core in every worker (the DataLoader limits torch's threads)."""
-    import cv2
-
-    cv2.setNumThreads(0)

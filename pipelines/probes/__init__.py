@@ -40,7 +40,7 @@ def all_ceilings(subject: Subject, found: list[Ceiling], notes: list[str]) -> Ce
     model = next((one.settings for one in found if one.name == "compute/model"), {})
     return Ceilings(
         found,
-        machine=machine_facts(),
+        machine=_machine_facts(),
         flop_per_sample=_number(model.get("flop_per_sample")),
         peak_flops=_number(model.get("peak_flops")) or _fastest(found),
         sample_bytes=subject.photos.mean_bytes if subject.photos else None,
@@ -49,7 +49,7 @@ def all_ceilings(subject: Subject, found: list[Ceiling], notes: list[str]) -> Ce
     )
 
 
-def machine_facts() -> dict[str, object]:
+def _machine_facts() -> dict[str, object]:
     """Facts about the machine that the figures depend on."""
     import torch
 

@@ -25,7 +25,7 @@ from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.pool import sheltered
 
 _MEBIBYTE = 1 << 20
-MESSAGE_SIZES = (_MEBIBYTE, 25 * _MEBIBYTE)  # 25 MiB: DistributedDataParallel's default bucket
+_MESSAGE_SIZES = (_MEBIBYTE, 25 * _MEBIBYTE)  # 25 MiB: DistributedDataParallel's default bucket
 _ANSWER_TIMEOUT_S = 120.0
 
 
@@ -41,7 +41,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
-    sizes = list(MESSAGE_SIZES)
+    sizes = list(_MESSAGE_SIZES)
     if subject.model is not None:
         sizes.append(max(4, sum(one.numel() * 4 for one in subject.model.parameters() if one.requires_grad)))
     try:
@@ -50,7 +50,7 @@ def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
         found = dict.fromkeys(sizes, error_reason(error))
     for number, size in enumerate(sizes):
         measured = found[size]
-        what = "the model's gradients" if number == len(MESSAGE_SIZES) else f"{size // _MEBIBYTE} MiB"
+        what = "the model's gradients" if number == len(_MESSAGE_SIZES) else f"{size // _MEBIBYTE} MiB"
         settings: dict[str, object] = {"backend": backend, "ranks": ranks, "bytes": size}
         if isinstance(measured, MeasuredRate):
             settings["bus_bytes_per_s"] = measured.value * 2 * (ranks - 1) / ranks

@@ -80,11 +80,11 @@ def _make_dali(operations: Sequence[ImageOperation], device: str) -> _DaliChange
     return _DaliChange(operations, device)
 
 
-Apply = Callable[[Sequence[Any]], Iterable[Any]]  # images -> the images changed, one by one
+_Apply = Callable[[Sequence[Any]], Iterable[Any]]  # images -> the images changed, one by one
 
 
 @dataclass(frozen=True)
-class TransformLibrary:
+class _TransformLibrary:
     """Attributes:
     takes: a PIL image -> the kind of image that it works on.
     make: makes a function that does some operations one after the other: images -> images of the same kind. Raises Refused or
@@ -95,12 +95,12 @@ class TransformLibrary:
 
     name: str
     takes: Callable[[Any], Any]
-    make: Callable[[Sequence[ImageOperation]], Apply]
+    make: Callable[[Sequence[ImageOperation]], _Apply]
     gives: str
     per: str = "core"
     finish: bool = False
 
-    def whole(self, recipe: Recipe) -> Apply:
+    def whole(self, recipe: Recipe) -> _Apply:
         """The whole recipe, up to the output of a loader's worker."""
         if not self.finish:
             return self.make([one for one in recipe.images if not isinstance(one, UnknownOperation)])
@@ -120,10 +120,10 @@ def _tensor(image: Any) -> torch.Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
-def _functional(module: Callable[[], ModuleType]) -> Callable[[Sequence[ImageOperation]], Apply]:
+def _functional(module: Callable[[], ModuleType]) -> Callable[[Sequence[ImageOperation]], _Apply]:
     """Operations through a functional module of torchvision, whatever kind of image it is given."""
 
-    def make(operations: Sequence[ImageOperation]) -> Apply:
+    def make(operations: Sequence[ImageOperation]) -> _Apply:
         functional, dice = module(), TransformRng(0)
 
         def change(image: Any) -> Any:
@@ -152,7 +152,7 @@ def _in_units_of_one(operation: ImageOperation) -> ImageOperation:
     return operation if fill is None else replace(operation, fill=tuple(level / 255 for level in fill))  # type: ignore[call-arg]
 
 
-def _on_arrays(operations: Sequence[ImageOperation]) -> Apply:
+def _on_arrays(operations: Sequence[ImageOperation]) -> _Apply:
     built = to_albumentations.build_albumentations(Recipe(tuple(operations)))
     if built.missing:
         raise CannotMeasure("; ".join(built.missing))
@@ -176,14 +176,14 @@ def _on_gpu(image: Any) -> torch.Tensor:
     return _tensor(image).cuda()
 
 
-TRANSFORM_LIBRARIES = [  # the first is the reference that the others' images are compared with
-    TransformLibrary("v1 PIL", lambda image: image, _functional(_v1), "float32", finish=True),
-    TransformLibrary("v2 uint8", _tensor, _functional(_v2), "uint8"),
-    TransformLibrary("v2 float32", lambda image: _tensor(image).float().div_(255), _functional(_v2), "float32"),
-    TransformLibrary("albumentations", np.array, _on_arrays, "uint8"),
-    TransformLibrary("DALI CPU", np.array, partial(_make_dali, device="cpu"), "uint8"),
-    TransformLibrary("v2 GPU", _on_gpu, _functional(_v2), "uint8", "device"),
-    TransformLibrary("DALI GPU", np.array, partial(_make_dali, device="gpu"), "uint8", "device"),
+_TRANSFORM_LIBRARIES = [  # the first is the reference that the others' images are compared with
+    _TransformLibrary("v1 PIL", lambda image: image, _functional(_v1), "float32", finish=True),
+    _TransformLibrary("v2 uint8", _tensor, _functional(_v2), "uint8"),
+    _TransformLibrary("v2 float32", lambda image: _tensor(image).float().div_(255), _functional(_v2), "float32"),
+    _TransformLibrary("albumentations", np.array, _on_arrays, "uint8"),
+    _TransformLibrary("DALI CPU", np.array, partial(_make_dali, device="cpu"), "uint8"),
+    _TransformLibrary("v2 GPU", _on_gpu, _functional(_v2), "uint8", "device"),
+    _TransformLibrary("DALI GPU", np.array, partial(_make_dali, device="gpu"), "uint8", "device"),
 ]
 
 
@@ -212,13 +212,13 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 def _after(done: Sequence[ImageOperation], images: Sequence[Any]) -> list[Any]:
     """The images after some operations, the same in every library: by torchvision on PIL images."""
-    return list(TRANSFORM_LIBRARIES[0].make(done)(images))
+    return list(_TRANSFORM_LIBRARIES[0].make(done)(images))
 
 
 def _operation(operation: ImageOperation, images: list[Any], subject: Subject) -> Iterator[Ceiling]:
     works: dict[str, Workload | str] = {}
     with on_one_core():
-        for backend in TRANSFORM_LIBRARIES:
+        for backend in _TRANSFORM_LIBRARIES:
             try:
                 given = [backend.takes(image) for image in images]
                 apply = backend.make([operation])
@@ -227,7 +227,7 @@ def _operation(operation: ImageOperation, images: list[Any], subject: Subject) -
             except Exception as error:
                 works[backend.name] = error_reason(error)
         found = measure_in_turns({name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan)
-    for backend in TRANSFORM_LIBRARIES:
+    for backend in _TRANSFORM_LIBRARIES:
         work = works[backend.name]
         yield as_ceiling(
             f"augment/{operation.name} {backend.name}",
@@ -238,7 +238,7 @@ def _operation(operation: ImageOperation, images: list[Any], subject: Subject) -
         )
 
 
-def _check(operation: ImageOperation, backend: TransformLibrary, images: list[Any], given: list[Any]) -> None:
+def _check(operation: ImageOperation, backend: _TransformLibrary, images: list[Any], given: list[Any]) -> None:
     """The operation with its parameters fixed, on some images, against torchvision on PIL images.
 
     Raises:
@@ -248,7 +248,7 @@ def _check(operation: ImageOperation, backend: TransformLibrary, images: list[An
     for image, same in list(zip(images, given))[:_CHECKED_IMAGES]:
         fixed = draw(operation, random.Random(0), (image.height, image.width), always=True)
         [left] = map(_as_array, backend.make(fixed)([same]))
-        [right] = map(_as_array, TRANSFORM_LIBRARIES[0].make(fixed)([image]))
+        [right] = map(_as_array, _TRANSFORM_LIBRARIES[0].make(fixed)([image]))
         if left.shape != right.shape:
             raise CannotMeasure(f"gives images of shape {left.shape}, torchvision on PIL images of {right.shape}")
         differences.append(float(np.abs(left - right).mean()))
@@ -260,7 +260,7 @@ def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceil
     """All operations in order; the user's own transform beside it."""
     works: dict[str, Workload | str] = {}
     with on_one_core():
-        for backend in TRANSFORM_LIBRARIES:
+        for backend in _TRANSFORM_LIBRARIES:
             try:
                 given = [backend.takes(image) for image in images]
                 works[backend.name] = Workload(_pass(backend.whole(recipe), given))
@@ -269,7 +269,7 @@ def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceil
         if subject.transform is not None:
             works["own transform"] = Workload(_pass(partial(map, subject.transform), images))
         found = measure_in_turns({name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan)
-    kinds = {backend.name: backend for backend in TRANSFORM_LIBRARIES}
+    kinds = {backend.name: backend for backend in _TRANSFORM_LIBRARIES}
     left_out = [unknown.what for unknown in recipe.unknown]
     for name, work in works.items():
         kind = kinds.get(name)
@@ -282,7 +282,7 @@ def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceil
         )
 
 
-def _pass(apply: Apply, images: list[Any]) -> Any:
+def _pass(apply: _Apply, images: list[Any]) -> Any:
     def run() -> int:
         deque(apply(images), maxlen=0)
         if torch.cuda.is_available():

@@ -29,7 +29,7 @@ from feedline.profiler.taps.flops import allows_tf32
 _TFLOPS = 1e12
 
 
-class Peak(NamedTuple):
+class _Peak(NamedTuple):
     """Attributes:
     flops: FLOP/s; None: this GPU or this type of number is not in the table.
     source: the maker's page.
@@ -74,7 +74,7 @@ _GPU_PEAKS: list[tuple[str, str, tuple[float, float, float, float]]] = [
 _COLUMN = {"float32": 0, "bfloat16": 2, "float16": 3}
 
 
-def gpu_peak(name: str, dtype: str, tf32: bool = False) -> Peak:
+def _gpu_peak(name: str, dtype: str, tf32: bool = False) -> _Peak:
     """The peak of a GPU.
 
     Args:
@@ -86,8 +86,8 @@ def gpu_peak(name: str, dtype: str, tf32: bool = False) -> Peak:
         if re.search(pattern, name):
             column = 1 if dtype == "float32" and tf32 and figures[1] else _COLUMN.get(dtype)
             figure = figures[column] if column is not None else 0
-            return Peak(figure * _TFLOPS if figure else None, page)
-    return Peak(None, "")
+            return _Peak(figure * _TFLOPS if figure else None, page)
+    return _Peak(None, "")
 
 
 #: Name of a maker's figure -> data type, and whether products may use TF32.
@@ -95,7 +95,7 @@ _SPECIFIED = {"float32": ("float32", False), "tf32": ("float32", True), "bfloat1
 _CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
 _MATRIX_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MIN_PRODUCT_S = 0.02  # a product that takes this long hides what its launch costs
-MATRIX_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
+_MATRIX_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 _SOURCE = "torch.mm, 2 n^3 FLOP a product"
 
 
@@ -108,15 +108,15 @@ def matmul_workload(dtype: torch.dtype, device: str) -> tuple[Workload, int]:
     Raises:
         Refused: the result is wrong. RuntimeError: torch cannot multiply these.
     """
-    for size in MATRIX_SIZES:
-        work = matrix_product(size, dtype, device)
+    for size in _MATRIX_SIZES:
+        work = _matrix_product(size, dtype, device)
         took = min(_seconds(work) for _ in range(3))  # who else uses the machine makes it longer, never shorter
         if took >= _MIN_PRODUCT_S:
             break
     return work, size
 
 
-def matrix_product(size: int, dtype: torch.dtype, device: str) -> Workload:
+def _matrix_product(size: int, dtype: torch.dtype, device: str) -> Workload:
     """One product of two matrices, checked: all ones times all ones is ``size`` everywhere."""
     dice = torch.Generator().manual_seed(0)
     left, right = (torch.randn(size, size, generator=dice).to(device, dtype) for _ in range(2))
@@ -174,7 +174,7 @@ def _computed_in(step: Step) -> str:
     return step.dtype
 
 
-def flop_per_sample(step: Step) -> float | None:
+def _flop_per_sample(step: Step) -> float | None:
     """FLOP of forward and backward for one sample; None if the counter knows none of the model's operators."""
     step.optimizer.zero_grad()
     counter = FlopCounterMode(display=False)
@@ -216,7 +216,7 @@ def _specified(device: str) -> Iterator[Ceiling]:
         return
     name = torch.cuda.get_device_name(device)
     for arithmetic, (dtype, tf32) in _SPECIFIED.items():
-        figure = gpu_peak(name, dtype, tf32)
+        figure = _gpu_peak(name, dtype, tf32)
         settings: dict[str, object] = {"dtype": dtype, "device": name, "tf32": tf32}
         why = "" if figure.flops else f"{name} with {arithmetic} is not in the table (pipelines/probes/compute.py)"
         about: dict[str, Any] = {"unit": "FLOP/s", "per": "device", "source": figure.source, "settings": settings, "why": why}
@@ -240,7 +240,7 @@ def _peak(
 
 def _model(step: Step, outcome: MeasuredRate | str, reference: tuple[float | None, str], made_of: str) -> Ceiling:
     try:
-        flop = flop_per_sample(step)
+        flop = _flop_per_sample(step)
     except Exception as error:
         flop, made_of = None, f"{made_of}; FLOP could not be counted ({error_reason(error)})"
     settings: dict[str, object] = {"phase": "all", "batch_size": len(step), "batch": list(step.batch.shape), "dtype": step.dtype}

@@ -31,7 +31,7 @@ from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.errors import ScriptError
 
 _DecodedImages = Iterable[Any]  # whatever the library gives; ``pixels`` makes arrays of it
-DecodeAll = Callable[[], _DecodedImages]
+_DecodeAll = Callable[[], _DecodedImages]
 _BATCH_IMAGES = 16  # of the libraries that take several images at once
 _COMMON_FORMATS = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
 
@@ -45,12 +45,12 @@ class ImageDecoder:
     """
 
     name: str
-    make: Callable[[Sequence[bytes]], DecodeAll]
+    make: Callable[[Sequence[bytes]], _DecodeAll]
     formats: frozenset[str] | None = None
     per: str = "core"
 
 
-def _each(one: Callable[[bytes], Any]) -> Callable[[Sequence[bytes]], DecodeAll]:
+def _each(one: Callable[[bytes], Any]) -> Callable[[Sequence[bytes]], _DecodeAll]:
     """As a loader decodes: file by file."""
     return lambda blobs: lambda: map(one, blobs)
 
@@ -58,7 +58,7 @@ def _each(one: Callable[[bytes], Any]) -> Callable[[Sequence[bytes]], DecodeAll]
 _pillow_decoder = _each(image_samples.decode_pillow)
 
 
-def torchvision_decoder(blobs: Sequence[bytes]) -> DecodeAll:
+def _torchvision_decoder(blobs: Sequence[bytes]) -> _DecodeAll:
     import torch
     from torchvision.io import ImageReadMode, decode_image
 
@@ -66,19 +66,19 @@ def torchvision_decoder(blobs: Sequence[bytes]) -> DecodeAll:
     return lambda: (decode_image(tensor, ImageReadMode.RGB) for tensor in tensors)
 
 
-def _nvimagecodec_cpu(blobs: Sequence[bytes]) -> DecodeAll:
+def _nvimagecodec_cpu(blobs: Sequence[bytes]) -> _DecodeAll:
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     if not hasattr(nvimgcodec, "NVIMGCODEC_DEVICE_CPU_ONLY"):
         raise CannotMeasure("this version of nvImageCodec needs a CUDA driver")
-    return nvimagecodec_decoder(blobs, nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY, [nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)])
+    return _nvimagecodec_decoder(blobs, nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY, [nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)])
 
 
-def _nvimagecodec_gpu(blobs: Sequence[bytes]) -> DecodeAll:
+def _nvimagecodec_gpu(blobs: Sequence[bytes]) -> _DecodeAll:
     require_gpu()
-    return nvimagecodec_decoder(blobs, -1, None)
+    return _nvimagecodec_decoder(blobs, -1, None)
 
 
-def nvimagecodec_decoder(blobs: Sequence[bytes], device: int, backends: "list[Any] | None") -> DecodeAll:
+def _nvimagecodec_decoder(blobs: Sequence[bytes], device: int, backends: "list[Any] | None") -> _DecodeAll:
     """A decoder that, without a driver, raises or gives None for every image, as the version and the backends have it."""
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     decoder = nvimgcodec.Decoder(device_id=device, max_num_cpu_threads=1, backends=backends)
@@ -94,16 +94,16 @@ def nvimagecodec_decoder(blobs: Sequence[bytes], device: int, backends: "list[An
     return decoded
 
 
-def _dali_cpu(blobs: Sequence[bytes]) -> DecodeAll:
+def _dali_cpu(blobs: Sequence[bytes]) -> _DecodeAll:
     return _dali(blobs, "cpu")
 
 
-def _dali_mixed(blobs: Sequence[bytes]) -> DecodeAll:
+def _dali_mixed(blobs: Sequence[bytes]) -> _DecodeAll:
     require_gpu()
     return _dali(blobs, "mixed")
 
 
-def _dali(blobs: Sequence[bytes], device: str) -> DecodeAll:
+def _dali(blobs: Sequence[bytes], device: str) -> _DecodeAll:
     from nvidia.dali import fn, pipeline_def
     from nvidia.dali import types as dali_types
 
@@ -127,7 +127,7 @@ def _dali(blobs: Sequence[bytes], device: str) -> DecodeAll:
     return decoded
 
 
-def as_pixels(image: Any) -> "np.ndarray[Any, Any]":
+def _as_pixels(image: Any) -> "np.ndarray[Any, Any]":
     """The result of a decoder as uint8 [3, h, w]."""
     for to_host in ("as_cpu", "cpu"):  # DALI's name, torch's and nvImageCodec's
         if hasattr(image, to_host):
@@ -148,7 +148,7 @@ IMAGE_DECODERS = [
     ImageDecoder("Pillow", _pillow_decoder),
     ImageDecoder("simplejpeg", _each(image_samples.decode_libjpeg), frozenset({"JPEG"})),
     ImageDecoder("OpenCV", _each(image_samples.decode_opencv), _COMMON_FORMATS),
-    ImageDecoder("torchvision.io", torchvision_decoder, frozenset({"JPEG", "PNG", "WEBP"})),
+    ImageDecoder("torchvision.io", _torchvision_decoder, frozenset({"JPEG", "PNG", "WEBP"})),
     ImageDecoder("nvImageCodec CPU", _nvimagecodec_cpu, _COMMON_FORMATS),
     ImageDecoder("nvImageCodec GPU", _nvimagecodec_gpu, _COMMON_FORMATS, "device"),
     ImageDecoder("DALI CPU", _dali_cpu, _COMMON_FORMATS),
@@ -169,7 +169,7 @@ class CheckedDecoder:
         difference: from Pillow's pixels, in gray levels, mean over all.
     """
 
-    decode: DecodeAll
+    decode: _DecodeAll
     photos: int
     pixels: int
     difference: float
@@ -212,7 +212,7 @@ def prepare_decoder(decoder: ImageDecoder, photos: Sequence[Photo]) -> CheckedDe
     return CheckedDecoder(decode, len(taken), sum(photo.width * photo.height for photo in taken), differences)
 
 
-def _checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> float:
+def _checked(decode: _DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> float:
     """Compare every image with Pillow's.
 
     Returns:
@@ -225,7 +225,7 @@ def _checked(decode: DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) ->
     for name, ours, theirs in zip(names, decode(), _pillow_decoder(blobs)()):
         if ours is None:
             raise CannotMeasure(f"{name}: gave neither an image nor an error: a driver is missing, or it cannot read this file")
-        image, reference = as_pixels(ours), np.asarray(theirs)
+        image, reference = _as_pixels(ours), np.asarray(theirs)
         if image.shape != reference.shape:
             raise CannotMeasure(f"{name}: gave an image of shape {image.shape}, Pillow one of {reference.shape}")
         difference = float(np.abs(image.astype(np.int16) - reference.astype(np.int16)).mean())

@@ -37,7 +37,7 @@ _Job = tuple[object, ...]  # for reader.py
 
 
 @dataclass(frozen=True)
-class ReadPass(TimedPass):
+class _ReadPass(TimedPass):
     """A pass, from the start of the first reader to the end of the last.
 
     Attributes:
@@ -53,7 +53,7 @@ class Readers:
 
     processes: Sequence["subprocess.Popen[bytes]"]
 
-    def at_once(self, jobs: Sequence[_Job]) -> ReadPass:
+    def at_once(self, jobs: Sequence[_Job]) -> _ReadPass:
         """Run one job per process, all started together when each process is ready.
 
         Raises:
@@ -71,7 +71,7 @@ class Readers:
         if failed := [one for one in (answers if all_ready else words) if isinstance(one, str) and one != "ready"]:
             raise CannotMeasure(failed[0])
         units, starts, ends, cpu, disk = zip(*answers, strict=True)
-        return ReadPass(sum(units), (max(ends) - min(starts)) * 1e-9, sum(cpu) * 1e-9, None if None in disk else sum(disk))
+        return _ReadPass(sum(units), (max(ends) - min(starts)) * 1e-9, sum(cpu) * 1e-9, None if None in disk else sum(disk))
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def _answer(process: "subprocess.Popen[bytes]") -> Any:
 
 
 @dataclass(frozen=True)
-class ReadPattern:
+class _ReadPattern:
     """A pattern of reads in one open file.
 
     Attributes:
@@ -132,18 +132,18 @@ class ReadPattern:
         return [("blocks", round(limit_s * 1e9), again, path, self.block, part, self.how) for part in parts]
 
 
-def sequential_reads(fd: int, size: int, block: int, how: str) -> ReadPattern:
-    return ReadPattern(fd, block, range(0, size - block + 1, block), how)
+def _sequential_reads(fd: int, size: int, block: int, how: str) -> _ReadPattern:
+    return _ReadPattern(fd, block, range(0, size - block + 1, block), how)
 
 
-def scattered_reads(fd: int, size: int, block: int, how: str, is_cold: bool) -> ReadPattern:
+def _scattered_reads(fd: int, size: int, block: int, how: str, is_cold: bool) -> _ReadPattern:
     """Blocks at random offsets without repetition: all of them if warm; if cold, few enough that readahead seldom loads another one."""
     reach = max(block, pagecache.readahead_bytes(fd) // 2) if how == MMAP else block
     count = max(1, min(size // reach // 4, _COLD_BLOCKS)) if is_cold else size // block
-    return ReadPattern(fd, block, [place * block for place in random.Random(0).sample(range(size // block), count)], how)
+    return _ReadPattern(fd, block, [place * block for place in random.Random(0).sample(range(size // block), count)], how)
 
 
-def cold_workload(fds: Callable[[], Iterable[int]], run: Callable[[], ReadPass], total: Callable[[float], float]) -> Workload:
+def _cold_workload(fds: Callable[[], Iterable[int]], run: Callable[[], _ReadPass], total: Callable[[float], float]) -> Workload:
     """A pass over files whose pages were evicted before; checks that the bytes came from the disk.
 
     Args:
@@ -170,7 +170,7 @@ def cold_workload(fds: Callable[[], Iterable[int]], run: Callable[[], ReadPass],
         time.sleep(_IN_FLIGHT_S)
         left[:] = drop()
 
-    def checked() -> ReadPass:
+    def checked() -> _ReadPass:
         done = run()
         if done.disk is None and any(share is None or share > 1 - _COLD_SHARE for share in left):
             raise CannotMeasure("the page cache cannot be emptied or inspected here")
@@ -182,20 +182,20 @@ def cold_workload(fds: Callable[[], Iterable[int]], run: Callable[[], ReadPass],
     return Workload(checked, empty)
 
 
-def warm_workload(run: Callable[[], ReadPass], total: Callable[[float], float], fill: Callable[[], ReadPass]) -> Workload:
+def _warm_workload(run: Callable[[], _ReadPass], total: Callable[[float], float], fill: Callable[[], _ReadPass]) -> Workload:
     """A pass over cached files; checks that the bytes came from the page cache.
 
     Args:
         total: units -> bytes.
         fill: reads all of them once; called before the first pass.
     """
-    filled: list[ReadPass] = []
+    filled: list[_ReadPass] = []
 
     def prepare() -> None:
         if not filled:
             filled.append(fill())
 
-    def checked() -> ReadPass:
+    def checked() -> _ReadPass:
         done = run()
         once = min(total(done.units), total(filled[0].units))  # what came from the disk at first is in memory the next time round
         if done.disk is not None and done.disk > (1 - _COLD_SHARE) * once:
@@ -241,7 +241,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         yield from _by_file(subject, where, readers)
         block = _sample_block(subject.sample)
         try:
-            with scratch_file(subject.folder, subject.plan.scratch_bytes) as (fd, size):
+            with _scratch_file(subject.folder, subject.plan.scratch_bytes) as (fd, size):
                 for pattern, size_of in (("sequential", _SEQUENTIAL_BYTES), ("random 4 KiB", _PAGE_SIZE), ("random by sample", block)):
                     if size_of and (pattern != "random by sample" or size_of != _PAGE_SIZE):
                         yield from _one_file(fd, size, pattern, size_of, subject.plan, where, readers)
@@ -266,11 +266,11 @@ def _one_file(fd: int, size: int, pattern: str, block: int, plan: ProbePlan, whe
             yield as_ceiling(name, found[name], unit="B/s", source=source, settings=settings)
 
 
-def read_pattern(fd: int, size: int, way: ReadMode) -> ReadPattern:
+def read_pattern(fd: int, size: int, way: ReadMode) -> _ReadPattern:
     """The blocks to read."""
     if way.pattern == "sequential":
-        return sequential_reads(fd, size, way.block, way.how)
-    return scattered_reads(fd, size, way.block, way.how, way.cache == "cold")
+        return _sequential_reads(fd, size, way.block, way.how)
+    return _scattered_reads(fd, size, way.block, way.how, way.cache == "cold")
 
 
 def pattern_workload(fd: int, size: int, way: ReadMode, plan: ProbePlan, readers: Readers) -> Workload:
@@ -281,13 +281,13 @@ def pattern_workload(fd: int, size: int, way: ReadMode, plan: ProbePlan, readers
     is_cold = way.cache == "cold"
     jobs = read_pattern(fd, size, way).jobs(way.readers, 4 * plan.seconds if is_cold else plan.seconds, again=not is_cold)
 
-    def run() -> ReadPass:
+    def run() -> _ReadPass:
         return readers.at_once(jobs)
 
     if is_cold:
-        return cold_workload(lambda: [os.dup(fd)], run, float)
-    fill = sequential_reads(fd, size, _SEQUENTIAL_BYTES, READ).jobs(1)
-    return warm_workload(run, float, lambda: readers.at_once(fill))
+        return _cold_workload(lambda: [os.dup(fd)], run, float)
+    fill = _sequential_reads(fd, size, _SEQUENTIAL_BYTES, READ).jobs(1)
+    return _warm_workload(run, float, lambda: readers.at_once(fill))
 
 
 def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling]:
@@ -315,15 +315,15 @@ def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling
 def _files_work(paths: Sequence[str], way: ReadMode, mean: float, plan: ProbePlan, readers: Readers) -> Workload:
     order = random.Random(0).sample(list(paths), len(paths))
 
-    def once(number: int, limit_s: float = _UNLIMITED_S, again: bool = False) -> ReadPass:
+    def once(number: int, limit_s: float = _UNLIMITED_S, again: bool = False) -> _ReadPass:
         return readers.at_once([("files", round(limit_s * 1e9), again, order[n::number], way.how) for n in range(number)])
 
     def total(files: float) -> float:
         return files * mean
 
     if way.cache == "cold":
-        return cold_workload(lambda: (os.open(path, os.O_RDONLY) for path in paths), lambda: once(way.readers), total)
-    return warm_workload(lambda: once(way.readers, plan.seconds, again=True), total, lambda: once(1))
+        return _cold_workload(lambda: (os.open(path, os.O_RDONLY) for path in paths), lambda: once(way.readers), total)
+    return _warm_workload(lambda: once(way.readers, plan.seconds, again=True), total, lambda: once(1))
 
 
 def _by_size(photos: Sequence[Photo]) -> dict[str, Sequence[Photo]]:
@@ -342,7 +342,7 @@ def _sample_block(photos: Sequence[Photo]) -> int:
 
 
 @contextmanager
-def scratch_file(folder: Path, size: int) -> Iterator[tuple[int, int]]:
+def _scratch_file(folder: Path, size: int) -> Iterator[tuple[int, int]]:
     """An unnamed file of random bytes, which disappears when it is closed, however the process ends.
 
     Yields:

@@ -12,7 +12,7 @@ from feedline.pipelines.probes.training_step import Step, cached_batch
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.samplers.memory import Memory
 
-MAX_BATCH = 4096
+_MAX_BATCH = 4096
 _MIN_KNEE_SHARE = 0.95  # of the best throughput
 _SATURATED = 1.03  # two doublings that bring less than this factor end the sweep
 _SLOW = 8.0  # a step that takes this many times ``plan.seconds``, and at least SLOW_S, ends the sweep
@@ -21,7 +21,7 @@ _MEMORY_SHARE = 0.5  # of what is available: a larger batch that would need more
 
 
 @dataclass(frozen=True)
-class StepTimeFit:
+class _StepTimeFit:
     """The line t(B) = a + b B through the times of a step, weighted for equal relative errors.
 
     Attributes:
@@ -38,7 +38,7 @@ class StepTimeFit:
     worst_share: float
 
 
-def knee(batches: Sequence[int], rates: Sequence[float]) -> int:
+def _knee(batches: Sequence[int], rates: Sequence[float]) -> int:
     """The smallest batch with at least 95 % of the best throughput.
 
     Args:
@@ -47,7 +47,7 @@ def knee(batches: Sequence[int], rates: Sequence[float]) -> int:
     return next(batch for batch, rate in zip(batches, rates) if rate >= _MIN_KNEE_SHARE * max(rates))
 
 
-def fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> StepTimeFit | None:
+def _fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> _StepTimeFit | None:
     """Weighted least squares (Bevington and Robinson, Data Reduction and Error Analysis, chapter 6); None for fewer than three sizes."""
     if len(batches) < 3:
         return None
@@ -58,7 +58,7 @@ def fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> StepTime
     distance = (design @ (a, b) - times) / times
     covariance = np.linalg.inv(weighted.T @ weighted) * (distance @ distance) / (len(batches) - 2)
     errors = np.sqrt(np.diag(covariance))
-    return StepTimeFit(float(a), float(b), float(errors[0]), float(errors[1]), float(np.abs(distance).max()))
+    return _StepTimeFit(float(a), float(b), float(errors[0]), float(errors[1]), float(np.abs(distance).max()))
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
@@ -73,7 +73,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     batch, made_of = cached_batch(subject)
     try:
         step = Step.of(subject.model, batch[:2], subject.device)
-        sizes, stopped = reachable_batches(step, subject.plan)
+        sizes, stopped = _reachable_batches(step, subject.plan)
         found = measure_in_turns({str(size): step.with_samples(size).works()["model"] for size in sizes}, subject.plan)
     except Exception as error:
         yield as_ceiling("sweep/model", error_reason(error), per="device")
@@ -85,13 +85,13 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     yield _ceiling(measured, stopped, made_of, subject.device)
 
 
-def reachable_batches(step: Step, plan: ProbePlan) -> tuple[list[int], str]:
+def _reachable_batches(step: Step, plan: ProbePlan) -> tuple[list[int], str]:
     """Batch sizes 1, 2, 4, ... and the reason for the last one: ``memory``, ``saturation``, ``time`` or ``largest``."""
     sizes: list[int] = []
     rates: list[float] = []
     room = _MemoryRoom(step)
     size = 1
-    while size <= MAX_BATCH:
+    while size <= _MAX_BATCH:
         if not room.for_twice():
             return sizes, "memory"
         try:
@@ -136,14 +136,14 @@ def _ceiling(measured: dict[int, MeasuredRate], stopped: str, made_of: str, devi
     batches = sorted(measured)
     rates = [measured[size].value for size in batches]
     best = batches[rates.index(max(rates))]
-    line = fit_step_times(batches, [size / rate for size, rate in zip(batches, rates)])
+    line = _fit_step_times(batches, [size / rate for size, rate in zip(batches, rates)])
     settings: dict[str, object] = {
         "batches": batches,
         "samples_per_s": rates,
         "low": [measured[size].low for size in batches],
         "high": [measured[size].high for size in batches],
         "best_batch": best,
-        "knee": knee(batches, rates),
+        "knee": _knee(batches, rates),
         "stopped": stopped,
         "device": device,
     }

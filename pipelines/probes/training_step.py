@@ -58,7 +58,7 @@ class Step:
         return Step(self.model, batch, self.optimizer)
 
     def forward(self) -> torch.Tensor:
-        return any_loss(self.model(self.batch))
+        return _any_loss(self.model(self.batch))
 
     def whole(self) -> int:
         self.optimizer.zero_grad()
@@ -108,7 +108,7 @@ class Step:
         return {"model": Workload(self.whole), **parts}
 
 
-def any_loss(output: Any) -> torch.Tensor:
+def _any_loss(output: Any) -> torch.Tensor:
     """A loss for any output of a model: cross entropy for logits [n, classes], else the mean square of all differentiable tensors.
 
     Raises:

@@ -31,7 +31,7 @@ _ANSWER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
-class BatchShape:
+class _BatchShape:
     """A batch: samples, and the height and width of their three channels."""
 
     samples: int
@@ -54,12 +54,12 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     """Collate (per core of a worker) and transport (of the single main process), for uint8 and float32 batches of the user's size."""
     size = (subject.recipe.output_size if subject.recipe else None) or _DEFAULT_SIZE
     for dtype in _BATCH_DTYPES:
-        shape = BatchShape(subject.batch_size, *size, dtype)
+        shape = _BatchShape(subject.batch_size, *size, dtype)
         about: dict[str, object] = {"dtype": dtype, "batch_size": shape.samples, "batch_bytes": shape.bytes, "image": list(size)}
         names = [f"collate/{dtype} {way}" for way in _TRANSPORTS[:2]] + [f"transport/{dtype} {way}" for way in _TRANSPORTS]
         try:
-            count = in_flight(shape)
-            with start_worker(shape) as far:
+            count = _in_flight(shape)
+            with _start_worker(shape) as far:
                 found = measure_in_turns({name: far.work(name, count) for name in names}, subject.plan)
         except Exception as error:
             found = {name: probe_rounds.error_reason(error) for name in names}
@@ -70,7 +70,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
             yield as_ceiling(name, found[name], per="core" if collates else "machine", source=source, settings={**about, "how": way})
 
 
-def in_flight(shape: BatchShape) -> int:
+def _in_flight(shape: _BatchShape) -> int:
     """How many batches fit into shared memory at once.
 
     Raises:
@@ -90,7 +90,7 @@ def in_flight(shape: BatchShape) -> int:
 
 
 @dataclass(frozen=True)
-class WorkerHandle:
+class _WorkerHandle:
     """The main process's handle of the worker process."""
 
     process: Any
@@ -142,7 +142,7 @@ class WorkerHandle:
 
 
 @contextmanager
-def start_worker(shape: BatchShape) -> Iterator[WorkerHandle]:
+def _start_worker(shape: _BatchShape) -> Iterator[_WorkerHandle]:
     """A worker process, started as DataLoader starts its own, and ended with the block."""
     context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() else None)
     requests, results = context.Queue(), context.Queue()
@@ -150,7 +150,7 @@ def start_worker(shape: BatchShape) -> Iterator[WorkerHandle]:
     with sheltered():
         process.start()
     try:
-        yield WorkerHandle(process, requests, results, torch.stack(shape.made()))
+        yield _WorkerHandle(process, requests, results, torch.stack(shape.made()))
     except BaseException:
         process.kill()
         raise
@@ -165,7 +165,7 @@ def start_worker(shape: BatchShape) -> Iterator[WorkerHandle]:
             one.close()
 
 
-def _serve(requests: Any, results: Any, shape: BatchShape) -> None:
+def _serve(requests: Any, results: Any, shape: _BatchShape) -> None:
     """The worker: collate on request; hold batches ready and send them when told to."""
     torch.set_num_threads(1)  # as DataLoader's workers do
     samples = shape.made()

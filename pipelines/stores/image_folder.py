@@ -30,7 +30,7 @@ _SIGNATURES = {
 _BRANDS = {b"avif": "avif", b"avis": "avif", b"heic": "heic", b"heix": "heic", b"mif1": "heic"}
 
 
-def image_ending(head: bytes) -> str | None:
+def _image_ending(head: bytes) -> str | None:
     """The extension for the content; None if it is not a known image.
 
     Args:
@@ -48,7 +48,7 @@ def image_ending(head: bytes) -> str | None:
     return _BRANDS.get(head[8:12]) if head[4:8] == b"ftyp" else None
 
 
-def is_cut_off(value: bytes, kind: str | None) -> bool:
+def _is_cut_off(value: bytes, kind: str | None) -> bool:
     """Whether a JPEG or WebP file is truncated, as after an interrupted download. Pillow refuses to decode those.
 
     Args:
@@ -210,7 +210,7 @@ def read_image(listing: FolderListing, source: SourceFile, max_bytes: int) -> Im
     try:
         with open(os.path.join(listing.root, source.path), "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
-            kind = image_ending(head)
+            kind = _image_ending(head)
             if not head:
                 return LeftOut(source.path, "zero bytes")
             if kind is None and not listing.checked:
@@ -222,7 +222,7 @@ def read_image(listing: FolderListing, source: SourceFile, max_bytes: int) -> Im
         return LeftOut(source.path, f"cannot be read ({error.strerror})")
     if len(value) != source.bytes:
         return LeftOut(source.path, f"changed while it was packed: {len(value):,} bytes, {source.bytes:,} when it was listed")
-    if is_cut_off(value, kind):
+    if _is_cut_off(value, kind):
         return LeftOut(source.path, f"the file ends too early, after {len(value):,} bytes: copy it again from its source")
     return ImageContent(value, kind or os.path.splitext(source.path)[1][1:].lower()[:8] or "bin")
 
@@ -267,6 +267,6 @@ def begins_as_image(root: Path, source: SourceFile) -> bool:
     """Whether a file can be read and begins as an image does."""
     try:
         with open(os.path.join(root, source.path), "rb", buffering=0) as file:
-            return image_ending(file.read(_HEAD_BYTES)) is not None
+            return _image_ending(file.read(_HEAD_BYTES)) is not None
     except OSError:
         return False

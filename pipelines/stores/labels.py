@@ -16,7 +16,7 @@ from feedline.pipelines.photos import IMAGE_ENDINGS
 from feedline.pipelines.stores.image_folder import FolderListing
 from feedline.profiler.few import few
 
-TABLE_ENDINGS = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".lst", ".xml", ".yaml", ".yml"}
+_TABLE_ENDINGS = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".lst", ".xml", ".yaml", ".yml"}
 _MAX_TABLES = 16  # files with images' names are annotations of one image each, and are not read
 _MAX_TABLE_BYTES = 4 << 20  # of a table
 _MIN_NAMED_IMAGES = 10  # images that a table names, or half of all
@@ -103,7 +103,7 @@ def _beside(listing: FolderListing, images: Sequence[str], used: set[str]) -> Ot
 
 def _tables(listing: FolderListing, images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:
     loose = [entry.path for entry in listing.left_out]
-    paths = [path for path in (*loose, *(source.path for source in listing.sources)) if PurePath(path).suffix.lower() in TABLE_ENDINGS]
+    paths = [path for path in (*loose, *(source.path for source in listing.sources)) if PurePath(path).suffix.lower() in _TABLE_ENDINGS]
     label = {PurePath(path).name: PurePath(path).parts[0] for path in images}
     stems = {
         PurePath(name).stem: name for name in label if not PurePath(name).stem.isdigit() or len(PurePath(name).stem) >= _MIN_STEM_LENGTH

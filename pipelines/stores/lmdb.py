@@ -22,7 +22,7 @@ from feedline.profiler.errors import MissingDependency
 from feedline.profiler.few import few
 from feedline.profiler.files import output, owned
 
-DATA_FILE = "data.mdb"
+_DATA_FILE = "data.mdb"
 _LMDB_PAGE_BYTES = 4096
 _PAGE_HEADER_BYTES = 16  # lmdb.h: a value of more than about half a page gets pages of its own, with one header
 _KEYS_PER_SAMPLE = 3
@@ -39,7 +39,7 @@ class LMDBWriter:
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """Raises MissingDependency; OSError."""
         self._folder = folder
-        os.close(owned.reopen(folder, DATA_FILE, output.SHARED))  # LMDB makes nothing, so that the list has what there is
+        os.close(owned.reopen(folder, _DATA_FILE, output.SHARED))  # LMDB makes nothing, so that the list has what there is
         with _as_os_errors():
             self._environment: Any = _library().open(str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True)
             self._transaction: Any = None
@@ -79,7 +79,7 @@ class LMDBWriter:
         self.checkpoint()
         with _as_os_errors():
             self._environment.sync(True)
-        return [DATA_FILE]
+        return [_DATA_FILE]
 
     def close(self) -> None:
         if self._transaction is not None:
@@ -94,7 +94,7 @@ class LMDBStore(IndexedStore):
     def __init__(self, path: Path | str) -> None:
         super().__init__(path)
         _library()  # said at once, not when the first sample is read
-        self._map: SharedEnvironment | None = None
+        self._map: _SharedEnvironment | None = None
 
     def close(self) -> None:
         with _LOCK:
@@ -111,27 +111,27 @@ class LMDBStore(IndexedStore):
             with self._transaction() as transaction:
                 return _sample_damage(transaction, self.index, number)
         except OSError as error:
-            return f"{DATA_FILE}: {error.strerror}"
+            return f"{_DATA_FILE}: {error.strerror}"
 
     def damaged_file(self) -> str | None:
-        if file_crc32(self.path / DATA_FILE) == self.manifest.files[DATA_FILE].crc32:
+        if file_crc32(self.path / _DATA_FILE) == self.manifest.files[_DATA_FILE].crc32:
             return None
         done = subprocess.run([sys.executable, "-c", _LOOK, str(self.path)], capture_output=True, text=True)
         lost = done.stdout.strip() if done.returncode == 0 else "too much for LMDB to read it"
-        return f"{DATA_FILE}: its checksum differs (damaged: {lost or 'no sample'})"
+        return f"{_DATA_FILE}: its checksum differs (damaged: {lost or 'no sample'})"
 
     def _read(self, number: int) -> bytes:
         with self._transaction() as transaction:
             value = transaction.get(_key_of(number, "image"))
         if value is None or len(value) != int(self._bytes[number]):
-            raise ValueError(f"not under its key in {DATA_FILE}")
+            raise ValueError(f"not under its key in {_DATA_FILE}")
         return bytes(value)
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         with _LOCK:
             if self._map is None:
-                self._map = SHARED_ENVIRONMENTS.setdefault(self.path, SharedEnvironment(self.path))
+                self._map = _SHARED_ENVIRONMENTS.setdefault(self.path, _SharedEnvironment(self.path))
                 self._map.users += 1
             here = self._map
             here.users += 1  # a thread that closes the store does not close what another reads
@@ -143,7 +143,7 @@ class LMDBStore(IndexedStore):
                 here.leave()
 
 
-class SharedEnvironment:
+class _SharedEnvironment:
     """An environment open for reading, shared by all stores on one folder: LMDB allows one in a process, and none across a fork.
 
     Attributes:
@@ -171,7 +171,7 @@ class SharedEnvironment:
         """Remove one user of the environment. LOCK must be held."""
         self.users -= 1
         if not self.users:
-            del SHARED_ENVIRONMENTS[self._folder]
+            del _SHARED_ENVIRONMENTS[self._folder]
             self.close()
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class SharedEnvironment:
             opened.close()
 
 
-SHARED_ENVIRONMENTS: dict[Path, SharedEnvironment] = {}
+_SHARED_ENVIRONMENTS: dict[Path, _SharedEnvironment] = {}
 _LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may be dropped at any time
 
 
@@ -189,7 +189,7 @@ def _forked() -> None:
     """Called in every forked child."""
     global _LOCK
     _LOCK = threading.RLock()  # a thread of the parent may have held it
-    for one in SHARED_ENVIRONMENTS.values():
+    for one in _SHARED_ENVIRONMENTS.values():
         one.close()
 
 
@@ -239,11 +239,11 @@ def _sample_damage(transaction: Any, index: Index, number: int) -> str | None:
     for name in ("image", "label", "path"):
         value = transaction.get(_key_of(number, name))
         if value is None:
-            return f"{DATA_FILE}: no key {_key_of(number, name).decode()}"
+            return f"{_DATA_FILE}: no key {_key_of(number, name).decode()}"
         crc32 = zlib.crc32(value, crc32)
         if name == "image" and zlib.crc32(value) != int(index.records["value_crc32"][number]):
-            return f"{DATA_FILE}: the checksum of {_key_of(number, name).decode()} differs"
-    return None if crc32 == int(index.records["frame_crc32"][number]) else f"{DATA_FILE}: label or path of sample {number} differs"
+            return f"{_DATA_FILE}: the checksum of {_key_of(number, name).decode()} differs"
+    return None if crc32 == int(index.records["frame_crc32"][number]) else f"{_DATA_FILE}: label or path of sample {number} differs"
 
 
 def _look(store: LMDBStore) -> None:

@@ -88,7 +88,7 @@ class StoreManifest:
         """Write it; the store is complete from here on. Raises OSError."""
         body = {"feedline_store": _STORE_SCHEMA, **asdict(self)}
         body["plan"]["source"] = ""  # where it came from does not change what it is
-        _write_atomically(folder / MANIFEST_FILE, {**body, "crc32": json_crc32(body)})
+        _write_atomically(folder / MANIFEST_FILE, {**body, "crc32": _json_crc32(body)})
 
     @classmethod
     def read(cls, folder: Path) -> "StoreManifest":
@@ -107,7 +107,7 @@ class StoreManifest:
             raise StoreDamaged(f"{folder / MANIFEST_FILE} cannot be read ({error}): {how_to_repack(folder)}") from error
         if schema > _STORE_SCHEMA:
             raise SchemaTooNew.of(folder, schema, _STORE_SCHEMA, "packed")
-        if json_crc32(body) != crc32:
+        if _json_crc32(body) != crc32:
             raise StoreDamaged(f"{folder / MANIFEST_FILE} does not match its checksum: {how_to_repack(folder)}")
         sums = {name: FileSum(**entry) for name, entry in body["files"].items()}
         left_out = [LeftOut(**entry) for entry in body["left_out"]]
@@ -131,7 +131,7 @@ def _not_whole(folder: Path) -> str:
     )
 
 
-def json_crc32(body: dict[str, Any]) -> int:
+def _json_crc32(body: dict[str, Any]) -> int:
     """CRC-32 of a JSON object, independent of the order of its keys."""
     return zlib.crc32(json.dumps(body, sort_keys=True).encode())
 

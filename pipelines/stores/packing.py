@@ -44,10 +44,10 @@ from feedline.profiler.errors import DataError, OutputError, SchemaTooNew, Store
 from feedline.profiler.files import lists, owned, removal, single
 
 _MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
-MARGIN_BYTES = 8 << 20
+_MARGIN_BYTES = 8 << 20
 
 
-def needed_bytes(listing: FolderListing, kind: StoreKind) -> int:
+def _needed_bytes(listing: FolderListing, kind: StoreKind) -> int:
     """Bytes that the store will take, at most."""
     total = 0
     for source in listing.sources:
@@ -56,7 +56,7 @@ def needed_bytes(listing: FolderListing, kind: StoreKind) -> int:
     return total
 
 
-def check_space(destination: Path, total: int) -> None:
+def _check_space(destination: Path, total: int) -> None:
     """Check that a store of ``total`` bytes fits. Existing files of it count: they are continued or replaced.
 
     Raises:
@@ -67,7 +67,7 @@ def check_space(destination: Path, total: int) -> None:
         there = there.parent
     already = sum(file.stat().st_blocks * 512 for file in destination.iterdir()) if destination.is_dir() else 0
     wants = max(0, total - already)
-    wants_free = wants + int(wants * _MARGIN_SHARE) + MARGIN_BYTES
+    wants_free = wants + int(wants * _MARGIN_SHARE) + _MARGIN_BYTES
     free = shutil.disk_usage(there).free
     if free < wants_free:
         raise OutputError(
@@ -170,7 +170,7 @@ def _as_output_errors(folder: Path, plan: PackPlan) -> Iterator[None]:
 
 _SHARD_BYTES = 1 << 30
 _MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
-CHECKPOINT_BYTES = 32 << 20
+_CHECKPOINT_BYTES = 32 << 20
 _LEAVE_OUT = "remove it, or leave such files out (without --strict; unreadable='skip' in code)"
 
 
@@ -249,8 +249,8 @@ def pack(
             return _packed(folder, done, done.samples, listing, lost)
         if refuse:
             _see_that_nothing_is_left_out(listing)
-        total = needed_bytes(listing, chosen)
-        check_space(folder, total)
+        total = _needed_bytes(listing, chosen)
+        _check_space(folder, total)
         stack.enter_context(_prepared_folder(folder, listing, plan, force))
         packing = _Packing(folder, listing, plan, chosen.writer(folder, shard_bytes, total), progress)
         stack.callback(packing.close)
@@ -325,7 +325,7 @@ class _Packing:
                 else:
                     self._add(journal, number, found)
                     since += len(found.value)
-                    if since >= CHECKPOINT_BYTES:
+                    if since >= _CHECKPOINT_BYTES:
                         since = 0
                         self._checkpoint(journal)
                 self._progress(Progress("packing", number + 1, self._plan.files, self._bytes))

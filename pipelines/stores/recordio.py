@@ -13,9 +13,9 @@ from pathlib import Path
 from feedline.pipelines.stores.index import SPLIT_VALUE, Index, StoredSample
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 
-RECORDIO_MAGIC = struct.pack("<I", 0xCED7230A)
+_RECORDIO_MAGIC = struct.pack("<I", 0xCED7230A)
 _PART_HEADER = struct.Struct("<II")  # magic, kind and length
-IMAGE_HEADER = struct.Struct("<IfQQ")
+_IMAGE_HEADER = struct.Struct("<IfQQ")
 _MAX_LENGTH = (1 << 29) - 1
 _NO_END = 1 << 62
 _WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
@@ -23,20 +23,20 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
 
 class RecordIOWriter(ShardWriter):
     suffix = "rec"
-    max_bytes = _MAX_LENGTH - IMAGE_HEADER.size
+    max_bytes = _MAX_LENGTH - _IMAGE_HEADER.size
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """``shard_bytes`` is not used: MXNet and DALI read one index with one file."""
         super().__init__(folder, _NO_END, total_bytes)
 
     def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
-        header = IMAGE_HEADER.pack(0, sample.label, sample.number, 0)
-        if RECORDIO_MAGIC in sample.value or RECORDIO_MAGIC in header:
-            parts = split_at_magic(header + sample.value)
+        header = _IMAGE_HEADER.pack(0, sample.label, sample.number, 0)
+        if _RECORDIO_MAGIC in sample.value or _RECORDIO_MAGIC in header:
+            parts = _split_at_magic(header + sample.value)
             if len(parts) > 1:
-                return frame_parts(parts), SPLIT_VALUE
+                return _frame_parts(parts), SPLIT_VALUE
         length = len(header) + len(sample.value)
-        return [_head(_WHOLE, length) + header, sample.value, bytes(-length % 4)], _PART_HEADER.size + IMAGE_HEADER.size
+        return [_head(_WHOLE, length) + header, sample.value, bytes(-length % 4)], _PART_HEADER.size + _IMAGE_HEADER.size
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
         starts = index.records["start"]
@@ -49,26 +49,26 @@ class RecordIOStore(ShardStore):
     writer = RecordIOWriter
 
     def unframe(self, frame: bytes) -> bytes:
-        return join_parts(frame)[IMAGE_HEADER.size :]
+        return _join_parts(frame)[_IMAGE_HEADER.size :]
 
 
 def _head(kind: int, length: int) -> bytes:
     """The header of a part."""
-    return RECORDIO_MAGIC + struct.pack("<I", kind << 29 | length)
+    return _RECORDIO_MAGIC + struct.pack("<I", kind << 29 | length)
 
 
-def split_at_magic(whole: bytes) -> list[bytes]:
+def _split_at_magic(whole: bytes) -> list[bytes]:
     """Cut a payload at every magic word at a multiple of 4, leaving the words out."""
-    parts, begin, at = [], 0, whole.find(RECORDIO_MAGIC)
+    parts, begin, at = [], 0, whole.find(_RECORDIO_MAGIC)
     while at >= 0:
         if at % 4 == 0:
             parts.append(whole[begin:at])
             begin = at + 4
-        at = whole.find(RECORDIO_MAGIC, at + (1 if at % 4 else 4))
+        at = whole.find(_RECORDIO_MAGIC, at + (1 if at % 4 else 4))
     return [*parts, whole[begin:]]
 
 
-def frame_parts(parts: list[bytes]) -> list[bytes]:
+def _frame_parts(parts: list[bytes]) -> list[bytes]:
     """A record of one or more parts, as a list of pieces."""
     if len(parts) == 1:
         kinds = [_WHOLE]
@@ -77,7 +77,7 @@ def frame_parts(parts: list[bytes]) -> list[bytes]:
     return [piece for kind, part in zip(kinds, parts) for piece in (_head(kind, len(part)), part, bytes(-len(part) % 4))]
 
 
-def join_parts(frame: bytes) -> bytes:
+def _join_parts(frame: bytes) -> bytes:
     """Join the parts of one record.
 
     Raises:
@@ -87,15 +87,15 @@ def join_parts(frame: bytes) -> bytes:
     while at + _PART_HEADER.size <= len(frame):
         magic, word = _PART_HEADER.unpack_from(frame, at)
         length = word & _MAX_LENGTH
-        if magic != _PART_HEADER.unpack(RECORDIO_MAGIC + RECORDIO_MAGIC)[0] or at + _PART_HEADER.size + length > len(frame):
+        if magic != _PART_HEADER.unpack(_RECORDIO_MAGIC + _RECORDIO_MAGIC)[0] or at + _PART_HEADER.size + length > len(frame):
             break
         parts.append(frame[at + _PART_HEADER.size : at + _PART_HEADER.size + length])
         at += _PART_HEADER.size + length + -length % 4
         if word >> 29 in (_WHOLE, _LAST):
-            return RECORDIO_MAGIC.join(parts)
+            return _RECORDIO_MAGIC.join(parts)
     raise ValueError("no complete RecordIO record at this place")
 
 
 def stored_bytes(size: int, path_bytes: int) -> int:
     """Bytes that a file takes, at most (except for magic words in it, once in about a hundred thousand photographs)."""
-    return size + _PART_HEADER.size + IMAGE_HEADER.size + 3 + 24
+    return size + _PART_HEADER.size + _IMAGE_HEADER.size + 3 + 24

@@ -15,7 +15,7 @@ from feedline.pipelines.stores.index import SPLIT_VALUE, FramePlace, Index, Stor
 from feedline.pipelines.stores.packed import IndexedStore
 from feedline.profiler.files import output, owned
 
-BUFFER_BYTES = 1 << 20  # a write call for each small chunk would cost more than its copy
+_BUFFER_BYTES = 1 << 20  # a write call for each small chunk would cost more than its copy
 
 
 def _shard_name(number: int, suffix: str) -> str:
@@ -101,7 +101,7 @@ class ShardWriter:
             file.close()
 
     def _open(self, shard: int, keep_bytes: int) -> BinaryIO:
-        return owned.append(self._folder, _shard_name(shard, self.suffix), keep_bytes, output.SHARED, BUFFER_BYTES)
+        return owned.append(self._folder, _shard_name(shard, self.suffix), keep_bytes, output.SHARED, _BUFFER_BYTES)
 
     def _seal(self) -> None:
         if self._file is not None:

@@ -24,14 +24,14 @@ class TFRecordWriter(ShardWriter):
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """Raises MissingDependency."""
         super().__init__(folder, shard_bytes, total_bytes)
-        self._crc32c = crc32c()
+        self._crc32c = _crc32c()
 
     def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
         before = _example_before(sample)
         length = struct.pack("<Q", len(before) + len(sample.value))
         crc = self._crc32c(sample.value, self._crc32c(before, 0))
-        start = length + masked(self._crc32c(length, 0)) + before
-        return [start, sample.value, masked(crc)], len(start)
+        start = length + _masked(self._crc32c(length, 0)) + before
+        return [start, sample.value, _masked(crc)], len(start)
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
         starts, lengths = index.records["start"], index.records["stored"]
@@ -44,7 +44,7 @@ class TFRecordStore(ShardStore):
     writer = TFRecordWriter
 
 
-def crc32c() -> Callable[[bytes, int], int]:
+def _crc32c() -> Callable[[bytes, int], int]:
     """CRC-32C of some bytes, continued from that of the bytes before them. Raises MissingDependency."""
     try:
         import google_crc32c
@@ -57,14 +57,14 @@ def crc32c() -> Callable[[bytes, int], int]:
     return extend
 
 
-def masked(crc: int) -> bytes:
+def _masked(crc: int) -> bytes:
     """The checksum as TensorFlow stores it, masked because the data may contain CRCs."""
     return struct.pack("<I", ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)
 
 
 def _example_before(sample: StoredSample) -> bytes:
     """The Example up to the value, which is at its end."""
-    label = _field(_INT64_LIST, _field(1, varint(sample.label)))
+    label = _field(_INT64_LIST, _field(1, _varint(sample.label)))
     path = _field(_BYTES_LIST, _field(1, os.fsencode(sample.path)))
     others = _entry(b"image/class/label", label) + _entry(b"image/filename", path)
     image = b""
@@ -90,10 +90,10 @@ def _field(number: int, value: bytes) -> bytes:
 
 def _tag(number: int, length: int) -> bytes:
     """The bytes before a length-delimited field (wire type 2)."""
-    return varint(number << 3 | 2) + varint(length)
+    return _varint(number << 3 | 2) + _varint(length)
 
 
-def varint(value: int) -> bytes:
+def _varint(value: int) -> bytes:
     """A number >= 0, 7 bits per byte, the lowest first."""
     out = bytearray()
     while value > 0x7F:

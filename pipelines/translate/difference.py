@@ -50,19 +50,19 @@ def compare_libraries(recipe: Recipe, photos: Photos, sample: int) -> list[Libra
     parts = [(operation.name, Recipe((operation,))) for operation in recipe.images]
     parts.append((WHOLE_RECIPE, Recipe(tuple(recipe.images))))
     rows: list[LibraryDifference] = []
-    for backend in COMPARED_LIBRARIES:
+    for backend in _COMPARED_LIBRARIES:
         try:
             backend.build(Recipe(()))
         except MissingDependency as error:
             rows.append(LibraryDifference(WHOLE_RECIPE, backend.name, None, None, str(error)))
             continue
         decoding = [(_DECODING, Recipe(()))] if backend.decodes else []
-        rows += [compare_operation(backend, name, part, chosen) for name, part in [*decoding, *parts]]
+        rows += [_compare_operation(backend, name, part, chosen) for name, part in [*decoding, *parts]]
     return rows
 
 
 @dataclass(frozen=True)
-class ComparedLibrary:
+class _ComparedLibrary:
     """A library to compare.
 
     Attributes:
@@ -76,18 +76,18 @@ class ComparedLibrary:
     decodes: bool = False
 
 
-def compare_operation(backend: ComparedLibrary, name: str, recipe: Recipe, photos: Sequence[Photo]) -> LibraryDifference:
+def _compare_operation(backend: _ComparedLibrary, name: str, recipe: Recipe, photos: Sequence[Photo]) -> LibraryDifference:
     """One row, for a recipe without erasing."""
     built = backend.build(recipe)
     message = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in to_torchvision.pillow_differs(built.does))])
     if name not in (_DECODING, WHOLE_RECIPE) and built.missing:
         return LibraryDifference(name, backend.name, None, None, message)
     fixed = freeze_recipe(replace(built.does, mean=None, std=None), _PARAMETERS_SEED)
-    mean, largest = mean_and_largest(backend.run(backend.build(fixed), photos), on_pillow(to_torchvision.build_v1(fixed), photos))
+    mean, largest = _mean_and_largest(backend.run(backend.build(fixed), photos), _on_pillow(to_torchvision.build_v1(fixed), photos))
     return LibraryDifference(name, backend.name, mean, largest, message)
 
 
-def mean_and_largest(ours: _Images, theirs: _Images) -> tuple[float, float]:
+def _mean_and_largest(ours: _Images, theirs: _Images) -> tuple[float, float]:
     """Mean and largest absolute difference; infinite if two images differ in size.
 
     Args:
@@ -100,7 +100,7 @@ def mean_and_largest(ours: _Images, theirs: _Images) -> tuple[float, float]:
     return total / sum(gap.size for gap in gaps), max(float(gap.max()) for gap in gaps)
 
 
-def on_pillow(built: Translation, photos: Sequence[Photo]) -> _Images:
+def _on_pillow(built: Translation, photos: Sequence[Photo]) -> _Images:
     return [np.round(built.apply(photo.decoded()).numpy() * 255).astype(np.float32) for photo in photos]
 
 
@@ -115,15 +115,15 @@ def _on_arrays(built: Translation, photos: Sequence[Photo]) -> _Images:
     return [built.apply(np.array(photo.decoded())).transpose(2, 0, 1).astype(np.float32) for photo in photos]
 
 
-def on_dali_cpu(built: Translation, photos: Sequence[Photo]) -> _Images:
-    return in_pipeline(built, photos, None)
+def _on_dali_cpu(built: Translation, photos: Sequence[Photo]) -> _Images:
+    return _in_pipeline(built, photos, None)
 
 
 def _on_dali_gpu(built: Translation, photos: Sequence[Photo]) -> _Images:
-    return in_pipeline(built, photos, 0)
+    return _in_pipeline(built, photos, 0)
 
 
-def in_pipeline(built: Translation, photos: Sequence[Photo], device_id: int | None) -> _Images:
+def _in_pipeline(built: Translation, photos: Sequence[Photo], device_id: int | None) -> _Images:
     """Run a DALI pipeline once over the files, as one batch."""
     from nvidia.dali import Pipeline, fn
 
@@ -150,9 +150,9 @@ def _dali_on_a_gpu(recipe: Recipe) -> Translation:
     return to_dali.build_dali(recipe, "mixed")
 
 
-COMPARED_LIBRARIES = [
-    ComparedLibrary("v2", to_torchvision.build_v2, _on_v2),
-    ComparedLibrary("albumentations", to_albumentations.build_albumentations, _on_arrays),
-    ComparedLibrary("DALI CPU", lambda recipe: to_dali.build_dali(recipe, "cpu"), on_dali_cpu, decodes=True),
-    ComparedLibrary("DALI GPU", _dali_on_a_gpu, _on_dali_gpu, decodes=True),
+_COMPARED_LIBRARIES = [
+    _ComparedLibrary("v2", to_torchvision.build_v2, _on_v2),
+    _ComparedLibrary("albumentations", to_albumentations.build_albumentations, _on_arrays),
+    _ComparedLibrary("DALI CPU", lambda recipe: to_dali.build_dali(recipe, "cpu"), _on_dali_cpu, decodes=True),
+    _ComparedLibrary("DALI GPU", _dali_on_a_gpu, _on_dali_gpu, decodes=True),
 ]

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from feedline.pipelines.translate import image_operations as of
 from feedline.pipelines.translate.image_operations import ImageOperation, Range, Size, size_after
 
-ADJUSTMENTS = {"Brightness": "brightness", "Color": "saturation", "Contrast": "contrast", "Sharpness": "sharpness"}
-AUGMENT_NAMES = [
+_ADJUSTMENTS = {"Brightness": "brightness", "Color": "saturation", "Contrast": "contrast", "Sharpness": "sharpness"}
+_AUGMENT_NAMES = [
     "Identity",
     "ShearX",
     "ShearY",
     "TranslateX",
     "TranslateY",
     "Rotate",
-    *ADJUSTMENTS,
+    *_ADJUSTMENTS,
     "Posterize",
     "Solarize",
     "AutoContrast",
@@ -28,7 +28,7 @@ AUGMENT_NAMES = [
 
 
 @dataclass(frozen=True)
-class AugmentSpace:
+class _AugmentSpace:
     """Largest magnitudes: shear as a tangent, translate as (share of the width, pixels), rotate in degrees, enhance as |factor - 1|."""
 
     shear: float
@@ -39,29 +39,31 @@ class AugmentSpace:
     posterize_bits: int
 
 
-RAND_SPACE = AugmentSpace(shear=0.3, translate_share=150 / 331, translate_px=0, rotate=30, enhance=0.9, posterize_bits=4)
-WIDE_SPACE = AugmentSpace(shear=0.99, translate_share=0, translate_px=32, rotate=135, enhance=0.99, posterize_bits=6)
+_RAND_SPACE = _AugmentSpace(shear=0.3, translate_share=150 / 331, translate_px=0, rotate=30, enhance=0.9, posterize_bits=4)
+_WIDE_SPACE = _AugmentSpace(shear=0.99, translate_share=0, translate_px=32, rotate=135, enhance=0.99, posterize_bits=6)
 
 
-def rand_augment(operation: of.RandAugment, dice: random.Random, size: Size) -> list[ImageOperation]:
+def _rand_augment(operation: of.RandAugment, dice: random.Random, size: Size) -> list[ImageOperation]:
     """``num_ops`` of the fourteen operations, with equal probability, all at one magnitude."""
     share = operation.magnitude / max(operation.num_magnitude_bins - 1, 1)
     drawn: list[ImageOperation] = []
     for _ in range(operation.num_ops):
-        drawn += augment_step(
-            RAND_SPACE, dice.choice(AUGMENT_NAMES), share, dice.choice((1, -1)), size, operation.interpolation, operation.fill
+        drawn += _augment_step(
+            _RAND_SPACE, dice.choice(_AUGMENT_NAMES), share, dice.choice((1, -1)), size, operation.interpolation, operation.fill
         )
     return drawn
 
 
-def trivial_augment_wide(operation: of.TrivialAugmentWide, dice: random.Random, size: Size) -> list[ImageOperation]:
+def _trivial_augment_wide(operation: of.TrivialAugmentWide, dice: random.Random, size: Size) -> list[ImageOperation]:
     """One operation at any magnitude."""
     share = dice.randrange(operation.num_magnitude_bins) / max(operation.num_magnitude_bins - 1, 1)
-    return augment_step(WIDE_SPACE, dice.choice(AUGMENT_NAMES), share, dice.choice((1, -1)), size, operation.interpolation, operation.fill)
+    return _augment_step(
+        _WIDE_SPACE, dice.choice(_AUGMENT_NAMES), share, dice.choice((1, -1)), size, operation.interpolation, operation.fill
+    )
 
 
-def augment_step(
-    space: AugmentSpace, name: str, share: float, sign: int, size: Size, interpolation: str, fill: of.Fill
+def _augment_step(
+    space: _AugmentSpace, name: str, share: float, sign: int, size: Size, interpolation: str, fill: of.Fill
 ) -> list[ImageOperation]:
     """One operation of the space.
 
@@ -73,8 +75,8 @@ def augment_step(
     Returns:
         One fixed operation; none for Identity.
     """
-    if name in ADJUSTMENTS:
-        return [of.Adjust(ADJUSTMENTS[name], 1 + sign * share * space.enhance)]
+    if name in _ADJUSTMENTS:
+        return [of.Adjust(_ADJUSTMENTS[name], 1 + sign * share * space.enhance)]
     match name:
         case "ShearX" | "ShearY":
             degrees = math.degrees(math.atan(sign * share * space.shear))
@@ -128,9 +130,9 @@ def draw(operation: ImageOperation, dice: random.Random, size: Size, always: boo
             angle = dice.uniform(*operation.degrees)
             return [of.Rotate(angle, operation.interpolation, operation.expand, operation.center, operation.fill)]
         case of.RandAugment():
-            return rand_augment(operation, dice, size)
+            return _rand_augment(operation, dice, size)
         case of.TrivialAugmentWide():
-            return trivial_augment_wide(operation, dice, size)
+            return _trivial_augment_wide(operation, dice, size)
         case of.RandomErasing():
             return _draw_erasing(operation, dice, size) if always or dice.random() < operation.p else []
         case of.RandomApply():

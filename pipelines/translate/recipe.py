@@ -306,6 +306,16 @@ class Recipe:
         return [operation for operation in flatten_operations(self.operations) if isinstance(operation, UnknownOperation)]
 
     @property
+    def missing(self) -> tuple[str, ...]:
+        """The operations without a translation, each with the reason."""
+        return tuple(f"{operation.what}: {operation.why}" for operation in self.unknown)
+
+    @property
+    def known(self) -> "Recipe":
+        """The recipe without its unknown operations, including those inside RandomApply."""
+        return Recipe(_known(self.operations), self.mean, self.std)
+
+    @property
     def random(self) -> bool:
         """Whether two passes over one image can differ."""
         return any(isinstance(operation, RandomOperation) for operation in self.operations)
@@ -349,6 +359,13 @@ def flatten_operations(operations: Sequence[ImageOperation]) -> Iterator[ImageOp
             yield from flatten_operations(operation.operations)
         else:
             yield operation
+
+
+def _known(operations: Sequence[ImageOperation]) -> tuple[ImageOperation, ...]:
+    kept = [operation for operation in operations if not isinstance(operation, UnknownOperation)]
+    return tuple(
+        RandomApply(_known(operation.operations), operation.p) if isinstance(operation, RandomApply) else operation for operation in kept
+    )
 
 
 def read_recipe(transform: Any) -> Recipe:

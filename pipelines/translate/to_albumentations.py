@@ -7,7 +7,7 @@ from ranges that are not all torchvision's. OpenCV has no resize like Pillow's: 
 import numpy as np
 from numpy.typing import NDArray
 
-from feedline.pipelines.libraries import known, load, unknown
+from feedline.pipelines.libraries import load
 from feedline.pipelines.random_states import TransformRng
 from feedline.pipelines.translate.draw import draw
 from feedline.pipelines.translate.recipe import Recipe, Translation
@@ -40,5 +40,5 @@ def build_albumentations(recipe: Recipe, seed: int = 0) -> Translation:
         MissingDependency: OpenCV or albumentations is not installed.
     """
     load("cv2", "albumentations", "feedline.pipelines.translate.albumentations_calls")
-    does = known(recipe)
-    return Translation(_OnArrays(does, seed), unknown(recipe), does=does)
+    does = recipe.known
+    return Translation(_OnArrays(does, seed), recipe.missing, does=does)

@@ -7,7 +7,7 @@ expanding rotations. ColorJitter comes in one fixed order; the random order of t
 
 from typing import Any
 
-from feedline.pipelines.libraries import known, load, unknown
+from feedline.pipelines.libraries import load
 from feedline.pipelines.translate import image_operations as of
 from feedline.pipelines.translate.image_operations import ImageOperation, UnknownOperation, size_after
 from feedline.pipelines.translate.recipe import Recipe, Translation, flatten_operations
@@ -106,8 +106,8 @@ def build_dali(recipe: Recipe, device: str) -> Translation:
         MissingDependency: DALI is not installed.
     """
     load("nvidia.dali.fn")
-    missing, notes, done = list(unknown(recipe)), [], []
-    for operation in known(recipe).operations:
+    missing, notes, done = list(recipe.missing), [], []
+    for operation in recipe.known.operations:
         if why := dali_refuses(operation):
             missing.append(f"{operation.name}: {why}")
             continue

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from feedline.pipelines.libraries import known, load, unknown
+from feedline.pipelines.libraries import load
 from feedline.pipelines.random_states import TransformRng
 from feedline.pipelines.translate import image_operations as of
 from feedline.pipelines.translate.draw import draw
@@ -215,8 +215,8 @@ def build_v1(recipe: Recipe, seed: int = 0) -> Translation:
         MissingDependency: torchvision or Pillow is not installed.
     """
     load("torchvision", "PIL")
-    does = known(recipe)
-    return Translation(OnPillowImages(does, seed), unknown(recipe), pillow_differs(recipe), does)
+    does = recipe.known
+    return Translation(OnPillowImages(does, seed), recipe.missing, pillow_differs(recipe), does)
 
 
 class _OnTensors:
@@ -277,5 +277,5 @@ def build_v2(recipe: Recipe, seed: int = 0) -> Translation:
         MissingDependency: torchvision is not installed, or has no v2.
     """
     load("torchvision.transforms.v2")
-    does = known(recipe)
-    return Translation(_OnTensors(does, seed), unknown(recipe), _v2_differs(recipe), does)
+    does = recipe.known
+    return Translation(_OnTensors(does, seed), recipe.missing, _v2_differs(recipe), does)

@@ -12,13 +12,13 @@ import pytest
 import torch
 from PIL import Image
 
-from feedline.pipelines.loaders import KINDS
+from feedline.pipelines.loaders import LOADERS
 from feedline.pipelines.loaders.protocol import LoaderKind, LoaderSettings, LoadTask
 from feedline.pipelines.photos import Photos, scan
 from feedline.pipelines.translate.recipe import read_recipe
 from feedline.profiler.samplers.processes import descendants
 
-RUNNING = [kind for kind in KINDS if kind.refuses("cpu") is None]
+RUNNING = [kind for kind in LOADERS if kind.refuses("cpu") is None]
 COUNT = 23  # not a multiple of the batch size, nor of the number of ranks
 
 

@@ -13,7 +13,7 @@ from loaders.conftest import COUNT, picture
 
 from feedline.cli import main
 from feedline.pipelines.compare import loader_timing, side_by_side
-from feedline.pipelines.compare.loader_timing import tree_cpu_s
+from feedline.pipelines.compare.loader_timing import _tree_cpu_s
 from feedline.pipelines.compare.side_by_side import ComparisonPlan, ComparisonRun, compare_loaders
 from feedline.pipelines.loaders import pillow_loaders, simplejpeg_loaders
 from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind
@@ -173,7 +173,7 @@ class Faulty:
     missing = ()
 
     def __init__(self, task, fault):
-        self.inner, self.fault = simplejpeg_loaders.make_simplejpeg_v2(task), fault
+        self.inner, self.fault = simplejpeg_loaders._make_v2(task), fault
 
     def epoch(self, number):
         for at, batch in enumerate(self.inner.epoch(number)):
@@ -215,16 +215,16 @@ def test_a_label_that_comes_twice_is_found_and_the_loader_not_recommended(task):
 
 @pytest.mark.parametrize("fault", ["mirrored", "channels swapped", "nan", "labels of another"])
 def test_images_that_are_not_those_of_the_transform_are_found(task, fault):
-    fixed = side_by_side.frozen_task(task)
-    reference = side_by_side.gray_images(pillow_loaders.PILLOW_V1, fixed)
+    fixed = side_by_side._frozen_task(task)
+    reference = side_by_side._gray_images(pillow_loaders.PILLOW_V1, fixed)
 
-    assert side_by_side.compare_images(side_by_side.gray_images(faulty(fault), fixed), reference).outside
-    assert not side_by_side.compare_images(side_by_side.gray_images(faulty("none"), fixed), reference).outside
+    assert side_by_side._compare_images(side_by_side._gray_images(faulty(fault), fixed), reference).outside
+    assert not side_by_side._compare_images(side_by_side._gray_images(faulty("none"), fixed), reference).outside
 
 
 def test_samples_that_came_twice_or_never_are_named():
-    assert loader_timing.arrival_problems({0: 1, 1: 1, 2: 1}, 3) == ""
-    assert loader_timing.arrival_problems({0: 2, 5: 1}, 3) == "1 came more than once (0); 2 never came (1, 2); 1 do not exist (5)"
+    assert loader_timing._arrival_problems({0: 1, 1: 1, 2: 1}, 3) == ""
+    assert loader_timing._arrival_problems({0: 2, 5: 1}, 3) == "1 came more than once (0); 2 never came (1, 2); 1 do not exist (5)"
 
 
 def test_a_part_of_an_epoch_counts_the_cpu_time_of_the_workers(task):
@@ -242,13 +242,13 @@ def test_an_epoch_too_short_to_measure_is_said(task):
 
 
 def test_cpu_time_includes_children_alive_and_ended():
-    before = tree_cpu_s()
+    before = _tree_cpu_s()
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         child.stdout.readline()
-        alive = tree_cpu_s() - before
+        alive = _tree_cpu_s() - before
         child.communicate(b"\n")
     time.sleep(0.01)
 
     assert alive > 0.29
-    assert tree_cpu_s() - before > 0.29
+    assert _tree_cpu_s() - before > 0.29

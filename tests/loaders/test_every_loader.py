@@ -11,8 +11,7 @@ import torch
 from loaders.conftest import COUNT, RUNNING, indices, left_behind
 
 from feedline.pipelines.compare import side_by_side
-from feedline.pipelines.loaders import KINDS, pillow_loaders, synthetic_loader
-from feedline.pipelines.loaders.protocol import epoch_order, split_batches
+from feedline.pipelines.loaders import LOADERS, pillow_loaders, synthetic_loader
 from feedline.pipelines.translate.recipe import read_recipe
 from feedline.profiler.errors import DataError
 from feedline.profiler.samplers.processes import descendants
@@ -26,7 +25,7 @@ with_images = pytest.mark.parametrize(
 def test_the_loaders_of_a_cpu_all_run_here():
     here = {kind.name for kind in RUNNING}
 
-    assert {kind.name for kind in KINDS} - here == {"gpu-augment", "dali-proxy", "dali-gpu"}
+    assert {kind.name for kind in LOADERS} - here == {"gpu-augment", "dali-proxy", "dali-gpu"}
 
 
 @every_loader
@@ -34,7 +33,7 @@ def test_batches_are_those_of_the_common_order_epoch_after_epoch(kind, task, loa
     loader = loader_of(kind, task, seed=7)
 
     for epoch in (0, 1, 0):
-        assert indices(loader, epoch) == split_batches(epoch_order(COUNT, replace(task.settings, seed=7), epoch), 4)
+        assert indices(loader, epoch) == replace(task.settings, seed=7, batch_size=4).epoch_batches(COUNT, epoch)
 
 
 @every_loader
@@ -66,10 +65,10 @@ def test_a_batch_stays_as_it_is_when_others_follow_and_the_loader_is_closed(kind
 
 @with_images
 def test_images_are_those_of_pillow_v1_when_nothing_is_random(kind, task):
-    fixed = side_by_side.frozen_task(task)
-    reference = side_by_side.gray_images(pillow_loaders.PILLOW_V1, fixed)
+    fixed = side_by_side._frozen_task(task)
+    reference = side_by_side._gray_images(pillow_loaders.PILLOW_V1, fixed)
 
-    found = side_by_side.compare_images(side_by_side.gray_images(kind, fixed), reference)
+    found = side_by_side._compare_images(side_by_side._gray_images(kind, fixed), reference)
 
     assert found.images == COUNT
     assert found.outside == "" and found.mean < 1.0

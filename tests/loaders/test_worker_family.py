@@ -23,7 +23,7 @@ def start_method(request):
     multiprocessing.set_start_method(before, force=True)
 
 
-@pytest.mark.parametrize("kind", [pillow_loaders.PILLOW_V1, opencv_loader.OPENCV_ALBU], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [pillow_loaders.PILLOW_V1, *opencv_loader.LOADERS], ids=lambda kind: kind.name)
 def test_workers_start_by_fork_and_by_spawn(kind, start_method, task, loader_of):
     assert sorted(index for batch in indices(loader_of(kind, task)) for index in batch) == list(range(COUNT))
 

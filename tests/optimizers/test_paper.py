@@ -86,7 +86,7 @@ def test_a_tensor_at_a_time_is_the_same_as_all_at_once(name):
 def test_batches_that_fit_the_cache_make_no_difference(name, monkeypatch):
     problem = PROBLEMS["convolution"]
     whole = by_optimizer(make(name, problem, weight_decay=0.01), problem, WARM_UP)
-    monkeypatch.setattr(lars, "CPU_BATCH_ELEMENTS", 4)
+    monkeypatch.setattr(lars, "_CPU_BATCH_ELEMENTS", 4)
 
     assert furthest(by_optimizer(make(name, problem, weight_decay=0.01), problem, WARM_UP), whole) == 0
 

@@ -39,9 +39,9 @@ def test_a_lambda_is_named_and_the_rest_is_measured(subject, named):
 
 def test_a_library_that_gives_another_picture_is_refused(subject, named, monkeypatch):
     upside_down = dataclasses.replace(
-        augment.TRANSFORM_LIBRARIES[1], name="upside down", make=lambda operations: lambda images: (image.flip(-2) for image in images)
+        augment._TRANSFORM_LIBRARIES[1], name="upside down", make=lambda operations: lambda images: (image.flip(-2) for image in images)
     )
-    monkeypatch.setattr(augment, "TRANSFORM_LIBRARIES", [augment.TRANSFORM_LIBRARIES[0], upside_down])
+    monkeypatch.setattr(augment, "_TRANSFORM_LIBRARIES", [augment._TRANSFORM_LIBRARIES[0], upside_down])
     flip = transforms.Compose([transforms.RandomHorizontalFlip(), transforms.ToTensor()])
 
     row = named(augment.probe(subject(recipe=read_recipe(flip))))["augment/RandomHorizontalFlip upside down"]

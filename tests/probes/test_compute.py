@@ -7,7 +7,7 @@ from torchvision import transforms
 
 from feedline.pipelines.probes import compute
 from feedline.pipelines.probes.probe_rounds import CannotMeasure
-from feedline.pipelines.probes.training_step import Step, any_loss, cached_batch
+from feedline.pipelines.probes.training_step import Step, _any_loss, cached_batch
 from feedline.pipelines.translate.recipe import read_recipe
 
 OWN = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor()])
@@ -15,7 +15,7 @@ OWN = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor()])
 
 @pytest.fixture(autouse=True)
 def small_products(monkeypatch):
-    monkeypatch.setattr(compute, "MATRIX_SIZES", (64,))
+    monkeypatch.setattr(compute, "_MATRIX_SIZES", (64,))
 
 
 def linear() -> nn.Module:
@@ -25,7 +25,7 @@ def linear() -> nn.Module:
 def test_flop_are_those_of_forward_and_backward_of_one_sample():
     step = Step.of(linear(), torch.zeros(7, 3, 8, 8), "cpu")
 
-    assert compute.flop_per_sample(step) == 2 * (192 * 5) * 2  # the product, and the gradient of its weights
+    assert compute._flop_per_sample(step) == 2 * (192 * 5) * 2  # the product, and the gradient of its weights
 
 
 def test_the_model_is_measured_in_parts_and_its_mfu_follows(subject, named):
@@ -80,10 +80,10 @@ def test_images_of_several_sizes_become_noise_and_it_is_said(subject):
 def test_a_loss_is_made_of_whatever_a_model_gives():
     logits = torch.zeros(4, 8, requires_grad=True)
 
-    assert any_loss(logits).item() == pytest.approx(torch.tensor(8.0).log().item())
-    assert any_loss({"a": logits, "b": [torch.ones(3, requires_grad=True)]}).item() == 1.0
+    assert _any_loss(logits).item() == pytest.approx(torch.tensor(8.0).log().item())
+    assert _any_loss({"a": logits, "b": [torch.ones(3, requires_grad=True)]}).item() == 1.0
     with pytest.raises(CannotMeasure):
-        any_loss({"a": "text"})
+        _any_loss({"a": "text"})
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,16 @@ def test_a_loss_is_made_of_whatever_a_model_gives():
     ],
 )
 def test_the_peak_is_that_of_the_very_gpu(name, dtype, flops):
-    found = compute.gpu_peak(name, dtype)
+    found = compute._gpu_peak(name, dtype)
 
     assert found.flops == flops
     assert flops is None or found.source.startswith("https://")
 
 
 def test_tf32_counts_for_float32_only_where_torch_may_use_it():
-    assert compute.gpu_peak("NVIDIA A100-SXM4-80GB", "float32", tf32=True).flops == 156e12
-    assert compute.gpu_peak("Tesla T4", "float32", tf32=True).flops == 8.1e12
+    assert compute._gpu_peak("NVIDIA A100-SXM4-80GB", "float32", tf32=True).flops == 156e12
+    assert compute._gpu_peak("Tesla T4", "float32", tf32=True).flops == 8.1e12
 
 
 def test_a_product_does_the_flop_that_it_says():
-    assert compute.matrix_product(32, torch.float32, "cpu").run() == 2 * 32**3
+    assert compute._matrix_product(32, torch.float32, "cpu").run() == 2 * 32**3

@@ -56,7 +56,7 @@ def test_nvimagecodec_without_a_driver_is_refused_for_giving_nothing(photos):
     library = pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it comes with DALI")
     if torch.cuda.is_available():
         pytest.skip("there is a GPU, with its driver")
-    silent = ImageDecoder("nvImageCodec", lambda blobs: decoders.nvimagecodec_decoder(blobs, library.NVIMGCODEC_DEVICE_CPU_ONLY, None))
+    silent = ImageDecoder("nvImageCodec", lambda blobs: decoders._nvimagecodec_decoder(blobs, library.NVIMGCODEC_DEVICE_CPU_ONLY, None))
 
     assert "gave neither an image nor an error" in str(prepare_decoder(silent, photos.photos))
 

@@ -18,7 +18,7 @@ MIB = 1 << 20
 @pytest.fixture
 def file(tmp_path):
     """(descriptor, size) of a file that is on the disk. Its first bytes are not zero."""
-    with read_speed.scratch_file(tmp_path, 16 * MIB) as opened:
+    with read_speed._scratch_file(tmp_path, 16 * MIB) as opened:
         yield opened
 
 
@@ -64,7 +64,7 @@ def test_the_resident_share_counts_pages(file, tmp_path):
     assert pagecache.resident_share(fd) == 0.25
 
 
-def parts(span: read_speed.ReadPattern, number: int) -> list[int]:
+def parts(span: read_speed._ReadPattern, number: int) -> list[int]:
     """The offsets that so many readers are sent to, together."""
     return [offset for job in span.jobs(number) for offset in job[-2]]
 
@@ -72,7 +72,7 @@ def parts(span: read_speed.ReadPattern, number: int) -> list[int]:
 @pytest.mark.parametrize("how", [READ, MMAP])
 def test_a_sequential_pass_reads_every_byte_once(file, readers, how):
     fd, size = file
-    span = read_speed.sequential_reads(fd, size, MIB, how)
+    span = read_speed._sequential_reads(fd, size, MIB, how)
 
     assert readers.at_once(span.jobs(3)).units == size
     assert parts(span, 3) == list(range(0, size, MIB))
@@ -82,7 +82,7 @@ def test_a_sequential_pass_reads_every_byte_once(file, readers, how):
 @pytest.mark.parametrize("how", [READ, MMAP, ADVISED])
 def test_scattered_blocks_lie_within_the_file_and_none_twice(file, readers, how, is_cold):
     fd, size = file
-    span = read_speed.scattered_reads(fd, size, 4096, how, is_cold)
+    span = read_speed._scattered_reads(fd, size, 4096, how, is_cold)
 
     assert len(set(span.offsets)) == len(span.offsets) == len(parts(span, 3))
     assert all(offset % 4096 == 0 and 0 <= offset <= size - 4096 for offset in span.offsets)
@@ -105,14 +105,14 @@ def test_what_a_block_holds_is_what_was_read(tmp_path, how):
 def test_a_slow_disk_ends_a_pass_early(file, readers):
     fd, size = file
 
-    assert readers.at_once(read_speed.sequential_reads(fd, size, MIB, READ).jobs(1, limit_s=0)).units == MIB
+    assert readers.at_once(read_speed._sequential_reads(fd, size, MIB, READ).jobs(1, limit_s=0)).units == MIB
 
 
 @pytest.mark.parametrize("how", [READ, MMAP])
 def test_warm_readers_go_round_until_the_time_is_up(file, readers, how):
     fd, size = file
 
-    done = readers.at_once(read_speed.sequential_reads(fd, size, MIB, how).jobs(2, limit_s=0.2, again=True))
+    done = readers.at_once(read_speed._sequential_reads(fd, size, MIB, how).jobs(2, limit_s=0.2, again=True))
 
     assert done.units > size
     assert 0.2 <= done.wall_s
@@ -120,7 +120,7 @@ def test_warm_readers_go_round_until_the_time_is_up(file, readers, how):
 
 def test_a_pass_lasts_from_the_first_start_to_the_last_end(file, readers, tmp_path):
     fd, size = file
-    [long] = read_speed.sequential_reads(fd, size, MIB, READ).jobs(1)
+    [long] = read_speed._sequential_reads(fd, size, MIB, READ).jobs(1)
     (tmp_path / "small").write_bytes(b"1")
     short = ("files", 10**18, False, [str(tmp_path / "small")], READ)
 
@@ -136,9 +136,9 @@ def test_a_file_that_is_gone_refuses_the_pass_and_the_readers_go_on(file, reader
     gone = ("files", 10**18, False, [str(tmp_path / "gone")], READ)
 
     with pytest.raises(CannotMeasure, match="FileNotFoundError.*gone"):
-        readers.at_once([gone, *read_speed.sequential_reads(fd, size, MIB, READ).jobs(1)])
+        readers.at_once([gone, *read_speed._sequential_reads(fd, size, MIB, READ).jobs(1)])
 
-    assert readers.at_once(read_speed.sequential_reads(fd, size, MIB, READ).jobs(2)).units == size
+    assert readers.at_once(read_speed._sequential_reads(fd, size, MIB, READ).jobs(2)).units == size
 
 
 def test_a_file_that_cannot_be_opened_refuses_the_pass_before_any_reader_begins(file, readers):
@@ -146,9 +146,9 @@ def test_a_file_that_cannot_be_opened_refuses_the_pass_before_any_reader_begins(
     absent = ("blocks", 10**18, False, "/proc/self/fd/999999", MIB, [0], READ)
 
     with pytest.raises(CannotMeasure, match="FileNotFoundError"):
-        readers.at_once([*read_speed.sequential_reads(fd, size, MIB, READ).jobs(1), absent])
+        readers.at_once([*read_speed._sequential_reads(fd, size, MIB, READ).jobs(1), absent])
 
-    assert readers.at_once(read_speed.sequential_reads(fd, size, MIB, READ).jobs(2)).units == size
+    assert readers.at_once(read_speed._sequential_reads(fd, size, MIB, READ).jobs(2)).units == size
 
 
 def test_a_killed_reader_refuses_the_pass_and_none_is_left_running(file):
@@ -158,7 +158,7 @@ def test_a_killed_reader_refuses_the_pass_and_none_is_left_running(file):
         started.processes[1].wait()
 
         with pytest.raises(CannotMeasure, match="ended with exit code -9"):
-            started.at_once(read_speed.sequential_reads(fd, size, MIB, READ).jobs(2))
+            started.at_once(read_speed._sequential_reads(fd, size, MIB, READ).jobs(2))
 
     assert all(process.returncode is not None for process in started.processes)
 
@@ -186,7 +186,7 @@ def alive(pid: str) -> bool:
 
 
 def test_cold_reading_from_memory_is_refused(in_memory, readers):
-    with read_speed.scratch_file(in_memory, 16 * MIB) as (fd, size):
+    with read_speed._scratch_file(in_memory, 16 * MIB) as (fd, size):
         way = read_speed.ReadMode("sequential", READ, "cold", 1, MIB)
         work = read_speed.pattern_workload(fd, size, way, ProbePlan(), readers)
         work.prepare()
@@ -208,7 +208,7 @@ def test_warm_reading_that_comes_from_the_disk_is_refused(file, readers, tmp_pat
 
 
 def test_the_scratch_file_has_no_name(tmp_path):
-    with read_speed.scratch_file(tmp_path, 16 * MIB) as (fd, size):
+    with read_speed._scratch_file(tmp_path, 16 * MIB) as (fd, size):
         assert list(tmp_path.iterdir()) == []
         assert os.fstat(fd).st_size == size == 16 * MIB
 

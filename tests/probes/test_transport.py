@@ -8,10 +8,10 @@ import torch
 
 from feedline.pipelines.probes import probe_rounds, transport
 from feedline.pipelines.probes.probe_rounds import CannotMeasure, ProbePlan, measure_in_turns
-from feedline.pipelines.probes.transport import BatchShape, start_worker
+from feedline.pipelines.probes.transport import _BatchShape, _start_worker
 from feedline.profiler.samplers.processes import descendants
 
-SMALL = BatchShape(4, 16, 16, "uint8")
+SMALL = _BatchShape(4, 16, 16, "uint8")
 
 
 def test_collate_and_transport_are_measured_for_both_kinds_of_number(subject, named):
@@ -33,8 +33,8 @@ def test_collate_and_transport_are_measured_for_both_kinds_of_number(subject, na
 
 
 def test_a_batch_that_arrives_changed_is_refused():
-    with start_worker(SMALL) as far:
-        other = transport.WorkerHandle(far.process, far.requests, far.results, far.expected + 1)
+    with _start_worker(SMALL) as far:
+        other = transport._WorkerHandle(far.process, far.requests, far.results, far.expected + 1)
 
         found = measure_in_turns({"transport/uint8 shared": other.work("transport/uint8 shared", 1)}, ProbePlan(rounds=1, seconds=0.0))
 
@@ -44,7 +44,7 @@ def test_a_batch_that_arrives_changed_is_refused():
 def test_the_worker_has_ended_afterwards():
     before = set(descendants(os.getpid()))
 
-    with start_worker(SMALL) as far:
+    with _start_worker(SMALL) as far:
         far._sends("copied", 2)
         during = set(descendants(os.getpid()))
 
@@ -53,7 +53,7 @@ def test_the_worker_has_ended_afterwards():
 
 
 def test_a_worker_that_is_killed_is_said_and_not_waited_for(monkeypatch):
-    with start_worker(SMALL) as far:
+    with _start_worker(SMALL) as far:
         os.kill(far.process.pid, signal.SIGKILL)
 
         with pytest.raises(CannotMeasure, match="the worker process ended with exit code -9"):
@@ -62,14 +62,14 @@ def test_a_worker_that_is_killed_is_said_and_not_waited_for(monkeypatch):
 
 def test_a_batch_that_does_not_fit_in_shared_memory_is_refused():
     with pytest.raises(CannotMeasure, match="does not fit in /dev/shm"):
-        transport.in_flight(BatchShape(10**9, 224, 224, "float32"))
+        transport._in_flight(_BatchShape(10**9, 224, 224, "float32"))
 
 
 def test_cpu_time_of_the_worker_counts(monkeypatch):
     """The main process' clock stands still: what is left is the worker's."""
     monkeypatch.setattr(probe_rounds, "process_cpu_ns", lambda: 0)
 
-    with start_worker(BatchShape(32, 224, 224, "float32")) as far:
+    with _start_worker(_BatchShape(32, 224, 224, "float32")) as far:
         timed, batch = far._sends("copied", 1)
 
     assert timed.cpu_s > 0

@@ -8,8 +8,8 @@ import pytest
 
 from feedline.pipelines.stores import open_store
 from feedline.pipelines.stores.index import StoredSample
-from feedline.pipelines.stores.lmdb import DATA_FILE
-from feedline.pipelines.stores.recordio import RECORDIO_MAGIC, RecordIOWriter
+from feedline.pipelines.stores.lmdb import _DATA_FILE
+from feedline.pipelines.stores.recordio import _RECORDIO_MAGIC, RecordIOWriter
 from feedline.pipelines.stores.tfrecord import TFRecordWriter
 
 SIZES = (0, 1, 2, 3, 4, 5, 127, 128, 129, 16383, 16384)  # around padding to 4, and where a varint gets longer
@@ -75,7 +75,7 @@ def test_lmdb_itself_walks_through_the_keys_in_order(packed):
 
     with lmdb.open(str(packed["lmdb"]), readonly=True, lock=False) as environment, environment.begin() as transaction:
         assert list(transaction.cursor()) == expected
-    assert (packed["lmdb"] / DATA_FILE).exists()
+    assert (packed["lmdb"] / _DATA_FILE).exists()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset leaves closing its files to the collector
@@ -138,11 +138,11 @@ def odd_values() -> list[bytes]:
     """Every size at a boundary, and RecordIO's magic word everywhere it matters."""
     plain = [bytes(range(1, 256)) * 80 for _ in SIZES]
     return [value[:size] for value, size in zip(plain, SIZES)] + [
-        RECORDIO_MAGIC,
-        RECORDIO_MAGIC * 3,
-        b"abcd" + RECORDIO_MAGIC + b"xy",
-        b"a" + RECORDIO_MAGIC,
-        b"abcd" * 5 + RECORDIO_MAGIC,
+        _RECORDIO_MAGIC,
+        _RECORDIO_MAGIC * 3,
+        b"abcd" + _RECORDIO_MAGIC + b"xy",
+        b"a" + _RECORDIO_MAGIC,
+        b"abcd" * 5 + _RECORDIO_MAGIC,
     ]
 
 

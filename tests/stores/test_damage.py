@@ -6,7 +6,7 @@ import random
 import pytest
 
 from feedline.pipelines.stores import STORE_KINDS, open_store, verify
-from feedline.pipelines.stores.packed import MANIFEST_FILE, json_crc32
+from feedline.pipelines.stores.packed import MANIFEST_FILE, _json_crc32
 from feedline.profiler.errors import FeedlineError, SchemaTooNew, StoreDamaged
 
 kinds = pytest.mark.parametrize("kind", STORE_KINDS)
@@ -143,7 +143,7 @@ def test_a_store_by_a_newer_feedline_says_so(copied):
     store = copied("tar")
     manifest = json.loads((store / MANIFEST_FILE).read_text()) | {"feedline_store": 99}
     del manifest["crc32"]
-    (store / MANIFEST_FILE).write_text(json.dumps({**manifest, "crc32": json_crc32(manifest)}))
+    (store / MANIFEST_FILE).write_text(json.dumps({**manifest, "crc32": _json_crc32(manifest)}))
 
     with pytest.raises(SchemaTooNew, match="by a newer feedline"):
         open_store(store)

@@ -53,7 +53,7 @@ POINTS = [before_the_data_of_a_checkpoint, before_the_manifest, in_the_middle_of
 
 def pack_and_die(folder: Path, store: Path, kind: str, arrange: Callable[[], None] | None, at: int | None) -> None:
     """In a process of its own: what ``arrange`` replaces is gone with it."""
-    packing.CHECKPOINT_BYTES = CHECKPOINT_BYTES
+    packing._CHECKPOINT_BYTES = CHECKPOINT_BYTES
     if arrange is not None:
         arrange()
     pack(folder, store, kind, shard_bytes=SHARD_BYTES, progress=lambda progress: die() if progress.done == at else None)

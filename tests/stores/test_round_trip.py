@@ -10,7 +10,7 @@ import pytest
 from feedline.pipelines.photos import Photo, Photos
 from feedline.pipelines.stores import STORE_KINDS, open_store, pack, verify
 from feedline.pipelines.stores.image_folder import list_folder
-from feedline.pipelines.stores.packing import needed_bytes
+from feedline.pipelines.stores.packing import _needed_bytes
 
 kinds = pytest.mark.parametrize("kind", STORE_KINDS)
 
@@ -78,7 +78,7 @@ def test_a_store_that_is_whole_verifies_and_says_how_much_it_read(kind, folder, 
 @kinds
 def test_the_space_reckoned_is_enough_and_not_far_more(kind, folder, packed):
     stored = sum(path.stat().st_size for path in packed[kind].iterdir() if path.name not in ("manifest.json", ".feedline"))
-    reckoned = needed_bytes(list_folder(folder), STORE_KINDS[kind])
+    reckoned = _needed_bytes(list_folder(folder), STORE_KINDS[kind])
 
     assert stored - (1 << 15) <= reckoned <= 1.25 * stored  # LMDB's two first pages and branch pages come on top
 

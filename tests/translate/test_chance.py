@@ -11,8 +11,8 @@ from torchvision import transforms as v1
 from feedline.pipelines.random_states import TransformRng
 from feedline.pipelines.translate import image_operations as of
 from feedline.pipelines.translate import to_albumentations, to_dali, to_torchvision
-from feedline.pipelines.translate.difference import in_pipeline
-from feedline.pipelines.translate.draw import ADJUSTMENTS, AUGMENT_NAMES, RAND_SPACE, WIDE_SPACE, augment_step, draw
+from feedline.pipelines.translate.difference import _in_pipeline
+from feedline.pipelines.translate.draw import _ADJUSTMENTS, _AUGMENT_NAMES, _RAND_SPACE, _WIDE_SPACE, _augment_step, draw
 from feedline.pipelines.translate.image_operations import ImageOperation
 from feedline.pipelines.translate.recipe import Recipe, read_recipe
 
@@ -93,17 +93,17 @@ def test_affine_parameters_are_those_of_torchvision(torch_seed):
     assert alike([one.shear[1] for one in ours], [one[3][1] for one in theirs], 1)
 
 
-@pytest.mark.parametrize("space", [RAND_SPACE, WIDE_SPACE], ids=["RandAugment", "TrivialAugmentWide"])
+@pytest.mark.parametrize("space", [_RAND_SPACE, _WIDE_SPACE], ids=["RandAugment", "TrivialAugmentWide"])
 def test_automatic_augmentations_have_torchvision_s_operations_and_magnitudes(space):
-    if space is RAND_SPACE:
+    if space is _RAND_SPACE:
         theirs = v1.RandAugment()._augmentation_space(31, (400, 500))
     else:
         theirs = v1.TrivialAugmentWide()._augmentation_space(31)
-    assert sorted(AUGMENT_NAMES) == sorted(theirs)
+    assert sorted(_AUGMENT_NAMES) == sorted(theirs)
     for name, (magnitudes, _) in theirs.items():
         for place in (0, 9, 15, 30):
             wanted = float(magnitudes[place]) if magnitudes.ndim else 0.0
-            for one in augment_step(space, name, place / 30, 1, (400, 500), "nearest", (0.0,)):
+            for one in _augment_step(space, name, place / 30, 1, (400, 500), "nearest", (0.0,)):
                 assert magnitude(name, one) == pytest.approx(wanted, abs=1.0 if "Translate" in name else 1e-4), (name, place)
 
 
@@ -117,7 +117,7 @@ def magnitude(name: str, one: ImageOperation) -> float:
         case of.Rotate():
             return one.angle
         case of.Adjust():
-            assert one.kind == ADJUSTMENTS[name]
+            assert one.kind == _ADJUSTMENTS[name]
             return one.factor - 1
     assert isinstance(one, of.Tone)
     return one.magnitude
@@ -145,7 +145,7 @@ def test_global_random_states_are_left_alone(library, image, photos):
     elif library == "albumentations":
         to_albumentations.build_albumentations(recipe).apply(np.array(image))
     else:
-        in_pipeline(to_dali.build_dali(recipe, "cpu"), photos.photos, None)
+        _in_pipeline(to_dali.build_dali(recipe, "cpu"), photos.photos, None)
 
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     assert torch.equal(before[0], after[0]) and before[1:] == after[1:]
@@ -194,7 +194,7 @@ def test_images_of_a_batch_draw_one_by_one():
 
 def on_the_map(operation: ImageOperation, map_photo, draws: int = 500) -> np.ndarray:
     """The operation in DALI on a picture whose colors are coordinates: float32 [draws, 3, h, w]."""
-    return np.stack(in_pipeline(to_dali.build_dali(Recipe((operation,)), "cpu"), [map_photo] * draws, None))
+    return np.stack(_in_pipeline(to_dali.build_dali(Recipe((operation,)), "cpu"), [map_photo] * draws, None))
 
 
 def test_dali_s_crops_have_the_places_and_areas_of_torchvision_s(map_photo):
@@ -212,7 +212,7 @@ def test_dali_s_crops_have_the_places_and_areas_of_torchvision_s(map_photo):
 
 def test_dali_s_crops_after_another_operation_do_too(map_photo):
     wide = of.RandomResizedCrop((8, 8), interpolation="nearest")
-    found = np.stack(in_pipeline(to_dali.build_dali(Recipe((of.Flip(False), wide)), "cpu"), [map_photo] * 500, None))
+    found = np.stack(_in_pipeline(to_dali.build_dali(Recipe((of.Flip(False), wide)), "cpu"), [map_photo] * 500, None))
 
     width = found[:, 0, 0, -1] - found[:, 0, 0, 0]
     assert alike(width, [one.width * 256 * 7 / 8 for one in many(wide, (256, 256)) if isinstance(one, of.Crop)], 400)

@@ -11,17 +11,17 @@ from feedline.pipelines.photos import Photo
 from feedline.pipelines.translate import image_operations as of
 from feedline.pipelines.translate import to_dali, to_torchvision
 from feedline.pipelines.translate.difference import (
-    COMPARED_LIBRARIES,
+    _COMPARED_LIBRARIES,
     WHOLE_RECIPE,
+    _compare_operation,
+    _mean_and_largest,
+    _on_dali_cpu,
+    _on_pillow,
     compare_libraries,
-    compare_operation,
-    mean_and_largest,
-    on_dali_cpu,
-    on_pillow,
 )
 from feedline.pipelines.translate.recipe import Recipe, read_recipe
 
-SEEN = {backend.name: backend for backend in COMPARED_LIBRARIES if backend.name != "DALI GPU"}
+SEEN = {backend.name: backend for backend in _COMPARED_LIBRARIES if backend.name != "DALI GPU"}
 MODES = InterpolationMode
 EXACT = {"v2": 0.0, "albumentations": 0.0, "DALI CPU": 0.0}
 # Largest mean difference in grey levels; measured values are at most three quarters of it. None: named as missing.
@@ -70,7 +70,7 @@ def test_an_operation_is_torchvision_s_within_its_bound(what, backend, photos):
     transform, bounds = OPERATIONS[what]
     bound = bounds[backend.name]
 
-    row = compare_operation(backend, what, read_recipe(transform), photos.photos)
+    row = _compare_operation(backend, what, read_recipe(transform), photos.photos)
 
     if bound is None:
         assert row.mean is None and row.message
@@ -84,7 +84,7 @@ TONES = [of.Tone("posterize", 3), of.Tone("solarize", 100.0), of.Tone("autocontr
 @pytest.mark.parametrize("backend", ["v2", "albumentations"])
 @pytest.mark.parametrize("operation", TONES, ids=str)
 def test_tones_of_the_automatic_augmentations_are_pillow_s(operation, backend, photos):
-    row = compare_operation(SEEN[backend], "tone", Recipe((operation,)), photos.photos)
+    row = _compare_operation(SEEN[backend], "tone", Recipe((operation,)), photos.photos)
 
     assert row.mean <= 0.5 and row.max <= 1
 
@@ -119,7 +119,7 @@ def test_the_whole_recipe_has_a_row_in_every_library(photos):
 
     rows = [row for row in compare_libraries(read_recipe(transform), photos, 2) if row.operation == WHOLE_RECIPE]
 
-    assert [row.backend for row in rows] == [backend.name for backend in COMPARED_LIBRARIES]
+    assert [row.backend for row in rows] == [backend.name for backend in _COMPARED_LIBRARIES]
     for row in rows:
         if row.mean is not None:
             assert row.mean < 3 and "Lambda" in row.message
@@ -155,8 +155,8 @@ def kept_kinds(folder, image):
 def test_dali_decodes_every_kind_that_a_scan_keeps_as_pillow_does(tmp_path, image):
     for photo in kept_kinds(tmp_path, image):
         (ours,), (theirs,) = (
-            on_dali_cpu(to_dali.build_dali(Recipe(()), "cpu"), [photo]),
-            on_pillow(to_torchvision.build_v1(Recipe(())), [photo]),
+            _on_dali_cpu(to_dali.build_dali(Recipe(()), "cpu"), [photo]),
+            _on_pillow(to_torchvision.build_v1(Recipe(())), [photo]),
         )
         assert ours.shape == theirs.shape, photo.path
         assert np.abs(ours - theirs).mean() < 0.6, photo.path
@@ -178,6 +178,9 @@ CERTAIN_IN_DALI = [
 def test_random_operators_of_dali_whose_range_is_one_value_are_torchvision_s(transform, photos):
     recipe = read_recipe(transform)
 
-    ours, theirs = on_dali_cpu(to_dali.build_dali(recipe, "cpu"), photos.photos), on_pillow(to_torchvision.build_v1(recipe), photos.photos)
+    ours, theirs = (
+        _on_dali_cpu(to_dali.build_dali(recipe, "cpu"), photos.photos),
+        _on_pillow(to_torchvision.build_v1(recipe), photos.photos),
+    )
 
-    assert mean_and_largest(ours, theirs)[0] < 1.5
+    assert _mean_and_largest(ours, theirs)[0] < 1.5
