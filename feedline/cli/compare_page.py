@@ -9,7 +9,6 @@ from feedline.analysis.formatting import Scale, number
 from feedline.analysis.report import page
 from feedline.analysis.report.figures.svg import percent, tag
 from feedline.cli import compare_text
-from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.comparison import Comparison, LoaderRow, median_interval, rank_loaders
 from feedline.profiler.printable import printable_in
 
@@ -40,7 +39,7 @@ def render(comparison: Comparison) -> str:
 
 def _rates(rows: list[LoaderRow], comparison: Comparison) -> Markup | None:
     """Samples/s: a bar for the median, a line for its 95 % interval; the model's own speed as a line across all."""
-    shown = [row for row in rows if row.name != SYNTHETIC]
+    shown = [row for row in rows if not row.is_upper_bound]
     if not shown:
         return None
     model = 1 / comparison.compute.step_s if comparison.compute else None
@@ -70,7 +69,7 @@ def _rates(rows: list[LoaderRow], comparison: Comparison) -> Markup | None:
 
 def _costs(rows: list[LoaderRow]) -> Markup | None:
     """CPU time per sample: the steps side by side, and the rest that the running loader spent."""
-    shown = [row for row in rows if row.name != SYNTHETIC]
+    shown = [row for row in rows if not row.is_upper_bound]
     if not shown:
         return None
     split = {row.name: _shares(row) for row in shown}

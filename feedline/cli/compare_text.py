@@ -8,7 +8,6 @@ from rich.text import Text
 from feedline.analysis.formatting import BLANK, Scale, number, seconds
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import columns, plain
-from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.comparison import Comparison, LoaderRow, median_interval, rank_loaders
 from feedline.pipelines.translate.difference import LibraryDifference
 from feedline.profiler.few import few
@@ -66,7 +65,7 @@ def rates(comparison: Comparison) -> Table:
     table = columns("loader", "", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
     for place, row in rank_loaders(comparison.measured):
         low, high = median_interval(row.rates)
-        spread = f"({number(low)}{BLANK}{number(high)})" if row.name != SYNTHETIC else "(upper bound)"
+        spread = f"({number(low)}{BLANK}{number(high)})" if not row.is_upper_bound else "(upper bound)"
         figures = [str(place), number(row.samples_per_s), spread, f"{1000 * row.cpu_s:.2f}", f"{row.cores:.1f}", seconds(row.first_batch_s)]
         if fed:
             figures.append(f"{number(row.feeds.samples_per_s)} {row.feeds.limit}" if row.feeds else BLANK)

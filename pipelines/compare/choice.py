@@ -7,7 +7,6 @@ from feedline.pipelines.compare.comparison import MIN_ROUNDS, Compute, LoaderRow
 
 _MIN_GAIN = 0.05  # rates that differ by less are alike: choosing between them is luck
 _REFERENCE = "pillow-v1"
-SYNTHETIC = "synthetic"
 
 
 def predict_training_rate(row: LoaderRow, compute: Compute, cores: float, device: str) -> TrainingRate:
@@ -48,7 +47,7 @@ def choose(rows: Sequence[LoaderRow], compute: Compute | None, cores: float) -> 
     That one is faster than another is said only where their intervals lie apart.
     """
     measured = [row for row in rows if row.measured]
-    candidates = [row for row in measured if row.faultless and row.name != SYNTHETIC]
+    candidates = [row for row in measured if row.faultless and not row.is_upper_bound]
     if not candidates:
         return Choice("No loader was measured without a fault, so none is recommended.")
     clearly = _slower(measured)
@@ -88,7 +87,7 @@ def _slower(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
 
 def _if_less_will_do(rows: Sequence[LoaderRow], clearly: dict[str, set[str]], best: LoaderRow) -> str:
     """The best of those that would be candidates if they did all of the transform."""
-    would_be = [row for row in rows if row.missing and row.name != SYNTHETIC and replace(row, missing=()).faultless]
+    would_be = [row for row in rows if row.missing and not row.is_upper_bound and replace(row, missing=()).faultless]
     more = [row for row in would_be if row.name in clearly[best.name]]
     if not more:
         return ""
@@ -98,7 +97,7 @@ def _if_less_will_do(rows: Sequence[LoaderRow], clearly: dict[str, set[str]], be
 
 
 def _keep(now: LoaderRow, rows: Sequence[LoaderRow], candidates: Sequence[LoaderRow]) -> str:
-    others = [row for row in rows if row.measured and row.name not in (now.name, SYNTHETIC)]
+    others = [row for row in rows if row.measured and row.name != now.name and not row.is_upper_bound]
     rivals = [row for row in candidates if row is not now]
     if not others:
         same = "no other loader was measured"

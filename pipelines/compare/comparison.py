@@ -135,6 +135,11 @@ class LoaderRow:
         return not self.why and bool(self.parts)
 
     @property
+    def is_upper_bound(self) -> bool:
+        """Whether it repeats one batch in memory, which no training can use."""
+        return self.name == "synthetic"
+
+    @property
     def rates(self) -> list[float]:
         """Samples/s of each round."""
         return [part.samples / part.wall_s for part in self.parts]

@@ -15,10 +15,6 @@ from feedline.pipelines.translate.image_operations import (
     ImageOperation,
     Rotate,
     Size,
-    center_crop_box,
-    crop_box,
-    padding_to_size,
-    resized_size,
 )
 
 _Matrix = NDArray[np.float64]
@@ -114,7 +110,7 @@ def _size(image: _Image) -> tuple[int, int]:
 
 def _resize(image: _Image, operation: of.Resize) -> _Image:
     size = _size(image)
-    wanted = resized_size(size, operation)
+    wanted = operation.result_size(size)
     if wanted == size:
         return image
     if operation.interpolation == "nearest":
@@ -138,14 +134,14 @@ def _bordered(image: _Image, padding: tuple[int, int, int, int], fill: of.Fill, 
 
 
 def _center(image: _Image, operation: of.CenterCrop) -> _Image:
-    padding, top, left = center_crop_box(operation, _size(image))
+    padding, top, left = operation.placement(_size(image))
     if any(padding):
         image = _bordered(image, padding, (0.0,), "constant")
     return image[top : top + operation.size[0], left : left + operation.size[1]]
 
 
 def _crop(image: _Image, operation: of.Crop) -> _Image:
-    top, left, height, width = crop_box(operation, _size(image))
+    top, left, height, width = operation.box(_size(image))
     return image[top : top + height, left : left + width]
 
 
@@ -154,7 +150,7 @@ def _pad(image: _Image, operation: of.Pad) -> _Image:
 
 
 def _pad_to_size(image: _Image, operation: of.PadToSize) -> _Image:
-    padding = padding_to_size(operation, _size(image))
+    padding = operation.padding_for(_size(image))
     return _bordered(image, padding, operation.fill, operation.mode) if any(padding) else image
 
 

@@ -50,7 +50,7 @@ def _root(number: _Number) -> _Number:
     return dali_math.sqrt(number) if isinstance(number, DataNode) else math.sqrt(number)
 
 
-def vector(numbers: Sequence[_Number], dtype: Any = None) -> Any:
+def _vector(numbers: Sequence[_Number], dtype: Any = None) -> Any:
     """Several numbers as one argument of an operator; ``dtype`` is float32 unless told."""
     if not any(isinstance(number, DataNode) for number in numbers):
         return list(numbers)
@@ -66,7 +66,7 @@ def _uniform(low: float, high: float) -> _Number:
     return low if low == high else fn.random.uniform(range=(low, high))
 
 
-def coin(probability: float) -> _Number:
+def _coin(probability: float) -> _Number:
     """0 or 1 at random, per image."""
     return 1 if probability >= 1 else fn.random.coin_flip(probability=max(probability, 0.0))
 
@@ -90,7 +90,7 @@ class DaliImages:
 
 def _cut(images: DaliImages, top: _Number, left: _Number, height: _Number, width: _Number, fill: of.Fill | None = (0.0,)) -> DaliImages:
     """Crop a rectangle, which may exceed the image; the outside gets ``fill``. Without a fill, that is an error when the pipeline runs."""
-    box = vector([top, left, height, width], types.INT32)
+    box = _vector([top, left, height, width], types.INT32)
     outside: dict[str, Any] = {"out_of_bounds_policy": "error"}
     if fill is not None:
         outside = {"out_of_bounds_policy": "pad", "fill_values": list(fill * 3 if len(fill) == 1 else fill)}
@@ -119,10 +119,10 @@ _MODES = {
 }
 
 
-def resize(images: DaliImages, operation: of.Resize) -> DaliImages:
+def _resize(images: DaliImages, operation: of.Resize) -> DaliImages:
     height, width = _wanted_size(images, operation)
     mode = _MODES.get(operation.interpolation, types.INTERP_LINEAR)
-    node = fn.resize(images.node, size=vector([height, width]), interp_type=mode, antialias=operation.antialias)
+    node = fn.resize(images.node, size=_vector([height, width]), interp_type=mode, antialias=operation.antialias)
     return DaliImages(node, height, width)
 
 
@@ -217,7 +217,7 @@ def _warp(
     rows = [(c - b * tangent_x) / scale, (s + a * tangent_x) / scale, -1 * b / scale, a / scale]
     x, y = settings.center or (images.width / 2, images.height / 2)
     from_x, from_y = -1 * (x + move[0]), -1 * (y + move[1])
-    matrix = vector([rows[0], rows[1], rows[0] * from_x + rows[1] * from_y + x, rows[2], rows[3], rows[2] * from_x + rows[3] * from_y + y])
+    matrix = _vector([rows[0], rows[1], rows[0] * from_x + rows[1] * from_y + x, rows[2], rows[3], rows[2] * from_x + rows[3] * from_y + y])
     matrix = matrix if isinstance(matrix, list) else fn.reshape(matrix, shape=[2, 3])
     mode = types.INTERP_NN if settings.interpolation == "nearest" else types.INTERP_LINEAR
     return replace(images, node=fn.warp_affine(images.node, matrix=matrix, interp_type=mode, fill_value=settings.fill[0]))
@@ -234,7 +234,7 @@ def _rotate(images: DaliImages, operation: of.Rotate) -> DaliImages:
 
 
 _FIXED: dict[type[ImageOperation], Callable[[DaliImages, Any], DaliImages]] = {
-    of.Resize: resize,
+    of.Resize: _resize,
     of.CenterCrop: _center_crop,
     of.Crop: _crop,
     of.Pad: _pad,
@@ -253,7 +253,7 @@ def perform_dali(images: DaliImages, operation: ImageOperation) -> DaliImages:
     return (_FIXED.get(type(operation)) or _RANDOM[type(operation)])(images, operation)
 
 
-def random_window(height: Any, width: Any, scale: of.Range, ratio: of.Range) -> tuple[Any, Any]:
+def _random_window(height: Any, width: Any, scale: of.Range, ratio: of.Range) -> tuple[Any, Any]:
     """A random rectangle.
 
     Args:
@@ -262,16 +262,16 @@ def random_window(height: Any, width: Any, scale: of.Range, ratio: of.Range) -> 
     Returns:
         (top, left) and (height, width), int64 [2] for each image.
     """
-    shape = vector([height, width], types.INT64)
+    shape = _vector([height, width], types.INT64)
     if isinstance(shape, list):
         shape = fn.constant(idata=shape, shape=[2], dtype=types.INT64)
     return fn.random_crop_generator(shape, random_area=list(scale), random_aspect_ratio=list(ratio), num_attempts=10)
 
 
 def _random_resized_crop(images: DaliImages, operation: of.RandomResizedCrop) -> DaliImages:
-    start, shape = random_window(images.height, images.width, operation.scale, operation.ratio)
+    start, shape = _random_window(images.height, images.width, operation.scale, operation.ratio)
     cropped = _cut(images, start[0], start[1], shape[0], shape[1])
-    return resize(cropped, of.Resize(operation.size, operation.interpolation, antialias=operation.antialias))
+    return _resize(cropped, of.Resize(operation.size, operation.interpolation, antialias=operation.antialias))
 
 
 def _jitter(images: DaliImages, operation: of.ColorJitter) -> DaliImages:
@@ -287,7 +287,7 @@ def _jitter(images: DaliImages, operation: of.ColorJitter) -> DaliImages:
 
 
 def _random_gray(images: DaliImages, operation: of.RandomGrayscale) -> DaliImages:
-    return _adjust(images, "saturation", 1.0 - coin(operation.p))
+    return _adjust(images, "saturation", 1.0 - _coin(operation.p))
 
 
 def _random_affine(images: DaliImages, operation: of.RandomAffine) -> DaliImages:
@@ -308,15 +308,15 @@ def _some(images: DaliImages, operation: of.RandomApply) -> DaliImages:
     done = images
     for inner in operation.operations:
         done = perform_dali(done, inner)
-    kept = fn.cast(coin(operation.p), dtype=types.UINT8) if operation.p < 1 else None
+    kept = fn.cast(_coin(operation.p), dtype=types.UINT8) if operation.p < 1 else None
     if kept is None:
         return done
     return replace(images, node=done.node * kept + images.node * (1 - kept))
 
 
 _RANDOM: dict[type[ImageOperation], Callable[[DaliImages, Any], DaliImages]] = {
-    of.RandomHorizontalFlip: lambda images, operation: _flip(images, horizontal=coin(operation.p)),
-    of.RandomVerticalFlip: lambda images, operation: _flip(images, vertical=coin(operation.p)),
+    of.RandomHorizontalFlip: lambda images, operation: _flip(images, horizontal=_coin(operation.p)),
+    of.RandomVerticalFlip: lambda images, operation: _flip(images, vertical=_coin(operation.p)),
     of.RandomGrayscale: _random_gray,
     of.RandomResizedCrop: _random_resized_crop,
     of.RandomCrop: _random_crop,
@@ -326,3 +326,50 @@ _RANDOM: dict[type[ImageOperation], Callable[[DaliImages, Any], DaliImages]] = {
     of.RandomRotation: _random_rotation,
     of.RandomApply: _some,
 }
+
+
+def decode(encoded: Any, operations: list[ImageOperation], device: str) -> tuple[DaliImages, list[ImageOperation]]:
+    """Decode images; of a random crop that comes first, only the crop.
+
+    Args:
+        encoded: a CPU DataNode of bytes.
+        operations: to be done on the images.
+        device: ``cpu`` or ``mixed``.
+
+    Returns:
+        The images and the operations left to do.
+    """
+    options = {"device": device, "output_type": types.RGB, "adjust_orientation": False, "jpeg_fancy_upsampling": True}
+    first = operations[0] if operations else None
+    if isinstance(first, of.RandomResizedCrop):
+        area, ratio = list(first.scale), list(first.ratio)
+        node = fn.decoders.image_random_crop(encoded, random_area=area, random_aspect_ratio=ratio, num_attempts=10, **options)
+        resized = _resize(DaliImages(node, None, None), of.Resize(first.size, first.interpolation, antialias=first.antialias))
+        return resized, operations[1:]
+    node = fn.decoders.image(encoded, **options)
+    shape = fn.peek_image_shape(encoded, adjust_orientation=False)
+    return DaliImages(node, shape[0], shape[1]), operations
+
+
+def erase(tensor: Any, operation: of.RandomErasing | of.Erase, size: of.Size | None, fill: list[float]) -> Any:
+    """Erase a rectangle of normalised images.
+
+    Args:
+        tensor: float32 CHW DataNode.
+        operation: says which rectangle.
+        size: (height, width) of all images; None: they differ.
+        fill: one value a channel.
+    """
+    if size is None:
+        shape = tensor.shape()
+        height, width = shape[1], shape[2]
+    else:
+        height, width = size
+    if isinstance(operation, of.Erase):
+        start = _vector([operation.top * height, operation.left * width])
+        extent = _vector([operation.height * height, operation.width * width])
+    else:
+        wide = 1 / operation.ratio[1], 1 / operation.ratio[0]  # RandomErasing's ratio is height to width
+        start, extent = _random_window(height, width, operation.scale, wide)
+        start, extent = fn.cast(start, dtype=types.FLOAT), fn.cast(extent * _coin(operation.p), dtype=types.FLOAT)
+    return fn.erase(tensor, anchor=start, shape=extent, axis_names="HW", fill_value=fill)

@@ -52,10 +52,34 @@ class Resize(ImageOperation):
     max_size: int | None = None
     antialias: bool = True
 
+    def result_size(self, size: Size) -> Size:
+        """Return the size that torchvision makes of ``size``: the longer side is truncated."""
+        if not isinstance(self.size, int):
+            return self.size
+        short, long = min(size), max(size)
+        new_short, new_long = self.size, int(self.size * long / short)
+        if self.max_size is not None and new_long > self.max_size:
+            new_short, new_long = int(self.max_size * new_short / new_long), self.max_size
+        return (new_long, new_short) if size[0] > size[1] else (new_short, new_long)
+
 
 @dataclass(frozen=True)
 class CenterCrop(ImageOperation):
     size: Size
+
+    def placement(self, size: Size) -> tuple[tuple[int, int, int, int], int, int]:
+        """Place the crop as torchvision does.
+
+        A smaller image is first padded with black, and halves are rounded to even.
+
+        Returns:
+            Padding (left, top, right, bottom), then top and left of the crop in the padded image.
+        """
+        down, across = max(self.size[0] - size[0], 0), max(self.size[1] - size[1], 0)
+        padding = (across // 2, down // 2, (across + 1) // 2, (down + 1) // 2)
+        top = round((size[0] + down - self.size[0]) / 2)
+        left = round((size[1] + across - self.size[1]) / 2)
+        return padding, top, left
 
 
 @dataclass(frozen=True)
@@ -68,6 +92,14 @@ class Crop(ImageOperation):
     left: float
     height: float
     width: float
+
+    def box(self, size: Size) -> tuple[int, int, int, int]:
+        """Return pixels (top, left, height, width), inside the image and at least one pixel large."""
+        height = min(max(math.floor(self.height * size[0] + 0.5), 1), size[0])
+        width = min(max(math.floor(self.width * size[1] + 0.5), 1), size[1])
+        top = min(max(math.floor(self.top * size[0] + 0.5), 0), size[0] - height)
+        left = min(max(math.floor(self.left * size[1] + 0.5), 0), size[1] - width)
+        return top, left, height, width
 
 
 @dataclass(frozen=True)
@@ -88,6 +120,11 @@ class PadToSize(ImageOperation):
     size: Size
     fill: Fill = (0.0,)
     mode: str = "constant"
+
+    def padding_for(self, size: Size) -> tuple[int, int, int, int]:
+        """Return the padding (left, top, right, bottom) of an image of this size."""
+        down, across = max(self.size[0] - size[0], 0), max(self.size[1] - size[1], 0)
+        return across, down, across, down
 
 
 @dataclass(frozen=True)
@@ -300,39 +337,13 @@ class RandomApply(RandomOperation):
     p: float = 0.5
 
 
-def resized_size(size: Size, operation: Resize) -> Size:
-    """The (height, width) that torchvision's Resize makes of ``size``: the longer side is truncated to whole pixels, not rounded."""
-    if not isinstance(operation.size, int):
-        return operation.size
-    short, long = min(size), max(size)
-    new_short, new_long = operation.size, int(operation.size * long / short)
-    if operation.max_size is not None and new_long > operation.max_size:
-        new_short, new_long = int(operation.max_size * new_short / new_long), operation.max_size
-    return (new_long, new_short) if size[0] > size[1] else (new_short, new_long)
-
-
-def crop_box(operation: Crop, size: Size) -> tuple[int, int, int, int]:
-    """Pixels (top, left, height, width) of a crop, inside the image and at least one pixel large."""
-    height = min(max(math.floor(operation.height * size[0] + 0.5), 1), size[0])
-    width = min(max(math.floor(operation.width * size[1] + 0.5), 1), size[1])
-    top = min(max(math.floor(operation.top * size[0] + 0.5), 0), size[0] - height)
-    left = min(max(math.floor(operation.left * size[1] + 0.5), 0), size[1] - width)
-    return top, left, height, width
-
-
-def padding_to_size(operation: PadToSize, size: Size) -> tuple[int, int, int, int]:
-    """Padding (left, top, right, bottom) of ``PadToSize``."""
-    down, across = max(operation.size[0] - size[0], 0), max(operation.size[1] - size[1], 0)
-    return across, down, across, down
-
-
 def _size_after_one(operation: ImageOperation, size: Size | None) -> Size | None:
     match operation:
         case CenterCrop() | RandomResizedCrop() | RandomCrop():
             return operation.size
         case Resize():
             if isinstance(operation.size, int):
-                return resized_size(size, operation) if size else None
+                return operation.result_size(size) if size else None
             return operation.size
         case RandomApply():
             return size if size and size_after(operation.operations, size) == size else None
@@ -342,11 +353,11 @@ def _size_after_one(operation: ImageOperation, size: Size | None) -> Size | None
         return None
     match operation:
         case Crop():
-            return crop_box(operation, size)[2:]
+            return operation.box(size)[2:]
         case Pad(padding=(left, top, right, bottom)):
             return size[0] + top + bottom, size[1] + left + right
         case PadToSize():
-            left, top, right, bottom = padding_to_size(operation, size)
+            left, top, right, bottom = operation.padding_for(size)
             return size[0] + top + bottom, size[1] + left + right
     return size
 
@@ -364,16 +375,3 @@ def size_after(operations: Sequence[ImageOperation], size: Size | None = None) -
         if not isinstance(operation, UnknownOperation):
             size = _size_after_one(operation, size)
     return size
-
-
-def center_crop_box(operation: CenterCrop, size: Size) -> tuple[tuple[int, int, int, int], int, int]:
-    """How torchvision crops the center: a smaller image is first padded with black, and halves are rounded to even.
-
-    Returns:
-        Padding (left, top, right, bottom), then top and left of the crop in the padded image.
-    """
-    down, across = max(operation.size[0] - size[0], 0), max(operation.size[1] - size[1], 0)
-    padding = (across // 2, down // 2, (across + 1) // 2, (down + 1) // 2)
-    top = round((size[0] + down - operation.size[0]) / 2)
-    left = round((size[1] + across - operation.size[1]) / 2)
-    return padding, top, left

@@ -69,29 +69,12 @@ class _InPipeline:
         self.device = device
 
     def __call__(self, encoded: Any) -> Any:
-        from feedline.pipelines.translate.dali_calls import perform_dali
+        from feedline.pipelines.translate.dali_calls import decode, perform_dali
 
-        images, rest = self._decoded(encoded)
+        images, rest = decode(encoded, self.operations, self.device)
         for operation in rest:
             images = perform_dali(images, operation)
         return images.node
-
-    def _decoded(self, encoded: Any) -> tuple[Any, list[ImageOperation]]:
-        """The decoded images and the operations left to do: of a random crop that comes first, only the crop is decoded."""
-        from nvidia.dali import fn, types
-
-        from feedline.pipelines.translate.dali_calls import DaliImages, resize
-
-        options = {"device": self.device, "output_type": types.RGB, "adjust_orientation": False, "jpeg_fancy_upsampling": True}
-        first = self.operations[0] if self.operations else None
-        if isinstance(first, of.RandomResizedCrop):
-            area, ratio = list(first.scale), list(first.ratio)
-            node = fn.decoders.image_random_crop(encoded, random_area=area, random_aspect_ratio=ratio, num_attempts=10, **options)
-            resized = resize(DaliImages(node, None, None), of.Resize(first.size, first.interpolation, antialias=first.antialias))
-            return resized, self.operations[1:]
-        node = fn.decoders.image(encoded, **options)
-        shape = fn.peek_image_shape(encoded, adjust_orientation=False)
-        return DaliImages(node, shape[0], shape[1]), self.operations
 
 
 def build_dali(recipe: Recipe, device: str) -> Translation:
@@ -128,39 +111,22 @@ def normalise_in_pipeline(images: Any, recipe: Recipe) -> Any:
     """
     from nvidia.dali import fn, types
 
-    mean, std = _three(recipe.mean or (0.0,)), _three(recipe.std or (1.0,))
+    from feedline.pipelines.translate.dali_calls import erase
+
+    mean, std = _per_channel(recipe.mean or (0.0,)), _per_channel(recipe.std or (1.0,))
     scaled = [value * 255 for value in mean], [value * 255 for value in std]
     tensor = fn.crop_mirror_normalize(images, dtype=types.FLOAT, output_layout="CHW", mean=scaled[0], std=scaled[1])
     size = recipe.output_size
     for operation in recipe.erasing:
-        if dali_refuses(operation) is None:
-            tensor = _erased(tensor, operation, size, mean, std)
+        if dali_refuses(operation) is not None:
+            continue
+        assert operation.value is not None
+        fill = _per_channel(operation.value)
+        if not operation.normalised:  # torchvision erases before it normalises: the same as after, with the value normalised
+            fill = [(value - m) / s for value, m, s in zip(fill, mean, std, strict=True)]
+        tensor = erase(tensor, operation, size, fill)
     return tensor
 
 
-def _three(values: tuple[float, ...]) -> list[float]:
+def _per_channel(values: tuple[float, ...]) -> list[float]:
     return list(values * 3 if len(values) == 1 else values)
-
-
-def _erased(tensor: Any, operation: of.RandomErasing | of.Erase, size: of.Size | None, mean: list[float], std: list[float]) -> Any:
-    from nvidia.dali import fn, types
-
-    from feedline.pipelines.translate.dali_calls import coin, random_window, vector
-
-    assert operation.value is not None
-    fill = _three(operation.value)
-    if not operation.normalised:  # torchvision erases before it normalises: the same as after, with the value normalised
-        fill = [(value - m) / s for value, m, s in zip(fill, mean, std, strict=True)]
-    if size is None:
-        shape = tensor.shape()
-        height, width = shape[1], shape[2]
-    else:
-        height, width = size
-    if isinstance(operation, of.Erase):
-        start = vector([operation.top * height, operation.left * width])
-        extent = vector([operation.height * height, operation.width * width])
-    else:
-        wide = 1 / operation.ratio[1], 1 / operation.ratio[0]  # RandomErasing's ratio is height to width
-        start, extent = random_window(height, width, operation.scale, wide)
-        start, extent = fn.cast(start, dtype=types.FLOAT), fn.cast(extent * coin(operation.p), dtype=types.FLOAT)
-    return fn.erase(tensor, anchor=start, shape=extent, axis_names="HW", fill_value=fill)

@@ -16,9 +16,6 @@ from feedline.pipelines.translate.image_operations import (
     ImageOperation,
     RandomOperation,
     Size,
-    crop_box,
-    padding_to_size,
-    resized_size,
 )
 from feedline.pipelines.translate.recipe import Recipe, Translation, flatten_operations
 
@@ -55,7 +52,7 @@ def _warp_mode(functional: ModuleType, word: str, image: Any) -> Any:
 
 
 def _resize(f: ModuleType, image: Any, operation: of.Resize, size: Size) -> Any:
-    wanted = resized_size(size, operation)
+    wanted = operation.result_size(size)
     if wanted == size:
         return image
     return f.resize(image, list(wanted), _mode(f, operation.interpolation, image), antialias=operation.antialias)
@@ -90,7 +87,7 @@ def _tone(f: ModuleType, image: Any, operation: of.Tone, size: Size) -> Any:
 
 
 def _pad(f: ModuleType, image: Any, operation: of.Pad | of.PadToSize, size: Size) -> Any:
-    padding = operation.padding if isinstance(operation, of.Pad) else padding_to_size(operation, size)
+    padding = operation.padding if isinstance(operation, of.Pad) else operation.padding_for(size)
     fill = operation.fill[0] if len(operation.fill) == 1 else list(operation.fill)
     return f.pad(image, list(padding), fill, operation.mode) if any(padding) else image
 
@@ -102,7 +99,7 @@ def _grayscale(f: ModuleType, image: Any, operation: of.Grayscale, size: Size) -
 _CALLS: dict[type[ImageOperation], Callable[[ModuleType, Any, Any, Size], Any]] = {
     of.Resize: _resize,
     of.CenterCrop: lambda f, image, operation, size: f.center_crop(image, list(operation.size)),
-    of.Crop: lambda f, image, operation, size: f.crop(image, *crop_box(operation, size)),
+    of.Crop: lambda f, image, operation, size: f.crop(image, *operation.box(size)),
     of.Pad: _pad,
     of.PadToSize: _pad,
     of.Flip: lambda f, image, operation, size: f.hflip(image) if operation.horizontal else f.vflip(image),
