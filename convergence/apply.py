@@ -33,7 +33,7 @@ class FixRequest:
 
     @property
     def lines(self) -> str:
-        """The lines that the user would write."""
+        """Python that the user would write for it."""
         return self.fix.lines(self.setting)
 
 
@@ -85,7 +85,7 @@ class _ModelDepth(threading.local):
 
 
 class FixInjector:
-    """A ``Training`` (convergence/fix.py).
+    """The hooks of one training, patched into torch.
 
     Attributes:
         ranks: processes of the training.
@@ -93,6 +93,7 @@ class FixInjector:
     """
 
     def __init__(self, tell: Tell) -> None:
+        """Look up the ranks of this training; ``attach`` does the rest."""
         self.ranks = ranks.place().world_size
         self.failed: dict[str, str] = {}
         self._tell = tell
@@ -110,7 +111,11 @@ class FixInjector:
         self._epoch: int | None = None
 
     def attach(self, requests: list[FixRequest], patches: Patches) -> Callable[[], None]:
-        """Let the fixes register their places, and patch these. Returns a function that undoes everything except patches."""
+        """Let the fixes register their hooks, and patch torch for these.
+
+        Returns:
+            A function that undoes everything except the patches.
+        """
         for request in requests:
             self._acting = request.fix.name
             assert request.fix.attach is not None
@@ -136,23 +141,28 @@ class FixInjector:
         return undo
 
     def optimizer(self, make: _MakeOptimizer) -> None:
+        """Keep what makes an optimizer in place of torch's."""
         self._make = self._acting, make
 
     def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
+        """Keep what acts on each new optimizer."""
         self._made.append((self._acting, act))
 
     def rate(self, factor: Callable[[TrainingProgress], float]) -> None:
+        """Keep a factor on the rates of each update."""
         self._rates.append((self._acting, factor))
 
     def model(self, act: Callable[[torch.nn.Module], None]) -> None:
+        """Keep what acts on each outermost model."""
         self._models.append((self._acting, act))
 
     def output(self, act: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Keep what changes the output of each outermost forward."""
         self._outputs.append((self._acting, act))
 
     @contextmanager
     def _guarded(self, fix: str) -> Iterator[None]:
-        """What a fix raises ends that fix, and nothing else."""
+        """End a fix that raises, and nothing else."""
         try:
             yield
         except Exception as error:

@@ -39,6 +39,7 @@ class _AppliedFixes:
     """Fixes applied to one training, independent of the library that runs its loop."""
 
     def __init__(self, fixes: Fixes) -> None:
+        """Make the noise; nothing acts before ``begin``."""
         self.fixes = fixes
         self.noise = None if fixes.gradient_noise is None else GradientNoise(fixes.gradient_noise, fixes.noise_seed)
         self.outputs = 0
@@ -47,6 +48,7 @@ class _AppliedFixes:
         self._hooks: list[Any] = []
 
     def norms(self, model: nn.Module) -> None:
+        """Convert the model's batch norms."""
         if self.fixes.ghost_bn is not None:
             convert_ghost_batchnorm(model, self.fixes.ghost_bn)
 
@@ -77,28 +79,34 @@ class _AppliedFixes:
         self.noise(tensor)
 
     def check_outputs(self) -> None:
-        """Raises ValueError if a training step is over and no output of the model was seen."""
+        """Check, after a training step, that the noise has seen an output.
+
+        Raises:
+            ValueError: it has seen none.
+        """
         if self.noise is not None and not self.outputs:
             raise ValueError("gradient noise saw no output of the model: the training step has to call the model itself, as in self(x)")
 
     def end(self) -> None:
+        """Remove all hooks and warm-ups."""
         for each in (*self._hooks, *self._warmups):
             each.remove()
         self._hooks, self._warmups = [], []
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain numbers and text, which any checkpoint can store."""
+        """Return plain numbers and text, which any checkpoint can store."""
         noise = None if self.noise is None else bytes(self.noise.state_dict()["generator"].tolist()).hex()
         return {"counted": self.counted, "noise": noise}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state."""
         self.counted = int(state["counted"])
         if self.noise is not None and state["noise"] is not None:
             self.noise.load_state_dict({"generator": torch.tensor(list(bytes.fromhex(state["noise"])), dtype=torch.uint8)})
 
 
 def _inside(optimizer: Any) -> torch.optim.Optimizer:
-    """Of accelerate's wrapper, which has no step hooks, the optimizer inside."""
+    """Return the optimizer inside accelerate's wrapper, which has no step hooks."""
     return _inside(optimizer.optimizer) if isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer) else optimizer
 
 
@@ -109,7 +117,7 @@ def _parts(batch: object) -> Iterable[Any]:
 
 
 def _samples(batch: object) -> int | None:
-    """Length of the first tensor in a batch."""
+    """Return the length of the first tensor in a batch."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.ndim else None
     if not isinstance(batch, dict | list | tuple):
@@ -118,7 +126,7 @@ def _samples(batch: object) -> int | None:
 
 
 def lightning_callback(**fixes: Any) -> Any:
-    """A callback for ``Trainer(callbacks=[...])`` of Lightning; arguments as the attributes of `Fixes`.
+    """Make a callback for ``Trainer(callbacks=[...])`` of Lightning.
 
     Noise is added to the output of the LightningModule's own forward, so ``training_step`` has to call ``self(x)``. The state goes into
     Lightning's checkpoints.
@@ -156,7 +164,7 @@ def lightning_callback(**fixes: Any) -> Any:
 
 
 def transformers_callback(**fixes: Any) -> Any:
-    """A callback for ``Trainer(callbacks=[...])`` of transformers; arguments as the attributes of `Fixes`.
+    """Make a callback for ``Trainer(callbacks=[...])`` of transformers.
 
     The state goes into the Trainer's checkpoints; with ``restore_callback_states_from_checkpoint=True`` among the training's arguments it
     comes back.

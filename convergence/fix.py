@@ -1,4 +1,8 @@
-"""The description of a fix: its setting, its control, and where it acts on an unchanged training."""
+"""What a fix is: its setting, its control, and where it acts on an unchanged training.
+
+Fixes that change the optimizer share ``optimizer_fix``: the setting ``NAME=LR[:key=number...]``, its
+lines, and its place in a training.
+"""
 
 import math
 from collections.abc import Callable
@@ -28,7 +32,7 @@ class TrainingProgress:
     ranks: int
 
     def after(self, epochs: float | None, samples: int | None) -> float:
-        """Share (0 to 1) of a phase of this many epochs, or samples, that has passed.
+        """Return the share (0 to 1) that has passed of a phase of these epochs or samples.
 
         Raises:
             ValueError: it is in epochs, and the length of an epoch is unknown.
@@ -40,24 +44,39 @@ class TrainingProgress:
 
 
 class TrainingHooks(Protocol):
-    """The places of a training at which a fix can act. Changes are undone with the recording (convergence/apply)."""
+    """The hooks of a training that a fix can use.
+
+    Changes are undone with the recording (convergence/apply.py).
+    """
 
     ranks: int
 
     def optimizer(self, make: Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]) -> None:
-        """Make another optimizer where the program makes torch's SGD, Adam or AdamW: ``make(its class, params, its arguments)``."""
+        """Make another optimizer where the program makes torch's SGD, Adam or AdamW.
+
+        ``make`` is called with its class, its parameters and its arguments.
+        """
 
     def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
-        """Called with each optimizer after its creation, before a scheduler sees it."""
+        """Call ``act`` with each new optimizer, before a scheduler sees it."""
 
     def rate(self, factor: Callable[[TrainingProgress], float]) -> None:
-        """Multiply every learning rate of an update by a factor and restore it afterwards, so that no scheduler sees the change."""
+        """Multiply the learning rates of an update by a factor, and restore them afterwards.
+
+        No scheduler sees the change.
+        """
 
     def model(self, act: Callable[[torch.nn.Module], None]) -> None:
-        """Called with each outermost model before its first training forward. Parameters and buffers must stay the same objects."""
+        """Call ``act`` with each outermost model before its first training forward.
+
+        Parameters and buffers must stay the same objects.
+        """
 
     def output(self, act: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        """Called with the output tensor (first dimension: samples) of each outermost training forward; its result replaces the output."""
+        """Replace the output of each outermost training forward by ``act(output)``.
+
+        Its first dimension is that of samples.
+        """
 
 
 @dataclass(frozen=True)
@@ -91,16 +110,21 @@ _RENAMED = {"bc": "critical_batch", "b0": "base_batch"}
 
 @dataclass(frozen=True)
 class FixValue:
-    """``noise:8:critical_batch=144`` is the words ``["noise", "8"]`` and the options ``{"critical_batch": 144.0}``."""
+    """VALUE of ``--fix NAME=VALUE``: words and ``key=number`` options separated by colons.
+
+    ``noise:8:critical_batch=144`` is the words ``["noise", "8"]`` and the options
+    ``{"critical_batch": 144.0}``.
+    """
 
     words: list[str]
     options: dict[str, float]
 
     @classmethod
     def of(cls, text: str, may_be: str, options: tuple[str, ...] = ()) -> "FixValue":
-        """Take a text apart.
+        """Split a text.
 
         Args:
+            text: as the user wrote it.
             may_be: what VALUE may be, for the message.
             options: the keys that it may have.
 
@@ -140,7 +164,7 @@ RateChanges = list[tuple[dict[str, Any], Any, Any]]
 
 
 def multiply_rates(optimizer: torch.optim.Optimizer, factor: float) -> RateChanges:
-    """Multiply the rate of every group; pass the result to `put_back`."""
+    """Multiply the rate of every group; pass the result to `restore_rates`."""
     changed = [(group, group["lr"], group["lr"] * factor) for group in optimizer.param_groups if "lr" in group]
     for group, _, during in changed:
         group["lr"] = during
@@ -148,7 +172,10 @@ def multiply_rates(optimizer: torch.optim.Optimizer, factor: float) -> RateChang
 
 
 def restore_rates(changed: RateChanges) -> None:
-    """Restore the rate of every group, as the same object; a rate that other code has set meanwhile stays."""
+    """Restore the rate of every group, as the same object.
+
+    A rate that other code has set meanwhile stays.
+    """
     for group, before, during in changed:
         if group["lr"] is during:
             group["lr"] = before
@@ -171,13 +198,13 @@ _OPTION_BY_ARGUMENT = {name: key for key, name in _OPTION_ARGUMENTS.items() if n
 
 @dataclass(frozen=True)
 class OptimizerSetting:
-    """A learning rate, and the other numbers given by the user, by argument name of the optimizer."""
+    """A learning rate and other arguments of an optimizer, as the user gave them."""
 
     lr: float
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def call(self, name: str, params: str) -> str:
-        """The Python call that creates the optimizer."""
+        """Return the Python call that creates the optimizer."""
         return f"{name}({', '.join([params, f'lr={self.lr:g}', *(f'{key}={value}' for key, value in self.arguments.items())])})"
 
 
@@ -185,8 +212,9 @@ def _parse_optimizer(value: str, keys: tuple[str, ...], betas: tuple[float, floa
     """Parse ``LR[:key=number...]``, such as ``0.04:weight_decay=0.2:beta1=0.8``.
 
     Args:
-        keys: which of KEYS the optimizer knows.
-        betas: what stands for the one that is not given.
+        value: as the user wrote it.
+        keys: which options the optimizer knows.
+        betas: stand for the one that is not given.
 
     Raises:
         ValueError: says what it may be.
@@ -219,12 +247,14 @@ def _parse_nonnegative(text: str, what: str) -> float:
 
 
 def groups_at_rate(params: Any, arguments: dict[str, Any], lr: float) -> list[dict[str, Any]]:
-    """A program's parameters for another optimizer: its groups with the same ratios of rates, and no decay where it had none.
+    """Return a program's parameters as groups for another optimizer.
+
+    Groups keep the ratios of their rates, and have no decay where they had none.
 
     Args:
         params: as the program gave them to its optimizer: tensors, (name, tensor) pairs, or groups.
         arguments: of its optimizer, by name.
-        lr: the new rate, which stands for the ``lr`` among ``arguments``.
+        lr: the new rate, in place of the ``lr`` among ``arguments``.
     """
     given = list(params.values() if isinstance(params, dict) else params)
     if not given or not isinstance(given[0], dict):
@@ -249,13 +279,14 @@ def optimizer_fix(
     betas: tuple[float, float] = (0.9, 0.999),
     params: str = "model.parameters()",
 ) -> Fix:
-    """The ``Fix`` of an optimizer.
+    """Describe an optimizer as a ``Fix``.
 
     Args:
+        name: of the fix, and of its module in convergence/fixes.
         make: class or function, called with the parameters, ``lr`` and the setting's arguments.
-        keys: which of KEYS it knows.
+        keys: which options it knows.
         summary: one line.
-        control: the ``--fix`` text of its equal-budget control; ``{lr}`` in it stands for the setting's rate.
+        control: the ``--fix`` text of its equal-budget control; ``{lr}`` in it stands for the rate.
         betas: its defaults.
         params: what ``make`` is given in the user's own code.
     """
@@ -273,12 +304,15 @@ def optimizer_fix(
 
 
 def at_most_one_dimension(param: Tensor) -> bool:
-    """Which tensors are excluded by default. A sharded parameter counts with its whole shape."""
+    """Tell whether a tensor is excluded by default.
+
+    A sharded parameter counts with its whole shape.
+    """
     return param.ndim <= 1
 
 
 def without_small_decay(params: Any, weight_decay: float) -> list[dict[str, Any]]:
-    """Groups for an optimizer without excluded tensors: those of at most one dimension in separate groups, without decay.
+    """Split groups so that tensors of at most one dimension have no weight decay.
 
     Args:
         params: tensors, (name, tensor) pairs or groups.

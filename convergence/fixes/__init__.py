@@ -1,4 +1,8 @@
-"""The fixes, one module each: a function or class, and its ``FIX``; the page beside it says when it helps, what it costs and its source."""
+"""The fixes, one module each: a function or class, and its ``FIX``.
+
+The page beside it in docs/fixes says when it helps, what it costs and its source. The description
+of local SGD is here, because its module is slow to import.
+"""
 
 from dataclasses import dataclass
 
@@ -25,7 +29,7 @@ _LOCAL_SGD_VALUE = "4 (updates between two exchanges), 4:after=500 (post-local: 
 
 @dataclass(frozen=True)
 class _LocalSgdSetting:
-    """Both in updates."""
+    """Period and start of local SGD, in updates."""
 
     period: int
     after: int

@@ -1,9 +1,14 @@
-"""Normalises the ghosts of a batch, each with its own statistics, as ``torch.cat([batch_norm(part) for part in x.split(ghost)])`` does.
+"""Ghost batch norm (Hoffer, Hubara, Soudry 2017, arXiv 1705.08741, algorithm 1).
 
-A ghost is small or large against what calling an operation costs. On a CPU small ones are done together, by operations on [ghosts, ghost,
-channels, ...], where torch's batch norm is slow. Large ones are taken one by one, but written into one output, and with one node in the
-autograd graph: they do not fit into the caches, so each further operation on all of them would cost as much again. On a GPU, where dynamo
-compiles, and inside torch.func, they are folded into the channels, so that one call of batch norm does all of them.
+Each ghost of a batch is normalised with its own statistics, as
+``torch.cat([batch_norm(part) for part in x.split(ghost)])`` does.
+
+A ghost is small or large against what calling an operation costs. On a CPU small ones are done
+together, by operations on [ghosts, ghost, channels, ...], where torch's batch norm is slow. Large
+ones are taken one by one, but written into one output, and with one node in the autograd graph:
+they do not fit into the caches, so each further operation on all of them would cost as much again.
+On a GPU, where dynamo compiles, and inside torch.func, they are folded into the channels, so that
+one call of batch norm does all of them.
 """
 
 from collections.abc import Sequence
@@ -21,11 +26,13 @@ TOGETHER_BELOW = 1 << 14
 
 
 def _ghost_sizes(batch: int, ghost: int, values: int) -> list[int]:
-    """Number of samples in each ghost: ``ghost``, and the remainder in the last one.
+    """Return the number of samples in each ghost: ``ghost``, and the rest in the last one.
 
     A last ghost of a single value per channel has no variance: it goes into the one before.
 
     Args:
+        batch: samples.
+        ghost: samples of a full ghost.
         values: of one channel in one sample.
     """
     sizes = [ghost] * (batch // ghost) + [batch % ghost] * (batch % ghost > 0)
@@ -41,12 +48,15 @@ def _normalise_ghosts(
 
     Args:
         x: [batch, channels, ...].
-        weight, bias: [channels], or None.
+        weight: [channels], or None.
+        bias: [channels], or None.
         sizes: samples of each ghost; their sum is the batch.
+        eps: added to the variance.
         dtype: of the statistics.
 
     Returns:
-        The batch, and float [2, ghosts, channels], the means and unbiased variances, which are not part of the graph.
+        The batch, and float [2, ghosts, channels], the means and unbiased variances, which are not part
+        of the graph.
     """
     # torch.func transforms only functions with a setup_context, which the two below do without
     eager_cpu = x.device.type == "cpu" and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
@@ -77,7 +87,10 @@ def _folded(
 
 
 class _Together(torch.autograd.Function):
-    """Batch norm of equally large ghosts, in operations on all of them. Per-channel values have the shape [ghosts, 1, channels, 1, ...]."""
+    """Batch norm of equally large ghosts, in operations on all of them.
+
+    Per-channel values have the shape [ghosts, 1, channels, 1, ...].
+    """
 
     @staticmethod
     def forward(  # with a setup_context of its own it would be 50 us slower: torch binds the arguments by inspect.signature then
@@ -127,7 +140,10 @@ class _Together(torch.autograd.Function):
 
 
 def _over_ghosts(parts: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Sums over the samples of a ghost, which lie far apart, and then over the values of one: faster than both at once."""
+    """Sum over the samples of a ghost, which lie far apart, then over the values of one.
+
+    That is faster than both at once.
+    """
     sums = parts.sum(1, keepdim=True, dtype=dtype)
     return sums.sum(tuple(range(3, sums.ndim)), keepdim=True) if sums.ndim > 3 else sums
 
@@ -192,7 +208,10 @@ _Model = TypeVar("M", bound=nn.Module)
 
 
 class _Ghosts(_BatchNorm):
-    """What the three modules share: in training each ghost is normalised by itself, and is one batch for the running statistics."""
+    """Common part of the three modules.
+
+    In training each ghost is normalised by itself, and is one batch for the running statistics.
+    """
 
     def __init__(self, num_features: int, ghost: int = 32, **kwargs: Any) -> None:
         super().__init__(num_features, **kwargs)
@@ -218,7 +237,11 @@ class _Ghosts(_BatchNorm):
 
     @torch.no_grad()
     def _remember(self, moments: torch.Tensor) -> None:
-        """Take all ghosts into the running statistics as one after the other would; ``moments``: float [2, ghosts, channels]."""
+        """Update the running statistics as one ghost after the other would.
+
+        Args:
+            moments: float [2, ghosts, channels].
+        """
         ghosts = moments.shape[1]
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(ghosts)
@@ -270,18 +293,20 @@ _GHOSTS: dict[type, type] = {nn.BatchNorm1d: GhostBatchNorm1d, nn.BatchNorm2d: G
 def convert_ghost_batchnorm(model: _Model, ghost: int = 32) -> _Model:
     """Turn every batch norm of a model into a ghost batch norm, in place.
 
-    The modules themselves stay the same objects (they change their class), and with them parameters, buffers, hooks and the keys of the
-    state dict: it can be done before or after the optimizer is made, and inside DistributedDataParallel. Converting again changes
-    the size.
+    The modules themselves stay the same objects (they change their class), and with them parameters,
+    buffers, hooks and the keys of the state dict: it can be done before or after the optimizer is made,
+    and inside DistributedDataParallel. Converting again changes the size.
 
     Args:
-        ghost: samples of a ghost, at least 1; the batch that the training was tuned for is what to begin with.
+        model: any module.
+        ghost: samples of a ghost, at least 1; begin with the batch that the training was tuned for.
 
     Returns:
         The model.
 
     Raises:
-        ValueError: no batch norm in it, or one whose statistics cannot be those of a ghost. The model is as it was.
+        ValueError: no batch norm in it, or one whose statistics cannot be those of a ghost. The model is
+            as it was.
     """
     _checked_size(ghost)
     found: list[tuple[str, Any]] = [(name, module) for name, module in model.named_modules() if isinstance(module, _BatchNorm)]
@@ -297,7 +322,7 @@ def convert_ghost_batchnorm(model: _Model, ghost: int = 32) -> _Model:
 
 
 def _checked_size(ghost: int) -> int:
-    """The size of a ghost, after a check."""
+    """Return the size of a ghost, after a check."""
     if not isinstance(ghost, int) or ghost < 1:
         raise ValueError(f"a ghost cannot have {ghost!r} samples: expected a whole number of at least 1")
     return ghost

@@ -11,20 +11,23 @@ __all__ = ["FIX", "GradientNoise"]
 
 
 class GradientNoise:
-    """Multiplies the gradient that comes back into each sample's row of an output::
+    """Multiplies the gradient that comes back into each sample's row of an output.
+
+    ::
 
         noise = GradientNoise(0.5)
         for images, labels in loader:
             loss(noise(model(images)), labels).backward()
 
-    For a loss that is a mean or a sum over samples that is the gradient of the loss with sample i weighted by ``1 + sigma * z[i]``. The
-    loss itself does not change.
+    For a loss that is a mean or a sum over samples that is the gradient of the loss with sample i
+    weighted by ``1 + sigma * z[i]``. The loss itself does not change.
 
-    The numbers are drawn on the CPU from a generator of its own: torch's random states stay what they are, and the noise is the same
-    on every device.
+    The numbers are drawn on the CPU from a generator of its own: torch's random states stay what they
+    are, and the noise is the same on every device.
 
     Args:
-        sigma: standard deviation of a weight, at least 0. To give a batch k times larger the noise of the small one, about sqrt(k - 1).
+        sigma: standard deviation of a weight, at least 0. To give a batch k times larger the noise of
+            the small one, about sqrt(k - 1).
         seed: of the noise. To it the rank is added, so that no two ranks draw the same.
 
     Raises:
@@ -32,6 +35,7 @@ class GradientNoise:
     """
 
     def __init__(self, sigma: float, seed: int = 0) -> None:
+        """Check sigma; the generator is made when it is first needed."""
         if not 0 <= sigma < math.inf:
             raise ValueError(f"the noise cannot have a standard deviation of {sigma}")
         self.sigma, self.seed = sigma, seed
@@ -39,14 +43,19 @@ class GradientNoise:
 
     @property
     def generator(self) -> torch.Generator:
-        """Made when first asked for: only then is the rank known for sure."""
+        """The generator of this rank, made on first use: only then is the rank known."""
         if self._generator is None:
             ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
             self._generator = torch.Generator().manual_seed(self.seed + (torch.distributed.get_rank() if ranked else 0))
         return self._generator
 
     def __call__(self, output: torch.Tensor) -> torch.Tensor:
-        """Put the noise on what will come back into ``output`` [samples, ...]. Without a gradient to come, nothing is drawn.
+        """Put the noise on the gradient that will come back into an output.
+
+        Without a gradient to come, nothing is drawn.
+
+        Args:
+            output: [samples, ...].
 
         Returns:
             The output itself.
@@ -64,10 +73,11 @@ class GradientNoise:
         return output
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """The state of the generator; of this rank."""
+        """Return the state of this rank's generator."""
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        """Continue from a saved state."""
         self.generator.set_state(state["generator"].cpu())
 
 

@@ -51,6 +51,7 @@ class Lamb(LayerwiseOptimizer):
         maximize: bool = False,
         foreach: bool = True,
     ) -> None:
+        """Pass the numbers on as defaults of the groups."""
         numbers = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "excluded_lr_scale": excluded_lr_scale}
         super().__init__(params, {**numbers, "maximize": maximize, "foreach": foreach}, exclude)
 
@@ -66,7 +67,10 @@ class Lamb(LayerwiseOptimizer):
         add_scaled(batch.params, updates, -rate * scale)
 
     def _adam(self, batch: TensorBatch, group: dict[str, Any]) -> tuple[list[Tensor], Tensor]:
-        """``m^ / (sqrt(v^) + eps)`` as tensors and what to multiply them with, [n], so that no pass over the tensors corrects a bias."""
+        """Return Adam's update as tensors, and what to multiply each with, [n].
+
+        That is ``m^ / (sqrt(v^) + eps)``; this way no pass over the tensors corrects a bias.
+        """
         first, second, steps = (batch.state[name] for name in ("exp_avg", "exp_avg_sq", "step"))
         beta1, beta2 = group["betas"]
         torch._foreach_lerp_(first, batch.grads, 1 - beta1)
@@ -83,7 +87,10 @@ class Lamb(LayerwiseOptimizer):
 
 
 def _share_seen(beta: float, step: Tensor) -> Tensor:
-    """``1 - beta ** step`` to the last digit, also where beta is close to 1 and the step in float32."""
+    """Return ``1 - beta ** step`` to the last digit.
+
+    Also where beta is close to 1 and the step in float32.
+    """
     return -torch.expm1(step * (math.log(beta) if beta else -math.inf))
 
 

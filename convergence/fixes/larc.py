@@ -45,6 +45,7 @@ class Larc(Lars):
         maximize: bool = False,
         foreach: bool = True,
     ) -> None:
+        """Pass the numbers on as defaults of the groups."""
         numbers = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust_coefficient": trust_coefficient, "eps": eps}
         super(Lars, self).__init__(
             params, {**numbers, "excluded_lr_scale": excluded_lr_scale, "maximize": maximize, "foreach": foreach}, exclude

@@ -1,7 +1,11 @@
-"""What LARS, LARC, LAMB and NovoGrad share: which tensors adapt, their norms (whole also where they are sharded), and one step over many.
+"""LARS (You, Gitman, Ginsburg 2017, arXiv 1708.03888, equations 4 to 6).
 
-A tensor of at most one dimension (bias, normalisation weight) has no trust ratio and no weight decay. ``exclude`` says otherwise for single
-tensors, the group key ``"excluded"`` (True or False) for all tensors of a parameter group.
+Also what LARC, LAMB and NovoGrad share with it: which tensors adapt, their norms (whole also where
+they are sharded), and one step over many.
+
+A tensor of at most one dimension (bias, normalisation weight) has no trust ratio and no weight
+decay. ``exclude`` says otherwise for single tensors, the group key ``"excluded"`` (True or False)
+for all tensors of a parameter group.
 """
 
 import math
@@ -22,10 +26,13 @@ _Sharding = tuple[Any, tuple[Any, ...]]  # torch.distributed.tensor: the DeviceM
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """Tensors of one group that are updated together: same device, dtype and sharding, all adapted or all excluded.
+    """Tensors of one group that are updated together.
+
+    They have the same device, dtype and sharding, and are all adapted or all excluded.
 
     Attributes:
-        params, grads: list of n tensors; of sharded ones the part on this rank.
+        params: list of n tensors; of sharded ones the part on this rank.
+        grads: likewise.
         state: by name, n tensors each, of the parameters' shapes (this rank's part) or of none.
         adapted: they have trust ratios and weight decay.
         sharding: None: each rank has them whole.
@@ -38,7 +45,10 @@ class TensorBatch:
     sharding: _Sharding | None
 
     def norms(self, *lists: list[Tensor]) -> tuple[Tensor, ...]:
-        """L2 norms of the whole tensors, [n] for each list, at least float32. If sharded, with one all-reduce for all of them."""
+        """Return L2 norms of the whole tensors, [n] for each list, at least float32.
+
+        If sharded, one all-reduce brings all of them.
+        """
         tensors = [tensor for each in lists for tensor in each]
         found = torch.stack(torch._foreach_norm(tensors, 2, self.scalar_dtype))
         if self.sharding is not None:
@@ -51,12 +61,18 @@ class TensorBatch:
         return torch.promote_types(self.params[0].dtype, torch.float32)
 
     def rate(self, lr: LearningRate) -> LearningRate:
-        """A learning rate as a tensor on this batch's device."""
+        """Return a learning rate, if it is a tensor on this batch's device."""
         return lr.reshape(()).to(self.params[0].device, non_blocking=True) if isinstance(lr, Tensor) else lr
 
 
 def add_scaled(into: list[Tensor], what: list[Tensor], scale: LearningRate) -> None:
-    """``into += scale * what`` in place. scale: a number, a tensor of no dimension, or a tensor [n] with one for each."""
+    """Add ``scale * what`` to ``into``, in place.
+
+    Args:
+        into: n tensors.
+        what: n tensors.
+        scale: a number, a tensor of no dimension, or a tensor [n] with one for each.
+    """
     if not isinstance(scale, Tensor):
         torch._foreach_add_(into, what, alpha=scale)
         return
@@ -65,12 +81,12 @@ def add_scaled(into: list[Tensor], what: list[Tensor], scale: LearningRate) -> N
 
 
 def unless_zero(value: Tensor, otherwise: LearningRate, *norms: Tensor) -> Tensor:
-    """``value``, or ``otherwise`` if one of the norms is zero. NaN stays NaN."""
+    """Return ``value``, or ``otherwise`` if one of the norms is zero; NaN stays NaN."""
     return torch.where(torch.stack(norms).eq(0).any(0), otherwise, value)
 
 
 def _over_ranks(partial: Tensor, sharding: _Sharding) -> Tensor:
-    """The sum over the ranks that hold parts of the same tensors."""
+    """Sum over the ranks that hold parts of the same tensors."""
     from torch.distributed.tensor import DTensor, Partial, Replicate
 
     mesh, placements = sharding
@@ -79,10 +95,12 @@ def _over_ranks(partial: Tensor, sharding: _Sharding) -> Tensor:
 
 
 class LayerwiseOptimizer(torch.optim.Optimizer):
-    """An optimizer whose rates depend on norms of whole tensors. A subclass defines its state, its ranges and the update.
+    """An optimizer whose rates depend on norms of whole tensors.
 
-    ``p.grad`` is never changed, and nothing waits for the device: where a choice depends on values, tensors choose. One tensor's
-    update needs no other tensor's, so ``foreach=False`` is the same arithmetic, a tensor at a time, with less memory for what is between.
+    A subclass defines its state, its ranges and the update. ``p.grad`` is never changed, and nothing
+    waits for the device: where a choice depends on values, tensors choose. One tensor's update needs no
+    other tensor's, so ``foreach=False`` is the same arithmetic, a tensor at a time, with less memory for
+    what is between.
 
     Attributes:
         ranges: of the numbers in a parameter group: at least the first, below the second.
@@ -95,20 +113,27 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
     scalars: dict[str, float] = {}
 
     def __init__(self, params: Any, defaults: dict[str, Any], exclude: Callable[[Tensor], bool]) -> None:
+        """Add ``excluded`` to the defaults of the groups."""
         self._exclude = exclude
         super().__init__(params, {**defaults, "excluded": None})
 
     def __getstate__(self) -> dict[str, Any]:
+        """Return torch's state, and which tensors are excluded."""
         return {**super().__getstate__(), "_exclude": self._exclude}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a state; groups of an older one get the defaults."""
         super().__setstate__(state)
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, which would round what is kept in float32 to the parameters' half precision, and leave ``step`` on another device."""
+        """Load a state as torch does, but keep scalars as they are.
+
+        torch would round what is kept in float32 to the parameters' half precision, and leave ``step`` on
+        another device.
+        """
         super().load_state_dict(state_dict)
         saved = (index for group in state_dict["param_groups"] for index in group["params"])
         for index, param in zip(saved, (param for group in self.param_groups for param in group["params"])):
@@ -117,7 +142,7 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
                 self.state[param][name] = value.to(device=param.device, dtype=torch.promote_types(param.dtype, torch.float32))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As torch's, with checks of the numbers.
+        """Add a group as torch does, after a check of its numbers.
 
         Raises:
             ValueError: a number is out of its range, or a parameter is complex.
@@ -248,6 +273,7 @@ class Lars(LayerwiseOptimizer):
         maximize: bool = False,
         foreach: bool = True,
     ) -> None:
+        """Pass the numbers on as defaults of the groups."""
         numbers = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust_coefficient": trust_coefficient}
         super().__init__(params, {**numbers, "excluded_lr_scale": excluded_lr_scale, "maximize": maximize, "foreach": foreach}, exclude)
 
@@ -263,7 +289,7 @@ class Lars(LayerwiseOptimizer):
         torch._foreach_sub_(batch.params, velocity)
 
     def _adapted(self, weights: Tensor, gradients: Tensor, lr: LearningRate, otherwise: LearningRate, group: dict[str, Any]) -> Tensor:
-        """The rates of all tensors, [n], from the norms of weights and gradients, [n] each."""
+        """Return the rates of all tensors, [n], from the norms of weights and gradients, [n] each."""
         trusted = lr * group["trust_coefficient"] * weights / (gradients + group["weight_decay"] * weights)
         return unless_zero(trusted, otherwise, weights, gradients)
 

@@ -1,6 +1,7 @@
 """Local SGD and post-local SGD (Lin et al. 2018, arXiv 1808.07217), on torch's optimizer and averagers.
 
-It is imported on first use only, because torch.distributed.optim takes a while; its fix is in ``__init__.py``."""
+It is imported on first use only, because torch.distributed.optim takes a while.
+"""
 
 import warnings
 from collections import OrderedDict
@@ -21,9 +22,10 @@ with warnings.catch_warnings():  # it compiles parts of itself in a way that tor
 
 
 def _to_average(model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
-    """Floating-point buffers of a model (running statistics), and an optimizer's state that has its parameter's shape (momentum).
+    """List a model's floating-point buffers, and an optimizer's state of its parameters' shapes.
 
-    The order is that of the model and of the parameters, so it is the same on every rank that trains the same of them.
+    These are running statistics and momentum. The order is that of the model and of the parameters, so
+    it is the same on every rank that trains the same of them.
     """
     found = [] if model is None else [buffer for buffer in model.buffers() if buffer.is_floating_point()]
     for group in [] if optimizer is None else optimizer.param_groups:
@@ -49,15 +51,19 @@ def _average(tensors: Sequence[torch.Tensor], group: "torch.distributed.ProcessG
 
 
 class LocalSgd(PostLocalSGDOptimizer):
-    """torch's PostLocalSGDOptimizer with what it lacks: the mean of running statistics and of momentum, step hooks, a closure, and a
-    checkpoint after which its groups are still those of the optimizer inside.
+    """torch's PostLocalSGDOptimizer with what it lacks.
+
+    That is the mean of running statistics and of momentum, step hooks, a closure, and a checkpoint after
+    which its groups are still those of the optimizer inside.
 
     Args:
         optim: the optimizer inside.
         averager: torch's PeriodicModelAverager or HierarchicalModelAverager.
         model: whose floating-point buffers are averaged with the parameters; None: none are.
-        momentum: average the optimizer's state of each parameter too. Twice (SGD) or three times (Adam) the bytes of an exchange.
-        gradients: state of the communication hook of a DistributedDataParallel model; kept in step with the averager.
+        momentum: average the optimizer's state of each parameter too. Twice (SGD) or three times (Adam)
+            the bytes of an exchange.
+        gradients: state of the communication hook of a DistributedDataParallel model; kept in step with
+            the averager.
 
     Raises:
         ValueError: an averager of another kind, which does not say when it averages.
@@ -71,6 +77,7 @@ class LocalSgd(PostLocalSGDOptimizer):
         momentum: bool = False,
         gradients: PostLocalSGDState | None = None,
     ) -> None:
+        """Check the averager, and share the groups of the optimizer inside."""
         if not isinstance(averager, PeriodicModelAverager | HierarchicalModelAverager):
             raise ValueError(f"unknown averager {type(averager).__name__}: use torch's periodic or hierarchical one")
         super().__init__(optim, averager)
@@ -108,14 +115,15 @@ class LocalSgd(PostLocalSGDOptimizer):
             self.gradients.iter = self.averager.step
 
     def register_step_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
-        """Called before each update with (optimizer, args, kwargs), as torch's optimizers do."""
+        """Call a hook before each update with (optimizer, args, kwargs), as torch does."""
         return _registered(self._before, hook)
 
     def register_step_post_hook(self, hook: Callable[..., object]) -> RemovableHandle:
-        """Called after each update and its exchange."""
+        """Call a hook after each update and its exchange."""
         return _registered(self._behind, hook)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state; the groups stay those of the optimizer inside."""
         super().load_state_dict(state_dict)
         self.param_groups = self.optim.param_groups
         self._keep_step()
@@ -138,12 +146,14 @@ def local_sgd(
     """Set up local SGD (``after=0``) or post-local SGD of a model on all ranks.
 
     Args:
-        model: a DistributedDataParallel made with ``broadcast_buffers=False``, whose exchange of gradients stops after ``after`` updates;
-            or a model that nothing exchanges: it gets rank 0's parameters now.
+        model: a DistributedDataParallel made with ``broadcast_buffers=False``, whose exchange of
+            gradients stops after ``after`` updates; or a model that nothing exchanges: it gets rank 0's
+            parameters now.
         optimizer: of its parameters.
         period: updates between two exchanges, H in the paper, at least 1.
         after: updates with an exchange of gradients before, 0 or more; needs DistributedDataParallel.
-        buffers, momentum: what is averaged beside the parameters.
+        buffers: average floating-point buffers too.
+        momentum: average the optimizer's momentum too.
 
     Returns:
         The optimizer to use in place of the one given.

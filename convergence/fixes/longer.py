@@ -28,7 +28,10 @@ class Longer:
 
 
 def inflation(batch: float, base_batch: float, critical_batch: float) -> float:
-    """How many times more samples reach the same loss, ``(1 + B / Bc) / (1 + B0 / Bc)``. All in samples; an infinite Bc costs none."""
+    """Return how many times more samples reach the same loss, ``(1 + B / Bc) / (1 + B0 / Bc)``.
+
+    All in samples; an infinite Bc costs none.
+    """
     if not (0 < batch < math.inf and 0 < base_batch < math.inf and critical_batch >= 0):
         raise ValueError(f"batch sizes must be above 0, not {batch}, {base_batch} and a critical batch of {critical_batch}")
     if critical_batch == math.inf:
@@ -39,13 +42,16 @@ def inflation(batch: float, base_batch: float, critical_batch: float) -> float:
 def longer(
     epochs: float, batch: float, base_batch: float, critical_batch: float, low: float | None = None, high: float | None = None
 ) -> Longer:
-    """Epochs at a batch for the loss that a base batch reached.
+    """Predict the epochs at a batch for the loss that a base batch reached.
 
     Args:
         epochs: at the base batch.
-        batch, base_batch: samples.
-        critical_batch: Bc in samples, the noise scale of the training (``feedline converge advise``); 0: even one sample is enough.
-        low, high: interval of the critical batch, both or neither; high may be infinite.
+        batch: samples.
+        base_batch: samples.
+        critical_batch: Bc in samples, the noise scale of the training (``feedline converge advise``); 0:
+            even one sample is enough.
+        low: lower end of the interval of the critical batch; with high, or neither.
+        high: its upper end; may be infinite.
 
     Raises:
         ValueError: a number that cannot be one, or an interval that does not contain the critical batch.
@@ -69,7 +75,7 @@ _VALUE = (
 
 @dataclass(frozen=True)
 class _LongerSetting:
-    """All in samples; low and high: interval of the critical batch, or None."""
+    """Batches in samples; low and high: interval of the critical batch, or None."""
 
     batch: float
     base_batch: float

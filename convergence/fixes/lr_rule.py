@@ -14,7 +14,7 @@ _RULES = ("linear", "sqrt", "noise")
 
 
 def rate_factor(rule: str, times: float, base_batch: float | None = None, critical_batch: float | None = None) -> float:
-    """What to multiply the rate by when the batch is ``times`` larger.
+    """Return what to multiply the rate by when the batch is ``times`` larger.
 
     - linear: ``times`` (Goyal et al. 2017, arXiv 1706.02677), for SGD while the batch is far below the critical one.
     - sqrt: ``sqrt(times)`` (Krizhevsky 2014, arXiv 1404.5997; for Adam and its like: Malladi et al. 2022, arXiv 2205.10287).
@@ -45,12 +45,14 @@ def rate_factor(rule: str, times: float, base_batch: float | None = None, critic
 
 
 def scaled_rate(rate: float, rule: str, times: float, base_batch: float | None = None, critical_batch: float | None = None) -> float:
-    """The rate for a batch that is ``times`` larger; arguments and errors as in `rate_factor`."""
+    """Return the rate for a batch that is ``times`` larger; as `rate_factor`."""
     return rate * rate_factor(rule, times, base_batch, critical_batch)
 
 
 def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Multiply the rate of every group, and of groups added later without one; call it before a scheduler sees the optimizer.
+    """Multiply the rate of every group, and of groups added later without one.
+
+    Call it before a scheduler sees the optimizer.
 
     Raises:
         ValueError: a factor that is not a finite number above 0.
@@ -72,7 +74,13 @@ _VALUE = (
 
 @dataclass(frozen=True)
 class _RuleSetting:
-    """times: None: the number of ranks. base_batch, critical_batch: samples, for the noise rule."""
+    """A rule and its numbers.
+
+    Attributes:
+        times: None: the number of ranks.
+        base_batch: samples, for the noise rule.
+        critical_batch: likewise.
+    """
 
     rule: str
     times: float | None

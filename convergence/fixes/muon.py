@@ -16,13 +16,16 @@ __all__ = ["FIX", "MuonWithAdamW", "muon"]
 
 
 def muon(params: Any, lr: float, rest_lr: float | None = None, **more: Any) -> "MuonWithAdamW":
-    """Muon for the hidden weights of a model and AdamW for its embeddings, its output layer, biases and normalisation weights.
+    """Make Muon for the hidden weights of a model and AdamW for all others.
+
+    These are its embeddings, its output layer, biases and normalisation weights.
 
     Args:
-        params: best a model; also (name, tensor) pairs, tensors or groups, among which the last matrix is taken for the output layer.
+        params: best a model; also (name, tensor) pairs, tensors or groups, among which the last matrix is
+            taken for the output layer.
         lr: of Muon.
         rest_lr: of AdamW; None: the same. A scheduler changes both in proportion.
-        more: as for ``MuonWithAdamW``.
+        **more: as for ``MuonWithAdamW``.
 
     Raises:
         MissingDependency: torch is older than 2.9 and has no Muon.
@@ -34,18 +37,21 @@ def muon(params: Any, lr: float, rest_lr: float | None = None, **more: Any) -> "
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
-    """torch.optim.Muon and torch.optim.AdamW behind one set of parameter groups, one state and one ``step``.
+    """torch's Muon and AdamW behind one set of parameter groups, one state and one ``step``.
 
-    A convolution's weight goes to Muon as a matrix, one row for each output channel. The key ``"hidden"`` of a group says for each of its
-    parameters whether it goes to Muon.
+    A convolution's weight goes to Muon as a matrix, one row for each output channel. The key
+    ``"hidden"`` of a group says for each of its parameters whether it goes to Muon.
 
     Args:
         params: tensors, (name, tensor) pairs or groups.
         lr: of Muon.
         rest_lr: of AdamW; None: the same.
-        momentum, adjust_lr_fn: of Muon. "match_rms_adamw" (Liu et al. 2025, arXiv 2502.16982) lets it take a rate that suits AdamW.
+        momentum: of Muon.
         weight_decay: decoupled, for both, but not on tensors of at most one dimension.
-        betas, eps: of AdamW.
+        betas: of AdamW.
+        eps: of AdamW.
+        adjust_lr_fn: of Muon. "match_rms_adamw" (Liu et al. 2025, arXiv 2502.16982) lets it take a rate
+            that suits AdamW.
 
     Raises:
         MissingDependency: torch is older than 2.9 and has no Muon.
@@ -63,6 +69,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         eps: float = 1e-8,
         adjust_lr_fn: str = "match_rms_adamw",
     ) -> None:
+        """Make both optimizers, and guess from names which weights are hidden."""
         if not hasattr(torch.optim, "Muon"):
             raise MissingDependency(f"Muon needs torch 2.9 or later, this is {torch.__version__}: pip install -U torch")
         if rest_lr is not None and not lr > 0:
@@ -82,7 +89,10 @@ class MuonWithAdamW(torch.optim.Optimizer):
         return list(zip(names, (param for group in self.param_groups for param in group["params"])))
 
     def choose(self, model: nn.Module) -> None:
-        """Determine from the model's modules which weights are hidden. Only before the first update."""
+        """Determine from the model's modules which weights are hidden.
+
+        Only before the first update.
+        """
         self._choose(_hidden_in(model))
 
     def _choose(self, hidden: set[Tensor]) -> None:
@@ -90,6 +100,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
             group["hidden"] = [param in hidden for param in group["params"]]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a state; a copy or an unpickled one makes both optimizers again."""
         super().__setstate__(state)
         if "_muon" not in self.__dict__:  # a copy or an unpickled one
             names = ("lr", "weight_decay", "momentum", "adjust_lr_fn", "betas", "eps")
@@ -130,7 +141,10 @@ class MuonWithAdamW(torch.optim.Optimizer):
 
 
 def _matrix(param: Tensor) -> Tensor:
-    """The parameter and its gradient as a matrix, one row for each of its first dimension; the same memory if it is contiguous."""
+    """Return the parameter and its gradient as a matrix, one row for each of its first dimension.
+
+    It is the same memory if the parameter is contiguous.
+    """
     matrix = param.detach().flatten(1)
     assert param.grad is not None
     matrix.grad = param.grad.flatten(1)
@@ -138,7 +152,10 @@ def _matrix(param: Tensor) -> Tensor:
 
 
 def _advance(engine: torch.optim.Optimizer, state: dict[Tensor, Any], group: dict[str, Any]) -> None:
-    """One step without the hooks of torch.optim: whoever counts steps by them would count this one twice."""
+    """Make one step without the hooks of torch.optim.
+
+    Whoever counts steps by them would count this one twice.
+    """
     if group["params"]:
         engine.state, engine.param_groups = defaultdict(dict, state), [group]
         inspect.unwrap(type(engine).step)(engine)
@@ -148,7 +165,10 @@ _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
 def _hidden_in(model: nn.Module) -> set[Tensor]:
-    """Weights that are matrices, except those of embeddings (tied ones too) and of the last layer that has one."""
+    """Return the weights that are matrices, except embeddings and the last layer with one.
+
+    Tied embeddings are left out too.
+    """
     matrices: list[Tensor] = [param for module in model.modules() for param in module.parameters(recurse=False) if _is_matrix(param)]
     embedded: set[Tensor] = {
         param for module in model.modules() if isinstance(module, _EMBEDDINGS) for param in module.parameters(recurse=False)
@@ -157,18 +177,24 @@ def _hidden_in(model: nn.Module) -> set[Tensor]:
 
 
 def _hidden_among(params: Iterable[tuple[str, Tensor]]) -> set[Tensor]:
-    """The same without a model: the last matrix is assumed to be the output layer, and names with "embed" are embeddings."""
+    """Guess the hidden weights without a model.
+
+    The last matrix is assumed to be the output layer, and names with "embed" are embeddings.
+    """
     matrices = [(name, param) for name, param in params if _is_matrix(param)]
     return {param for name, param in matrices[:-1] if "embed" not in name.lower()}
 
 
 def _is_matrix(param: Tensor) -> bool:
-    """Of at least 2 rows (the first dimension) and 2 columns: a single row or column is a vector, with nothing to orthogonalise."""
+    """Tell whether it has at least 2 rows (the first dimension) and 2 columns.
+
+    A single row or column is a vector, with nothing to orthogonalise.
+    """
     return param.ndim >= 2 and param.shape[0] > 1 and param.numel() > param.shape[0]
 
 
 def _attach(setting: OptimizerSetting, training: TrainingHooks) -> None:
-    """The optimizer is made from tensors; once the model is seen, its modules say which are embeddings and the output layer."""
+    """Make the optimizer from tensors; the model's modules then say which are hidden."""
     made: list[MuonWithAdamW] = []
 
     def make(_: type, params: Any, arguments: dict[str, Any]) -> MuonWithAdamW:

@@ -51,6 +51,7 @@ class NovoGrad(LayerwiseOptimizer):
         maximize: bool = False,
         foreach: bool = True,
     ) -> None:
+        """Pass the numbers on as defaults of the groups."""
         numbers = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "excluded_lr_scale": excluded_lr_scale}
         super().__init__(params, {**numbers, "maximize": maximize, "foreach": foreach}, exclude)
 

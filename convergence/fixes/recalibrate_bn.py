@@ -16,11 +16,14 @@ __all__ = ["FIX", "recalibrate"]
 
 
 class _ChannelMoments:
-    """Mean and summed squared deviation per channel, merged batch by batch (Chan, Golub, LeVeque 1983), in float64.
+    """Mean and summed squared deviation per channel, in float64.
+
+    They are merged batch by batch (Chan, Golub, LeVeque 1983).
 
     Attributes:
         count: float64 [], values per channel.
-        mean, squares: float64 [channels].
+        mean: float64 [channels].
+        squares: float64 [channels].
     """
 
     def __init__(self, channels: int, device: torch.device) -> None:
@@ -28,7 +31,7 @@ class _ChannelMoments:
         self.mean, self.squares = torch.zeros(2, channels, dtype=torch.float64, device=device)
 
     def add(self, x: torch.Tensor) -> None:
-        """Add a batch. ``x``: [batch, channels, ...]."""
+        """Add a batch, [batch, channels, ...]."""
         x = x.detach()
         exact = x if x.dtype == torch.float64 else x.float()
         variance, mean = torch.var_mean(exact, [0, *range(2, x.ndim)], correction=0)
@@ -43,7 +46,7 @@ class _ChannelMoments:
         self.count = total
 
     def over_ranks(self) -> "_ChannelMoments":
-        """The moments of all ranks together; every rank must call it."""
+        """Return the moments of all ranks together; every rank must call it."""
         mine = torch.cat([self.count[None], self.mean, self.squares])
         ranks = [torch.empty_like(mine) for _ in range(torch.distributed.get_world_size())]
         torch.distributed.all_gather(ranks, mine)
@@ -55,7 +58,7 @@ class _ChannelMoments:
 
 
 def _forward_batch(model: nn.Module, batch: Any) -> None:
-    """The forward of most models: keyword arguments from a dictionary, else the batch, or its first part."""
+    """Call most models: with a dictionary by name, else with the batch or its first part."""
     device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
     if isinstance(batch, dict):
         model(**{key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.items()})
@@ -70,7 +73,7 @@ def recalibrate(
     forward: Callable[[nn.Module, Any], object] = _forward_batch,
     all_ranks: bool = False,
 ) -> int:
-    """Set ``running_mean`` and ``running_var`` of every batch norm to those of its inputs over all samples of some batches.
+    """Set the running statistics of every batch norm to those over all samples of some batches.
 
     While a batch goes through, batch norm uses the batch's own statistics, as in training, and everything else (dropout) is as in
     inference. The variance is that of all values together; `torch.optim.swa_utils.update_bn` averages the variances of batches, which
@@ -127,7 +130,10 @@ def _check(name: str, found: _ChannelMoments, seen: int) -> None:
 
 @contextmanager
 def _as_in_training(model: nn.Module, layers: Iterable[Any]) -> Iterator[None]:
-    """Batch norm as in training, but without a memory; the rest as in inference, and nothing compiled, which would not see the hooks."""
+    """Run batch norm as in training but without a memory, and the rest as in inference.
+
+    Nothing is compiled meanwhile, which would not see the hooks.
+    """
     modes = [(module, module.training) for module in model.modules()]
     remembers = [(layer, layer.track_running_stats) for layer in layers]
     model.eval()
@@ -156,7 +162,7 @@ def _watched(layers: dict[str, Any], moments: dict[str, _ChannelMoments]) -> Ite
 
 @contextmanager
 def _random_states_kept() -> Iterator[None]:
-    """A loader draws a seed, and transforms in this process draw what they need."""
+    """Keep random states: a loader draws a seed, and transforms draw what they need."""
     python, numpy = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     try:

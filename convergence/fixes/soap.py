@@ -19,12 +19,16 @@ def soap(
     precondition_frequency: int = 10,
     **more: Any,
 ) -> torch.optim.Optimizer:
-    """pytorch_optimizer's ``SOAP`` without weight decay on tensors of at most one dimension.
+    """Make pytorch_optimizer's ``SOAP`` without decay on tensors of at most one dimension.
 
     Args:
-        params: tensors, (name, tensor) pairs or groups. A group with both kinds of tensors becomes two.
+        params: tensors, (name, tensor) pairs or groups. A group with both kinds becomes two.
+        lr: as for ``pytorch_optimizer.SOAP``. Its first update only looks at the gradient.
+        betas: likewise.
+        eps: likewise.
+        weight_decay: likewise.
         precondition_frequency: updates between two eigenbases.
-        lr, betas, eps, weight_decay, more: as for ``pytorch_optimizer.SOAP``. Its first update only looks at the gradient.
+        **more: likewise.
 
     Raises:
         MissingDependency: pytorch_optimizer is not installed.

@@ -21,18 +21,21 @@ __all__ = ["FIX", "Warmup", "warmup_factor"]
 
 
 def warmup_factor(share: float, start: float = 0.0) -> float:
-    """What to multiply the rate by, linear from ``start`` to 1.
+    """Return what to multiply the rate by, linear from ``start`` to 1.
 
     Args:
-        share: of the warm-up that lies behind, the samples of this update included, so that the first update is not lost at ``start=0``.
+        share: of the warm-up that has passed, the samples of this update included, so that the first
+            update is not lost at ``start=0``.
+        start: factor at the beginning.
     """
     return start + (1 - start) * min(1.0, max(0.0, share))
 
 
 class Warmup:
-    """Multiplies the rates of an optimizer while it makes an update, and puts them back after it: no scheduler ever sees the factor.
+    """Multiplies the rates of an optimizer during an update, and restores them after it.
 
-    A scheduler therefore may be of any kind (chainable, closed form, in epochs or in steps), and counts through the warm-up::
+    No scheduler ever sees the factor. It may be of any kind (chainable, closed form, in epochs or in
+    steps), and counts through the warm-up::
 
         warmup = Warmup(optimizer, samples=20_000)
         for images, labels in loader:
@@ -43,15 +46,18 @@ class Warmup:
             optimizer.zero_grad()
 
     Args:
-        optimizer: one whose ``register_step_pre_hook`` works; of a wrapper that has none, the optimizer inside.
+        optimizer: one whose ``register_step_pre_hook`` works; of a wrapper that has none, the optimizer
+            inside.
         samples: how long, in samples of all ranks together.
-        start: factor at the beginning, 0 to 1. After scaling the rate by k, ``1 / k`` starts from the old rate.
+        start: factor at the beginning, 0 to 1. After scaling the rate by k, ``1 / k`` starts from the
+            old rate.
 
     Raises:
         ValueError: a number that cannot be one, or an optimizer without hooks.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, samples: int, start: float = 0.0) -> None:
+        """Check the numbers, and hook into the optimizer's steps."""
         if not 0 <= samples < math.inf:
             raise ValueError(f"a warm-up cannot last {samples} samples")
         if not 0 <= start <= 1:
@@ -64,7 +70,7 @@ class Warmup:
         self._changed: RateChanges = []
 
     def count(self, samples: int) -> None:
-        """Say, before the update, how many samples go into it, on all ranks together.
+        """Count, before an update, the samples that go into it on all ranks together.
 
         Raises:
             ValueError: fewer than none.
@@ -90,15 +96,16 @@ class Warmup:
         restore_rates(changed)
 
     def remove(self) -> None:
-        """Leave the optimizer."""
+        """Remove the hooks from the optimizer."""
         for hook in self._hooks:
             hook.remove()
 
     def state_dict(self) -> dict[str, int]:
-        """What a checkpoint needs; the length and the start come from the program."""
+        """Return what a checkpoint needs; the length and the start come from the program."""
         return {"counted": self.counted}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue from a saved state."""
         self.counted = int(state["counted"])
 
 
@@ -107,7 +114,7 @@ _VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an ei
 
 @dataclass(frozen=True)
 class _WarmupSetting:
-    """One of epochs and samples is None."""
+    """Length and start; one of epochs and samples is None."""
 
     epochs: float | None
     samples: int | None

@@ -123,4 +123,11 @@ def _has_ffmpeg() -> bool:
         return False
 
 
-SPDL = LoaderKind("spdl", _ABOUT_SPDL.format("its own decoder or libjpeg-turbo"), needs("spdl.pipeline"), SpdlLoader)
+LOADERS = (
+    LoaderKind(
+        "spdl",
+        _ABOUT_SPDL.format("its own decoder or libjpeg-turbo"),
+        needs("spdl.pipeline"),
+        SpdlLoader,
+    ),
+)
