@@ -1,4 +1,8 @@
-"""Checks one image file with Pillow: its type, and what is wrong with it."""
+"""The user's images: a folder with one subfolder per class, as in torchvision's ImageFolder.
+
+Every file is checked once. What the loaders cannot all read alike (CMYK, 16 bits, animations, ...)
+is left out of the comparison and named.
+"""
 
 import os
 import random
@@ -33,10 +37,10 @@ _TIFF_BITS_PER_SAMPLE = 258
 
 @dataclass(frozen=True)
 class ImageCheck:
-    """What was found.
+    """One image file, as Pillow sees it.
 
     Attributes:
-        bad: (kind, says) of the reason why it is left out; None: it is an image that all loaders read.
+        bad: (kind, says) of the reason why it is left out; None: all loaders read it.
         remarks: (kind, says) of what is worth knowing about it.
     """
 
@@ -73,7 +77,7 @@ def check_image(path: Path) -> ImageCheck:
 
 
 def _broken(error: Exception) -> tuple[str, str]:
-    """(kind, says) of an error that Pillow raised."""
+    """Return (kind, says) of an error that Pillow raised."""
     message = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         return "corrupt", f"cannot be read ({error.strerror})"
@@ -85,7 +89,7 @@ def _broken(error: Exception) -> tuple[str, str]:
 
 
 def _unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
-    """Why loaders would read this image differently, known before it is decoded."""
+    """Return (kind, says) of why loaders would read this image differently."""
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":
         return "animated", f"{frames} frames or pages; loaders take one of them, and not all the same one"
@@ -101,7 +105,10 @@ def _unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
 
 
 def _deep(image: "Image") -> bool:
-    """Whether a file has more than 8 bits per channel although Pillow's mode does not say so: it opens 16-bit RGB as RGB."""
+    """Tell whether a file has more than 8 bits per channel although Pillow's mode says otherwise.
+
+    Pillow opens 16-bit RGB as RGB.
+    """
     bits = getattr(image, "tag_v2", {}).get(_TIFF_BITS_PER_SAMPLE, ())
     if any(value > 8 for value in (bits if isinstance(bits, tuple) else (bits,))):
         return True
@@ -115,7 +122,7 @@ def _deep(image: "Image") -> bool:
 
 
 def _remarks(image: "Image", kind: str, path: Path) -> list[tuple[str, str]]:
-    """(kind, says) of unusual properties of a usable image."""
+    """List (kind, says) of unusual properties of a usable image."""
     found = []
     orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
     if orientation != 1:
@@ -126,11 +133,13 @@ def _remarks(image: "Image", kind: str, path: Path) -> list[tuple[str, str]]:
 
 
 def walk_files(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
-    """All files below a folder, in the order of torchvision's ImageFolder: each folder sorted. Links are followed.
+    """Yield all files below a folder, in the order of torchvision's ImageFolder.
 
-    A link to a folder above itself is not, which ImageFolder follows until the operating system ends it: 40 times every file.
+    Each folder is sorted. Links are followed; a link to a folder above itself is not, which ImageFolder
+    follows until the operating system ends it: 40 times every file.
 
     Args:
+        folder: where to begin.
         cannot: called with the error of a folder that cannot be listed; the others are walked.
     """
     above: dict[str, frozenset[str]] = {}  # folder, as walked -> the real folders on the way to it
@@ -152,7 +161,7 @@ IMAGE_ENDINGS = {ending for endings in _FORMAT_ENDINGS.values() for ending in en
 
 @dataclass(frozen=True)
 class Photo:
-    """One file.
+    """One usable image file.
 
     Attributes:
         format: by its content, not its name: ``JPEG``, ``PNG``, ...
@@ -168,7 +177,7 @@ class Photo:
     mode: str
 
     def decoded(self) -> "Image":
-        """Its image as Pillow decodes it, in RGB. Raises OSError."""
+        """Decode it with Pillow, in RGB. Raises OSError."""
         from PIL import Image
 
         with Image.open(self.path) as image:
@@ -202,10 +211,12 @@ class Photos:
     problems: list[Problem] = field(default_factory=list)
 
     def __len__(self) -> int:
+        """Return the number of photos."""
         return len(self.photos)
 
     @property
     def mean_bytes(self) -> float:
+        """The mean size of a file."""
         return sum(photo.bytes for photo in self.photos) / len(self.photos)
 
 
@@ -213,10 +224,11 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
     """Check every file of a dataset, decoding each once.
 
     Args:
-        root: a folder per class, as ImageFolder reads it (files in folders below belong to the class, hidden folders to none); a folder
-            with images and no folders is one class.
-        limit: take this many usable images, equally many of each class if possible, chosen by ``seed``. Files that are not chosen
-            are not looked at.
+        root: a folder per class, as ImageFolder reads it (files in folders below belong to the class,
+            hidden folders to none); a folder with images and no folders is one class.
+        limit: take this many usable images, equally many of each class if possible. Files that are not
+            chosen are not looked at.
+        seed: chooses them.
 
     Returns:
         Images in the order of ImageFolder; a class without an image keeps its label.
@@ -247,7 +259,7 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
 
 
 def _classes(root: Path) -> dict[str, list[Path]]:
-    """Class name -> its files, both sorted."""
+    """Map each class name to its files, both sorted."""
     if not os.path.isdir(root):
         there = "is a file" if os.path.exists(root) else "does not exist"
         raise DataError(f"{root} {there}: give an image folder with one subfolder per class")
@@ -269,14 +281,14 @@ def _is_image(path: Path) -> bool:
 
 
 def _balanced(classes: dict[str, list[Path]], label: dict[str, int], seed: int) -> list[tuple[Path, int]]:
-    """Every file, shuffled in its class, one class after the other in turn."""
+    """Shuffle each class's files, and take one of each class in turn."""
     dice = random.Random(seed)
     columns = [[(path, label[name]) for path in dice.sample(paths, len(paths))] for name, paths in classes.items()]
     return [one for row in zip_longest(*columns) for one in row if one is not None]
 
 
 def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[list[Photo], list[Problem]]:
-    """Look at files until ``limit`` can be used."""
+    """Check files until ``limit`` can be used."""
     try:
         import PIL.Image
     except ImportError as error:

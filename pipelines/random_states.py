@@ -1,4 +1,4 @@
-"""Temporarily replaces the global random generators, which the user's own transform draws from."""
+"""Random generators that leave the program's own as they were."""
 
 import os
 import random
@@ -10,14 +10,20 @@ from torch.utils.data import get_worker_info
 
 
 class OwnRandomState:
-    """A context in which torch (CPU), numpy and ``random`` continue from their state at the end of the previous use."""
+    """A context with global random states of its own.
+
+    torch (CPU), numpy and ``random``, which the user's own transform draws from, continue from their
+    state at the end of the previous use.
+    """
 
     def __init__(self, seed: int) -> None:
+        """Seed the first use."""
         self._own: Any = None
         self._others: Any = None
         self._seed = seed
 
     def __enter__(self) -> None:
+        """Set these states aside, and continue with the own ones."""
         self._others = _states()
         if self._own is not None:
             _restore(self._own)
@@ -27,6 +33,7 @@ class OwnRandomState:
         torch.default_generator.manual_seed(self._seed)
 
     def __exit__(self, *error: object) -> None:
+        """Put the program's states back."""
         self._own = _states()
         _restore(self._others)
 
@@ -49,13 +56,14 @@ class TransformRng:
     """
 
     def __init__(self, seed: int) -> None:
+        """Note the process; every other one gets numbers of its own."""
         self.seed = seed
         self.made_in = os.getpid()
         self._of: int | None = None
         self._dice = random.Random(seed)
 
     def here(self) -> random.Random:
-        """The generator of this process."""
+        """Return the generator of this process."""
         worker = get_worker_info()
         of = worker.seed if worker is not None else None if os.getpid() == self.made_in else os.getpid()
         if of != self._of:

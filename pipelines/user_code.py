@@ -1,4 +1,7 @@
-"""Loads the user's transforms and model from ``module:name``. Modules are found as by ``python -m``, from the working folder."""
+"""Loads the user's transforms and model from ``module:name``.
+
+Modules are found as by ``python -m``, from the working folder.
+"""
 
 import difflib
 import importlib
@@ -19,11 +22,11 @@ _GUARD = 'put what trains under `if __name__ == "__main__":`, so that the module
 
 
 def load_transforms(name: str) -> Callable[[Any], Any]:
-    """The transform to be applied to every PIL image.
+    """Load the transform to be applied to every PIL image.
 
     Args:
-        name: ``module:name`` of a transform (a Compose, a module, a function of an image), or of a class or function without required
-            arguments that gives one.
+        name: ``module:name`` of a transform (a Compose, a module, a function of an image), or of a class
+            or function without required arguments that gives one.
 
     Raises:
         UserCodeError: there is no such name, or the code raises; with its file and line.
@@ -39,7 +42,7 @@ def load_transforms(name: str) -> Callable[[Any], Any]:
 
 
 def makes_transforms(name: str) -> bool:
-    """Whether the object given to ``load_transforms`` must be called to get the transform.
+    """Tell whether the object given to ``load_transforms`` must be called for the transform.
 
     Raises:
         UserCodeError: as there.
@@ -48,13 +51,15 @@ def makes_transforms(name: str) -> bool:
 
 
 def load_model(name: str) -> "nn.Module":
-    """The model.
+    """Load the model.
 
     Args:
-        name: ``module:name`` of an nn.Module, or of a class or function without required arguments that gives one.
+        name: ``module:name`` of an nn.Module, or of a class or function without required arguments that
+            gives one.
 
     Raises:
-        UserCodeError: there is no such name, the code raises, or the result is not an nn.Module; with its file and line.
+        UserCodeError: there is no such name, the code raises, or the result is not an nn.Module; with
+            its file and line.
     """
     from torch import nn
 
@@ -68,7 +73,7 @@ def load_model(name: str) -> "nn.Module":
 
 
 def _find(name: str, option: str) -> Any:
-    """The object of that name."""
+    """Return the object of that name."""
     module_name, colon, attributes = name.partition(":")
     if not module_name or not colon or not attributes:
         raise UserCodeError(f"{option} {name}: expected MODULE:NAME, such as train:model for `model` in train.py")
@@ -100,19 +105,22 @@ def _import(name: str, option: str) -> ModuleType:
 
 
 def _safe_path() -> bool:
-    """Python was told (-P, -I) not to look into the working folder; it is not looked into then."""
+    """Tell whether Python was told (-P, -I) not to look into the working folder."""
     return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 
 
 def _is_maker(found: Any) -> bool:
-    """Whether it is to be called to give a transform: a class, or a function without required arguments. A function of an image is one."""
+    """Tell whether it is to be called to give a transform.
+
+    A class is, and a function without required arguments; a function of an image is a transform itself.
+    """
     if inspect.isclass(found):
         return True
     return inspect.isfunction(found) and not _required(found)
 
 
 def _required(found: Any) -> list[str]:
-    """Names of the arguments that must be given."""
+    """List the names of the arguments that must be given."""
     try:
         parameters = inspect.signature(found).parameters.values()
     except (TypeError, ValueError):
@@ -140,7 +148,10 @@ def _said(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """``file:line`` of the innermost line that is the user's own: below the working folder, and not in a library installed there."""
+    """Return ``file:line`` of the innermost line that is the user's own.
+
+    That is below the working folder, and not in a library installed there.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

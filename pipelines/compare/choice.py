@@ -13,7 +13,8 @@ def predict_training_rate(row: LoaderRow, compute: Compute, cores: float, device
     """Predict samples/s of a training with this loader: the lowest of three limits.
 
     loader: what the loader gave when nothing else ran.
-    compute: one step after the other in the main thread: receiving a sample, then computing with it; and the loader's time on the GPU.
+    compute: one step after the other in the main thread: receiving a sample, then computing with it;
+        and the loader's time on the GPU.
     cores: the CPU seconds of loading and computing a sample, shared out over the cores.
     """
     stolen = (row.gpu_s or 0.0) if device != "cpu" else 0.0
@@ -42,9 +43,10 @@ class Choice:
 
 
 def choose(rows: Sequence[LoaderRow], compute: Compute | None, cores: float) -> Choice:
-    """Recommend a loader, with reasons. Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better.
+    """Recommend a loader, with reasons.
 
-    That one is faster than another is said only where their intervals lie apart.
+    Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better. That one
+    is faster than another is said only where their intervals lie apart.
     """
     measured = [row for row in rows if row.measured]
     candidates = [row for row in measured if row.faultless and not row.is_upper_bound]
@@ -65,18 +67,21 @@ def choose(rows: Sequence[LoaderRow], compute: Compute | None, cores: float) -> 
 
 
 def _rate(row: LoaderRow) -> float:
-    """Samples/s that count: those that the model gets, or the loader's own."""
+    """Return the samples/s that count: those that the model gets, or the loader's own."""
     return row.feeds.samples_per_s if row.feeds else row.samples_per_s
 
 
 def _interval(row: LoaderRow) -> tuple[float, float]:
-    """The 95 % interval of ``rate``."""
+    """Return the 95 % interval of ``_rate``."""
     return (row.feeds.low, row.feeds.high) if row.feeds else median_interval(row.rates)
 
 
 def _slower(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
-    """Name -> names of those that are clearly better: of loaders alone as in the table (``faster``); of trainings with them, with an
-    interval above its own, and by more than ALIKE."""
+    """Map each loader to those that are clearly better.
+
+    Without a model as in the table (``faster_loaders``); else those whose training has an interval above
+    its own, and is faster by more than _MIN_GAIN.
+    """
     if not all(row.feeds for row in rows):
         return faster_loaders(rows)
     return {
@@ -86,7 +91,7 @@ def _slower(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
 
 
 def _if_less_will_do(rows: Sequence[LoaderRow], clearly: dict[str, set[str]], best: LoaderRow) -> str:
-    """The best of those that would be candidates if they did all of the transform."""
+    """Name the best of those that would be candidates if they did all of the transform."""
     would_be = [row for row in rows if row.missing and not row.is_upper_bound and replace(row, missing=()).faultless]
     more = [row for row in would_be if row.name in clearly[best.name]]
     if not more:
@@ -113,7 +118,7 @@ def _keep(now: LoaderRow, rows: Sequence[LoaderRow], candidates: Sequence[Loader
 
 
 def _no_gain(now: LoaderRow, fastest: LoaderRow) -> str:
-    """Why the fastest of the others is not taken: too small a gain, or none that these rounds show."""
+    """Say why the fastest of the others is not chosen: too small a gain, or none shown."""
     if lies_above(_interval(fastest), _interval(now)):
         gain = f"more than {100 * _MIN_GAIN:.0f} %" if now.feeds else "clearly"
         times = _rate(fastest) / _rate(now)
@@ -126,7 +131,7 @@ def _no_gain(now: LoaderRow, fastest: LoaderRow) -> str:
 
 
 def _spread(row: LoaderRow) -> str:
-    """Its interval in words."""
+    """Write the interval in words."""
     low, high = _interval(row)
     return f"{low:,.0f} to {high:,.0f}"
 
@@ -145,7 +150,7 @@ def _gains(chosen: LoaderRow, now: LoaderRow | None, compute: Compute | None) ->
 
 
 def _why_cheapest(chosen: LoaderRow, alike: Sequence[LoaderRow]) -> str:
-    """Why it is taken rather than one that is not clearly slower."""
+    """Say why it is chosen rather than one that is not clearly slower."""
     others = [row for row in alike if row is not chosen]
     if not others:
         return ""

@@ -1,4 +1,9 @@
-"""The result of a comparison of loaders."""
+"""The result of a comparison of loaders: rows, their order, and JSON.
+
+One loader is called faster than another only where their intervals, which are shown beside them, lie
+apart, and where it was more than _MIN_SPEEDUP faster in enough rounds for a sign test. Loaders whose
+order is due to chance share a place.
+"""
 
 import datetime
 import math
@@ -49,7 +54,9 @@ class StageCosts:
 
 @dataclass(frozen=True)
 class PixelDifference:
-    """Differences between a loader's images and those of pillow-v1, random parameters fixed, in gray levels (0 to 255).
+    """Differences between a loader's images and those of pillow-v1, in gray levels (0 to 255).
+
+    Random parameters are fixed.
 
     Attributes:
         largest_mean: of the one image that differs most.
@@ -132,6 +139,7 @@ class LoaderRow:
 
     @property
     def measured(self) -> bool:
+        """Whether it was measured to the end."""
         return not self.why and bool(self.parts)
 
     @property
@@ -151,11 +159,12 @@ class LoaderRow:
 
     @property
     def main_each(self) -> list[float]:
-        """The same of the main thread."""
+        """CPU seconds per sample of the main thread, of each round."""
         return [part.main_s / part.samples for part in self.parts]
 
     @property
     def samples_per_s(self) -> float:
+        """The median of the rounds."""
         return statistics.median(self.rates)
 
     @property
@@ -181,26 +190,34 @@ class LoaderRow:
 
     @property
     def first_batch_s(self) -> float:
+        """The median of the rounds."""
         return statistics.median(part.first_batch_s for part in self.parts)
 
     @property
     def faultless(self) -> bool:
-        """Whether it was measured, delivers every sample once, lacks nothing, and its images equal those of the user's own transform."""
+        """Whether it was measured and does all that the user's own transform does.
+
+        It delivers every sample once, lacks nothing, and its images are equal.
+        """
         return self.measured and not self.missing and not (self.epoch and self.epoch.wrong) and not (self.pixels and self.pixels.outside)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Attributes:
-    rows: in the order in which they were asked for.
-    photos: of how many files the dataset consists after those that are left out.
-    left_out: kind of problem -> paths.
-    cache: ``warm``: every file was read once before; ``cold``: the page cache was emptied of them before every part.
-    cores: that this process may use.
-    choice: which loader to take, and why.
-    takes: its name; empty: none is better than the present one.
-    lines: of a program that trains with it; empty where ``takes`` is.
-    operations: each operation of the transform in each library; ``operations_why``: why there are none.
+    """A comparison of loaders.
+
+    Attributes:
+        rows: in the order in which they were asked for.
+        photos: of how many files the dataset consists after those that are left out.
+        left_out: kind of problem -> paths.
+        cache: ``warm``: every file was read once before; ``cold``: the page cache was emptied of them
+            before every part.
+        cores: that this process may use.
+        choice: which loader to take, and why.
+        takes: its name; empty: none is better than the present one.
+        lines: of a program that trains with it; empty where ``takes`` is.
+        operations: each operation of the transform in each library; ``operations_why``: why there are
+            none.
     """
 
     rows: Sequence[LoaderRow]
@@ -220,6 +237,7 @@ class Comparison:
 
     @property
     def measured(self) -> list[LoaderRow]:
+        """The rows that were measured."""
         return [row for row in self.rows if row.measured]
 
 
@@ -229,9 +247,10 @@ MIN_ROUNDS = 5  # rounds below which no order is that seldom (2 ** -FEWEST <= LU
 
 
 def rank_loaders(rows: Sequence[LoaderRow]) -> list[tuple[int, LoaderRow]]:
-    """(place, row), the highest samples/s first.
+    """Return (place, row) pairs, the highest samples/s first.
 
-    A row shares the place of those before it unless one of these was clearly faster (``faster``).
+    A row shares the place of those before it unless one of these was clearly faster
+    (``faster_loaders``).
 
     Args:
         rows: measured ones, with as many rounds each.
@@ -251,9 +270,11 @@ def rank_loaders(rows: Sequence[LoaderRow]) -> list[tuple[int, LoaderRow]]:
 
 
 def faster_loaders(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
-    """Name -> names of the loaders that were faster: their interval lies above its own, and they pass a sign test over the rounds.
+    """Map each loader to the names of those that were faster.
 
-    A machine that others use is slow in some rounds, so that a loader's rate in a round is taken relative to all loaders' in that round.
+    Their interval lies above its own, and they pass a sign test over the rounds. A machine that others
+    use is slow in some rounds, so that a loader's rate in a round is taken relative to all loaders' in
+    that round.
     """
     relative, intervals = _relative(rows), {row.name: median_interval(row.rates) for row in rows}
 
@@ -264,9 +285,10 @@ def faster_loaders(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median, from the ordered values (Conover, Practical Nonparametric Statistics, 3.2): of 9, second to eighth.
+    """Return the 95 % interval of the median: of 9 values, the second to the eighth.
 
-    Of fewer than 6, the lowest to the highest, which holds the median less often: of five in 94 %, of two in 50 %.
+    From the ordered values (Conover, Practical Nonparametric Statistics, 3.2). Of fewer than 6, the
+    lowest to the highest, which holds the median less often: of five in 94 %, of two in 50 %.
     """
     ordered, rounds, inner = sorted(values), len(values), 0
     while 2 * sum(math.comb(rounds, count) for count in range(inner + 2)) / 2**rounds <= _MAX_CHANCE and 2 * (inner + 1) < rounds:
@@ -275,19 +297,22 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def lies_above(higher: tuple[float, float], lower: tuple[float, float]) -> bool:
-    """Whether an interval lies above another."""
+    """Tell whether an interval lies above another."""
     return higher[0] > lower[1]
 
 
 def _relative(rows: Sequence[LoaderRow]) -> dict[str, list[float]]:
-    """Rates of each round over their geometric mean."""
+    """Divide the rates of each round by their geometric mean; returns logarithms."""
     logs = {row.name: [math.log(rate) for rate in row.rates] for row in rows}
     means = [statistics.mean(column) for column in zip(*logs.values(), strict=True)]
     return {name: [one - mean for one, mean in zip(found, means, strict=True)] for name, found in logs.items()}
 
 
 def _passes_sign_test(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Sign test over the rounds, one-sided (Conover, Practical Nonparametric Statistics, 3.4); of too few, whether they lie apart."""
+    """Do a one-sided sign test over the rounds; of too few, see whether they lie apart.
+
+    Conover, Practical Nonparametric Statistics, 3.4.
+    """
     rounds, more = len(one), math.log1p(_MIN_SPEEDUP)
     if rounds < MIN_ROUNDS:
         return min(one) > max(other) + more
@@ -296,7 +321,7 @@ def _passes_sign_test(one: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def to_plain(comparison: Comparison) -> dict[str, Any]:
-    """The whole comparison as plain data.
+    """Return the whole comparison as plain data.
 
     schema_version  1; it grows when a name below changes its meaning or goes
     photos, sample_bytes, left_out (kind -> paths), settings, cache (warm, cold), cores, machine
@@ -323,7 +348,7 @@ def to_plain(comparison: Comparison) -> dict[str, Any]:
 
 
 def _finite(difference: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no infinity, which stands for images of another size."""
+    """Replace infinity, which stands for images of another size and which JSON lacks."""
     message = difference.pop("message")
     if difference["mean"] is None or math.isfinite(difference["mean"]):
         return {**difference, "says": message}
@@ -343,7 +368,10 @@ def _row(row: LoaderRow, place: int | None) -> dict[str, Any]:
 
 
 def to_pytest_benchmark(comparison: Comparison) -> dict[str, Any]:
-    """In the format that ``pytest-benchmark compare`` reads: a benchmark per loader, in seconds per sample."""
+    """Return a benchmark per loader, in seconds per sample.
+
+    The format is what ``pytest-benchmark compare`` reads.
+    """
     return {
         "version": "5.1.0",
         "datetime": datetime.datetime.now(datetime.timezone.utc).isoformat(),
@@ -367,7 +395,7 @@ def _benchmark(row: LoaderRow, settings: dict[str, object]) -> dict[str, Any]:
 
 
 def _stats(seconds: list[float]) -> dict[str, Any]:
-    """What pytest-benchmark calls stats, over the rounds."""
+    """Return what pytest-benchmark calls stats, over the rounds."""
     ordered = sorted(seconds)
     mean = statistics.fmean(ordered)
     deviation = statistics.stdev(ordered) if len(ordered) > 1 else 0.0
@@ -398,7 +426,7 @@ def _stats(seconds: list[float]) -> dict[str, Any]:
 
 
 def loader_ceilings(comparison: Comparison) -> Ceilings:
-    """A ceiling per loader, for the roofline."""
+    """Return a ceiling per loader, for the roofline."""
     settings = {**comparison.settings, "cache": comparison.cache}
     found = []
     for row in comparison.rows:

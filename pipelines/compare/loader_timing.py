@@ -1,4 +1,4 @@
-"""CPU time of this process and all of its descendants."""
+"""Times a loader: a whole epoch, a part of one, its stages; and a training step without a loader."""
 
 import math
 import os
@@ -33,13 +33,19 @@ from feedline.profiler.samplers.processes import descendants
 
 
 def _tree_cpu_s() -> float:
-    """CPU seconds so far of this process, of its live descendants, and of children that ended and were waited for."""
+    """Return the CPU seconds so far of this process and all of its descendants.
+
+    Of these, children that ended count once they were waited for.
+    """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime + sum(map(_process_cpu_s, descendants(os.getpid())))
 
 
 def _process_cpu_s(pid: int) -> float:
-    """Of all threads of a process, those that ended too, in nanoseconds' resolution (/proc/PID/stat counts in hundredths of a second)."""
+    """Return the CPU seconds of all threads of a process, those that ended too.
+
+    In nanoseconds' resolution (/proc/PID/stat counts in hundredths of a second).
+    """
     try:
         return time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid(3): MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
     except OSError:  # it ended meanwhile
@@ -52,7 +58,7 @@ _MAX_NAMED = 5  # samples named as wrong
 
 @contextmanager
 def open_loader(kind: LoaderKind, task: LoadTask) -> Iterator[ComparedLoader]:
-    """A loader that is closed at the end of the block."""
+    """Make a loader that is closed at the end of the block."""
     loader = kind.make(task)
     try:
         yield loader
@@ -64,7 +70,7 @@ def run_epoch(kind: LoaderKind, task: LoadTask) -> tuple[Epoch, ComparedLoader]:
     """Run an epoch, and check that every sample arrives exactly once.
 
     Returns:
-        What was found, and the loader, closed.
+        The epoch, and the loader, closed.
     """
     start = time.perf_counter()
     seen: Counter[int] = Counter()
@@ -77,7 +83,7 @@ def run_epoch(kind: LoaderKind, task: LoadTask) -> tuple[Epoch, ComparedLoader]:
 
 
 def _arrival_problems(seen: Counter[int], samples: int) -> str:
-    """Which of the samples 0 to ``samples`` - 1 did not arrive exactly once, as text."""
+    """Say which of the samples 0 to ``samples`` - 1 did not arrive exactly once."""
     twice = sorted(index for index, times in seen.items() if times > 1)
     never = sorted(set(range(samples)) - set(seen))
     unknown = sorted(set(seen) - set(range(samples)))
@@ -87,12 +93,12 @@ def _arrival_problems(seen: Counter[int], samples: int) -> str:
 
 
 def _first(group: list[int]) -> str:
-    """The first few, as text."""
+    """Write the first few as text."""
     return ", ".join(map(str, group[:_MAX_NAMED])) + (", ..." if len(group) > _MAX_NAMED else "")
 
 
 def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> EpochPart:
-    """Run a fresh loader for some time, after skipping as many batches as may have been made in advance.
+    """Run a fresh loader for some time, after skipping batches that were made in advance.
 
     The time ends with a batch whose number is a multiple of the number of workers: they finish theirs at about the same time.
 
@@ -123,7 +129,10 @@ def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> E
 
 
 def batches_ahead(task: LoadTask) -> int:
-    """How many batches can be ready in advance: two per worker, and the one in progress. At most a third of an epoch."""
+    """Return how many batches can be ready in advance.
+
+    Two per worker, and the one in progress; at most a third of an epoch.
+    """
     return max(1, min(3 * task.settings.workers, len(task.photos) // task.settings.batch_size // 3))
 
 
@@ -134,7 +143,7 @@ def _finished(task: LoadTask) -> None:
 
 
 def repeat_photos(task: LoadTask, samples: float) -> LoadTask:
-    """The same images repeated, so that an epoch has at least this many samples."""
+    """Repeat the images, so that an epoch has at least this many samples."""
     photos = task.photos.photos
     times = max(1, math.ceil(min(samples, _MAX_SAMPLES) / len(photos)))
     return replace(task, photos=replace(task.photos, photos=photos * times))
@@ -159,7 +168,10 @@ def evict_photos(photos: Photos) -> None:
 
 
 class _GpuShare:
-    """Samples the GPU's utilisation: the share of NVML's last sample period in which any kernel ran."""
+    """Samples the GPU's utilisation.
+
+    That is the share of NVML's last sample period in which any kernel ran.
+    """
 
     EVERY_S = 0.1
 
@@ -188,7 +200,10 @@ _STEP_PLAN = ProbePlan(rounds=5, seconds=0.5)
 
 
 def prepare_training_step(model: Any, task: LoadTask) -> Callable[[], Compute]:
-    """Try one step on a batch of the user's images; returns a function that measures it later.
+    """Try one step on a batch of the user's images.
+
+    Returns:
+        A function that measures it.
 
     Raises:
         UserCodeError: the model cannot be trained on such a batch.
@@ -223,7 +238,7 @@ _SENT_SAMPLES = 256  # samples sent through a DataLoader of ready ones
 
 
 class _RepeatedSample(Dataset[tuple[torch.Tensor, int]]):
-    """The same sample repeatedly."""
+    """A dataset of one sample, repeated."""
 
     def __init__(self, image: torch.Tensor, times: int) -> None:
         self.image, self.times = image, times
@@ -236,7 +251,11 @@ class _RepeatedSample(Dataset[tuple[torch.Tensor, int]]):
 
 
 def time_stages(kind: LoaderKind, task: LoadTask) -> StageCosts | str:
-    """Time each step over some samples, spread over all classes; or say why there are no steps to call."""
+    """Time each step over some samples, spread over all classes.
+
+    Returns:
+        The costs, or why there are no steps to call.
+    """
     with open_loader(kind, task) as loader:
         samples = loader.samples
         if isinstance(samples, str):
@@ -261,7 +280,7 @@ def _steps(samples: ImageSamples, indices: list[int]) -> tuple[float, float, flo
 
 
 def _timed(step: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
-    """The result of a step, and its CPU seconds over all threads."""
+    """Call a step; returns its result, and its CPU seconds over all threads."""
     before = time.process_time()
     made_of_it = step(*arguments)
     return made_of_it, time.process_time() - before

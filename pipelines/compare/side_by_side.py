@@ -1,4 +1,7 @@
-"""Compares the images of two loaders, with every random parameter of the user's recipe fixed."""
+"""Compares loaders: each is checked, then all are measured in alternation.
+
+The images of two loaders are compared with every random parameter of the user's recipe fixed.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -37,7 +40,10 @@ _GrayImages = dict[int, torch.Tensor]
 
 
 def _frozen_task(task: LoadTask) -> LoadTask:
-    """Some photos, spread over the dataset, with the recipe fixed. Erasing with noise is left out, because noise never repeats."""
+    """Choose some photos, spread over the dataset, and fix the recipe.
+
+    Erasing with noise is left out, because noise never repeats.
+    """
     photos = task.photos.photos
     chosen = (
         [photos[number * len(photos) // _COMPARED_IMAGES] for number in range(_COMPARED_IMAGES)]
@@ -51,7 +57,7 @@ def _frozen_task(task: LoadTask) -> LoadTask:
 
 
 def _gray_images(kind: LoaderKind, task: LoadTask) -> _GrayImages:
-    """Index -> gray levels, float32 [3, h, w] on the CPU, 0 to 255."""
+    """Return images by index, as gray levels: float32 [3, h, w] on the CPU, 0 to 255."""
     images: _GrayImages = {}
     with open_loader(kind, task) as loader:
         for batch in loader.epoch(0):
@@ -65,6 +71,7 @@ def _grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
 
     Args:
         images: float32 [n, 3, h, w].
+        recipe: says how they were normalised.
     """
     if recipe.mean is not None and recipe.std is not None:
         images = images * torch.tensor(recipe.std).view(-1, 1, 1) + torch.tensor(recipe.mean).view(-1, 1, 1)
@@ -72,7 +79,7 @@ def _grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
 
 
 def _compare_images(found: _GrayImages, reference: _GrayImages) -> PixelDifference:
-    """Differences by index."""
+    """Compare images of the same index."""
     if found.keys() != reference.keys():
         return PixelDifference(len(found), 0.0, 0.0, 0.0, f"{len(found)} images came, not {len(reference)}")
     shapes = next(((found[at].shape, reference[at].shape) for at in found if found[at].shape != reference[at].shape), None)
@@ -87,7 +94,10 @@ def _compare_images(found: _GrayImages, reference: _GrayImages) -> PixelDifferen
 
 
 def _why_not_equal(means: Sequence[float]) -> str:
-    """Why images with these mean differences are not equal; empty if they are. A NaN is a difference."""
+    """Say why images with these mean differences are not equal; empty if they are.
+
+    A NaN is a difference.
+    """
     mean = sum(means) / len(means)
     if not mean <= _MEAN_BOUND:
         return f"{mean:.2f} gray levels on average, more than {_MEAN_BOUND}"
@@ -134,16 +144,19 @@ class ComparisonRun:
     told: Callable[[str, int], None] = lambda what, of: None
 
     def tell(self, what: str) -> None:
+        """Report that something new begins."""
         self.told(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
 
 
 def compare_loaders(contest: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
-    """Check and measure all loaders. One that fails becomes a row with the reason; the others continue.
+    """Check and measure all loaders.
 
-    Each loader first runs a whole epoch, which also warms it up and says how long a part has to be; then its images are compared with
-    those of pillow-v1, and its steps are timed; then come the rounds, forwards and backwards in turns.
+    One that fails becomes a row with the reason; the others continue. Each loader first runs a whole
+    epoch, which also warms it up and says how long a part has to be; then its images are compared with
+    those of pillow-v1, and its steps are timed; then come the rounds, forwards and backwards in turn.
 
     Args:
+        contest: what to compare.
         compute: measures the model; called at the end.
     """
     task = contest.task
@@ -221,7 +234,11 @@ def _check_images(contest: ComparisonRun, running: _RunningLoaders) -> None:
 
 
 def _check_operations(task: LoadTask) -> tuple[list[LibraryDifference], str]:
-    """Compare each library's result of each operation of the transform; also returns why that is unknown."""
+    """Compare each library's result of each operation of the transform.
+
+    Returns:
+        The differences, and why they are unknown.
+    """
     try:
         return compare_libraries(task.recipe, task.photos, _OPERATION_IMAGES), ""
     except Exception as error:
@@ -259,7 +276,10 @@ def run_rounds(contest: ComparisonRun, running: _RunningLoaders) -> None:
 
 
 def _repeated(task: LoadTask, row: LoaderRow, part_s: float) -> LoadTask:
-    """The dataset, repeated so that no part reaches its end: the last batches of an epoch come from idle workers."""
+    """Repeat the dataset so that no part reaches its end.
+
+    The last batches of an epoch come from idle workers.
+    """
     assert row.epoch is not None
     rate = row.epoch.samples / max(row.epoch.wall_s, 1e-9)
     if row.parts:
@@ -269,7 +289,11 @@ def _repeated(task: LoadTask, row: LoaderRow, part_s: float) -> LoadTask:
 
 
 def _error_line(error: Exception) -> str:
-    """An error in one line. feedline's own errors are complete; errors from a worker have their message at the end of a traceback."""
+    """Write an error in one line.
+
+    feedline's own errors are complete; errors from a worker have their message at the end of a
+    traceback.
+    """
     if isinstance(error, FeedlineError):
         return masks.text(str(error))
     lines = str(error).strip().splitlines()

@@ -143,7 +143,7 @@ class _EncodedFiles(Dataset[tuple[Any, int]]):
 
 
 class _DaliProxyLoader:
-    """A ``Loader`` with worker processes, a DALI server in a thread, and a GPU.
+    """A loader with worker processes, a DALI server in a thread, and a GPU.
 
     Args:
         decoder: ``mixed``; with ``cpu`` everything but the GPU's part can be tried without one.
@@ -190,7 +190,10 @@ class _DaliProxyLoader:
 
 
 def _proxy_pipeline(task: LoadTask, built: Translation, decoder: str) -> Any:
-    """Decodes and augments what the workers send in; batches may be smaller than the largest."""
+    """Make the pipeline that decodes and augments what the workers send in.
+
+    Batches may be smaller than the largest.
+    """
     from nvidia.dali import fn, pipeline_def
 
     settings = task.settings

@@ -1,4 +1,8 @@
-"""Decodes the bytes of a file into an RGB image, by library. No decoder applies the EXIF orientation, like torchvision's ImageFolder."""
+"""Reads, decodes and augments a sample in separate steps.
+
+They are for a DataLoader and for a timer of the steps. No decoder applies the EXIF orientation, like
+torchvision's ImageFolder.
+"""
 
 import io
 from collections.abc import Callable
@@ -59,7 +63,7 @@ def decode_libjpeg(data: bytes) -> RgbArray:
 
 
 def as_tensor(pixels: RgbArray) -> torch.Tensor:
-    """uint8 [3, h, w] that shares the memory of ``pixels`` [h, w, 3]."""
+    """Return uint8 [3, h, w] that shares the memory of ``pixels`` [h, w, 3]."""
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
@@ -70,6 +74,11 @@ class UserTransform:
     transform: Callable[[Any], Any]
 
     def __call__(self, image: Any) -> torch.Tensor:
+        """Transform a PIL image.
+
+        Raises:
+            UserCodeError: the transform raises, or returns no tensor.
+        """
         try:
             made = self.transform(image)
         except Exception as error:
@@ -88,18 +97,26 @@ class ImageSamples(Dataset[tuple[torch.Tensor, int]]):
     """
 
     def __init__(self, photos: Photos, decode: Callable[[bytes], Any], augment: Callable[[Any], torch.Tensor]) -> None:
+        """Keep the paths of the photos, and the two functions."""
         self.paths = [photo.path for photo in photos.photos]
         self.decode = decode
         self.augment = augment
 
     def __len__(self) -> int:
+        """Return the number of samples."""
         return len(self.paths)
 
     def read(self, index: int) -> bytes:
+        """Return the bytes of a file. Raises OSError."""
         with open(self.paths[index], "rb") as file:
             return file.read()
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        """Read, decode and augment a sample.
+
+        Raises:
+            DataError: it cannot be read or decoded.
+        """
         try:
             image = self.decode(self.read(index))
         except Exception as error:

@@ -88,13 +88,13 @@ class LoadTask:
 
 
 class ComparedLoader(Protocol):
-    """A loader that is ready to run, created by a ``LoaderKind``; ``close()`` ends its processes and threads."""
+    """A loader that is ready to run, created by a ``LoaderKind``."""
 
     missing: tuple[str, ...]  #: operations of the recipe that it cannot do and leaves out
     samples: ImageSamples | str  #: its steps one by one, for timing them, or why they cannot be called apart
 
     def epoch(self, number: int) -> Iterator[LoadedBatch]:
-        """All batches of one epoch of this rank."""
+        """Yield all batches of one epoch of this rank."""
 
     def close(self) -> None:
         """End processes and threads. A closed loader is not used again."""

@@ -25,9 +25,13 @@ _LoadedSample = tuple[torch.Tensor, int]
 
 
 class SpdlLoader:
-    """A ``Loader`` with one ``spdl.pipeline`` per epoch. Which thread gets which sample is random, and so are random transforms."""
+    """A loader with one ``spdl.pipeline`` per epoch.
+
+    Which thread gets which sample is random, and so are random transforms.
+    """
 
     def __init__(self, task: LoadTask) -> None:
+        """Translate the recipe, and choose a decoder."""
         self.settings = task.settings
         built = to_torchvision.build_v2(task.recipe, task.settings.rank_seed)
         self.missing = built.missing
@@ -38,6 +42,7 @@ class SpdlLoader:
         self._running: Any = None
 
     def epoch(self, number: int) -> Iterator[LoadedBatch]:
+        """Yield all batches of one epoch of this rank."""
         from spdl.pipeline import PipelineBuilder
 
         self.close()
@@ -62,7 +67,7 @@ class SpdlLoader:
             self._running = None
 
     def finish(self, images: torch.Tensor) -> torch.Tensor:
-        """uint8 [n, 3, h, w] -> float32 on the device."""
+        """Turn uint8 [n, 3, h, w] into float32 on the device."""
         return self._finish(images.to(self.settings.device))
 
     def _load(self, index: int) -> _LoadedSample | Exception:
@@ -72,13 +77,14 @@ class SpdlLoader:
             return error
 
     def close(self) -> None:
+        """End the threads of the running epoch."""
         if self._running is not None:
             self._running.stop()
             self._running = None
 
 
 def _batch_or_error(samples: list[_LoadedSample | Exception]) -> tuple[torch.Tensor, torch.Tensor] | Exception:
-    """A batch, or the error of one of its samples."""
+    """Collate a batch, or return the error of one of its samples."""
     loaded = [sample for sample in samples if not isinstance(sample, Exception)]
     try:
         return next((sample for sample in samples if isinstance(sample, Exception)), None) or collate_samples(loaded)
@@ -87,6 +93,7 @@ def _batch_or_error(samples: list[_LoadedSample | Exception]) -> tuple[torch.Ten
 
 
 def collate_samples(samples: list[_LoadedSample]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Stack images and indices."""
     return torch.stack([image for image, _ in samples]), torch.tensor([index for _, index in samples])
 
 
@@ -98,7 +105,7 @@ def _with_ffmpeg(data: bytes) -> torch.Tensor:
 
 
 def _decoder() -> Callable[[bytes], torch.Tensor]:
-    """SPDL's own, or libjpeg-turbo.
+    """Choose SPDL's own decoder, or libjpeg-turbo.
 
     Raises:
         MissingDependency: neither is there.
@@ -112,7 +119,10 @@ def _decoder() -> Callable[[bytes], torch.Tensor]:
 
 @functools.cache
 def _has_ffmpeg() -> bool:
-    """Whether SPDL's decoder works, tested on an image, because its libraries are only loaded then."""
+    """Tell whether SPDL's decoder works.
+
+    It is tested on an image, because its libraries are only loaded then.
+    """
     from PIL import Image
 
     buffer = io.BytesIO()

@@ -13,10 +13,12 @@ from feedline.pipelines.translate import recipe
 
 
 class Taken:
-    """A loader of `feedline compare` for a training. Each iteration is one epoch of (images, labels), newly shuffled and augmented.
+    """A loader of `feedline compare` for a training.
 
-    images: float32 [n, 3, h, w], the output of the transform, on the device. labels: int64 [n], on the same device; ``classes`` names them.
-    If torch.distributed is initialized, each rank gets its own part of the data, and all ranks get equally many batches.
+    Each iteration is one epoch of (images, labels), newly shuffled and augmented. images: float32
+    [n, 3, h, w], the output of the transform, on the device. labels: int64 [n], on the same device;
+    ``classes`` names them. If torch.distributed is initialized, each rank gets its own part of the data,
+    and all ranks get equally many batches.
 
     Args:
         name: of the loader, as `feedline compare` shows it.
@@ -41,6 +43,7 @@ class Taken:
         device: str | None = None,
         seed: int = 0,
     ) -> None:
+        """Scan the folder, and make the loader."""
         kind = next((kind for kind in LOADERS if kind.name == name), None)
         if kind is None:
             raise ValueError(f"unknown loader {name!r}; the loaders are {', '.join(kind.name for kind in LOADERS)}")
@@ -59,10 +62,11 @@ class Taken:
         )
 
     def __len__(self) -> int:
-        """Batches per epoch."""
+        """Return the number of batches per epoch."""
         return self._batches
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield the next epoch."""
         number, self._epoch = self._epoch, self._epoch + 1
         for _, batch in zip(range(self._batches), self._loader.epoch(number)):
             yield batch.images, self._labels[batch.index].to(self._device)
@@ -73,6 +77,6 @@ class Taken:
 
 
 def _place() -> tuple[int, int]:
-    """Rank and how many there are."""
+    """Return the rank and how many there are."""
     ready = torch.distributed.is_available() and torch.distributed.is_initialized()
     return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if ready else (0, 1)

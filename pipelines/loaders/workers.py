@@ -21,18 +21,20 @@ class EpochBatches(Sampler[list[int]]):
     """The batches of indices of one epoch."""
 
     def __init__(self, samples: int, settings: LoaderSettings) -> None:
+        """Begin with epoch 0; set ``epoch`` before each."""
         self.samples, self.settings = samples, settings
         self.epoch = 0
 
     def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of ``epoch``."""
         return iter(self.settings.epoch_batches(self.samples, self.epoch))
 
 
 class WorkerLoader:
-    """A ``Loader`` of one ``Samples``.
+    """A loader of one ``ImageSamples``, a DataLoader with worker processes.
 
-    Workers stay from epoch to epoch. Their seeds come from a generator of the loader's own; without workers, the global generators are
-    put back after every batch.
+    Workers stay from epoch to epoch. Their seeds come from a generator of the loader's own; without
+    workers, the global generators are put back after every batch.
 
     Args:
         finish: what the workers sent, on the device -> float32 images; None: they are float32 already.
@@ -49,6 +51,7 @@ class WorkerLoader:
         collate: _Collate | None = None,
         prepare: Callable[[int], None] | None = None,
     ) -> None:
+        """Make the DataLoader; workers start with the first epoch."""
         settings = task.settings
         self.samples: ImageSamples | str = samples
         self.missing = missing
@@ -69,6 +72,11 @@ class WorkerLoader:
         )
 
     def epoch(self, number: int) -> Iterator[LoadedBatch]:
+        """Yield all batches of one epoch of this rank.
+
+        Raises:
+            FeedlineError: a worker raised it.
+        """
         if self._loader is None:
             raise ValueError("the loader is closed")
         self._batches.epoch = number
@@ -86,6 +94,7 @@ class WorkerLoader:
             yield LoadedBatch(self.finish(images), index)
 
     def close(self) -> None:
+        """End the workers."""
         workers = getattr(self._loader, "_iterator", None)
         self._loader = None
         if workers is not None:
@@ -97,7 +106,7 @@ def _unchanged(images: torch.Tensor) -> torch.Tensor:
 
 
 def worker_message(error: FeedlineError) -> str:
-    """The message of an error, without the traceback that the DataLoader prepends to errors from workers."""
+    """Return an error's message without the traceback that the DataLoader prepends."""
     return str(error).strip().splitlines()[-1].removeprefix(f"{type(error).__module__}.{type(error).__name__}: ")
 
 
@@ -111,11 +120,13 @@ def to_device(images: Any, device: str) -> Any:
 
 
 class FinishOnDevice:
-    """uint8 [n, 3, h, w] -> float32, normalised, on the same device."""
+    """Turns uint8 [n, 3, h, w] into float32, normalised, on the same device."""
 
     def __init__(self, task: LoadTask) -> None:
+        """Keep the recipe, and make a generator for its erasing."""
         self.recipe = task.recipe
         self.dice = TransformRng(task.settings.rank_seed)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        """Scale, normalise and erase."""
         return finish(self.recipe, images, self.dice.here())
