@@ -140,23 +140,23 @@ class FixValue:
             elif key not in options:
                 raise ValueError(f"unknown setting {key}=: expected {may_be}")
             else:
-                found[key] = parse_number(value, may_be)
+                found[key] = cls.number(value, may_be)
         return cls(words, found)
 
+    @staticmethod
+    def number(text: str, may_be: str) -> float:
+        """Parse a finite number.
 
-def parse_number(text: str, may_be: str) -> float:
-    """A finite number.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{text!r} is not a number: expected {may_be}")
-    return value
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise ValueError(f"{text!r} is not a number: expected {may_be}")
+        return value
 
 
 #: (group, its rate before, its rate during the update)

@@ -6,7 +6,7 @@ of local SGD is here, because its module is slow to import.
 
 from dataclasses import dataclass
 
-from feedline.convergence.fix import Fix, FixValue, parse_number
+from feedline.convergence.fix import Fix, FixValue
 from feedline.convergence.fixes import (
     adamw,
     batch_growth,
@@ -37,7 +37,7 @@ class _LocalSgdSetting:
 
 def _parse_local_sgd(text: str) -> _LocalSgdSetting:
     value = FixValue.of(text, _LOCAL_SGD_VALUE, ("after",))
-    period, after = parse_number(value.words[0] if len(value.words) == 1 else "", _LOCAL_SGD_VALUE), value.options.get("after", 0.0)
+    period, after = FixValue.number(value.words[0] if len(value.words) == 1 else "", _LOCAL_SGD_VALUE), value.options.get("after", 0.0)
     if period < 1 or after < 0 or not (period.is_integer() and after.is_integer()):
         raise ValueError(f"{text!r} is not a setting of local SGD: expected {_LOCAL_SGD_VALUE}")
     return _LocalSgdSetting(int(period), int(after))
@@ -52,7 +52,7 @@ def _local_sgd_lines(setting: _LocalSgdSetting) -> str:
     )
 
 
-LOCAL_SGD = Fix(
+_LOCAL_SGD = Fix(
     name="local_sgd",
     value=_LOCAL_SGD_VALUE,
     summary="ranks average their weights every few updates instead of gradients in every update; for slow networks, not for accuracy",
@@ -68,7 +68,7 @@ FIXES: list[Fix] = [
     recalibrate_bn.FIX,
     gradient_noise.FIX,
     batch_growth.FIX,
-    LOCAL_SGD,
+    _LOCAL_SGD,
     lars.FIX,
     larc.FIX,
     lamb.FIX,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from feedline.convergence.fix import Fix, FixValue, TrainingHooks, parse_number
+from feedline.convergence.fix import Fix, FixValue, TrainingHooks
 
 __all__ = ["FIX", "GradientNoise"]
 
@@ -92,7 +92,7 @@ class _NoiseSetting:
 
 def _parse(text: str) -> _NoiseSetting:
     value = FixValue.of(text, _VALUE, ("seed",))
-    sigma = parse_number(value.words[0] if len(value.words) == 1 else "", _VALUE)
+    sigma = FixValue.number(value.words[0] if len(value.words) == 1 else "", _VALUE)
     if sigma <= 0:
         raise ValueError(f"{text!r} is not a noise level: expected {_VALUE}")
     return _NoiseSetting(sigma, int(value.options.get("seed", 0)))

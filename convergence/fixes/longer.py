@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from feedline.convergence.fix import Fix, FixValue, parse_number
+from feedline.convergence.fix import Fix, FixValue
 
 __all__ = ["FIX", "Longer", "inflation", "longer"]
 
@@ -89,7 +89,7 @@ def _parse(text: str) -> _LongerSetting:
     given = value.options
     if len(value.words) != 1 or "base_batch" not in given or "critical_batch" not in given:
         raise ValueError(f"{text!r} does not say how much longer: expected {_VALUE}")
-    batch = parse_number(value.words[0], _VALUE)
+    batch = FixValue.number(value.words[0], _VALUE)
     setting = _LongerSetting(batch, given["base_batch"], given["critical_batch"], given.get("low"), given.get("high"))
     longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)  # says what is wrong with it
     return setting

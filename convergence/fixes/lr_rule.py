@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from feedline.convergence.fix import Fix, FixValue, TrainingHooks, parse_number
+from feedline.convergence.fix import Fix, FixValue, TrainingHooks
 
 __all__ = ["FIX", "rate_factor", "scale_rates", "scaled_rate"]
 
@@ -90,7 +90,7 @@ class _RuleSetting:
 
 def _parse(text: str) -> _RuleSetting:
     value = FixValue.of(text, _VALUE, ("batch_factor", *_OF_NOISE))
-    factors = [parse_number(word, _VALUE) for word in value.words[1:]]  # as in linear:8
+    factors = [FixValue.number(word, _VALUE) for word in value.words[1:]]  # as in linear:8
     factors += [value.options["batch_factor"]] if "batch_factor" in value.options else []
     if not value.words or value.words[0] not in _RULES or len(factors) > 1:
         raise ValueError(f"{text!r} is not a learning-rate rule: expected {_VALUE}")

@@ -13,7 +13,6 @@ from feedline.convergence.fix import (
     TrainingHooks,
     TrainingProgress,
     multiply_rates,
-    parse_number,
     restore_rates,
 )
 
@@ -125,7 +124,7 @@ def _parse(text: str) -> _WarmupSetting:
     value = FixValue.of(text, _VALUE, ("from",))
     length, start = value.words[0] if len(value.words) == 1 else "", value.options.get("from", 0.0)
     in_epochs = length.endswith("ep")
-    amount = parse_number(length.removesuffix("ep"), _VALUE)
+    amount = FixValue.number(length.removesuffix("ep"), _VALUE)
     if amount <= 0 or not 0 <= start <= 1 or not (in_epochs or amount.is_integer()):
         raise ValueError(f"{text!r} is not a warm-up: expected {_VALUE}")
     return _WarmupSetting(amount if in_epochs else None, None if in_epochs else int(amount), start)

@@ -81,10 +81,10 @@ def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
     import torch
 
     from feedline.pipelines import photos, user_code
-    from feedline.pipelines.probes.probe_rounds import FULL_PROBE, QUICK_PROBE, Subject
+    from feedline.pipelines.probes.probe_rounds import ProbePlan, Subject
     from feedline.pipelines.translate.recipe import read_recipe
 
-    plan = QUICK_PROBE if args.quick else FULL_PROBE
+    plan = ProbePlan.quick() if args.quick else ProbePlan()
     data = photos.scan(args.data, limit=plan.files) if args.data else None
     transform = user_code.load_transforms(args.transforms) if args.transforms is not None else None
     model = user_code.load_model(args.model) if args.model is not None else None

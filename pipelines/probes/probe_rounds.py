@@ -51,9 +51,10 @@ class ProbePlan:
     scratch_bytes: int = 256 << 20
     readers: tuple[int, ...] = (1, 4, 16)
 
-
-FULL_PROBE = ProbePlan()
-QUICK_PROBE = ProbePlan(rounds=3, seconds=0.04, files=20, pixels=4e6, scratch_bytes=32 << 20, readers=(1, 4))
+    @classmethod
+    def quick(cls) -> "ProbePlan":
+        """Make a plan for coarse figures within seconds."""
+        return cls(rounds=3, seconds=0.04, files=20, pixels=4e6, scratch_bytes=32 << 20, readers=(1, 4))
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ class Subject:
     batch_size: int = 32
     device: str = "cpu"
     folder: Path = field(default_factory=Path.cwd)
-    plan: ProbePlan = FULL_PROBE
+    plan: ProbePlan = ProbePlan()
 
     @property
     def sample(self) -> Sequence[Photo]:

@@ -1,43 +1,15 @@
 """The formats of stores, and how to open one."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from feedline.pipelines.stores import lmdb, recordio, tar, tfrecord
 from feedline.pipelines.stores.image_folder import FileStore
-from feedline.pipelines.stores.index import Progress, ReportProgress, Store, StoreWriter, ignore_progress
-from feedline.pipelines.stores.lmdb import file_crc32
-from feedline.pipelines.stores.packed import MANIFEST_FILE, PLAN_FILE, IndexedStore, StoreManifest, how_to_repack
+from feedline.pipelines.stores.index import Progress, ReportProgress, Store, ignore_progress
+from feedline.pipelines.stores.packed import MANIFEST_FILE, PLAN_FILE, IndexedStore, StoreManifest, file_crc32, how_to_repack
 from feedline.profiler.errors import DataError, StoreDamaged
 
-
-@dataclass(frozen=True)
-class StoreKind:
-    """A format.
-
-    Attributes:
-        writer: called with the folder, bytes after which a shard ends, and bytes that all will take. Raises MissingDependency, OSError.
-        store: opens a whole store. Raises StoreDamaged.
-        stored_bytes: how much a file of some bytes, with a path of some bytes, takes at most.
-    """
-
-    name: str
-    about: str
-    writer: Callable[[Path, int, int], StoreWriter]
-    store: type[IndexedStore]
-    stored_bytes: Callable[[int, int], int]
-
-
-STORE_KINDS = {
-    kind.name: kind
-    for kind in (
-        StoreKind("lmdb", "one LMDB database", lmdb.LMDBWriter, lmdb.LMDBStore, lmdb.stored_bytes),
-        StoreKind("tar", "WebDataset tar files", tar.TarWriter, tar.TarStore, tar.stored_bytes),
-        StoreKind("recordio", "MXNet RecordIO files", recordio.RecordIOWriter, recordio.RecordIOStore, recordio.stored_bytes),
-        StoreKind("tfrecord", "TensorFlow TFRecord files", tfrecord.TFRecordWriter, tfrecord.TFRecordStore, tfrecord.stored_bytes),
-    )
-}
+STORE_KINDS = {kind.name: kind for kind in (lmdb.LMDB, tar.TAR, recordio.RECORDIO, tfrecord.TFRECORD)}
 
 
 def open_store(path: Path | str) -> Store:

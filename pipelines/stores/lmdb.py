@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from feedline.pipelines.stores.index import FramePlace, Index, StoredSample
-from feedline.pipelines.stores.packed import IndexedStore
+from feedline.pipelines.stores.packed import IndexedStore, StoreKind, file_crc32
 from feedline.profiler.errors import MissingDependency
 from feedline.profiler.few import few
 from feedline.profiler.files import output, owned
@@ -28,10 +28,10 @@ _PAGE_HEADER_BYTES = 16  # lmdb.h: a value of more than about half a page gets p
 _KEYS_PER_SAMPLE = 3
 _FULL_BYTES = 1 << 20  # LMDB calls a write that was cut short, which is what a full disk does, an input/output error
 # A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another process looks which samples are left.
-_LOOK = "import sys; from feedline.pipelines.stores.lmdb import LMDBStore, _look; _look(LMDBStore(sys.argv[1]))"
+_LOOK = "import sys; from feedline.pipelines.stores.lmdb import _LmdbStore, _look; _look(_LmdbStore(sys.argv[1]))"
 
 
-class LMDBWriter:
+class _LmdbWriter:
     """Writes one transaction per checkpoint: a kill loses only the open one."""
 
     max_bytes = (1 << 32) - 1  # a value's length is 32 bits
@@ -88,7 +88,7 @@ class LMDBWriter:
         self._environment.close()
 
 
-class LMDBStore(IndexedStore):
+class _LmdbStore(IndexedStore):
     """Reads by key from the memory map."""
 
     def __init__(self, path: Path | str) -> None:
@@ -246,23 +246,17 @@ def _sample_damage(transaction: Any, index: Index, number: int) -> str | None:
     return None if crc32 == int(index.records["frame_crc32"][number]) else f"{_DATA_FILE}: label or path of sample {number} differs"
 
 
-def _look(store: LMDBStore) -> None:
+def _look(store: _LmdbStore) -> None:
     """Print the damaged samples; run in a separate process, which may crash on them."""
     found = [store.name(number) for number in range(len(store)) if store.damage(number) is not None]
     print(few(found, 5))
 
 
-def file_crc32(path: Path) -> int:
-    """CRC-32 of a file, read in pieces. Raises OSError."""
-    crc32 = 0
-    with open(path, "rb", buffering=0) as file:
-        while piece := file.read(1 << 20):
-            crc32 = zlib.crc32(piece, crc32)
-    return crc32
-
-
-def stored_bytes(size: int, path_bytes: int) -> int:
+def _stored_bytes(size: int, path_bytes: int) -> int:
     """Bytes that a file takes, at most: pages of its own, and its part of a page of keys."""
     own = size + _PAGE_HEADER_BYTES
     keys = _KEYS_PER_SAMPLE * (8 + 2 + 16) + 8 + 11 + path_bytes
     return own + -own % _LMDB_PAGE_BYTES + keys + keys // 8
+
+
+LMDB = StoreKind("lmdb", "one LMDB database", _LmdbWriter, _LmdbStore, _stored_bytes)

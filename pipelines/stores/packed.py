@@ -5,11 +5,12 @@ import operator
 import os
 import shlex
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from feedline.pipelines.stores.index import INDEX_FILE, INDEX_RECORD, PATHS_FILE, Index, LeftOut
+from feedline.pipelines.stores.index import INDEX_FILE, INDEX_RECORD, PATHS_FILE, Index, LeftOut, StoreWriter
 from feedline.profiler.errors import SchemaTooNew, StoreDamaged
 from feedline.profiler.files import output, owned
 
@@ -136,6 +137,15 @@ def _json_crc32(body: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(body, sort_keys=True).encode())
 
 
+def file_crc32(path: Path) -> int:
+    """CRC-32 of a file, read in pieces. Raises OSError."""
+    crc32 = 0
+    with open(path, "rb", buffering=0) as file:
+        while piece := file.read(1 << 20):
+            crc32 = zlib.crc32(piece, crc32)
+    return crc32
+
+
 def _write_atomically(path: Path, body: dict[str, Any]) -> None:
     """Write a file so that readers see either the old or the new one, even after a power loss. Raises OSError."""
     with owned.replacing(path.parent, path.name, output.SHARED) as file:
@@ -231,3 +241,20 @@ class IndexedStore:
         if length != expected:
             cut = self._cut(name, length) if name not in (INDEX_FILE, PATHS_FILE) else ""
             raise StoreDamaged(f"{file} has {length:,} bytes, not the {expected:,} that were written{cut}: {how_to_repack(self.path)}")
+
+
+@dataclass(frozen=True)
+class StoreKind:
+    """A format.
+
+    Attributes:
+        writer: called with the folder, bytes after which a shard ends, and bytes that all will take. Raises MissingDependency, OSError.
+        store: opens a whole store. Raises StoreDamaged.
+        stored_bytes: how much a file of some bytes, with a path of some bytes, takes at most.
+    """
+
+    name: str
+    about: str
+    writer: Callable[[Path, int, int], StoreWriter]
+    store: type[IndexedStore]
+    stored_bytes: Callable[[int, int], int]

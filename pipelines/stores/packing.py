@@ -36,10 +36,9 @@ from feedline.pipelines.stores.index import (
     StoreWriter,
     ignore_progress,
 )
-from feedline.pipelines.stores.kinds import STORE_KINDS, StoreKind, open_packed
+from feedline.pipelines.stores.kinds import STORE_KINDS, open_packed
 from feedline.pipelines.stores.labels import OtherLabels, other_labels
-from feedline.pipelines.stores.lmdb import file_crc32
-from feedline.pipelines.stores.packed import MANIFEST_FILE, PLAN_FILE, FileSum, PackPlan, StoreManifest, sync_folder
+from feedline.pipelines.stores.packed import MANIFEST_FILE, PLAN_FILE, FileSum, PackPlan, StoreKind, StoreManifest, file_crc32, sync_folder
 from feedline.profiler.errors import DataError, OutputError, SchemaTooNew, StoreDamaged
 from feedline.profiler.files import lists, owned, removal, single
 

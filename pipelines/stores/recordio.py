@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from feedline.pipelines.stores.index import SPLIT_VALUE, Index, StoredSample
+from feedline.pipelines.stores.packed import StoreKind
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 
 _RECORDIO_MAGIC = struct.pack("<I", 0xCED7230A)
@@ -21,7 +22,7 @@ _NO_END = 1 << 62
 _WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
 
 
-class RecordIOWriter(ShardWriter):
+class _RecordIOWriter(ShardWriter):
     suffix = "rec"
     max_bytes = _MAX_LENGTH - _IMAGE_HEADER.size
 
@@ -43,10 +44,10 @@ class RecordIOWriter(ShardWriter):
         return (f"{number}\t{int(starts[number])}\n" for number in rows)
 
 
-class RecordIOStore(ShardStore):
+class _RecordIOStore(ShardStore):
     """Reads RecordIO shards by sample number."""
 
-    writer = RecordIOWriter
+    writer = _RecordIOWriter
 
     def unframe(self, frame: bytes) -> bytes:
         return _join_parts(frame)[_IMAGE_HEADER.size :]
@@ -96,6 +97,9 @@ def _join_parts(frame: bytes) -> bytes:
     raise ValueError("no complete RecordIO record at this place")
 
 
-def stored_bytes(size: int, path_bytes: int) -> int:
+def _stored_bytes(size: int, path_bytes: int) -> int:
     """Bytes that a file takes, at most (except for magic words in it, once in about a hundred thousand photographs)."""
     return size + _PART_HEADER.size + _IMAGE_HEADER.size + 3 + 24
+
+
+RECORDIO = StoreKind("recordio", "MXNet RecordIO files", _RecordIOWriter, _RecordIOStore, _stored_bytes)

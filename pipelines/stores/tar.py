@@ -10,12 +10,13 @@ import tarfile
 from collections.abc import Iterable
 
 from feedline.pipelines.stores.index import Index, StoredSample
+from feedline.pipelines.stores.packed import StoreKind
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 
 _TAR_BLOCK = tarfile.BLOCKSIZE
 
 
-class TarWriter(ShardWriter):
+class _TarWriter(ShardWriter):
     suffix = "tar"
     end = bytes(2 * _TAR_BLOCK)
 
@@ -39,10 +40,10 @@ class TarWriter(ShardWriter):
             yield " ".join(words) + "\n"
 
 
-class TarStore(ShardStore):
+class _TarStore(ShardStore):
     """Reads the tar shards of a store by sample number."""
 
-    writer = TarWriter
+    writer = _TarWriter
 
 
 def _members(number: int, ending: str, value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
@@ -51,6 +52,9 @@ def _members(number: int, ending: str, value: bytes, label: int, path: str) -> l
     return [(f"{number:08d}.{suffix}", content) for suffix, content in contents.items()]
 
 
-def stored_bytes(size: int, path_bytes: int) -> int:
+def _stored_bytes(size: int, path_bytes: int) -> int:
     """How much a file takes, at most."""
     return 3 * _TAR_BLOCK + 12 + sum(length + -length % _TAR_BLOCK for length in (size, 11, path_bytes)) + 120
+
+
+TAR = StoreKind("tar", "WebDataset tar files", _TarWriter, _TarStore, _stored_bytes)

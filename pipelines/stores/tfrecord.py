@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from feedline.pipelines.stores.index import Index, StoredSample
+from feedline.pipelines.stores.packed import StoreKind
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 from feedline.profiler.errors import MissingDependency
 
@@ -18,7 +19,7 @@ _MASK_DELTA = 0xA282EAD8
 _BYTES_LIST, _INT64_LIST = 1, 3  # field numbers of tf.train.Feature
 
 
-class TFRecordWriter(ShardWriter):
+class _TFRecordWriter(ShardWriter):
     suffix = "tfrecord"
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
@@ -38,10 +39,10 @@ class TFRecordWriter(ShardWriter):
         return (f"{int(starts[number])} {int(lengths[number])}\n" for number in rows)
 
 
-class TFRecordStore(ShardStore):
+class _TFRecordStore(ShardStore):
     """Reads TFRecord shards by sample number; needs no TensorFlow."""
 
-    writer = TFRecordWriter
+    writer = _TFRecordWriter
 
 
 def _crc32c() -> Callable[[bytes, int], int]:
@@ -103,6 +104,9 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def stored_bytes(size: int, path_bytes: int) -> int:
+def _stored_bytes(size: int, path_bytes: int) -> int:
     """How much a file takes, at most."""
     return size + path_bytes + 16 + 160 + 32
+
+
+TFRECORD = StoreKind("tfrecord", "TensorFlow TFRecord files", _TFRecordWriter, _TFRecordStore, _stored_bytes)

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from feedline.convergence.fixes import LOCAL_SGD
+from feedline.convergence.fixes import FIXES
 from feedline.convergence.fixes.local_sgd import local_sgd
+
+LOCAL_SGD = next(fix for fix in FIXES if fix.name == "local_sgd")
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from feedline.pipelines.stores import open_store
 from feedline.pipelines.stores.index import StoredSample
 from feedline.pipelines.stores.lmdb import _DATA_FILE
-from feedline.pipelines.stores.recordio import _RECORDIO_MAGIC, RecordIOWriter
-from feedline.pipelines.stores.tfrecord import TFRecordWriter
+from feedline.pipelines.stores.recordio import _RECORDIO_MAGIC, _RecordIOWriter
+from feedline.pipelines.stores.tfrecord import _TFRecordWriter
 
 SIZES = (0, 1, 2, 3, 4, 5, 127, 128, 129, 16383, 16384)  # around padding to 4, and where a varint gets longer
 
@@ -149,7 +149,7 @@ def odd_values() -> list[bytes]:
 @needs_dali
 def test_dali_reads_records_of_odd_sizes_and_with_the_magic_word_inside(odd_values, tmp_path):
     rec, idx = tmp_path / "odd.rec", tmp_path / "odd.idx"
-    writer, data, lines = RecordIOWriter(tmp_path, 1, 1), b"", []
+    writer, data, lines = _RecordIOWriter(tmp_path, 1, 1), b"", []
     for number, value in enumerate(odd_values):
         lines.append(f"{number}\t{len(data)}\n")
         data += b"".join(writer.frame(StoredSample(number, value, number, "x", "jpg"))[0])
@@ -165,7 +165,7 @@ def test_dali_reads_records_of_odd_sizes_and_with_the_magic_word_inside(odd_valu
 def test_dali_reads_examples_of_odd_sizes(odd_values, tmp_path):
     file, idx = tmp_path / "odd.tfrecord", tmp_path / "odd.idx"
     values = [value for value in odd_values if value]  # DALI's reader has no outer shape for an empty string
-    writer, data, lines = TFRecordWriter(tmp_path, 1, 1), b"", []
+    writer, data, lines = _TFRecordWriter(tmp_path, 1, 1), b"", []
     for number, value in enumerate(values):
         frame = b"".join(writer.frame(StoredSample(number, value, number * 100, "x" * number * 10, "jpg"))[0])
         lines.append(f"{len(data)} {len(frame)}\n")

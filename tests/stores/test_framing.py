@@ -11,13 +11,13 @@ from feedline.pipelines.stores.index import SPLIT_VALUE, StoredSample
 from feedline.pipelines.stores.recordio import (
     _IMAGE_HEADER,
     _RECORDIO_MAGIC,
-    RecordIOStore,
-    RecordIOWriter,
     _frame_parts,
     _join_parts,
+    _RecordIOStore,
+    _RecordIOWriter,
     _split_at_magic,
 )
-from feedline.pipelines.stores.tfrecord import TFRecordWriter, _masked, _varint
+from feedline.pipelines.stores.tfrecord import _masked, _TFRecordWriter, _varint
 
 # Pieces that make magic words at all alignments, whole and half, likely.
 pieces = st.one_of(st.binary(max_size=9), st.just(_RECORDIO_MAGIC), st.just(_RECORDIO_MAGIC[:2]), st.just(_RECORDIO_MAGIC[2:]))
@@ -72,7 +72,7 @@ def fields(data: bytes) -> list[tuple[int, int | bytes]]:
 
 @given(values, labels)
 def test_a_recordio_record_gives_back_its_header_and_its_value(value, label):
-    pieces, skip = RecordIOWriter(Path(), 1, 1).frame(StoredSample(7, value, label, "x", "jpg"))
+    pieces, skip = _RecordIOWriter(Path(), 1, 1).frame(StoredSample(7, value, label, "x", "jpg"))
     frame = b"".join(pieces)
 
     whole = _RECORDIO_MAGIC.join(dmlc_parts(frame))
@@ -95,7 +95,7 @@ def test_no_part_of_a_record_has_the_magic_word_where_a_reader_looks_for_it(valu
 
 @given(values, labels, paths)
 def test_a_tfrecord_gives_back_all_three_features(value, label, path):
-    pieces, skip = TFRecordWriter(Path(), 1, 1).frame(StoredSample(7, value, label, path, "jpg"))
+    pieces, skip = _TFRecordWriter(Path(), 1, 1).frame(StoredSample(7, value, label, path, "jpg"))
     frame = b"".join(pieces)
     (length,) = struct.unpack_from("<Q", frame)
     example = frame[12:-4]
@@ -131,7 +131,7 @@ def test_a_value_with_the_magic_word_comes_back_out_of_a_store(tmp_path):
 
     store = open_store(pack(tmp_path / "in", tmp_path / "store", "recordio").path)
 
-    assert isinstance(store, RecordIOStore)
+    assert isinstance(store, _RecordIOStore)
     assert store.index.records["skip"][0] == SPLIT_VALUE
     assert store[0] == (png, 0)
     assert verify(tmp_path / "store").samples == 1
