@@ -1,4 +1,4 @@
-"""Probes: each file measures one ceiling."""
+"""Probes, which each measure one ceiling, and their combined result."""
 
 import platform
 from collections.abc import Callable, Iterator
@@ -22,7 +22,10 @@ PROBES = {  # name -> module with a ``probe(subject)``
 
 
 def run_probe(subject: Subject, part: str) -> list[Ceiling]:
-    """Run one part. A probe that fails is a row with the reason; the global random generators are restored."""
+    """Run one probe.
+
+    One that fails is a row with the reason; the global random generators are restored.
+    """
     from feedline.pipelines.random_states import OwnRandomState
 
     found: list[Ceiling] = []
@@ -36,7 +39,7 @@ def run_probe(subject: Subject, part: str) -> list[Ceiling]:
 
 
 def all_ceilings(subject: Subject, found: list[Ceiling], notes: list[str]) -> Ceilings:
-    """All ceilings, with facts about the model and the machine."""
+    """Combine ceilings with facts about the model and the machine."""
     model = next((one.settings for one in found if one.name == "compute/model"), {})
     return Ceilings(
         found,
@@ -50,7 +53,7 @@ def all_ceilings(subject: Subject, found: list[Ceiling], notes: list[str]) -> Ce
 
 
 def _machine_facts() -> dict[str, object]:
-    """Facts about the machine that the figures depend on."""
+    """Return facts about the machine that the figures depend on."""
     import torch
 
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
@@ -72,7 +75,7 @@ def _cpu_model() -> str:
 
 
 def _fastest(found: list[Ceiling]) -> float | None:
-    """Without a model: the peak for float32, the maker's before the measured one."""
+    """Return the peak for float32, the maker's before the measured one."""
     for name in ("compute/specified float32", "compute/matmul float32"):
         for one in found:
             if one.name == name and one.value:

@@ -30,8 +30,11 @@ _ANSWER_TIMEOUT_S = 120.0
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Bytes of gradient that are summed a second, per size of the message. ``settings``: ranks, bytes, and the bus bandwidth, which is
-    2 (n - 1) / n times as much (nccl-tests, PERFORMANCE.md)."""
+    """Measure bytes of gradient that are summed a second, per size of the message.
+
+    ``settings``: ranks, bytes, and the bus bandwidth, which is 2 (n - 1) / n times as much (nccl-tests,
+    PERFORMANCE.md).
+    """
     yield from _backend("gloo", 2, subject)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if gpus < 2:
@@ -62,7 +65,7 @@ def measure_all_reduce(backend: str, ranks: int, sizes: list[int], plan: ProbePl
     """Start the processes, measure all sizes in alternation, end them.
 
     Raises:
-        Refused: a process failed or gave no answer; its own reason.
+        CannotMeasure: a process failed or gave no answer; its own reason.
     """
     context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() or backend == "nccl" else None)
     answers = context.Queue()
@@ -89,12 +92,15 @@ def measure_all_reduce(backend: str, ranks: int, sizes: list[int], plan: ProbePl
 
 
 def _started(processes: list[Any]) -> list[Any]:
-    """Processes started so far: Ctrl-C can arrive before the last one."""
+    """List the processes started so far: Ctrl-C can arrive before the last one."""
     return [process for process in processes if process.pid is not None]
 
 
 def _slowest(rows: list[list[list[TimedPass]]], number: int, at: int) -> TimedPass:
-    """One round of one size over all ranks: the longest wall time, and the CPU of all."""
+    """Combine one round of one size over all ranks.
+
+    It has the longest wall time, and the CPU of all.
+    """
     each = [row[number][at] for row in rows]
     return TimedPass(each[0].units, max(one.wall_s for one in each), sum(one.cpu_s for one in each))
 
@@ -118,7 +124,7 @@ def _answer(answers: Any, processes: list[Any]) -> list[list[TimedPass]]:
 
 
 def _rank(rank: int, ranks: int, backend: str, store: Path, sizes: list[int], plan: ProbePlan, answers: Any) -> None:
-    """One process. Its answer: for every size, its rounds; or why there is none."""
+    """Run one process; it answers with the rounds of every size, or why there are none."""
     try:
         torch.set_num_threads(1)
         with _group(rank, ranks, backend, store):
@@ -152,7 +158,7 @@ def _group(rank: int, ranks: int, backend: str, store: Path) -> Iterator[None]:
 
 
 def _check(message: torch.Tensor, ranks: int) -> None:
-    """Ones summed over all ranks are the number of ranks."""
+    """Check that ones summed over all ranks are the number of ranks."""
     import torch.distributed as dist
 
     dist.all_reduce(message)
@@ -162,7 +168,10 @@ def _check(message: torch.Tensor, ranks: int) -> None:
 
 
 def _repeats(message: torch.Tensor, plan: ProbePlan) -> int:
-    """How often a round repeats the call: the same number on all ranks, or they would wait for each other for ever."""
+    """Choose how often a round repeats the call.
+
+    It is the same number on all ranks, or they would wait for each other for ever.
+    """
     import torch.distributed as dist
 
     took = torch.tensor([_round(message, 2).wall_s / 2], device=message.device)

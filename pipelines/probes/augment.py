@@ -1,4 +1,10 @@
-"""DALI's operations on decoded images, in a pipeline with one thread and an external source."""
+"""Cost of each operation of the user's transforms in each library.
+
+Images are in the state in which the operation receives them. Random operations draw new numbers for
+every image, as in a training, so that their cost is a mean. Before that, each is done once with its
+parameters fixed and compared with torchvision on PIL images: what gives another picture is not
+measured.
+"""
 
 import random
 import statistics
@@ -35,7 +41,10 @@ _DALI_BATCH = 16
 
 
 class _DaliChange:
-    """Call it with uint8 arrays [h, w, 3]; it gives DALI's tensors, one by one, on the pipeline's device."""
+    """DALI's operations on decoded images, in a pipeline with one thread.
+
+    Call it with uint8 arrays [h, w, 3]; it gives DALI's tensors, one by one, on the pipeline's device.
+    """
 
     def __init__(self, operations: Sequence[ImageOperation], device: str) -> None:
         from nvidia.dali import fn, pipeline_def
@@ -67,10 +76,11 @@ class _DaliChange:
 
 
 def _make_dali(operations: Sequence[ImageOperation], device: str) -> _DaliChange:
-    """Some operations, one after the other.
+    """Make a function of some operations, one after the other.
 
     Raises:
-        Refused: DALI cannot do one of them, or has no GPU. MissingDependency: DALI is not installed.
+        CannotMeasure: DALI cannot do one of them, or has no GPU.
+        MissingDependency: DALI is not installed.
     """
     load("nvidia.dali.fn")
     if device == "gpu":
@@ -85,12 +95,15 @@ _Apply = Callable[[Sequence[Any]], Iterable[Any]]  # images -> the images change
 
 @dataclass(frozen=True)
 class _TransformLibrary:
-    """Attributes:
-    takes: a PIL image -> the kind of image that it works on.
-    make: makes a function that does some operations one after the other: images -> images of the same kind. Raises Refused or
-        MissingDependency.
-    gives: the kind of number of its images.
-    finish: whether a loader with it normalises every image itself, rather than a batch on the device.
+    """A library that transforms images of one type.
+
+    Attributes:
+        takes: a PIL image -> the kind of image that it works on.
+        make: makes a function that does some operations one after the other: images -> images of the
+            same kind. Raises CannotMeasure or MissingDependency.
+        gives: the kind of number of its images.
+        finish: whether a loader with it normalises every image itself, rather than a batch on the
+            device.
     """
 
     name: str
@@ -101,14 +114,14 @@ class _TransformLibrary:
     finish: bool = False
 
     def whole(self, recipe: Recipe) -> _Apply:
-        """The whole recipe, up to the output of a loader's worker."""
+        """Make the whole recipe, up to the output of a loader's worker."""
         if not self.finish:
             return self.make([one for one in recipe.images if not isinstance(one, UnknownOperation)])
         return partial(map, to_torchvision.build_v1(recipe).apply)
 
 
 def _as_array(image: Any) -> "np.ndarray[Any, Any]":
-    """The result of a backend as float32 [h, w, 3], 0 to 255."""
+    """Return the result of a library as float32 [h, w, 3], 0 to 255."""
     if isinstance(image, torch.Tensor):
         scale = 255.0 if image.is_floating_point() else 1.0
         return (image.float() * scale).permute(1, 2, 0).cpu().numpy()
@@ -116,12 +129,15 @@ def _as_array(image: Any) -> "np.ndarray[Any, Any]":
 
 
 def _tensor(image: Any) -> torch.Tensor:
-    """A PIL image as uint8 [3, h, w]."""
+    """Return a PIL image as uint8 [3, h, w]."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
 def _functional(module: Callable[[], ModuleType]) -> Callable[[Sequence[ImageOperation]], _Apply]:
-    """Operations through a functional module of torchvision, whatever kind of image it is given."""
+    """Make operations through a functional module of torchvision.
+
+    It takes whatever kind of image it is given.
+    """
 
     def make(operations: Sequence[ImageOperation]) -> _Apply:
         functional, dice = module(), TransformRng(0)
@@ -145,7 +161,10 @@ def _size(image: Any) -> tuple[int, int]:
 
 
 def _in_units_of_one(operation: ImageOperation) -> ImageOperation:
-    """The operation for an image of 0 to 1; fills and thresholds are given in gray levels."""
+    """Return the operation for an image of 0 to 1.
+
+    Fills and thresholds are given in gray levels.
+    """
     if isinstance(operation, Tone) and operation.kind == "solarize":
         return replace(operation, magnitude=operation.magnitude / 255)
     fill = getattr(operation, "fill", None)
@@ -195,7 +214,10 @@ _MAX_LIBRARY_DIFFERENCE = 12.0
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """A ceiling for each operation and library, and for the whole recipe in each library; samples/s on one core, or on one GPU."""
+    """Measure each operation in each library, and the whole recipe in each library.
+
+    In samples/s on one core, or on one GPU.
+    """
     if not subject.images or subject.recipe is None:
         yield as_ceiling("augment", "no transforms given: use --data DIR --transforms MODULE:NAME")
         return
@@ -211,7 +233,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def _after(done: Sequence[ImageOperation], images: Sequence[Any]) -> list[Any]:
-    """The images after some operations, the same in every library: by torchvision on PIL images."""
+    """Return the images after some operations, by torchvision on PIL images."""
     return list(_TRANSFORM_LIBRARIES[0].make(done)(images))
 
 
@@ -239,10 +261,10 @@ def _operation(operation: ImageOperation, images: list[Any], subject: Subject) -
 
 
 def _check(operation: ImageOperation, backend: _TransformLibrary, images: list[Any], given: list[Any]) -> None:
-    """The operation with its parameters fixed, on some images, against torchvision on PIL images.
+    """Compare the operation, its parameters fixed, with torchvision on PIL images.
 
     Raises:
-        Refused: another shape, or another picture.
+        CannotMeasure: another shape, or another picture.
     """
     differences = []
     for image, same in list(zip(images, given))[:_CHECKED_IMAGES]:
@@ -257,7 +279,7 @@ def _check(operation: ImageOperation, backend: _TransformLibrary, images: list[A
 
 
 def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceiling]:
-    """All operations in order; the user's own transform beside it."""
+    """Measure all operations in order, and the user's own transform."""
     works: dict[str, Workload | str] = {}
     with on_one_core():
         for backend in _TRANSFORM_LIBRARIES:

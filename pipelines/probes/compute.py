@@ -1,6 +1,11 @@
-"""Peak compute of GPUs according to their makers, dense (no sparsity), each with its source page.
+"""Compute of the device: matrix products by data type, and the user's model on a cached batch.
 
-Where a data sheet gives only the figure with 2:4 sparsity, the dense one is half of it, as the sheets say in a footnote.
+MFU (model FLOP utilization) is the FLOP of forward and backward a second over the device's peak, as
+in Chowdhery et al., PaLM, 2022, appendix B, but with the FLOP as torch.utils.flop_counter counts them
+(matrix products, convolutions, attention).
+
+Peaks are those of the makers, dense (no sparsity), each with its source page. Where a data sheet
+gives only the figure with 2:4 sparsity, the dense one is half of it, as the sheets say in a footnote.
 """
 
 import re
@@ -30,9 +35,11 @@ _TFLOPS = 1e12
 
 
 class _Peak(NamedTuple):
-    """Attributes:
-    flops: FLOP/s; None: this GPU or this type of number is not in the table.
-    source: the maker's page.
+    """Peak compute of a GPU.
+
+    Attributes:
+        flops: FLOP/s; None: this GPU or this type of number is not in the table.
+        source: the maker's page.
     """
 
     flops: float | None
@@ -75,7 +82,7 @@ _COLUMN = {"float32": 0, "bfloat16": 2, "float16": 3}
 
 
 def _gpu_peak(name: str, dtype: str, tf32: bool = False) -> _Peak:
-    """The peak of a GPU.
+    """Look up the peak of a GPU.
 
     Args:
         name: as torch.cuda.get_device_name() gives it.
@@ -100,13 +107,14 @@ _SOURCE = "torch.mm, 2 n^3 FLOP a product"
 
 
 def matmul_workload(dtype: torch.dtype, device: str) -> tuple[Workload, int]:
-    """Square matrices, the smallest of ``SIZES`` that keeps the device busy for long enough.
+    """Multiply square matrices, the smallest that keep the device busy for long enough.
 
     Returns:
         The work, whose unit is FLOP (2 n^3 a product), and n.
 
     Raises:
-        Refused: the result is wrong. RuntimeError: torch cannot multiply these.
+        CannotMeasure: the result is wrong.
+        RuntimeError: torch cannot multiply these.
     """
     for size in _MATRIX_SIZES:
         work = _matrix_product(size, dtype, device)
@@ -117,7 +125,7 @@ def matmul_workload(dtype: torch.dtype, device: str) -> tuple[Workload, int]:
 
 
 def _matrix_product(size: int, dtype: torch.dtype, device: str) -> Workload:
-    """One product of two matrices, checked: all ones times all ones is ``size`` everywhere."""
+    """Multiply two matrices, checked: all ones times all ones is ``size`` everywhere."""
     dice = torch.Generator().manual_seed(0)
     left, right = (torch.randn(size, size, generator=dice).to(device, dtype) for _ in range(2))
     out = torch.empty(size, size, dtype=dtype, device=device)
@@ -142,9 +150,10 @@ def _seconds(work: Workload) -> float:
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Peaks of the device, then forward, backward, optimizer and the complete step of the user's model; samples/s.
+    """Measure peaks of the device, and parts and the whole of the model's training step.
 
-    ``settings`` of compute/model: flop_per_sample (forward and backward), mfu, peak_flops, peak_source, dtype.
+    In samples/s. ``settings`` of compute/model: flop_per_sample (forward and backward), mfu, peak_flops,
+    peak_source, dtype.
     """
     products, works = _products(subject.device)
     step, why, made_of = _step(subject)
@@ -167,7 +176,10 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def _computed_in(step: Step) -> str:
-    """What the model mostly computes in: its data type, or TF32 where torch may use that for its products or convolutions."""
+    """Return what the model mostly computes in.
+
+    That is its data type, or TF32 where torch may use that for its products or convolutions.
+    """
     convolves = any(isinstance(part, _CONVOLUTIONS) for part in step.model.modules())
     if step.dtype == "float32" and step.batch.is_cuda and (allows_tf32(convolves=False) or convolves and allows_tf32(convolves=True)):
         return "tf32"
@@ -175,7 +187,10 @@ def _computed_in(step: Step) -> str:
 
 
 def _flop_per_sample(step: Step) -> float | None:
-    """FLOP of forward and backward for one sample; None if the counter knows none of the model's operators."""
+    """Count the FLOP of forward and backward for one sample.
+
+    None if the counter knows none of the model's operators.
+    """
     step.optimizer.zero_grad()
     counter = FlopCounterMode(display=False)
     with counter:
@@ -184,7 +199,7 @@ def _flop_per_sample(step: Step) -> float | None:
 
 
 def _step(subject: Subject) -> tuple[Step | None, str, str]:
-    """The user's training step; or None and why; and what the batch is made of."""
+    """Return the user's training step, or None; why; and what the batch is made of."""
     if subject.model is None:
         return None, "no model was given: name it with --model module:name", ""
     batch, made_of = cached_batch(subject)
@@ -195,7 +210,7 @@ def _step(subject: Subject) -> tuple[Step | None, str, str]:
 
 
 def _products(device: str) -> tuple[dict[str, dict[str, object]], dict[str, Workload]]:
-    """By name: settings of every matrix product, and those that can be done."""
+    """Return by name the settings of every matrix product, and those that can be done."""
     about: dict[str, dict[str, object]] = {}
     works = {}
     for name, dtype in _MATRIX_DTYPES.items():
@@ -211,7 +226,7 @@ def _products(device: str) -> tuple[dict[str, dict[str, object]], dict[str, Work
 
 
 def _specified(device: str) -> Iterator[Ceiling]:
-    """What the maker of the GPU says it computes."""
+    """Yield what the maker of the GPU says it computes."""
     if device == "cpu":
         return
     name = torch.cuda.get_device_name(device)
@@ -226,7 +241,10 @@ def _specified(device: str) -> Iterator[Ceiling]:
 def _peak(
     arithmetic: str, specified: list[Ceiling], products: dict[str, dict[str, object]], found: dict[str, MeasuredRate | str]
 ) -> tuple[float | None, str]:
-    """The figure that MFU is a share of: the maker's, else the best round of the product measured beside the model. With its source."""
+    """Return the figure that MFU is a share of, and its source.
+
+    It is the maker's, else the best round of the product measured beside the model.
+    """
     for one in specified:
         if one.name == f"compute/specified {arithmetic}" and one.value:
             return one.value, one.source

@@ -1,6 +1,8 @@
-"""Decoders: each turns a list of encoded images into a function that decodes them all, one by one.
+"""Images that one core decodes per second, by library; and one decoder instead of another.
 
-None of them turns an image by its EXIF orientation, as Pillow's ``open`` does not, so that all give the same pixels.
+A decoder turns a list of encoded images into a function that decodes them all, one by one. The result
+is first compared with Pillow's pixels. None of them turns an image by its EXIF orientation, as
+Pillow's ``open`` does not, so that all give the same pixels.
 """
 
 import importlib
@@ -38,10 +40,12 @@ _COMMON_FORMATS = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
 
 @dataclass(frozen=True)
 class ImageDecoder:
-    """Attributes:
-    make: prepares; raises Refused or ImportError where the library cannot run.
-    formats: as Pillow names them; None: what Pillow reads.
-    per: ``core``, or ``device`` for a decoder on a GPU.
+    """A decoder of images.
+
+    Attributes:
+        make: prepares; raises CannotMeasure or ImportError where the library cannot run.
+        formats: as Pillow names them; None: what Pillow reads.
+        per: ``core``, or ``device`` for a decoder on a GPU.
     """
 
     name: str
@@ -51,7 +55,7 @@ class ImageDecoder:
 
 
 def _each(one: Callable[[bytes], Any]) -> Callable[[Sequence[bytes]], _DecodeAll]:
-    """As a loader decodes: file by file."""
+    """Decode file by file, as a loader does."""
     return lambda blobs: lambda: map(one, blobs)
 
 
@@ -79,7 +83,10 @@ def _nvimagecodec_gpu(blobs: Sequence[bytes]) -> _DecodeAll:
 
 
 def _nvimagecodec_decoder(blobs: Sequence[bytes], device: int, backends: "list[Any] | None") -> _DecodeAll:
-    """A decoder that, without a driver, raises or gives None for every image, as the version and the backends have it."""
+    """Prepare nvImageCodec.
+
+    Without a driver it raises, or gives None for every image, as the version and the backends have it.
+    """
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     decoder = nvimgcodec.Decoder(device_id=device, max_num_cpu_threads=1, backends=backends)
     how = nvimgcodec.DecodeParams(apply_exif_orientation=False, color_spec=nvimgcodec.ColorSpec.SRGB)
@@ -128,7 +135,7 @@ def _dali(blobs: Sequence[bytes], device: str) -> _DecodeAll:
 
 
 def _as_pixels(image: Any) -> "np.ndarray[Any, Any]":
-    """The result of a decoder as uint8 [3, h, w]."""
+    """Return the result of a decoder as uint8 [h, w, 3]."""
     for to_host in ("as_cpu", "cpu"):  # DALI's name, torch's and nvImageCodec's
         if hasattr(image, to_host):
             image = getattr(image, to_host)()
@@ -176,7 +183,7 @@ class CheckedDecoder:
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """A ceiling per library: samples/s on one core, or on one GPU."""
+    """Measure each library, in samples/s on one core, or on one GPU."""
     if not subject.images:
         yield as_ceiling("decode", "no dataset given: use --data DIR")
         return
@@ -189,7 +196,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def decode_workload(ready: CheckedDecoder) -> Workload:
-    """A pass decodes all images and drops them one by one."""
+    """Decode all images in each pass, and drop them one by one."""
 
     def run() -> int:
         deque(ready.decode(), maxlen=0)
@@ -199,7 +206,11 @@ def decode_workload(ready: CheckedDecoder) -> Workload:
 
 
 def prepare_decoder(decoder: ImageDecoder, photos: Sequence[Photo]) -> CheckedDecoder | str:
-    """Create a decoder and check its pixels. Returns the reason if it cannot be used."""
+    """Create a decoder and check its pixels.
+
+    Returns:
+        The decoder, or the reason if it cannot be used.
+    """
     taken = [photo for photo in photos if decoder.formats is None or photo.format in decoder.formats]
     if not taken:
         return f"none of the files is {' or '.join(sorted(decoder.formats or ()))}"
@@ -219,7 +230,7 @@ def _checked(decode: _DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -
         The mean difference, in gray levels.
 
     Raises:
-        Refused: an image is missing, of another shape, or another image; the file is named.
+        CannotMeasure: an image is missing, of another shape, or another image; the file is named.
     """
     count, total = 0, 0.0
     for name, ours, theirs in zip(names, decode(), _pillow_decoder(blobs)()):
@@ -273,11 +284,14 @@ _RECORDED_PREFIXES = {"PIL.": "Pillow", "cv2.": "OpenCV", "torchvision.": "torch
 
 @dataclass(frozen=True)
 class DecoderComparison:
-    """Attributes:
-    files: that were decoded.
-    now_s, then_s: CPU seconds per file, of the old and of the new decoder.
-    low, high: the smallest and the largest ratio of the new one's time to the old one's, of the rounds.
-    grey_levels: mean difference of the new one's pixels from Pillow's, of 255.
+    """CPU time of two decoders on the user's own files.
+
+    Attributes:
+        files: that were decoded.
+        now_s, then_s: CPU seconds per file, of the old and of the new decoder.
+        low, high: the smallest and the largest ratio of the new one's time to the old one's, of the
+            rounds.
+        grey_levels: mean difference of the new one's pixels from Pillow's, of 255.
     """
 
     files: int
@@ -289,7 +303,7 @@ class DecoderComparison:
 
 
 def find_decoder(name: str) -> ImageDecoder:
-    """A decoder on CPUs by its name, in any case, or a short one.
+    """Find a decoder on CPUs by its name, in any case, or by a short one.
 
     Raises:
         ScriptError: there is no such decoder.
@@ -302,7 +316,10 @@ def find_decoder(name: str) -> ImageDecoder:
 
 
 def recorded_decoder(operations: Iterable[str]) -> ImageDecoder | None:
-    """The decoder that a training used, from its recorded operations. None: none was seen, or several."""
+    """Find the decoder that a training used, from its recorded operations.
+
+    None: none was seen, or several.
+    """
     used = {own for name in operations for begin, own in _RECORDED_PREFIXES.items() if name.startswith(begin)}
     return find_decoder(used.pop()) if len(used) == 1 else None
 
@@ -311,14 +328,17 @@ def compare_decoders(now: ImageDecoder, then: ImageDecoder, data: Path, pixels: 
     """Measure both decoders on the same files, on one core.
 
     Args:
+        now: the decoder that is used.
+        then: the one that would be.
         data: folder of images.
         pixels: that the training decoded per sample. None: not recorded.
 
     Returns:
-        The reason if that does not answer the question.
+        The comparison, or the reason if it does not answer the question.
 
     Raises:
-        DataError, MissingDependency: the folder has no usable image.
+        DataError: the folder has no usable image.
+        MissingDependency: Pillow is not installed.
     """
     images = Subject(photos.scan(data, limit=_COMPARISON_PLAN.files), plan=_COMPARISON_PLAN).images
     if pixels and (off := _unlike(images, pixels)):
@@ -350,7 +370,7 @@ def _compared(
 
 
 def _unlike(images: Sequence[Photo], pixels: float) -> str:
-    """Why these are not the training's images; empty where they may be."""
+    """Say why these are not the training's images; empty where they may be."""
     mean = sum(photo.width * photo.height for photo in images) / len(images)
     if 1 / _MAX_PIXEL_RATIO <= mean / pixels <= _MAX_PIXEL_RATIO:
         return ""

@@ -1,4 +1,7 @@
-"""Pinning a batch and copying it to the GPU, from pinned and pageable memory, by size; and copying within main memory."""
+"""Copying within main memory; with a GPU also pinning a batch and copying it, by size.
+
+The GPU gets it from pinned and from pageable memory.
+"""
 
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +18,7 @@ _WITHOUT_GPU = "needs a CUDA device, and there is none"
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Copies in main memory; with a GPU also pinning and copying to it. B/s."""
+    """Measure copies in main memory; with a GPU also pinning and copying to it. B/s."""
     source = f"torch's copy_ of {MEMORY_BYTES // _MEBIBYTE} MiB, all cores; bytes copied, not bytes moved (twice as many)"
     found = measure_in_turns({"memory/copy": memory_copy(MEMORY_BYTES)}, subject.plan)
     yield as_ceiling("memory/copy", found["memory/copy"], unit="B/s", source=source, settings={"bytes": MEMORY_BYTES})
@@ -50,7 +53,10 @@ def memory_copy(size: int) -> Workload:
 
 
 def _pinned(given: torch.Tensor) -> int:
-    """Copy to pinned memory. Torch's allocator gives back what an earlier batch had, as it does in a training once it is going."""
+    """Copy to pinned memory.
+
+    Torch's allocator gives back what an earlier batch had, as it does in a training once it is going.
+    """
     batch = given.pin_memory()
     if not batch.is_pinned():
         raise CannotMeasure("pin_memory gave memory that is not pinned")

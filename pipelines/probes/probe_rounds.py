@@ -1,7 +1,8 @@
-"""Measures several things in alternation, so that changes in the machine's speed affect all of them alike.
+"""Measures several things in alternation, so that changes in the machine's speed affect all alike.
 
-Every round measures each thing once, forwards and backwards in turns. A thing's rate is the median of its rounds, its spread the smallest
-and the largest. CPU seconds are those of the whole process: a library's threads count, and time that another process took does not.
+Every round measures each thing once, forwards and backwards in turn. A thing's rate is the median of
+its rounds, its spread the smallest and the largest. CPU seconds are those of the whole process: a
+library's threads count, and time that another process took does not.
 """
 
 import os
@@ -28,7 +29,10 @@ process_cpu_ns = time.process_time_ns  # tests put a fake in its place, as in th
 
 
 class CannotMeasure(Exception):
-    """Something cannot be measured here, or was fast because it did not do its work. The text says which."""
+    """Something cannot be measured here, or was fast because it did not do its work.
+
+    The text says which.
+    """
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class ProbePlan:
 
 @dataclass(frozen=True)
 class TimedPass:
-    """A pass that timed itself: work in another process, or on a device with its own clock."""
+    """A pass that timed itself, in another process or on a device with its own clock."""
 
     units: float
     wall_s: float
@@ -75,7 +79,8 @@ class Workload:
     """One thing to measure.
 
     Attributes:
-        run: one pass; returns what it did: a number of samples, bytes or FLOP, or ``Timed``. Raises Refused, or anything.
+        run: one pass; returns what it did: a number of samples, bytes or FLOP, or ``TimedPass``. Raises
+            CannotMeasure, or anything.
         prepare: before every pass; not timed.
     """
 
@@ -85,9 +90,11 @@ class Workload:
 
 @dataclass(frozen=True)
 class MeasuredRate:
-    """Attributes:
-    rates: units per second of wall time, one a round.
-    cpu_s: CPU seconds of the process per unit: the median of the rounds.
+    """The rounds of one thing.
+
+    Attributes:
+        rates: units per second of wall time, one a round.
+        cpu_s: CPU seconds of the process per unit: the median of the rounds.
     """
 
     rates: tuple[float, ...]
@@ -95,14 +102,17 @@ class MeasuredRate:
 
     @property
     def value(self) -> float:
+        """The median rate."""
         return statistics.median(self.rates)
 
     @property
     def low(self) -> float:
+        """The lowest rate."""
         return min(self.rates)
 
     @property
     def high(self) -> float:
+        """The highest rate."""
         return max(self.rates)
 
 
@@ -110,7 +120,8 @@ def measure_in_turns(works: Mapping[str, Workload], plan: ProbePlan) -> dict[str
     """Measure everything in rounds, after one pass of each that does not count.
 
     Returns:
-        By name, in the order given: what was measured, or why it was not. One that fails is dropped; the others continue.
+        By name, in the order given: its rate, or why there is none. One that fails is dropped; the
+        others continue.
     """
     failed: dict[str, str] = {}
     rounds: dict[str, list[TimedPass]] = {name: [] for name in works}
@@ -144,6 +155,7 @@ def run_round(work: Workload, seconds: float) -> TimedPass:
 
 
 def summarise_rounds(rounds: list[TimedPass]) -> MeasuredRate:
+    """Combine the rounds of one thing."""
     return MeasuredRate(
         tuple(one.units / max(one.wall_s, 1e-9) for one in rounds),
         statistics.median(one.cpu_s / one.units for one in rounds),
@@ -151,7 +163,7 @@ def summarise_rounds(rounds: list[TimedPass]) -> MeasuredRate:
 
 
 def error_reason(error: BaseException) -> str:
-    """An error as a reason in a table: one line."""
+    """Write an error as a reason in a table: one line."""
     lines = str(error).strip().splitlines()
     first = lines[0].strip() if lines else ""
     return masks.text(first if isinstance(error, CannotMeasure) and first else f"{type(error).__name__}: {first}".rstrip(": "))
@@ -166,7 +178,10 @@ def as_ceiling(
     source: str = "",
     settings: dict[str, object] | None = None,
 ) -> Ceiling:
-    """A ceiling from a measurement, or from the reason why there is none. The part is the text before the slash in the name."""
+    """Return a ceiling from a measurement, or from the reason why there is none.
+
+    The part is the text before the slash in the name.
+    """
     part = name.split("/", 1)[0]
     about = settings or {}
     if isinstance(found, str):
@@ -175,7 +190,11 @@ def as_ceiling(
 
 
 def require_gpu() -> None:
-    """Raises Refused: there is no CUDA device."""
+    """Check that there is a CUDA device.
+
+    Raises:
+        CannotMeasure: there is none.
+    """
     import torch
 
     if not torch.cuda.is_available():
@@ -184,7 +203,10 @@ def require_gpu() -> None:
 
 @contextmanager
 def on_one_core() -> Iterator[None]:
-    """Keep this thread, and threads started in it, on one core; the existing threads of torch and OpenCV run elsewhere meanwhile."""
+    """Keep this thread, and threads started in it, on one core.
+
+    The existing threads of torch and OpenCV run elsewhere meanwhile.
+    """
     import torch
 
     allowed = os.sched_getaffinity(0)
@@ -218,12 +240,14 @@ def _set_opencv_threads(number: int | None) -> None:
 
 @dataclass(frozen=True)
 class Subject:
-    """Attributes:
-    photos: None: no dataset was given.
-    transform: the user's own, PIL image -> tensor; ``recipe`` is the same as operations.
-    model: the user's, on the CPU.
-    device: that the model is to run on: ``cpu`` or ``cuda:0``.
-    folder: whose disk is probed.
+    """What is probed: the user's files, transforms and model, and how long to measure.
+
+    Attributes:
+        photos: None: no dataset was given.
+        transform: the user's own, PIL image -> tensor; ``recipe`` is the same as operations.
+        model: the user's, on the CPU.
+        device: that the model is to run on: ``cpu`` or ``cuda:0``.
+        folder: whose disk is probed.
     """
 
     photos: Photos | None = None
@@ -245,6 +269,6 @@ class Subject:
 
     @property
     def images(self) -> Sequence[Photo]:
-        """The first images of ``sample`` that have ``plan.pixels`` in total, at least four."""
+        """The first images of ``sample`` within ``plan.pixels`` in total, at least four."""
         sums = accumulate(photo.width * photo.height for photo in self.sample)
         return [photo for number, (photo, pixels) in enumerate(zip(self.sample, sums)) if number < 4 or pixels <= self.plan.pixels]

@@ -1,4 +1,12 @@
-"""Passes over files by several processes at once, with checks that a cold cache is cold and a warm one is warm."""
+"""Read speed: the user's files one by one, and one large file in order and at random offsets.
+
+Cold: the page cache of this machine was emptied of them and every pass checked to have come from the
+disk. Names and inodes stay cached, and so may the data in a disk, a hypervisor or a server. Warm:
+every pass checked to have come from memory.
+
+Those that read at once are processes, as workers of DataLoader are: threads of Python would wait for
+its lock.
+"""
 
 import marshal
 import os
@@ -57,7 +65,7 @@ class Readers:
         """Run one job per process, all started together when each process is ready.
 
         Raises:
-            Refused: a job failed, or its process was killed.
+            CannotMeasure: a job failed, or its process was killed.
         """
         used = self.processes[: len(jobs)]
         for process, job in zip(used, jobs, strict=True):
@@ -76,7 +84,10 @@ class Readers:
 
 @contextmanager
 def start_readers(number: int) -> Iterator[Readers]:
-    """Start readers. They end with the block, and when this process is killed. Ctrl-C in a terminal does not reach them."""
+    """Start readers, which end with the block, and when this process is killed.
+
+    Ctrl-C in a terminal does not reach them.
+    """
     command = [sys.executable, "-I", "-S", reader.__file__]
     processes: list[subprocess.Popen[bytes]] = []
     try:
@@ -98,7 +109,7 @@ def _tell(process: "subprocess.Popen[bytes]", what: bytes) -> None:
 
 
 def _answer(process: "subprocess.Popen[bytes]") -> Any:
-    """What it says, or a text about its end."""
+    """Return what a reader says, or a text about its end."""
     assert process.stdout is not None
     try:
         return marshal.load(process.stdout)
@@ -122,10 +133,14 @@ class _ReadPattern:
 
     @property
     def bytes(self) -> int:
+        """How much is read."""
         return self.block * len(self.offsets)
 
     def jobs(self, number: int, limit_s: float = _UNLIMITED_S, again: bool = False) -> list[_Job]:
-        """Jobs for several readers: each opens the file itself, so that each has its own readahead, and reads its own part."""
+        """Return jobs for several readers, each with its own part.
+
+        Each opens the file itself, so that each has its own readahead.
+        """
         path = f"/proc/{os.getpid()}/fd/{self.fd}"
         ends = [len(self.offsets) * n // number for n in range(number + 1)]
         parts = [list(self.offsets[first:last]) for first, last in zip(ends, ends[1:])]
@@ -137,21 +152,25 @@ def _sequential_reads(fd: int, size: int, block: int, how: str) -> _ReadPattern:
 
 
 def _scattered_reads(fd: int, size: int, block: int, how: str, is_cold: bool) -> _ReadPattern:
-    """Blocks at random offsets without repetition: all of them if warm; if cold, few enough that readahead seldom loads another one."""
+    """Read blocks at random offsets without repetition.
+
+    All of them if warm; if cold, few enough that readahead seldom loads another one.
+    """
     reach = max(block, pagecache.readahead_bytes(fd) // 2) if how == MMAP else block
     count = max(1, min(size // reach // 4, _COLD_BLOCKS)) if is_cold else size // block
     return _ReadPattern(fd, block, [place * block for place in random.Random(0).sample(range(size // block), count)], how)
 
 
 def _cold_workload(fds: Callable[[], Iterable[int]], run: Callable[[], _ReadPass], total: Callable[[float], float]) -> Workload:
-    """A pass over files whose pages were evicted before; checks that the bytes came from the disk.
+    """Read files whose pages were evicted before, and check that a disk was read.
 
     Args:
         fds: opens the files; they are closed again.
+        run: one pass.
         total: units -> bytes.
 
     Raises (in the pass):
-        Refused: the pages could not be dropped.
+        CannotMeasure: the pages could not be dropped.
     """
     left: list[float | None] = []
 
@@ -183,9 +202,10 @@ def _cold_workload(fds: Callable[[], Iterable[int]], run: Callable[[], _ReadPass
 
 
 def _warm_workload(run: Callable[[], _ReadPass], total: Callable[[float], float], fill: Callable[[], _ReadPass]) -> Workload:
-    """A pass over cached files; checks that the bytes came from the page cache.
+    """Read cached files, and check that the bytes came from the page cache.
 
     Args:
+        run: one pass.
         total: units -> bytes.
         fill: reads all of them once; called before the first pass.
     """
@@ -211,7 +231,7 @@ _PAGE_SIZE = 4096
 
 
 class ReadMode(NamedTuple):
-    """One way of reading: the parts of its name and settings."""
+    """One mode of reading: the parts of its name and settings."""
 
     pattern: str
     how: str
@@ -221,9 +241,11 @@ class ReadMode(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The name of its ceiling."""
         return f"read/{self.pattern} {self.how} {self.cache} x{self.readers}"
 
     def settings(self, where: str) -> dict[str, object]:
+        """Return the settings of its ceiling."""
         return {
             "pattern": self.pattern,
             "how": self.how,
@@ -235,7 +257,10 @@ class ReadMode(NamedTuple):
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """All ways of reading: by file, sequential, random; read() and mmap; cold and warm; with the plan's numbers of processes."""
+    """Measure all modes of reading.
+
+    By file, sequential, random; read() and mmap; cold and warm; with the plan's numbers of processes.
+    """
     where = pagecache.filesystem(subject.folder)
     with start_readers(max(subject.plan.readers)) as readers:
         yield from _by_file(subject, where, readers)
@@ -251,7 +276,7 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def _one_file(fd: int, size: int, pattern: str, block: int, plan: ProbePlan, where: str, readers: Readers) -> Iterator[Ceiling]:
-    """Ceilings of one pattern in an open file, cold, then warm."""
+    """Measure one pattern in an open file, cold, then warm."""
     for cache in ("cold", "warm"):
         ways = {
             way.name: way
@@ -267,14 +292,14 @@ def _one_file(fd: int, size: int, pattern: str, block: int, plan: ProbePlan, whe
 
 
 def read_pattern(fd: int, size: int, way: ReadMode) -> _ReadPattern:
-    """The blocks to read."""
+    """Return the blocks to read."""
     if way.pattern == "sequential":
         return _sequential_reads(fd, size, way.block, way.how)
     return _scattered_reads(fd, size, way.block, way.how, way.cache == "cold")
 
 
 def pattern_workload(fd: int, size: int, way: ReadMode, plan: ProbePlan, readers: Readers) -> Workload:
-    """Reading one open file in one pattern.
+    """Read one open file in one pattern.
 
     Warm, the readers go round until the time is up, so that none waits for the last one. Cold, a slow disk ends a pass early.
     """
@@ -327,7 +352,10 @@ def _files_work(paths: Sequence[str], way: ReadMode, mean: float, plan: ProbePla
 
 
 def _by_size(photos: Sequence[Photo]) -> dict[str, Sequence[Photo]]:
-    """All files; and the smallest and the largest quarter, where these differ by a factor of two or more."""
+    """Group files: all, and the smallest and the largest quarter.
+
+    The quarters only where these differ by a factor of two or more.
+    """
     ordered = sorted(photos, key=lambda photo: photo.bytes)
     quarter = len(ordered) // 4
     groups: dict[str, Sequence[Photo]] = {"files": photos}
@@ -337,19 +365,25 @@ def _by_size(photos: Sequence[Photo]) -> dict[str, Sequence[Photo]]:
 
 
 def _sample_block(photos: Sequence[Photo]) -> int:
-    """The mean file, in whole pages: what one read from a packed dataset brings in."""
+    """Return the mean file size, in whole pages.
+
+    That is what one read from a packed dataset brings in.
+    """
     return max(1, round(sum(photo.bytes for photo in photos) / len(photos) / _PAGE_SIZE)) * _PAGE_SIZE if photos else 0
 
 
 @contextmanager
 def _scratch_file(folder: Path, size: int) -> Iterator[tuple[int, int]]:
-    """An unnamed file of random bytes, which disappears when it is closed, however the process ends.
+    """Make an unnamed file of random bytes.
+
+    It disappears when it is closed, however the process ends.
 
     Yields:
         (file descriptor, size); smaller than asked for where the disk is nearly full.
 
     Raises:
-        OSError: the folder is read-only. Refused: less than 64 MiB are free on its disk.
+        OSError: the folder is read-only.
+        CannotMeasure: less than 64 MiB are free on its disk.
     """
     free = shutil.disk_usage(folder).free
     size = min(size, free // 4 // _MEBIBYTE * _MEBIBYTE)

@@ -1,7 +1,8 @@
-"""The program that reads files one by one, or blocks of one file. It is a separate process, like a worker of a DataLoader.
+"""The program that reads files one by one, or blocks of one file.
 
-It runs without site packages and imports nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its
-standard input and answers on its standard output, both in Python's marshal format, until the input ends:
+It is a separate process, like a worker of a DataLoader. It runs without site packages and imports
+nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its standard
+input and answers on its standard output, both in Python's marshal format, until the input ends:
 
     in   (name in ``_JOBS``, arguments of its function ...)
     out  "ready": the file is open, nothing was read
@@ -24,13 +25,23 @@ _Done = tuple[int, int]  # units, the time in ns
 
 
 def _read_blocks(begin: _Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> _Done:
-    """Copy the blocks at these offsets into a buffer, until done or until ``limit_ns`` have passed. Returns bytes.
+    """Copy the blocks at these offsets into a buffer, until done or for ``limit_ns``.
 
-    A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page faults are paid the first time through. The
-    buffer begins with a page: 16 bytes later, where malloc puts a large one, some processors copy at a fifth of the rate.
+    A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page faults are
+    paid the first time through. The buffer begins with a page: 16 bytes later, where malloc puts a large
+    one, some processors copy at a fifth of the rate.
 
     Args:
+        begin: waits for the go and returns the time in ns.
+        limit_ns: when to end.
         again: start over when done, so that readers at once all read until the end.
+        path: of the file.
+        block: bytes.
+        offsets: of the blocks.
+        how: READ, MMAP or ADVISED.
+
+    Returns:
+        Bytes, and the time in ns.
     """
     step, done = max(1, _UNCHECKED_BYTES // block), 0
     with open(path, "rb", buffering=0) as file:
@@ -73,7 +84,10 @@ def _faults(fd: int, buffer: memoryview, how: str) -> Callable[[Sequence[int]], 
 
 
 def _read_files(begin: _Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> _Done:
-    """Open, read and close each file, as a dataset with a file per sample does. Returns files. Arguments as for ``_read_blocks``."""
+    """Open, read and close each file, as a dataset with a file per sample does.
+
+    Arguments are as for ``_read_blocks``; returns files, and the time in ns.
+    """
     done, until = 0, begin() + limit_ns
     while True:
         for path in paths:
@@ -86,7 +100,7 @@ def _read_files(begin: _Begin, limit_ns: int, again: bool, paths: Sequence[str],
 
 
 def _read_file(path: str, how: str) -> int:
-    """Read a file. Returns its bytes."""
+    """Read a file, and return its bytes."""
     with open(path, "rb") as file:
         if how == READ:
             return len(file.read())
@@ -98,7 +112,10 @@ _JOBS: dict[str, Callable[..., _Done]] = {"blocks": _read_blocks, "files": _read
 
 
 def _disk_bytes() -> int | None:
-    """Bytes that this process has read from the disk so far (/proc/self/io, read_bytes); None if the kernel does not provide it."""
+    """Return the bytes that this process has read from the disk so far.
+
+    From /proc/self/io, read_bytes; None if the kernel does not provide it.
+    """
     try:
         with open("/proc/self/io", "rb") as file:
             return next(int(line.split()[1]) for line in file if line.startswith(b"read_bytes"))
@@ -122,6 +139,7 @@ def _measured(name: str, arguments: Sequence[object], wait: Callable[[], object]
 
 
 def main() -> None:
+    """Do jobs until the input ends."""
     jobs, answers = sys.stdin.buffer, sys.stdout.buffer
 
     def answer(what: object) -> None:

@@ -1,4 +1,4 @@
-"""Throughput of the user's model by batch size: where it stops to increase, and the time of a step as a line a + b B."""
+"""Throughput of the user's model by batch size: where it stops to increase, and a line a + b B."""
 
 import resource
 from collections.abc import Iterator, Sequence
@@ -39,16 +39,20 @@ class _StepTimeFit:
 
 
 def _knee(batches: Sequence[int], rates: Sequence[float]) -> int:
-    """The smallest batch with at least 95 % of the best throughput.
+    """Return the smallest batch with at least 95 % of the best throughput.
 
     Args:
-        batches: ascending. rates: samples/s of each.
+        batches: ascending.
+        rates: samples/s of each.
     """
     return next(batch for batch, rate in zip(batches, rates) if rate >= _MIN_KNEE_SHARE * max(rates))
 
 
 def _fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> _StepTimeFit | None:
-    """Weighted least squares (Bevington and Robinson, Data Reduction and Error Analysis, chapter 6); None for fewer than three sizes."""
+    """Fit a line by weighted least squares; None for fewer than three sizes.
+
+    Bevington and Robinson, Data Reduction and Error Analysis, chapter 6.
+    """
     if len(batches) < 3:
         return None
     times = np.asarray(times_s)
@@ -62,10 +66,10 @@ def _fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> _StepTi
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """The best throughput over batch sizes 1, 2, 4, ... up to a limit of memory, time or saturation.
+    """Measure the best throughput over batch sizes 1, 2, 4, ...
 
-    ``settings``: batches, samples_per_s, low, high (lists), knee, stopped, and the fit of t(B) = a_s + b_s B with a_error_s, b_error_s,
-    worst_share.
+    The sweep ends at a limit of memory, time or saturation. ``settings``: batches, samples_per_s, low,
+    high (lists), knee, stopped, and the fit of t(B) = a_s + b_s B with a_error_s, b_error_s, worst_share.
     """
     if subject.model is None:
         yield as_ceiling("sweep/model", "no model was given: name it with --model module:name", per="device")
@@ -86,7 +90,10 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def _reachable_batches(step: Step, plan: ProbePlan) -> tuple[list[int], str]:
-    """Batch sizes 1, 2, 4, ... and the reason for the last one: ``memory``, ``saturation``, ``time`` or ``largest``."""
+    """Find the batch sizes 1, 2, 4, ... to measure, and the reason for the last one.
+
+    The reason is ``memory``, ``saturation``, ``time`` or ``largest``.
+    """
     sizes: list[int] = []
     rates: list[float] = []
     room = _MemoryRoom(step)
@@ -113,7 +120,10 @@ def _reachable_batches(step: Step, plan: ProbePlan) -> tuple[list[int], str]:
 
 
 class _MemoryRoom:
-    """Whether twice the batch fits into main memory, where the kernel would kill the process. A GPU raises an error instead."""
+    """Tells whether twice the batch fits into main memory.
+
+    There the kernel would kill the process; a GPU raises an error instead.
+    """
 
     def __init__(self, step: Step) -> None:
         self._watched = not step.batch.is_cuda

@@ -14,7 +14,9 @@ _DEFAULT_SHAPE = (3, 224, 224)  # of the images where none are given: ImageNet's
 
 @dataclass(frozen=True)
 class Step:
-    """A training step that can run in parts. SGD with momentum at a rate of 0, so the parameters do not change.
+    """A training step that can run in parts.
+
+    It has SGD with momentum at a rate of 0, so the parameters do not change.
 
     Attributes:
         batch: float32 [n, ...], on the model's device.
@@ -26,8 +28,10 @@ class Step:
 
     @classmethod
     def of(cls, model: nn.Module, batch: torch.Tensor, device: str) -> "Step":
-        """Raises:
-        Refused: the model does not take such a batch, or has nothing to train.
+        """Make a step, and run it once.
+
+        Raises:
+            CannotMeasure: the model does not take such a batch, or has nothing to train.
         """
         model = model.to(device).train()
         parameters = [one for one in model.parameters() if one.requires_grad]
@@ -45,22 +49,26 @@ class Step:
         return step
 
     def __len__(self) -> int:
+        """Return the number of samples."""
         return len(self.batch)
 
     @property
     def dtype(self) -> str:
+        """The data type of the batch, as text."""
         return str(self.batch.dtype).removeprefix("torch.")
 
     def with_samples(self, number: int) -> "Step":
-        """The same with another batch size: samples are repeated or dropped."""
+        """Return the same with another batch size: samples are repeated or dropped."""
         times = -(-number // len(self.batch))
         batch = self.batch.repeat(times, *[1] * (self.batch.ndim - 1))[:number].contiguous()
         return Step(self.model, batch, self.optimizer)
 
     def forward(self) -> torch.Tensor:
+        """Return the loss."""
         return _any_loss(self.model(self.batch))
 
     def whole(self) -> int:
+        """Run all parts; returns the number of samples."""
         self.optimizer.zero_grad()
         self.forward().backward()
         self.optimizer.step()
@@ -68,11 +76,12 @@ class Step:
         return len(self)
 
     def wait(self) -> None:
+        """Wait for the device."""
         if self.batch.is_cuda:
             torch.cuda.synchronize()
 
     def works(self) -> dict[str, Workload]:
-        """The measurements ``forward``, ``backward``, ``optimizer`` and ``model``, which is all of them."""
+        """Return the workloads ``forward``, ``backward``, ``optimizer``, and ``model``: all."""
         held: list[torch.Tensor] = []
 
         def forward() -> int:
@@ -109,10 +118,12 @@ class Step:
 
 
 def _any_loss(output: Any) -> torch.Tensor:
-    """A loss for any output of a model: cross entropy for logits [n, classes], else the mean square of all differentiable tensors.
+    """Compute a loss for any output of a model.
+
+    Cross entropy for logits [n, classes], else the mean square of all differentiable tensors.
 
     Raises:
-        Refused: it has no differentiable tensor.
+        CannotMeasure: it has no differentiable tensor.
     """
     for name in ("loss", "logits"):
         if getattr(output, name, None) is not None:
@@ -134,7 +145,9 @@ def _tensors(output: Any) -> list[torch.Tensor]:
 
 
 def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
-    """A batch of the user's images through their own transform, or noise of the size that the transforms produce.
+    """Make a batch of the user's images through their own transform.
+
+    Without images or a transform, noise of the size that the transforms produce.
 
     Returns:
         float32 [batch_size, ...], and what it is made of.

@@ -1,7 +1,8 @@
-"""Collating samples in a worker process, and getting batches from it through a multiprocessing queue, as DataLoader does.
+"""Collating in a worker process, and getting batches from it through a queue, as DataLoader does.
 
-``shared``: the worker collates into shared memory (torch's default_collate) and only a handle goes through the queue. ``copied``: a custom
-collate left the batch in the worker's own memory, and the queue moves it to shared memory. ``pickled``: an array goes through the pipe.
+``shared``: the worker collates into shared memory (torch's default_collate) and only a handle goes
+through the queue. ``copied``: a custom collate left the batch in the worker's own memory, and the
+queue moves it to shared memory. ``pickled``: an array goes through the pipe.
 """
 
 import queue
@@ -41,17 +42,21 @@ class _BatchShape:
 
     @property
     def bytes(self) -> int:
+        """The size of the batch."""
         return self.samples * 3 * self.height * self.width * _BATCH_DTYPES[self.dtype].itemsize
 
     def made(self) -> list[torch.Tensor]:
-        """The same samples in every process."""
+        """Make the samples, the same in every process."""
         dice = torch.Generator().manual_seed(0)
         size = (3, self.height, self.width)
         return [torch.randint(0, 256, size, generator=dice, dtype=torch.uint8).to(_BATCH_DTYPES[self.dtype]) for _ in range(self.samples)]
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Collate (per core of a worker) and transport (of the single main process), for uint8 and float32 batches of the user's size."""
+    """Measure collating (per core of a worker) and transport (of the main process).
+
+    For uint8 and float32 batches of the user's size.
+    """
     size = (subject.recipe.output_size if subject.recipe else None) or _DEFAULT_SIZE
     for dtype in _BATCH_DTYPES:
         shape = _BatchShape(subject.batch_size, *size, dtype)
@@ -71,10 +76,10 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 
 
 def _in_flight(shape: _BatchShape) -> int:
-    """How many batches fit into shared memory at once.
+    """Return how many batches fit into shared memory at once.
 
     Raises:
-        Refused: not even one fits.
+        CannotMeasure: not even one fits.
     """
     shared = SharedMemory()
     try:
@@ -143,7 +148,7 @@ class _WorkerHandle:
 
 @contextmanager
 def _start_worker(shape: _BatchShape) -> Iterator[_WorkerHandle]:
-    """A worker process, started as DataLoader starts its own, and ended with the block."""
+    """Start a worker process as DataLoader starts its own; it ends with the block."""
     context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() else None)
     requests, results = context.Queue(), context.Queue()
     process = context.Process(target=_serve, args=(requests, results, shape), daemon=True)
@@ -166,7 +171,7 @@ def _start_worker(shape: _BatchShape) -> Iterator[_WorkerHandle]:
 
 
 def _serve(requests: Any, results: Any, shape: _BatchShape) -> None:
-    """The worker: collate on request; hold batches ready and send them when told to."""
+    """Collate on request; hold batches ready and send them when asked."""
     torch.set_num_threads(1)  # as DataLoader's workers do
     samples = shape.made()
     while (request := requests.get()) is not None:
@@ -202,7 +207,10 @@ _NO_DATASET: Any = None
 
 @contextmanager
 def _as_a_worker() -> Iterator[None]:
-    """default_collate writes into shared memory where get_worker_info() finds something."""
+    """Let default_collate write into shared memory.
+
+    It does where get_worker_info() finds something.
+    """
     from torch.utils.data._utils import worker as dataloader
 
     before = dataloader._worker_info

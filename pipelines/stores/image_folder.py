@@ -1,4 +1,8 @@
-"""Recognises images by their first bytes, and checks that they are complete."""
+"""An image folder: its listing, its files' content, and the folder itself as a store.
+
+The listing is quick: names, sizes and times, without opening files. Its order is that of
+torchvision's ImageFolder. Images are recognised by their first bytes.
+"""
 
 import hashlib
 import operator
@@ -31,10 +35,10 @@ _BRANDS = {b"avif": "avif", b"avis": "avif", b"heic": "heic", b"heix": "heic", b
 
 
 def _image_ending(head: bytes) -> str | None:
-    """The extension for the content; None if it is not a known image.
+    """Return the extension for the content; None if it is not a known image.
 
     Args:
-        head: the first ``HEAD_BYTES`` bytes, or fewer where the file is shorter.
+        head: the first ``_HEAD_BYTES`` bytes, or fewer where the file is shorter.
     """
     for signature, name in _SIGNATURES.items():
         if head.startswith(signature):
@@ -49,11 +53,13 @@ def _image_ending(head: bytes) -> str | None:
 
 
 def _is_cut_off(value: bytes, kind: str | None) -> bool:
-    """Whether a JPEG or WebP file is truncated, as after an interrupted download. Pillow refuses to decode those.
+    """Tell whether a JPEG or WebP file is truncated, as after an interrupted download.
+
+    Pillow refuses to decode those.
 
     Args:
         value: the whole file.
-        kind: of ``ending``.
+        kind: of ``_image_ending``.
     """
     if kind == "jpg":
         return value.rfind(b"\xff\xd9", _scan(value)) < 0  # EOI; one before the scan ends a thumbnail. ITU-T T.81, B.1.1.3
@@ -61,7 +67,7 @@ def _is_cut_off(value: bytes, kind: str | None) -> bool:
 
 
 def _scan(value: bytes) -> int:
-    """Where the first scan of a JPEG begins: behind segments that say their length."""
+    """Find where the first scan of a JPEG begins: behind segments that say their length."""
     at = 2
     while value[at : at + 1] == b"\xff" and value[at + 1 : at + 2] != b"\xda":
         at += 1 if value[at + 1 : at + 2] == b"\xff" else 2 + int.from_bytes(value[at + 2 : at + 4], "big")
@@ -105,14 +111,19 @@ class FolderListing:
 
     @property
     def below(self) -> int:
+        """How many files lie in a folder below a class folder."""
         return sum(source.path.count(os.sep) > 1 for source in self.sources)
 
     @property
     def bytes(self) -> int:
+        """The size of all files."""
         return sum(source.bytes for source in self.sources)
 
     def fingerprint(self) -> str:
-        """Changes if a file is added, removed, resized, modified or moved to another class."""
+        """Return a checksum of all paths, labels, sizes and times.
+
+        It changes if a file is added, removed, resized, modified or moved to another class.
+        """
         digest = hashlib.sha256("\0".join(self.classes).encode(errors="surrogateescape"))
         for source in self.sources:
             digest.update(f"\n{source.path}\0{source.label}\0{source.bytes}\0{source.changed_ns}".encode(errors="surrogateescape"))
@@ -159,7 +170,7 @@ def list_folder(root: Path) -> FolderListing:
 
 
 def list_photos(photos: Photos) -> FolderListing:
-    """The listing of a dataset that was already checked: sample i is ``photos.photos[i]``.
+    """List a dataset that was already checked: sample i is ``photos.photos[i]``.
 
     Raises:
         DataError: a file is gone.
@@ -188,7 +199,7 @@ class ImageContent:
 
 
 def read_ahead(listing: FolderListing, first: int, max_bytes: int) -> Generator[tuple[int, ImageContent | LeftOut], None, None]:
-    """All files from number ``first`` on, in order: the content of each, or why it cannot be used."""
+    """Yield the content of each file from ``first`` on, or why it cannot be used."""
     with ThreadPoolExecutor(_THREADS, "feedline-pack") as threads:
         waiting: deque[tuple[int, Future[ImageContent | LeftOut]]] = deque()
         try:
@@ -206,7 +217,10 @@ def read_ahead(listing: FolderListing, first: int, max_bytes: int) -> Generator[
 
 
 def read_image(listing: FolderListing, source: SourceFile, max_bytes: int) -> ImageContent | LeftOut:
-    """A file's content, or why it cannot be used. Files that are not images are not read to the end."""
+    """Return a file's content, or why it cannot be used.
+
+    Files that are not images are not read to the end.
+    """
     try:
         with open(os.path.join(listing.root, source.path), "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
@@ -244,10 +258,16 @@ class FileStore:
             raise DataError(f"{self.path}: none of its {len(listing.sources):,} files is a readable image: give a folder with images")
 
     def __len__(self) -> int:
+        """Return the number of samples."""
         return len(self._sources)
 
     def __getitem__(self, number: int) -> tuple[bytes, int]:
-        """The file's bytes and its label. Raises IndexError; DataError if it can no longer be read."""
+        """Return the file's bytes and its label.
+
+        Raises:
+            IndexError: there is no such sample.
+            DataError: it can no longer be read.
+        """
         source = self._sources[operator.index(number)]
         try:
             with open(self.path / source.path, "rb", buffering=0) as file:
@@ -256,15 +276,15 @@ class FileStore:
             raise DataError(f"{self.path / source.path} cannot be read ({error.strerror}): restore it, or open the folder again") from error
 
     def name(self, number: int) -> str:
-        """The file's path, relative to the folder."""
+        """Return the file's path, relative to the folder."""
         return self._sources[operator.index(number)].path
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 def begins_as_image(root: Path, source: SourceFile) -> bool:
-    """Whether a file can be read and begins as an image does."""
+    """Tell whether a file can be read and begins as an image does."""
     try:
         with open(os.path.join(root, source.path), "rb", buffering=0) as file:
             return _image_ending(file.read(_HEAD_BYTES)) is not None

@@ -1,4 +1,7 @@
-"""The index of a packed store, which is its journal while it is being packed."""
+"""The index of a packed store, which is its journal while it is being packed.
+
+Also the interfaces of stores and of their writers.
+"""
 
 import os
 from collections.abc import Callable
@@ -34,7 +37,7 @@ INDEX_RECORD = np.dtype(
 
 @dataclass(frozen=True)
 class FramePlace:
-    """Where a writer put a sample; fields as in ``RECORD``."""
+    """Where a writer put a sample; fields as in ``INDEX_RECORD``."""
 
     shard: int
     start: int
@@ -47,33 +50,42 @@ class Index:
     """The index: columns over all samples.
 
     Attributes:
-        records: structured array [n] of ``RECORD``.
+        records: structured array [n] of ``INDEX_RECORD``.
     """
 
     def __init__(self, records: np.ndarray, paths: bytes) -> None:
+        """Take the records, and the text of all paths."""
         self.records = records
         self._paths = paths
         self._path_end = records["path_end"]
 
     def __len__(self) -> int:
+        """Return the number of samples."""
         return len(self.records)
 
     def path(self, number: int) -> str:
-        """The sample's path, relative to the folder that was packed; bytes that are not UTF-8 as surrogates (PEP 383)."""
+        """Return the sample's path, relative to the folder that was packed.
+
+        Bytes that are not UTF-8 are surrogates (PEP 383).
+        """
         begin = int(self._path_end[number - 1]) if number else 0
         return os.fsdecode(self._paths[begin : int(self._path_end[number])])
 
     @classmethod
     def empty(cls) -> "Index":
+        """Make an index without samples."""
         return cls(np.zeros(0, INDEX_RECORD), b"")
 
     def head(self, count: int) -> "Index":
-        """The first ``count`` samples."""
+        """Return the first ``count`` samples."""
         return Index(self.records[:count], self._paths)
 
     @classmethod
     def load(cls, folder: Path) -> "Index":
-        """Read the index, up to the first record that was truncated or that a power loss left empty. Raises OSError."""
+        """Read the index, up to the first damaged record. Raises OSError.
+
+        That is one that was truncated or that a power loss left empty.
+        """
         raw, paths = (folder / INDEX_FILE).read_bytes(), (folder / PATHS_FILE).read_bytes()
         records = np.frombuffer(raw[: len(raw) // INDEX_RECORD.itemsize * INDEX_RECORD.itemsize], INDEX_RECORD)
         ends = records["path_end"]
@@ -85,7 +97,10 @@ class Journal:
     """Appends to the index; nothing is on the disk before ``flush``."""
 
     def __init__(self, folder: Path, keep: Index) -> None:
-        """Continue after the samples of ``keep`` and cut off what follows them. Raises OSError."""
+        """Continue after the samples of ``keep``, and cut off what follows them.
+
+        Raises OSError.
+        """
         self.count = len(keep)
         self._path_end = int(keep.records["path_end"][-1]) if self.count else 0
         self._files = [
@@ -105,7 +120,10 @@ class Journal:
         self.count += 1
 
     def flush(self) -> None:
-        """Flush everything to the disk. The paths first: a record without its path does not count."""
+        """Flush everything to the disk.
+
+        The paths first: a record without its path does not count.
+        """
         for file, new in ((self._files[1], b"".join(self._paths)), (self._files[0], np.array(self._records, INDEX_RECORD).tobytes())):
             view = memoryview(new)
             while view:
@@ -114,23 +132,28 @@ class Journal:
         self._records, self._paths = [], []
 
     def close(self) -> None:
+        """Close the files."""
         for file in self._files:
             file.close()
 
 
 class Store(Protocol):
-    """A dataset open for reading. Can be pickled and shared by threads, and works in a forked or spawned process."""
+    """A dataset open for reading.
+
+    It can be pickled and shared by threads, and works in a forked or spawned process.
+    """
 
     path: Path
     classes: list[str]  #: a label is a place in it
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return the number of samples."""
 
     def __getitem__(self, number: int) -> tuple[bytes, int]:
-        """The bytes of the original file, and its label. Raises IndexError."""
+        """Return the bytes of the original file, and its label. Raises IndexError."""
 
     def name(self, number: int) -> str:
-        """The original file's path, relative to the folder that was packed."""
+        """Return the original file's path, relative to the folder that was packed."""
 
     def close(self) -> None:
         """Close its files; reading opens them again."""
@@ -158,7 +181,10 @@ class StoreWriter(Protocol):
     max_bytes: int  #: what the format cannot hold is refused before it is added
 
     def recover(self, index: Index) -> int:
-        """After a kill: how many of the journalled samples, from the first on, are complete. The rest is cut off."""
+        """Return how many of the journalled samples, from the first on, are complete.
+
+        Called after a kill; the rest is cut off.
+        """
 
     def add(self, sample: StoredSample) -> FramePlace:
         """Write a sample, with the next number. Raises OSError."""
@@ -167,7 +193,11 @@ class StoreWriter(Protocol):
         """Make the samples added so far survive a kill; the journal is already on the disk."""
 
     def finish(self, index: Index) -> list[str]:
-        """Write the files for other libraries, and flush everything to the disk; returns the names of the files."""
+        """Write the files for other libraries, and flush everything to the disk.
+
+        Returns:
+            The names of the files.
+        """
 
     def close(self) -> None:
         """Close its files; called once, after ``finish`` or an error."""
@@ -201,4 +231,4 @@ ReportProgress = Callable[[Progress], None]
 
 
 def ignore_progress(progress: Progress) -> None:
-    """A progress callback that does nothing."""
+    """Do nothing with progress."""

@@ -1,4 +1,4 @@
-"""The formats of stores, and how to open one."""
+"""The formats of stores: how to open one, and how to verify it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +72,7 @@ def verify(path: Path | str, progress: ReportProgress = ignore_progress) -> Veri
 
 
 def _damaged_files(store: IndexedStore) -> list[str]:
-    """Files that differ from what was written, apart from samples in shards."""
+    """List files that differ from what was written, apart from samples in shards."""
     problems = []
     whole = store.damaged_file()
     if whole is not None:
@@ -84,7 +84,7 @@ def _damaged_files(store: IndexedStore) -> list[str]:
 
 
 def _damaged_samples(store: IndexedStore, progress: ReportProgress) -> list[str]:
-    """One line per sample that differs from what was packed."""
+    """List samples that differ from what was packed, one line each."""
     problems, done = [], 0
     for number in range(len(store)):
         message = store.damage(number)

@@ -1,6 +1,7 @@
-"""Finds labels that a store would not keep. It keeps one per sample: the folder that lies directly in the dataset's.
+"""Finds labels that a store would not keep.
 
-Nothing is decoded: names are compared, and tables are read as text.
+It keeps one per sample: the folder that lies directly in the dataset's. Nothing is decoded: names
+are compared, and tables are read as text.
 """
 
 import csv
@@ -54,7 +55,7 @@ class OtherLabels:
 
 
 def other_labels(listing: FolderListing) -> list[OtherLabels]:
-    """All labels that a store of this listing would not have."""
+    """Find all labels that a store of this listing would not have."""
     images = [source.path for source in listing.sources if PurePath(source.path).suffix.lower() in IMAGE_ENDINGS]
     used = {PurePath(path).parts[0] for path in images}
     found = [*_splits(listing, used), *_roles(used), *_below(listing, images, used)]
@@ -81,7 +82,7 @@ def _roles(used: set[str]) -> Iterator[OtherLabels]:
 
 
 def _below(listing: FolderListing, images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:
-    """The only class folder is divided further."""
+    """Find folders that divide the only class folder further."""
     below = {parts[1] for path in images if len(parts := PurePath(path).parts) > 2}
     if len(used) == 1 and len(below) > 1:
         (name,) = used
@@ -90,7 +91,7 @@ def _below(listing: FolderListing, images: Sequence[str], used: set[str]) -> Ite
 
 
 def _beside(listing: FolderListing, images: Sequence[str], used: set[str]) -> OtherLabels | None:
-    """Files that are called as an image is: boxes, captions, masks."""
+    """Find files that are called as an image is: boxes, captions, masks."""
     stems = {PurePath(path).stem for path in images}
     others = [PurePath(source.path) for source in listing.sources if PurePath(source.path).suffix.lower() not in IMAGE_ENDINGS]
     endings = Counter(path.suffix.lower() for path in others if path.stem in stems and path.suffix)
@@ -124,7 +125,7 @@ def _tables(listing: FolderListing, images: Sequence[str], used: set[str]) -> It
 
 
 def _text(root: Path, path: str) -> str:
-    """The beginning of a file; empty where it cannot be read."""
+    """Read the beginning of a file; empty where it cannot be read."""
     try:
         with open(os.path.join(root, path), "rb") as file:
             return file.read(_MAX_TABLE_BYTES).decode("utf-8-sig", "replace")
@@ -133,13 +134,16 @@ def _text(root: Path, path: str) -> str:
 
 
 def _image(word: str, label: dict[str, str], stems: dict[str, str]) -> str | None:
-    """The name of the image that a word names, with or without folder and ending."""
+    """Return the name of the image that a word names, with or without folder and ending."""
     name = word.rpartition("/")[2].rpartition("\\")[2]
     return name if name in label else stems.get(name)
 
 
 def _columns(path: str, text: str, label: dict[str, str], stems: dict[str, str]) -> dict[str, list[tuple[str, str]]]:
-    """Column -> (class folder, value) of each row that names an image; empty of what is no table with a head."""
+    """Map each column to (class folder, value) of the rows that name an image.
+
+    Empty of what is no table with a head.
+    """
     if PurePath(path).suffix.lower() not in (".csv", ".tsv"):
         return {}
     try:
@@ -158,7 +162,7 @@ def _columns(path: str, text: str, label: dict[str, str], stems: dict[str, str])
 
 
 def _is_the_folder(values: list[tuple[str, str]]) -> bool:
-    """Whether a column says the same as the class folders."""
+    """Tell whether a column says the same as the class folders."""
     pairs = set(values)
     return 1 < len(pairs) == len({folder for folder, _ in pairs}) == len({value for _, value in pairs})
 

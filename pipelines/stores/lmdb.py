@@ -1,6 +1,7 @@
-"""LMDB: data.mdb in the store's folder. Three keys per sample: 0000000012.image (the file), 0000000012.label (decimal), 0000000012.path.
+"""LMDB: data.mdb in the store's folder.
 
-Any LMDB library opens the folder. Written without a lock file: the pack itself lets nobody else write.
+Three keys per sample: 0000000012.image (the file), 0000000012.label (decimal), 0000000012.path. Any
+LMDB library opens the folder. Written without a lock file: the pack itself lets nobody else write.
 """
 
 import errno
@@ -37,7 +38,7 @@ class _LmdbWriter:
     max_bytes = (1 << 32) - 1  # a value's length is 32 bits
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
-        """Raises MissingDependency; OSError."""
+        """Open the database for writing. Raises MissingDependency, OSError."""
         self._folder = folder
         os.close(owned.reopen(folder, _DATA_FILE, output.SHARED))  # LMDB makes nothing, so that the list has what there is
         with _as_os_errors():
@@ -144,7 +145,9 @@ class _LmdbStore(IndexedStore):
 
 
 class _SharedEnvironment:
-    """An environment open for reading, shared by all stores on one folder: LMDB allows one in a process, and none across a fork.
+    """An environment open for reading, shared by all stores on one folder.
+
+    LMDB allows one in a process, and none across a fork.
 
     Attributes:
         users: stores and reads. The last one closes it.
@@ -160,7 +163,7 @@ class _SharedEnvironment:
         return self._opened is not None
 
     def environment(self) -> Any:
-        """Open it if it is not. Raises lmdb.Error."""
+        """Return the environment, opened if it is not. Raises lmdb.Error."""
         if self._opened is None:
             with _LOCK:
                 if self._opened is None:
@@ -168,14 +171,17 @@ class _SharedEnvironment:
         return self._opened
 
     def leave(self) -> None:
-        """Remove one user of the environment. LOCK must be held."""
+        """Remove one user of the environment. _LOCK must be held."""
         self.users -= 1
         if not self.users:
             del _SHARED_ENVIRONMENTS[self._folder]
             self.close()
 
     def close(self) -> None:
-        """Close the environment; the next read opens it again. In a forked child this does not affect the parent."""
+        """Close the environment; the next read opens it again.
+
+        In a forked child this does not affect the parent.
+        """
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
@@ -186,7 +192,7 @@ _LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store ma
 
 
 def _forked() -> None:
-    """Called in every forked child."""
+    """Close what a forked child has inherited."""
     global _LOCK
     _LOCK = threading.RLock()  # a thread of the parent may have held it
     for one in _SHARED_ENVIRONMENTS.values():
@@ -197,7 +203,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _library() -> ModuleType:
-    """py-lmdb. Raises MissingDependency."""
+    """Import py-lmdb. Raises MissingDependency."""
     try:
         import lmdb
     except ImportError as error:
@@ -217,24 +223,24 @@ def _as_os_errors() -> Iterator[None]:
 
 
 def _key_of(number: int, name: str) -> bytes:
-    """Ten digits, so that keys sort as numbers."""
+    """Return a key with ten digits, so that keys sort as numbers."""
     return f"{number:010d}.{name}".encode()
 
 
 def _entries(value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
-    """The three key-value pairs of a sample, in the order of their keys."""
+    """Return the three key-value pairs of a sample, in the order of their keys."""
     return [("image", value), ("label", str(label).encode()), ("path", os.fsencode(path))]
 
 
 def _keys_from(transaction: Any, key: bytes) -> Iterator[bytes]:
-    """All keys from one on."""
+    """Yield all keys from one on."""
     with transaction.cursor() as cursor:
         if cursor.set_range(key):
             yield from cursor.iternext(values=False)
 
 
 def _sample_damage(transaction: Any, index: Index, number: int) -> str | None:
-    """The difference from what was packed, or None."""
+    """Say how a sample differs from what was packed; None: it does not."""
     crc32 = 0
     for name in ("image", "label", "path"):
         value = transaction.get(_key_of(number, name))
@@ -253,7 +259,10 @@ def _look(store: _LmdbStore) -> None:
 
 
 def _stored_bytes(size: int, path_bytes: int) -> int:
-    """Bytes that a file takes, at most: pages of its own, and its part of a page of keys."""
+    """Return the bytes that a file takes, at most.
+
+    These are pages of its own, and its part of a page of keys.
+    """
     own = size + _PAGE_HEADER_BYTES
     keys = _KEYS_PER_SAMPLE * (8 + 2 + 16) + 8 + 11 + path_bytes
     return own + -own % _LMDB_PAGE_BYTES + keys + keys // 8

@@ -1,4 +1,7 @@
-"""The two JSON files of a packed store: pack.json during packing, manifest.json once it is complete."""
+"""A packed store: its two JSON files, and what all packed formats share when they are read.
+
+pack.json is there during packing, manifest.json once the store is complete.
+"""
 
 import json
 import operator
@@ -40,21 +43,21 @@ class PackPlan:
     refuse: bool
 
     def same_data(self, other: "PackPlan") -> bool:
-        """Whether both plans would make the same store."""
+        """Tell whether both plans would make the same store."""
         mine, others = (asdict(plan) | {"source": "", "refuse": False} for plan in (self, other))
         return mine == others
 
     def command(self, folder: Path) -> str:
-        """The command that continues the pack."""
+        """Return the command that continues the pack."""
         return shlex.join(["feedline", "pack", self.source, "-o", str(folder), "--kind", self.kind])
 
     def write(self, folder: Path) -> None:
-        """Raises OSError."""
+        """Write pack.json. Raises OSError."""
         _write_atomically(folder / PLAN_FILE, asdict(self))
 
     @classmethod
     def read(cls, folder: Path) -> "PackPlan | None":
-        """None: there is none that can be read."""
+        """Read pack.json; None: there is none that can be read."""
         try:
             return cls(**json.loads((folder / PLAN_FILE).read_text()))
         except (OSError, ValueError, TypeError):
@@ -116,12 +119,12 @@ class StoreManifest:
 
 
 def how_to_repack(folder: Path) -> str:
-    """The way out if nothing can be saved."""
+    """Say the way out if nothing can be saved."""
     return f"pack it again with feedline pack DIR -o {shlex.quote(str(folder))} --kind KIND -f"
 
 
 def _not_whole(folder: Path) -> str:
-    """The message for a store without a manifest, with the way to continue."""
+    """Write the message for a store without a manifest, with the way to continue."""
     plan = PackPlan.read(folder)
     if plan is None:
         return f"{folder} is not a complete store (no {MANIFEST_FILE}): {how_to_repack(folder)}"
@@ -133,12 +136,12 @@ def _not_whole(folder: Path) -> str:
 
 
 def _json_crc32(body: dict[str, Any]) -> int:
-    """CRC-32 of a JSON object, independent of the order of its keys."""
+    """Return the CRC-32 of a JSON object, independent of the order of its keys."""
     return zlib.crc32(json.dumps(body, sort_keys=True).encode())
 
 
 def file_crc32(path: Path) -> int:
-    """CRC-32 of a file, read in pieces. Raises OSError."""
+    """Return the CRC-32 of a file, read in pieces. Raises OSError."""
     crc32 = 0
     with open(path, "rb", buffering=0) as file:
         while piece := file.read(1 << 20):
@@ -147,7 +150,10 @@ def file_crc32(path: Path) -> int:
 
 
 def _write_atomically(path: Path, body: dict[str, Any]) -> None:
-    """Write a file so that readers see either the old or the new one, even after a power loss. Raises OSError."""
+    """Write a file so that readers see either the old or the new one. Raises OSError.
+
+    Even after a power loss.
+    """
     with owned.replacing(path.parent, path.name, output.SHARED) as file:
         file.write(json.dumps(body, indent=1, sort_keys=True).encode())
         file.flush()
@@ -165,7 +171,10 @@ def sync_folder(folder: Path) -> None:
 
 
 class IndexedStore:
-    """A packed store. The index is read at once; data files are opened in each process when it first reads from them."""
+    """A packed store.
+
+    The index is read at once; data files are opened in each process when it first reads from them.
+    """
 
     def __init__(self, path: Path | str) -> None:
         """Open it.
@@ -188,10 +197,16 @@ class IndexedStore:
         self._start, self._bytes, self._label = records["start"] + records["skip"], records["bytes"], records["label"]
 
     def __len__(self) -> int:
+        """Return the number of samples."""
         return len(self._label)
 
     def __getitem__(self, number: int) -> tuple[bytes, int]:
-        """The original file's bytes and its label. Raises IndexError; StoreDamaged if the bytes cannot be read."""
+        """Return the original file's bytes and its label.
+
+        Raises:
+            IndexError: there is no such sample.
+            StoreDamaged: the bytes cannot be read.
+        """
         number = operator.index(number)
         if number < 0:
             number += len(self)
@@ -203,32 +218,34 @@ class IndexedStore:
             raise StoreDamaged(f"{self.path}: sample {number}, {self.name(number)}: {error}: {how_to_repack(self.path)}") from error
 
     def __reduce__(self) -> tuple[type, tuple[Path]]:
+        """Pickle the path alone."""
         return type(self), (self.path,)
 
     def __del__(self) -> None:
+        """Close what is open."""
         self.close()
 
     def name(self, number: int) -> str:
-        """The original file's path, relative to the folder that was packed."""
+        """Return the original file's path, relative to the folder that was packed."""
         return self.index.path(number)
 
     def close(self) -> None:
         """Close what is open in this process; reading opens it again."""
 
     def damage(self, number: int) -> str | None:
-        """What is wrong with a sample by its checksums, or None."""
+        """Say what is wrong with a sample by its checksums; None: nothing."""
         raise NotImplementedError
 
     def damaged_file(self) -> str | None:
-        """A damaged file that no sample's checksum reveals, or None."""
+        """Name a damaged file that no sample's checksum reveals, or None."""
         return None
 
     def _read(self, number: int) -> bytes:
-        """Raises OSError, ValueError."""
+        """Read a sample. Raises OSError, ValueError."""
         raise NotImplementedError
 
     def _cut(self, name: str, length: int) -> str:
-        """Which samples are lost where a data file is shorter than it was, or nothing."""
+        """Say which samples are lost where a data file is shorter than it was."""
         return ""
 
     def _check_length(self, name: str) -> None:
@@ -248,7 +265,8 @@ class StoreKind:
     """A format.
 
     Attributes:
-        writer: called with the folder, bytes after which a shard ends, and bytes that all will take. Raises MissingDependency, OSError.
+        writer: called with the folder, bytes after which a shard ends, and bytes that all will take.
+            Raises MissingDependency, OSError.
         store: opens a whole store. Raises StoreDamaged.
         stored_bytes: how much a file of some bytes, with a path of some bytes, takes at most.
     """

@@ -1,4 +1,8 @@
-"""Checks before packing that the store fits on the disk."""
+"""Packs a folder of images into a store.
+
+A kill at any moment costs at most the last seconds of work. Before, it is checked that the store fits
+on the disk, and that its folder holds nothing else.
+"""
 
 import errno
 import fcntl
@@ -47,7 +51,7 @@ _MARGIN_BYTES = 8 << 20
 
 
 def _needed_bytes(listing: FolderListing, kind: StoreKind) -> int:
-    """Bytes that the store will take, at most."""
+    """Return the bytes that the store will take, at most."""
     total = 0
     for source in listing.sources:
         path_bytes = len(os.fsencode(source.path))
@@ -56,7 +60,9 @@ def _needed_bytes(listing: FolderListing, kind: StoreKind) -> int:
 
 
 def _check_space(destination: Path, total: int) -> None:
-    """Check that a store of ``total`` bytes fits. Existing files of it count: they are continued or replaced.
+    """Check that a store of ``total`` bytes fits.
+
+    Existing files of it count: they are continued or replaced.
 
     Raises:
         OutputError: it does not.
@@ -83,7 +89,7 @@ _FOLDER_KIND = "store"
 
 
 def _complete_already(folder: Path, plan: PackPlan, force: bool) -> StoreManifest | None:
-    """The manifest of the store to be made, if it is already complete.
+    """Return the manifest of the store to be made, if it is already complete.
 
     Raises:
         OutputError: it is a store of something else, and ``force`` does not say to replace it.
@@ -140,12 +146,15 @@ def _prepared_folder(folder: Path, listing: FolderListing, plan: PackPlan, force
 
 
 def _strangers(folder: Path) -> list[str]:
-    """Files that no pack wrote. Raises OSError."""
+    """List files that no pack wrote. Raises OSError."""
     return sorted(_present(folder) - lists.names(folder))
 
 
 def _present(folder: Path) -> set[str]:
-    """Names of everything in the folder except the list and half-written files of a killed process. Raises OSError."""
+    """Return the names of everything in the folder. Raises OSError.
+
+    Except the list and half-written files of a killed process.
+    """
     return {path.name for path in folder.iterdir() if path.name != lists.LIST and not path.name.startswith(single.PART)}
 
 
@@ -175,12 +184,13 @@ _LEAVE_OUT = "remove it, or leave such files out (without --strict; unreadable='
 
 @dataclass(frozen=True)
 class Packed:
-    """Result of packing.
+    """The result of packing.
 
     Attributes:
         bytes: of the original files.
         stored_bytes: of the store.
-        resumed_at: samples that an earlier, killed pack had left whole; ``samples`` where nothing was left to do.
+        resumed_at: samples that an earlier, killed pack had left whole; ``samples`` where nothing was
+            left to do.
         classes: names of those that have a sample.
         empty: of those that have none; they keep their labels.
         lost: labels that the store does not have.
@@ -212,20 +222,29 @@ def pack(
     shard_bytes: int | None = None,
     progress: ReportProgress = ignore_progress,
 ) -> Packed:
-    """Pack a class folder, or a dataset that was scanned. After a kill, calling it again continues where it stopped.
+    """Pack a class folder, or a dataset that was scanned.
+
+    After a kill, calling it again continues where it stopped.
 
     Args:
-        kind: a key of ``KINDS``.
-        unreadable: ``skip`` leaves out and names files that are unreadable or not images; ``refuse`` ends at the first. Default: skip for
-            a folder, refuse for ``Photos``, whose positions are the numbers of the samples.
-        unlabeled: pack a folder whose labels are not its class folders; the store then does not have them.
+        source: a folder with one subfolder per class, or ``Photos``.
+        destination: the store's folder.
+        kind: a key of ``STORE_KINDS``.
+        unreadable: ``skip`` leaves out and names files that are unreadable or not images; ``refuse`` ends
+            at the first. Default: skip for a folder, refuse for ``Photos``, whose positions are the
+            numbers of the samples.
+        unlabeled: pack a folder whose labels are not its class folders; the store then does not have
+            them.
         force: start over if there is a store of other data, or a damaged one.
-        shard_bytes: size at which a new shard is started (default 1 GiB, more if that would make over 128 shards;
-            LMDB and RecordIO are one file).
+        shard_bytes: size at which a new shard is started (default 1 GiB, more if that would make over 128
+            shards; LMDB and RecordIO are one file).
+        progress: called with the progress.
 
     Raises:
-        DataError: the folder contains no image; its labels would be lost; or, with ``refuse``, a file cannot be used.
-        OutputError: the destination contains something else, is not writable or too small, or another pack writes to it.
+        DataError: the folder contains no image; its labels would be lost; or, with ``refuse``, a file
+            cannot be used.
+        OutputError: the destination contains something else, is not writable or too small, or another
+            pack writes to it.
         StoreDamaged: the destination contains a damaged store.
         MissingDependency: the library for this format is not installed.
     """
@@ -259,7 +278,10 @@ def pack(
 
 
 def _begun(folder: Path, plan: PackPlan) -> bool:
-    """Whether the same data was packed into this folder before, as a whole or in part: what it lacks was accepted then."""
+    """Tell whether the same data was packed into this folder before, as a whole or in part.
+
+    What it lacks was accepted then.
+    """
     before = PackPlan.read(folder)
     if before is None and (folder / MANIFEST_FILE).exists():
         with suppress(StoreDamaged, SchemaTooNew):
@@ -268,7 +290,7 @@ def _begun(folder: Path, plan: PackPlan) -> bool:
 
 
 def _see_that_labels_are_kept(listing: FolderListing, found: list[OtherLabels]) -> None:
-    """Raises DataError if the labels are not the class folders."""
+    """Check that the labels are the class folders. Raises DataError."""
     lost = [one for one in found if one.lost]
     if lost:
         raise DataError(
@@ -278,7 +300,10 @@ def _see_that_labels_are_kept(listing: FolderListing, found: list[OtherLabels]) 
 
 
 def _see_that_nothing_is_left_out(listing: FolderListing) -> None:
-    """Raises DataError for an image beside the class folders, or a file that is known to be unusable. Other files are no images."""
+    """Check that no file is known to be unusable. Raises DataError.
+
+    Nor may an image lie beside the class folders; other files there are no images.
+    """
     for entry in listing.left_out:
         loose = entry.message == NOT_IN_CLASS and not begins_as_image(listing.root, SourceFile(entry.path, 0, 0, 0))
         if not loose and entry.message != NO_FILES:
@@ -368,13 +393,13 @@ class _Packing:
 
 
 def _named(left_out: list[LeftOut], most: int = 5) -> str:
-    """The first few of the files left out, and the number of the others."""
+    """Name the first few of the files left out, and the number of the others."""
     first = "; ".join(f"{entry.path}: {entry.message}" for entry in left_out[:most])
     return first + (f"; and {len(left_out) - most:,} more" if len(left_out) > most else "")
 
 
 def _packed(folder: Path, manifest: StoreManifest, resumed_at: int, listing: FolderListing, lost: list[OtherLabels]) -> Packed:
-    """The result of packing according to a manifest."""
+    """Return the result of packing according to a manifest."""
     stored = sum(entry.bytes for entry in manifest.files.values())
     used = set(Index.load(folder).records["label"].tolist())
     classes, empty = ([name for label, name in enumerate(manifest.classes) if (label in used) is has] for has in (True, False))
@@ -395,6 +420,9 @@ def _packed(folder: Path, manifest: StoreManifest, resumed_at: int, listing: Fol
 
 
 def _summed(path: Path) -> FileSum:
-    """Length of a file, and its checksum unless it is a shard, whose samples have their own."""
+    """Return the length of a file, and its checksum unless it is a shard.
+
+    The samples of a shard have their own.
+    """
     shard = path.name.startswith("data-") and path.suffix != ".idx"
     return FileSum(path.stat().st_size, None if shard else file_crc32(path))

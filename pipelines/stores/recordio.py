@@ -23,11 +23,16 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
 
 
 class _RecordIOWriter(ShardWriter):
+    """Writes RecordIO into one file."""
+
     suffix = "rec"
     max_bytes = _MAX_LENGTH - _IMAGE_HEADER.size
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
-        """``shard_bytes`` is not used: MXNet and DALI read one index with one file."""
+        """Make the writer; ``shard_bytes`` is not used.
+
+        MXNet and DALI read one index with one file.
+        """
         super().__init__(folder, _NO_END, total_bytes)
 
     def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
@@ -54,7 +59,7 @@ class _RecordIOStore(ShardStore):
 
 
 def _head(kind: int, length: int) -> bytes:
-    """The header of a part."""
+    """Return the header of a part."""
     return _RECORDIO_MAGIC + struct.pack("<I", kind << 29 | length)
 
 
@@ -70,7 +75,7 @@ def _split_at_magic(whole: bytes) -> list[bytes]:
 
 
 def _frame_parts(parts: list[bytes]) -> list[bytes]:
-    """A record of one or more parts, as a list of pieces."""
+    """Return a record of one or more parts, as a list of pieces."""
     if len(parts) == 1:
         kinds = [_WHOLE]
     else:
@@ -98,7 +103,10 @@ def _join_parts(frame: bytes) -> bytes:
 
 
 def _stored_bytes(size: int, path_bytes: int) -> int:
-    """Bytes that a file takes, at most (except for magic words in it, once in about a hundred thousand photographs)."""
+    """Return the bytes that a file takes, at most.
+
+    Except for magic words in it, once in about a hundred thousand photographs.
+    """
     return size + _PART_HEADER.size + _IMAGE_HEADER.size + 3 + 24
 
 

@@ -23,13 +23,17 @@ def _shard_name(number: int, suffix: str) -> str:
 
 
 class ShardWriter:
-    """Writes frames, and starts a new shard when one is long enough. The format defines a frame."""
+    """Writes frames, and starts a new shard when one is long enough.
+
+    The format defines a frame.
+    """
 
     suffix: ClassVar[str]
     end: ClassVar[bytes] = b""  #: what a shard ends with
     max_bytes: int = 1 << 40
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
+        """Begin without a shard."""
         self._folder = folder
         self._shard_bytes = shard_bytes
         self._shard = -1
@@ -37,14 +41,15 @@ class ShardWriter:
         self._file: BinaryIO | None = None
 
     def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
-        """The frame in pieces, and the position of the value in it, or ``SPLIT``."""
+        """Return the frame in pieces, and where the value is in it, or ``SPLIT_VALUE``."""
         raise NotImplementedError
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
-        """Lines of the text file beside a shard, for the samples in it."""
+        """Yield lines of the text file beside a shard, for the samples in it."""
         raise NotImplementedError
 
     def recover(self, index: Index) -> int:
+        """Keep the complete samples from the first on; returns their number."""
         whole = 0
         shards = _Frames(self._folder, self.suffix)
         try:
@@ -68,6 +73,7 @@ class ShardWriter:
         return whole
 
     def add(self, sample: StoredSample) -> FramePlace:
+        """Write a sample. Raises OSError."""
         if self._file is None or self._at >= self._shard_bytes:
             self._seal()
             self._shard, self._at = self._shard + 1, 0
@@ -81,10 +87,12 @@ class ShardWriter:
         return FramePlace(self._shard, start, self._at - start, skip, crc32)
 
     def checkpoint(self) -> None:
+        """Hand what was written to the kernel, where it survives a kill."""
         if self._file is not None:
             self._file.flush()
 
     def finish(self, index: Index) -> list[str]:
+        """Write the side files; returns the names of all files."""
         self._seal()
         names = []
         for shard in range(self._shard + 1):
@@ -96,6 +104,7 @@ class ShardWriter:
         return names
 
     def close(self) -> None:
+        """Close the open shard."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -112,7 +121,10 @@ class ShardWriter:
 
 
 class _OpenShard:
-    """A file open for reading. It is closed once nothing uses it: never while a thread is reading."""
+    """A file open for reading.
+
+    It is closed once nothing uses it: never while a thread is reading.
+    """
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -122,7 +134,10 @@ class _OpenShard:
 
 
 class _Frames:
-    """Reads frames and keeps the files open. ``pread`` moves no file position, so forks and threads can share them."""
+    """Reads frames and keeps the files open.
+
+    ``pread`` moves no file position, so forks and threads can share them.
+    """
 
     def __init__(self, folder: Path, suffix: str) -> None:
         self._folder = folder
@@ -130,7 +145,7 @@ class _Frames:
         self._open: dict[int, _OpenShard] = {}
 
     def piece(self, shard: int, start: int, length: int) -> bytes:
-        """Raises OSError, also where the file ends before that."""
+        """Read bytes of a shard. Raises OSError, also where the file ends before that."""
         opened = self._open.get(shard)
         if opened is None:
             handle = os.open(self._folder / _shard_name(shard, self._suffix), os.O_RDONLY | os.O_CLOEXEC)
@@ -144,7 +159,7 @@ class _Frames:
         return got
 
     def read(self, record: np.void) -> bytes:
-        """A whole frame. Raises OSError."""
+        """Read a whole frame. Raises OSError."""
         return self.piece(int(record["shard"]), int(record["start"]), int(record["stored"]))
 
     def close(self) -> None:
@@ -157,21 +172,24 @@ class ShardStore(IndexedStore):
     writer: ClassVar[type[ShardWriter]]
 
     def __init__(self, path: Path | str) -> None:
+        """Open the store; shards are opened when they are read."""
         super().__init__(path)
         records = self.index.records
         self._shard, self._split = records["shard"], records["skip"] == SPLIT_VALUE
         self._frames = _Frames(self.path, self.writer.suffix)
 
     def close(self) -> None:
+        """Close the shards; reading opens them again."""
         frames = getattr(self, "_frames", None)
         if frames is not None:
             frames.close()
 
     def unframe(self, frame: bytes) -> bytes:
-        """The value of a frame in which it is split. Raises ValueError."""
+        """Return the value of a frame in which it is split. Raises ValueError."""
         raise ValueError(f"{self.writer.suffix}: a value is always in one piece")
 
     def damage(self, number: int) -> str | None:
+        """Compare a sample's frame and value with their checksums."""
         record = self.index.records[number]
         where = f"{_shard_name(int(record['shard']), self.writer.suffix)} from byte {int(record['start']):,}"
         try:
@@ -183,6 +201,7 @@ class ShardStore(IndexedStore):
         return None
 
     def damaged_file(self) -> str | None:
+        """Compare the ends of the shards with what was written."""
         records, end = self.index.records, self.writer.end
         last = np.flatnonzero(np.diff(records["shard"], append=SPLIT_VALUE))
         for record in records[last]:
@@ -207,6 +226,6 @@ class ShardStore(IndexedStore):
 
 
 def _rows_of(index: Index, shard: int) -> range:
-    """Numbers of the samples in a shard."""
+    """Return the numbers of the samples in a shard."""
     first, last = np.searchsorted(index.records["shard"], [shard, shard + 1])
     return range(int(first), int(last))

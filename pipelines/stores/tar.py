@@ -17,6 +17,8 @@ _TAR_BLOCK = tarfile.BLOCKSIZE
 
 
 class _TarWriter(ShardWriter):
+    """Writes tar shards."""
+
     suffix = "tar"
     end = bytes(2 * _TAR_BLOCK)
 
@@ -47,13 +49,13 @@ class _TarStore(ShardStore):
 
 
 def _members(number: int, ending: str, value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
-    """Names and contents of a sample's members, in their order."""
+    """Return names and contents of a sample's members, in their order."""
     contents = {ending: value, "cls": str(label).encode(), "path": os.fsencode(path)}
     return [(f"{number:08d}.{suffix}", content) for suffix, content in contents.items()]
 
 
 def _stored_bytes(size: int, path_bytes: int) -> int:
-    """How much a file takes, at most."""
+    """Return how much a file takes, at most."""
     return 3 * _TAR_BLOCK + 12 + sum(length + -length % _TAR_BLOCK for length in (size, 11, path_bytes)) + 120
 
 

@@ -20,10 +20,12 @@ _BYTES_LIST, _INT64_LIST = 1, 3  # field numbers of tf.train.Feature
 
 
 class _TFRecordWriter(ShardWriter):
+    """Writes TFRecord shards."""
+
     suffix = "tfrecord"
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
-        """Raises MissingDependency."""
+        """Load the checksum's library. Raises MissingDependency."""
         super().__init__(folder, shard_bytes, total_bytes)
         self._crc32c = _crc32c()
 
@@ -46,7 +48,10 @@ class _TFRecordStore(ShardStore):
 
 
 def _crc32c() -> Callable[[bytes, int], int]:
-    """CRC-32C of some bytes, continued from that of the bytes before them. Raises MissingDependency."""
+    """Return a function for the CRC-32C of some bytes. Raises MissingDependency.
+
+    It continues from that of the bytes before them.
+    """
     try:
         import google_crc32c
     except ImportError as error:
@@ -59,12 +64,15 @@ def _crc32c() -> Callable[[bytes, int], int]:
 
 
 def _masked(crc: int) -> bytes:
-    """The checksum as TensorFlow stores it, masked because the data may contain CRCs."""
+    """Return the checksum as TensorFlow stores it.
+
+    It is masked because the data may contain CRCs.
+    """
     return struct.pack("<I", ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)
 
 
 def _example_before(sample: StoredSample) -> bytes:
-    """The Example up to the value, which is at its end."""
+    """Return the Example up to the value, which is at its end."""
     label = _field(_INT64_LIST, _field(1, _varint(sample.label)))
     path = _field(_BYTES_LIST, _field(1, os.fsencode(sample.path)))
     others = _entry(b"image/class/label", label) + _entry(b"image/filename", path)
@@ -80,22 +88,22 @@ def _example_before(sample: StoredSample) -> bytes:
 
 
 def _entry(key: bytes, feature: bytes) -> bytes:
-    """An entry of the map of features."""
+    """Return an entry of the map of features."""
     return _field(1, _field(1, key) + _field(2, feature))
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """A length-delimited field."""
+    """Return a length-delimited field."""
     return _tag(number, len(value)) + value
 
 
 def _tag(number: int, length: int) -> bytes:
-    """The bytes before a length-delimited field (wire type 2)."""
+    """Return the bytes before a length-delimited field (wire type 2)."""
     return _varint(number << 3 | 2) + _varint(length)
 
 
 def _varint(value: int) -> bytes:
-    """A number >= 0, 7 bits per byte, the lowest first."""
+    """Encode a number >= 0, 7 bits per byte, the lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -105,7 +113,7 @@ def _varint(value: int) -> bytes:
 
 
 def _stored_bytes(size: int, path_bytes: int) -> int:
-    """How much a file takes, at most."""
+    """Return how much a file takes, at most."""
     return size + path_bytes + 16 + 160 + 32
 
 

@@ -1,4 +1,4 @@
-"""The matrix of torchvision's affine transforms, for libraries that take a matrix."""
+"""One fixed operation on one uint8 array [h, w, 3], with OpenCV and albumentations' functions."""
 
 import math
 from collections.abc import Callable
@@ -31,20 +31,26 @@ def _linear(rows: list[list[float]]) -> _Matrix:
 
 
 def _as_affine(operation: Rotate) -> Affine:
-    """A rotation as an affine transform: torchvision rotates counter-clockwise in ``rotate`` and clockwise in ``affine``."""
+    """Return a rotation as an affine transform.
+
+    torchvision rotates counter-clockwise in ``rotate`` and clockwise in ``affine``.
+    """
     return Affine(-operation.angle, interpolation=operation.interpolation, fill=operation.fill, center=operation.center)
 
 
 def _source_matrix(operation: Affine, size: Size) -> _Matrix:
-    """Where each pixel of the result comes from.
+    """Return where each pixel of the result comes from.
 
-    torchvision's definition (functional.affine): turn, scale and shear about the center, then move by whole pixels.
+    torchvision's definition (functional.affine): turn, scale and shear about the center, then move by
+    whole pixels.
 
     Args:
+        operation: the transform.
         size: (height, width) of the image.
 
     Returns:
-        float64 [3, 3], from (x, y) of the result to (x, y) of the image; the middle of the first pixel is at (0.5, 0.5).
+        float64 [3, 3], from (x, y) of the result to (x, y) of the image; the middle of the first pixel is
+        at (0.5, 0.5).
     """
     height, width = size
     x, y = operation.center or (width / 2, height / 2)
@@ -59,10 +65,9 @@ def _source_matrix(operation: Affine, size: Size) -> _Matrix:
 
 
 def _expanded(matrix: _Matrix, size: Size) -> tuple[_Matrix, Size]:
-    """A result large enough for the whole rotated image, as in Pillow's ``rotate(expand=True)``.
+    """Return a result large enough for the whole rotated image.
 
-    Returns:
-        The matrix and (height, width).
+    As in Pillow's ``rotate(expand=True)``.
     """
     height, width = size
     corners = np.array([[0, width, width, 0], [0, 0, height, height], [1, 1, 1, 1]], dtype=np.float64)
@@ -206,7 +211,7 @@ def _tone(image: _Image, operation: of.Tone) -> _Image:
 
 
 def _contrasted(channel: Any) -> Any:
-    """As Pillow's ImageOps.autocontrast."""
+    """Do as Pillow's ImageOps.autocontrast."""
     low, high = int(channel.min()), int(channel.max())
     if high <= low:
         return channel
@@ -215,7 +220,7 @@ def _contrasted(channel: Any) -> Any:
 
 
 def _equalized(channel: Any) -> Any:
-    """As Pillow's ImageOps.equalize."""
+    """Do as Pillow's ImageOps.equalize."""
     counts = cv2.calcHist([channel], [0], None, [256], (0, 256)).ravel().astype(np.int64)
     used = counts[counts > 0]
     step = int(used[:-1].sum()) // 255

@@ -1,4 +1,13 @@
-"""Numbers that are the same for every image (Python's) or different for each (DALI's), with one set of functions."""
+"""Operations in a DALI pipeline, with torchvision's pixel conventions and distributions.
+
+Measured against torchvision on PIL images (tests/translate/test_pixels.py holds the bounds): geometry
+is exact to a pixel, values to a gray level or two. Two things have the same parameters and other
+pixels: hue, which DALI turns in YIQ and torchvision in HSV, and warps of bilinear interpolation along
+the edge of the image, which DALI mixes with the fill.
+
+Numbers are the same for every image (Python's) or different for each (DALI's); one set of functions
+does both.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,7 +29,7 @@ def _floor(number: _Number) -> _Number:
 
 
 def _nearest(number: _Number) -> _Number:
-    """The nearest whole number, halves up."""
+    """Return the nearest whole number, halves up."""
     return _floor(number + 0.5)
 
 
@@ -33,7 +42,7 @@ def _most(one: _Number, other: _Number) -> _Number:
 
 
 def _half_to_even(number: _Number) -> _Number:
-    """Half of a whole number >= 0, with halves rounded to even as in Python's ``round``."""
+    """Halve a whole number >= 0, with halves rounded to even as in Python's ``round``."""
     odd = number - number // 2 * 2
     return number // 2 + odd * (number // 2 - number // 4 * 2)
 
@@ -51,7 +60,7 @@ def _root(number: _Number) -> _Number:
 
 
 def _vector(numbers: Sequence[_Number], dtype: Any = None) -> Any:
-    """Several numbers as one argument of an operator; ``dtype`` is float32 unless told."""
+    """Join several numbers to one argument of an operator, float32 by default."""
     if not any(isinstance(number, DataNode) for number in numbers):
         return list(numbers)
     wanted = types.FLOAT if dtype is None else dtype
@@ -62,12 +71,12 @@ def _vector(numbers: Sequence[_Number], dtype: Any = None) -> Any:
 
 
 def _uniform(low: float, high: float) -> _Number:
-    """A random number between two, per image; the number itself if they are equal."""
+    """Draw a number between two, per image; the number itself if they are equal."""
     return low if low == high else fn.random.uniform(range=(low, high))
 
 
 def _coin(probability: float) -> _Number:
-    """0 or 1 at random, per image."""
+    """Draw 0 or 1, per image."""
     return 1 if probability >= 1 else fn.random.coin_flip(probability=max(probability, 0.0))
 
 
@@ -89,7 +98,10 @@ class DaliImages:
 
 
 def _cut(images: DaliImages, top: _Number, left: _Number, height: _Number, width: _Number, fill: of.Fill | None = (0.0,)) -> DaliImages:
-    """Crop a rectangle, which may exceed the image; the outside gets ``fill``. Without a fill, that is an error when the pipeline runs."""
+    """Crop a rectangle, which may exceed the image; the outside gets ``fill``.
+
+    Without a fill, that is an error when the pipeline runs.
+    """
     box = _vector([top, left, height, width], types.INT32)
     outside: dict[str, Any] = {"out_of_bounds_policy": "error"}
     if fill is not None:
@@ -98,7 +110,7 @@ def _cut(images: DaliImages, top: _Number, left: _Number, height: _Number, width
 
 
 def _wanted_size(images: DaliImages, operation: of.Resize) -> tuple[_Number, _Number]:
-    """As output_size.resized, in whole numbers."""
+    """Do as ``Resize.result_size``, in whole numbers."""
     if not isinstance(operation.size, int):
         return operation.size
     shorter, longer = _least(images.height, images.width), _most(images.height, images.width)
@@ -168,7 +180,7 @@ def _flip(images: DaliImages, horizontal: _Number = 0, vertical: _Number = 0) ->
 
 
 def _adjust(images: DaliImages, kind: str, factor: _Number) -> DaliImages:
-    """Brightness, contrast, saturation or hue by a factor (hue: a shift)."""
+    """Change brightness, contrast, saturation or hue by a factor (hue: a shift)."""
     node = images.node
     match kind:
         case "brightness":
@@ -204,11 +216,17 @@ def _warp(
     scale: _Number,
     shear: tuple[_Number, _Number],
 ) -> DaliImages:
-    """Rotate clockwise, scale and shear about the center, then translate; the matrix of warp.source_matrix, written out.
+    """Rotate clockwise, scale and shear about the center, then translate.
+
+    The matrix is that of ``_source_matrix`` in albumentations_calls.py, written out.
 
     Args:
+        images: to be warped.
         settings: for its interpolation, fill and center.
-        angle, shear: degrees. move: (x, y) in pixels.
+        angle: degrees.
+        move: (x, y) in pixels.
+        scale: factor.
+        shear: (x, y) in degrees.
     """
     radians = math.pi / 180
     c, s = _cosine(angle * radians), _sine(angle * radians)
@@ -249,15 +267,18 @@ _FIXED: dict[type[ImageOperation], Callable[[DaliImages, Any], DaliImages]] = {
 
 
 def perform_dali(images: DaliImages, operation: ImageOperation) -> DaliImages:
-    """Apply one operation, random or not, of those that dali.py does not refuse."""
+    """Apply one operation, random or not, of those that DALI can do."""
     return (_FIXED.get(type(operation)) or _RANDOM[type(operation)])(images, operation)
 
 
 def _random_window(height: Any, width: Any, scale: of.Range, ratio: of.Range) -> tuple[Any, Any]:
-    """A random rectangle.
+    """Draw a rectangle.
 
     Args:
-        scale: range of its share of the area; ratio: range of width to height, drawn log-uniformly.
+        height: of the image.
+        width: of the image.
+        scale: range of its share of the area.
+        ratio: range of width to height, drawn log-uniformly.
 
     Returns:
         (top, left) and (height, width), int64 [2] for each image.
@@ -304,7 +325,10 @@ def _random_rotation(images: DaliImages, operation: of.RandomRotation) -> DaliIm
 
 
 def _some(images: DaliImages, operation: of.RandomApply) -> DaliImages:
-    """Done to all images and kept for some: DALI's conditions would have to be written into the caller's pipeline."""
+    """Do operations to all images and keep them for some.
+
+    DALI's conditions would have to be written into the caller's pipeline.
+    """
     done = images
     for inner in operation.operations:
         done = perform_dali(done, inner)

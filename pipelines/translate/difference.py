@@ -39,11 +39,13 @@ class LibraryDifference:
 def compare_libraries(recipe: Recipe, photos: Photos, sample: int) -> list[LibraryDifference]:
     """Compare every library with torchvision, random parameters fixed.
 
-    Every operation is applied alone to the decoded image; then the whole recipe, without what the library cannot do (nor does the reference
-    then). Erasing and normalising are arithmetic on the finished tensor and left out. A library that is not installed has one row that says
-    so.
+    Every operation is applied alone to the decoded image; then the whole recipe, without what the library
+    cannot do (nor does the reference then). Erasing and normalising are arithmetic on the finished tensor
+    and left out. A library that is not installed has one row that says so.
 
     Args:
+        recipe: the user's.
+        photos: the dataset.
         sample: number of images, spread over the dataset.
     """
     chosen = random.Random(_PARAMETERS_SEED).sample(photos.photos, min(sample, len(photos)))
@@ -77,7 +79,7 @@ class _ComparedLibrary:
 
 
 def _compare_operation(backend: _ComparedLibrary, name: str, recipe: Recipe, photos: Sequence[Photo]) -> LibraryDifference:
-    """One row, for a recipe without erasing."""
+    """Return one row, for a recipe without erasing."""
     built = backend.build(recipe)
     message = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in to_torchvision.pillow_differs(built.does))])
     if name not in (_DECODING, WHOLE_RECIPE) and built.missing:
@@ -88,10 +90,11 @@ def _compare_operation(backend: _ComparedLibrary, name: str, recipe: Recipe, pho
 
 
 def _mean_and_largest(ours: _Images, theirs: _Images) -> tuple[float, float]:
-    """Mean and largest absolute difference; infinite if two images differ in size.
+    """Return the mean and largest absolute difference; infinite if sizes differ.
 
     Args:
-        ours, theirs: float32 [3, h, w] each, in gray levels.
+        ours: float32 [3, h, w] each, in gray levels.
+        theirs: likewise.
     """
     if any(one.shape != other.shape for one, other in zip(ours, theirs, strict=True)):
         return float("inf"), float("inf")
@@ -138,10 +141,10 @@ def _in_pipeline(built: Translation, photos: Sequence[Photo], device_id: int | N
 
 
 def _dali_on_a_gpu(recipe: Recipe) -> Translation:
-    """As dali.build.
+    """Translate to DALI on a GPU.
 
     Raises:
-        MissingDependency: there is no GPU.
+        MissingDependency: there is no GPU, or no DALI.
     """
     import torch
 

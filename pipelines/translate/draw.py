@@ -1,7 +1,8 @@
-"""RandAugment and TrivialAugmentWide as random draws of single operations.
+"""Turns random operations into fixed ones, with the distributions of torchvision's ``get_params``.
 
-The operations and ranges are those of torchvision (``torchvision.transforms.autoaugment``), which took them from the papers: RandAugment
-(Cubuk et al. 2019, arXiv:1909.13719) and TrivialAugment's "wide" space (Mueller and Hutter 2021, arXiv:2103.10158).
+The operations and ranges of RandAugment and TrivialAugmentWide are those of torchvision
+(``torchvision.transforms.autoaugment``), which took them from the papers: RandAugment (Cubuk et al.
+2019, arXiv:1909.13719) and TrivialAugment's "wide" space (Mueller and Hutter 2021, arXiv:2103.10158).
 """
 
 import math
@@ -29,7 +30,10 @@ _AUGMENT_NAMES = [
 
 @dataclass(frozen=True)
 class _AugmentSpace:
-    """Largest magnitudes: shear as a tangent, translate as (share of the width, pixels), rotate in degrees, enhance as |factor - 1|."""
+    """Largest magnitudes.
+
+    Shear is a tangent, translate (share of the width, pixels), rotate degrees, enhance |factor - 1|.
+    """
 
     shear: float
     translate_share: float
@@ -44,7 +48,7 @@ _WIDE_SPACE = _AugmentSpace(shear=0.99, translate_share=0, translate_px=32, rota
 
 
 def _rand_augment(operation: of.RandAugment, dice: random.Random, size: Size) -> list[ImageOperation]:
-    """``num_ops`` of the fourteen operations, with equal probability, all at one magnitude."""
+    """Draw ``num_ops`` of the fourteen operations, all at one magnitude."""
     share = operation.magnitude / max(operation.num_magnitude_bins - 1, 1)
     drawn: list[ImageOperation] = []
     for _ in range(operation.num_ops):
@@ -55,7 +59,7 @@ def _rand_augment(operation: of.RandAugment, dice: random.Random, size: Size) ->
 
 
 def _trivial_augment_wide(operation: of.TrivialAugmentWide, dice: random.Random, size: Size) -> list[ImageOperation]:
-    """One operation at any magnitude."""
+    """Draw one operation at any magnitude."""
     share = dice.randrange(operation.num_magnitude_bins) / max(operation.num_magnitude_bins - 1, 1)
     return _augment_step(
         _WIDE_SPACE, dice.choice(_AUGMENT_NAMES), share, dice.choice((1, -1)), size, operation.interpolation, operation.fill
@@ -65,12 +69,16 @@ def _trivial_augment_wide(operation: of.TrivialAugmentWide, dice: random.Random,
 def _augment_step(
     space: _AugmentSpace, name: str, share: float, sign: int, size: Size, interpolation: str, fill: of.Fill
 ) -> list[ImageOperation]:
-    """One operation of the space.
+    """Make one operation of the space.
 
     Args:
+        space: the largest magnitudes.
+        name: of ``_AUGMENT_NAMES``.
         share: the magnitude, 0 to 1 of the largest.
         sign: 1 or -1, for operations that have one.
         size: (height, width) of the image.
+        interpolation: of warps.
+        fill: likewise.
 
     Returns:
         One fixed operation; none for Identity.
@@ -103,12 +111,14 @@ _MAX_TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fi
 
 
 def draw(operation: ImageOperation, dice: random.Random, size: Size, always: bool = False) -> list[ImageOperation]:
-    """The fixed operations of ``operation`` for one image.
+    """Draw the fixed operations of ``operation`` for one image.
 
     Args:
+        operation: any, random or not.
+        dice: what to draw from.
         size: (height, width) of the image that it will be applied to.
-        always: an operation that happens with a probability happens, and a crop is resized to its nominal size, so that the result fits
-            images of another size as well.
+        always: an operation that happens with a probability happens, and a crop is resized to its nominal
+            size, so that the result fits images of another size as well.
 
     Raises:
         ValueError: RandomCrop is larger than the image (torchvision raises it too).
@@ -157,14 +167,20 @@ def _draw_all(operation: of.RandomApply, dice: random.Random, size: Size, always
 
 
 def _rectangle(dice: random.Random, area: float, scale: Range, ratio: Range) -> tuple[float, float]:
-    """Sides (a, b) with a * b a uniform share of ``area`` and a / b log-uniform in ``ratio``."""
+    """Draw sides (a, b).
+
+    a * b is a uniform share of ``area`` and a / b log-uniform in ``ratio``.
+    """
     wanted = area * dice.uniform(*scale)
     shape = math.exp(dice.uniform(math.log(ratio[0]), math.log(ratio[1])))
     return math.sqrt(wanted * shape), math.sqrt(wanted / shape)
 
 
 def _resized_crop(operation: of.RandomResizedCrop, dice: random.Random, size: Size) -> of.Crop:
-    """The crop of RandomResizedCrop; if ten do not fit, the largest centered one of an allowed shape."""
+    """Draw the crop of RandomResizedCrop.
+
+    If ten do not fit, it is the largest centered one of an allowed shape.
+    """
     rows, columns = size
     for _ in range(_MAX_TRIES):
         width, height = (round(side) for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio))
@@ -180,7 +196,7 @@ def _resized_crop(operation: of.RandomResizedCrop, dice: random.Random, size: Si
 
 
 def _random_crop(operation: of.RandomCrop, dice: random.Random, size: Size, always: bool) -> list[ImageOperation]:
-    """Padding, then a crop at a random position."""
+    """Draw padding, then a crop at a random position."""
     fixed: list[ImageOperation] = []
     if operation.padding is not None:
         fixed.append(of.Pad(operation.padding, operation.fill, operation.mode))
@@ -198,7 +214,7 @@ def _random_crop(operation: of.RandomCrop, dice: random.Random, size: Size, alwa
 
 
 def _color_jitter(operation: of.ColorJitter, dice: random.Random) -> list[ImageOperation]:
-    """Its adjustments in random order."""
+    """Draw the adjustments, in random order."""
     ranges = {kind: getattr(operation, kind) for kind in ("brightness", "contrast", "saturation", "hue")}
     fixed: list[ImageOperation] = [of.Adjust(kind, dice.uniform(*between)) for kind, between in ranges.items() if between is not None]
     dice.shuffle(fixed)
@@ -221,7 +237,7 @@ def _draw_affine(operation: of.RandomAffine, dice: random.Random) -> of.Affine:
 
 
 def _draw_erasing(operation: of.RandomErasing, dice: random.Random, size: Size) -> list[ImageOperation]:
-    """One rectangle; none if ten did not fit."""
+    """Draw one rectangle; none if ten did not fit."""
     rows, columns = size
     for _ in range(_MAX_TRIES):
         height, width = (round(side) for side in _rectangle(dice, rows * columns, operation.scale, operation.ratio))

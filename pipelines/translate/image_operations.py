@@ -1,8 +1,9 @@
 """Every operation of a recipe, with the names and settings of torchvision.
 
-Sizes are (height, width) and padding is (left, top, right, bottom), in pixels, as in torchvision; fills are 0 to 255; ``interpolation``
-is torchvision's word: nearest, bilinear, bicubic, lanczos, box, hamming. A random operation is never applied itself: draw.py turns it
-into fixed ones. A fixed position is a share of the image's size, so that it fits images of every size.
+Sizes are (height, width) and padding is (left, top, right, bottom), in pixels, as in torchvision;
+fills are 0 to 255; ``interpolation`` is torchvision's word: nearest, bilinear, bicubic, lanczos, box,
+hamming. A random operation is never applied itself: draw.py turns it into fixed ones. A fixed position
+is a share of the image's size, so that it fits images of every size.
 """
 
 import math
@@ -20,6 +21,7 @@ class ImageOperation:
 
     @property
     def name(self) -> str:
+        """The name for the user."""
         return type(self).__name__
 
 
@@ -30,21 +32,27 @@ class RandomOperation(ImageOperation):
 
 @dataclass(frozen=True)
 class UnknownOperation(ImageOperation):
-    """A transform without a translation: a lambda, a class of the user's, an option that only torchvision has."""
+    """A transform without a translation.
+
+    A lambda, a class of the user's, an option that only torchvision has.
+    """
 
     what: str
     why: str
 
     @property
     def name(self) -> str:
+        """The name for the user."""
         return self.what
 
 
 @dataclass(frozen=True)
 class Resize(ImageOperation):
-    """Attributes:
-    size: (height, width), or one number: the shorter side, with the other in proportion.
-    max_size: the longer side is at most this many pixels.
+    """Resize an image.
+
+    Attributes:
+        size: (height, width), or one number: the shorter side, with the other in proportion.
+        max_size: the longer side is at most this many pixels.
     """
 
     size: Size | int
@@ -65,6 +73,8 @@ class Resize(ImageOperation):
 
 @dataclass(frozen=True)
 class CenterCrop(ImageOperation):
+    """Cut out the center."""
+
     size: Size
 
     def placement(self, size: Size) -> tuple[tuple[int, int, int, int], int, int]:
@@ -84,8 +94,11 @@ class CenterCrop(ImageOperation):
 
 @dataclass(frozen=True)
 class Crop(ImageOperation):
-    """Attributes:
-    top, left, height, width: shares of the image's height and width; each is rounded to the nearest pixel.
+    """Cut out a rectangle.
+
+    Attributes:
+        top, left, height, width: shares of the image's height and width; each is rounded to the nearest
+            pixel.
     """
 
     top: float
@@ -104,8 +117,10 @@ class Crop(ImageOperation):
 
 @dataclass(frozen=True)
 class Pad(ImageOperation):
-    """Attributes:
-    mode: constant, edge, reflect or symmetric.
+    """Add a border.
+
+    Attributes:
+        mode: constant, edge, reflect or symmetric.
     """
 
     padding: tuple[int, int, int, int]
@@ -115,7 +130,10 @@ class Pad(ImageOperation):
 
 @dataclass(frozen=True)
 class PadToSize(ImageOperation):
-    """What RandomCrop(pad_if_needed=True) does to an image smaller than its size: pad both sides by the missing amount."""
+    """Pad both sides of an image smaller than ``size`` by the missing amount.
+
+    As RandomCrop(pad_if_needed=True) does.
+    """
 
     size: Size
     fill: Fill = (0.0,)
@@ -129,13 +147,18 @@ class PadToSize(ImageOperation):
 
 @dataclass(frozen=True)
 class Flip(ImageOperation):
+    """Mirror an image."""
+
     horizontal: bool
 
 
 @dataclass(frozen=True)
 class Adjust(ImageOperation):
-    """Attributes:
-    kind: brightness, contrast, saturation, sharpness (factor 1: unchanged) or hue (-0.5 to 0.5, 0: unchanged).
+    """Change colors by a factor.
+
+    Attributes:
+        kind: brightness, contrast, saturation, sharpness (factor 1: unchanged) or hue (-0.5 to 0.5, 0:
+            unchanged).
     """
 
     kind: str
@@ -144,13 +167,16 @@ class Adjust(ImageOperation):
 
 @dataclass(frozen=True)
 class Grayscale(ImageOperation):
-    """To gray, in three equal channels."""
+    """Turn to gray, in three equal channels."""
 
 
 @dataclass(frozen=True)
 class Blur(ImageOperation):
-    """Attributes:
-    kernel: (width, height), odd; sigma: pixels, of both directions.
+    """Blur an image.
+
+    Attributes:
+        kernel: (width, height), odd.
+        sigma: pixels, of both directions.
     """
 
     kernel: Size
@@ -159,7 +185,7 @@ class Blur(ImageOperation):
 
 @dataclass(frozen=True)
 class Affine(ImageOperation):
-    """torchvision's functional ``affine``.
+    """Transform as torchvision's functional ``affine``.
 
     Attributes:
         angle, shear: degrees, clockwise.
@@ -178,8 +204,10 @@ class Affine(ImageOperation):
 
 @dataclass(frozen=True)
 class Rotate(ImageOperation):
-    """Attributes:
-    angle: degrees, counter-clockwise, as in torchvision.
+    """Rotate an image.
+
+    Attributes:
+        angle: degrees, counter-clockwise, as in torchvision.
     """
 
     angle: float
@@ -191,7 +219,7 @@ class Rotate(ImageOperation):
 
 @dataclass(frozen=True)
 class Tone(ImageOperation):
-    """A change of gray levels in RandAugment and TrivialAugmentWide.
+    """Change gray levels as in RandAugment and TrivialAugmentWide.
 
     Attributes:
         kind: posterize (magnitude: bits kept), solarize (magnitude: threshold), autocontrast, equalize.
@@ -203,10 +231,12 @@ class Tone(ImageOperation):
 
 @dataclass(frozen=True)
 class Erase(ImageOperation):
-    """Attributes:
-    top, left, height, width: shares of the image's.
-    value: one a channel (or one for all), in the tensor's units; None: normally distributed noise.
-    normalised: whether it follows Normalize, or comes before it.
+    """Fill a rectangle.
+
+    Attributes:
+        top, left, height, width: shares of the image's.
+        value: one a channel (or one for all), in the tensor's units; None: normally distributed noise.
+        normalised: whether it follows Normalize, or comes before it.
     """
 
     top: float
@@ -219,23 +249,32 @@ class Erase(ImageOperation):
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip(RandomOperation):
+    """Mirror left and right with a probability."""
+
     p: float = 0.5
 
 
 @dataclass(frozen=True)
 class RandomVerticalFlip(RandomOperation):
+    """Mirror top and bottom with a probability."""
+
     p: float = 0.5
 
 
 @dataclass(frozen=True)
 class RandomGrayscale(RandomOperation):
+    """Turn to gray with a probability."""
+
     p: float = 0.1
 
 
 @dataclass(frozen=True)
 class RandomResizedCrop(RandomOperation):
-    """Attributes:
-    scale: of the crop's area, as a share of the image's; ratio: of its width to its height.
+    """Cut out a random rectangle, and resize it.
+
+    Attributes:
+        scale: of the crop's area, as a share of the image's.
+        ratio: of its width to its height.
     """
 
     size: Size
@@ -247,8 +286,10 @@ class RandomResizedCrop(RandomOperation):
 
 @dataclass(frozen=True)
 class RandomCrop(RandomOperation):
-    """Attributes:
-    padding: before the crop; None: none.
+    """Cut out a rectangle at a random position.
+
+    Attributes:
+        padding: before the crop; None: none.
     """
 
     size: Size
@@ -260,7 +301,10 @@ class RandomCrop(RandomOperation):
 
 @dataclass(frozen=True)
 class ColorJitter(RandomOperation):
-    """Applied in random order, as in torchvision. Each value is the range of a factor (hue: of a shift), or None for no change."""
+    """Adjust colors in random order, as in torchvision.
+
+    Each value is the range of a factor (hue: of a shift), or None for no change.
+    """
 
     brightness: Range | None = None
     contrast: Range | None = None
@@ -270,8 +314,11 @@ class ColorJitter(RandomOperation):
 
 @dataclass(frozen=True)
 class GaussianBlur(RandomOperation):
-    """Attributes:
-    kernel: (width, height), odd; sigma: range, pixels.
+    """Blur an image by a random amount.
+
+    Attributes:
+        kernel: (width, height), odd.
+        sigma: range, pixels.
     """
 
     kernel: Size
@@ -280,8 +327,12 @@ class GaussianBlur(RandomOperation):
 
 @dataclass(frozen=True)
 class RandomAffine(RandomOperation):
-    """Attributes:
-    degrees: range; translate: largest shares (x, y); shear: (x from, x to, y from, y to), degrees.
+    """Draw an affine transform.
+
+    Attributes:
+        degrees: range.
+        translate: largest shares (x, y).
+        shear: (x from, x to, y from, y to), degrees.
     """
 
     degrees: Range
@@ -295,6 +346,8 @@ class RandomAffine(RandomOperation):
 
 @dataclass(frozen=True)
 class RandomRotation(RandomOperation):
+    """Rotate by a random angle."""
+
     degrees: Range
     interpolation: str = "nearest"
     expand: bool = False
@@ -304,6 +357,8 @@ class RandomRotation(RandomOperation):
 
 @dataclass(frozen=True)
 class RandAugment(RandomOperation):
+    """Do some of fourteen operations, all at one magnitude."""
+
     num_ops: int = 2
     magnitude: int = 9
     num_magnitude_bins: int = 31
@@ -313,6 +368,8 @@ class RandAugment(RandomOperation):
 
 @dataclass(frozen=True)
 class TrivialAugmentWide(RandomOperation):
+    """Do one of fourteen operations at any magnitude."""
+
     num_magnitude_bins: int = 31
     interpolation: str = "nearest"
     fill: Fill = (0.0,)
@@ -320,7 +377,10 @@ class TrivialAugmentWide(RandomOperation):
 
 @dataclass(frozen=True)
 class RandomErasing(RandomOperation):
-    """Attributes: as those of Erase."""
+    """Erase a random rectangle.
+
+    Attributes: as those of Erase.
+    """
 
     p: float = 0.5
     scale: Range = (0.02, 0.33)
@@ -331,7 +391,7 @@ class RandomErasing(RandomOperation):
 
 @dataclass(frozen=True)
 class RandomApply(RandomOperation):
-    """All of ``operations``, or none."""
+    """Do all of ``operations``, or none."""
 
     operations: tuple[ImageOperation, ...]
     p: float = 0.5
@@ -363,13 +423,14 @@ def _size_after_one(operation: ImageOperation, size: Size | None) -> Size | None
 
 
 def size_after(operations: Sequence[ImageOperation], size: Size | None = None) -> Size | None:
-    """The (height, width) after all operations.
+    """Return the (height, width) after all operations.
 
     Args:
+        operations: in order. An unknown operation is taken to keep the size.
         size: before them; None: unknown.
 
     Returns:
-        None when it depends on the image's unknown size or on a random angle. An Unknown operation is taken to keep the size.
+        None when it depends on the image's unknown size or on a random angle.
     """
     for operation in operations:
         if not isinstance(operation, UnknownOperation):

@@ -1,4 +1,8 @@
-"""Reads the settings of torchvision's transform objects, v1 and v2, by class name; torchvision itself is never imported."""
+"""The user's transforms as a list of plain operations, from which the translations are made.
+
+The settings of torchvision's transform objects, v1 and v2, are read by class name; torchvision itself
+is never imported.
+"""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -146,7 +150,7 @@ _MAX_NAME_LENGTH = 80  # characters of a transform's own words in a message
 
 
 def _described(transform: Any) -> str:
-    """The name of a transform for the user: its class, or the name and line of a function."""
+    """Name a transform for the user: its class, or the name and line of a function."""
     code = getattr(transform, "__code__", None)
     if code is not None:
         return f"{transform.__qualname__} (line {code.co_firstlineno})"[:_MAX_NAME_LENGTH]
@@ -154,11 +158,11 @@ def _described(transform: Any) -> str:
 
 
 class _TransformReader:
-    """Fills the list ``operations``.
+    """Fills the list ``operations``, and tracks the value range of the tensor.
 
     Attributes:
-        values: what the pixels are by now: ``image`` (PIL), ``uint8`` (a tensor, 0 to 255), ``unit`` (floats 0 to 1) or ``bytes`` (floats
-            0 to 255).
+        values: what the pixels are by now: ``image`` (PIL), ``uint8`` (a tensor, 0 to 255), ``unit``
+            (floats 0 to 1) or ``bytes`` (floats 0 to 255).
     """
 
     def __init__(self, values: str = "image") -> None:
@@ -182,7 +186,7 @@ class _TransformReader:
             self._torchvision(kind, transform)
 
     def normalisation(self) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-        """(mean, std) in units of 0 to 1."""
+        """Return (mean, std) in units of 0 to 1."""
         if self.mean is None and self.values in ("uint8", "bytes"):
             return (0.0,), (1 / 255,)
         return self.mean, self.std
@@ -228,7 +232,10 @@ class _TransformReader:
         self.operations.append(operation)
 
     def _no_erasing_before(self, operation: ImageOperation) -> None:
-        """Every translation erases last of all, which is the same only if nothing but flips would come after it."""
+        """Replace erasing that other operations follow.
+
+        Every translation erases last of all, which is the same only if nothing but flips would come after it.
+        """
         late = UnknownOperation("RandomErasing", f"{operation.name} follows it, where only flips and Normalize are translated")
         self.operations = [late if isinstance(one, of.RandomErasing) else one for one in self.operations]
 
@@ -264,7 +271,7 @@ class _TransformReader:
         self.std = tuple(float(value) / largest for value in transform.std)
 
     def _preset(self, preset: Any) -> None:
-        """What ``weights.transforms()`` of torchvision's models gives."""
+        """Read what ``weights.transforms()`` of torchvision's models gives."""
         size = preset.resize_size
         one = size[0] if len(size) == 1 else None
         interpolation = str(getattr(preset.interpolation, "value", preset.interpolation))
@@ -322,16 +329,20 @@ class Recipe:
 
     @property
     def output_size(self) -> tuple[int, int] | None:
-        """(height, width) of every image's tensor, or None if images of different size stay different."""
+        """The (height, width) of every image's tensor; None: images differ."""
         return size_after(self.operations)
 
     @property
     def images(self) -> list[ImageOperation]:
-        """The operations on uint8 images: all except the erasing, which torchvision does on the finished tensor."""
+        """The operations on uint8 images.
+
+        All except the erasing, which torchvision does on the finished tensor.
+        """
         return [operation for operation in self.operations if not isinstance(operation, (RandomErasing, Erase))]
 
     @property
     def erasing(self) -> list[RandomErasing | Erase]:
+        """The operations that erase."""
         return [operation for operation in self.operations if isinstance(operation, (RandomErasing, Erase))]
 
 
@@ -353,7 +364,7 @@ class Translation:
 
 
 def flatten_operations(operations: Sequence[ImageOperation]) -> Iterator[ImageOperation]:
-    """Every operation; those inside RandomApply in its place."""
+    """Yield every operation; those inside RandomApply in its place."""
     for operation in operations:
         if isinstance(operation, RandomApply):
             yield from flatten_operations(operation.operations)
@@ -381,9 +392,10 @@ def read_recipe(transform: Any) -> Recipe:
 
 
 def freeze_recipe(recipe: Recipe, seed: int) -> Recipe:
-    """The recipe with every random parameter drawn once, to compare pixels.
+    """Return the recipe with every random parameter drawn once, to compare pixels.
 
-    A random crop becomes a fixed share of each image, drawn for one of 500 x 400; an operation that happens with some probability happens.
+    A random crop becomes a fixed share of each image, drawn for one of 500 x 400; an operation that
+    happens with some probability happens.
     """
     dice = random.Random(seed)
     size = NOMINAL_SIZE

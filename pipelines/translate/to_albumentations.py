@@ -14,7 +14,10 @@ from feedline.pipelines.translate.recipe import Recipe, Translation
 
 
 class _OnArrays:
-    """Callable on uint8 [h, w, 3], RGB; returns the same type. Threads may share it."""
+    """Callable on uint8 [h, w, 3], RGB; returns the same type.
+
+    Threads may share it.
+    """
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         self.operations = recipe.images
@@ -34,6 +37,7 @@ def build_albumentations(recipe: Recipe, seed: int = 0) -> Translation:
     """Translate to OpenCV and albumentations.
 
     Args:
+        recipe: the user's.
         seed: of the random operations; give every rank its own.
 
     Raises:

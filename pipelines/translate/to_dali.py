@@ -14,7 +14,7 @@ from feedline.pipelines.translate.recipe import Recipe, Translation, flatten_ope
 
 
 def dali_refuses(operation: ImageOperation) -> str | None:
-    """Why DALI cannot do an operation, or None."""
+    """Say why DALI cannot do an operation, or None."""
     match operation:
         case of.RandAugment() | of.TrivialAugmentWide():
             return "DALI's own version has other ranges and needs conditional execution"
@@ -44,7 +44,7 @@ def _refuses_some(operation: of.RandomApply) -> str | None:
 
 
 def _dali_differs(operation: ImageOperation) -> str | None:
-    """How DALI's pixels differ for the same parameters, or None."""
+    """Say how DALI's pixels differ for the same parameters, or None."""
     match operation:
         case of.ColorJitter() if operation.hue is not None:
             return "hue is rotated in YIQ, not HSV; the four adjustments are applied in a fixed order"
@@ -62,7 +62,10 @@ def _dali_differs(operation: ImageOperation) -> str | None:
 
 
 class _InPipeline:
-    """Callable inside a pipeline definition, on encoded images (a CPU DataNode of bytes); returns a uint8 HWC DataNode."""
+    """Callable inside a pipeline definition, on encoded images (a CPU DataNode of bytes).
+
+    It returns a uint8 HWC DataNode.
+    """
 
     def __init__(self, operations: list[ImageOperation], device: str) -> None:
         self.operations = operations
@@ -83,6 +86,7 @@ def build_dali(recipe: Recipe, device: str) -> Translation:
     Random numbers follow from the pipeline's seed.
 
     Args:
+        recipe: the user's.
         device: ``cpu``, or ``mixed``: decode and transform on the pipeline's GPU.
 
     Raises:
@@ -105,9 +109,10 @@ def normalise_in_pipeline(images: Any, recipe: Recipe) -> Any:
 
     Args:
         images: uint8 HWC DataNode, all of one size.
+        recipe: the part of it that DALI does.
 
     Returns:
-        float32 CHW DataNode. Operations that ``build`` names as missing are left out.
+        float32 CHW DataNode. Operations that ``build_dali`` names as missing are left out.
     """
     from nvidia.dali import fn, types
 

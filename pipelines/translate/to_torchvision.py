@@ -1,4 +1,8 @@
-"""One fixed operation on one image, with functions common to torchvision's v1 and v2 functional modules."""
+"""Translations to torchvision: v1 on PIL images, the reference for all others, and v2 on tensors.
+
+v2 takes single uint8 images in workers, or whole batches on a GPU. Both share one way to call a
+functional module, and ``finish``, which turns uint8 images into the model's input on any device.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -119,6 +123,7 @@ def finish(recipe: Recipe, images: torch.Tensor, dice: random.Random | None = No
     """Scale to 0 to 1, normalise, erase.
 
     Args:
+        recipe: the user's.
         images: uint8 [n, 3, h, w].
         dice: for RandomErasing; None: unseeded.
 
@@ -139,7 +144,9 @@ def _normalise(recipe: Recipe, batch: torch.Tensor, largest: float) -> torch.Ten
     """Subtract the mean and divide by the deviation, in place.
 
     Args:
+        recipe: has both, or neither.
         batch: float32 [n, 3, h, w], 0 to ``largest``.
+        largest: 1 or 255.
     """
     if recipe.mean is None or recipe.std is None:
         return batch.div_(largest) if largest != 1 else batch
@@ -172,18 +179,23 @@ def _erase_one(image: torch.Tensor, erase: Erase, dice: random.Random) -> None:
 
 
 class OnPillowImages:
-    """Callable on a PIL RGB image; returns float32 [3, h, w], normalised. Threads may share it."""
+    """Callable on a PIL RGB image; returns float32 [3, h, w], normalised.
+
+    Threads may share it.
+    """
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
+        """Keep the operations, and make a generator."""
         self.recipe = recipe
         self.operations: Sequence[ImageOperation] = recipe.images
         self.dice = TransformRng(seed)
 
     def __call__(self, image: "Image") -> torch.Tensor:
+        """Do the whole recipe."""
         return finish(self.recipe, self.pixels(image)[None], self.dice.here())[0]
 
     def pixels(self, image: "Image") -> torch.Tensor:
-        """The same up to uint8 [3, h, w]."""
+        """Do the recipe up to uint8 [3, h, w]."""
         from torchvision.transforms import functional
 
         dice = self.dice.here()
@@ -194,7 +206,7 @@ class OnPillowImages:
 
 
 def pillow_differs(recipe: Recipe) -> tuple[str, ...]:
-    """Options that torchvision supports on tensors only."""
+    """List options that torchvision supports on tensors only."""
     found = []
     for operation in flatten_operations(recipe.operations):
         if isinstance(operation, (of.Resize, of.RandomResizedCrop)) and not operation.antialias and operation.interpolation != "nearest":
@@ -206,6 +218,7 @@ def build_v1(recipe: Recipe, seed: int = 0) -> Translation:
     """Translate to torchvision v1 on PIL images.
 
     Args:
+        recipe: the user's.
         seed: of the random operations; give every rank its own.
 
     Raises:
@@ -217,7 +230,10 @@ def build_v1(recipe: Recipe, seed: int = 0) -> Translation:
 
 
 class _OnTensors:
-    """Callable on uint8 [3, h, w], or on a batch [n, 3, h, w] whose images draw their parameters separately; returns uint8."""
+    """Callable on uint8 [3, h, w], or on a batch [n, 3, h, w]; returns uint8.
+
+    The images of a batch draw their parameters separately.
+    """
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         self.operations = recipe.images
@@ -252,7 +268,7 @@ def _tensor_size(images: torch.Tensor) -> tuple[int, int]:
 
 
 def _v2_differs(recipe: Recipe) -> tuple[str, ...]:
-    """Interpolations that v2 supports for PIL images only."""
+    """List interpolations that v2 supports for PIL images only."""
     found = []
     for operation in flatten_operations(recipe.operations):
         word = getattr(operation, "interpolation", None)
@@ -268,10 +284,11 @@ def build_v2(recipe: Recipe, seed: int = 0) -> Translation:
     """Translate to torchvision v2 on uint8 tensors.
 
     Args:
+        recipe: the user's.
         seed: of the random operations; give every rank its own.
 
     Raises:
-        MissingDependency: torchvision is not installed, or has no v2.
+        MissingDependency: torchvision is not installed.
     """
     load("torchvision.transforms.v2")
     does = recipe.known
