@@ -239,12 +239,12 @@ class FixInjector:
             fix, make = self._make
             params = list(params)
             try:
-                made = make(original, params, {**kwargs, **dict(zip(("lr",), args, strict=False))})
+                optimizer = make(original, params, {**kwargs, **dict(zip(("lr",), args, strict=False))})
             except Exception as error:
                 self._fail(fix, error)
                 return original(params, *args, **kwargs)
-            made_types.append(type(made))
-            return made
+            made_types.append(type(optimizer))
+            return optimizer
 
         replacement = Kind(name, (original,), {"__new__": __new__, "__module__": original.__module__, "__doc__": original.__doc__})
         patches.set(torch.optim, name, replacement)

@@ -122,7 +122,7 @@ def _samples(batch: object) -> int | None:
         return len(batch) if batch.ndim else None
     if not isinstance(batch, dict | list | tuple):
         return None
-    return next((found for found in map(_samples, _parts(batch)) if found is not None), None)
+    return next((samples for samples in map(_samples, _parts(batch)) if samples is not None), None)
 
 
 def lightning_callback(**fixes: Any) -> Any:

@@ -131,7 +131,7 @@ class FixValue:
         Raises:
             ValueError: an unknown option, or a value that is not a number.
         """
-        words, found = [], {}
+        words, numbers = [], {}
         for part in text.strip().split(":"):
             key, equals, value = part.partition("=")
             key = _RENAMED.get(key, key)
@@ -140,8 +140,8 @@ class FixValue:
             elif key not in options:
                 raise ValueError(f"unknown setting {key}=: expected {may_be}")
             else:
-                found[key] = cls.number(value, may_be)
-        return cls(words, found)
+                numbers[key] = cls.number(value, may_be)
+        return cls(words, numbers)
 
     @staticmethod
     def number(text: str, may_be: str) -> float:
@@ -256,11 +256,11 @@ def groups_at_rate(params: Any, arguments: dict[str, Any], lr: float) -> list[di
         arguments: of its optimizer, by name.
         lr: the new rate, in place of the ``lr`` among ``arguments``.
     """
-    given = list(params.values() if isinstance(params, dict) else params)
-    if not given or not isinstance(given[0], dict):
-        return [{"params": given}]
+    entries = list(params.values() if isinstance(params, dict) else params)
+    if not entries or not isinstance(entries[0], dict):
+        return [{"params": entries}]
     groups = []
-    for group in given:
+    for group in entries:
         kept: dict[str, Any] = {"params": group["params"] if isinstance(group["params"], torch.Tensor) else list(group["params"])}
         if "lr" in group and arguments.get("lr"):
             kept["lr"] = lr * group["lr"] / arguments["lr"]
@@ -318,8 +318,8 @@ def without_small_decay(params: Any, weight_decay: float) -> list[dict[str, Any]
         params: tensors, (name, tensor) pairs or groups.
         weight_decay: of groups that name none. A group without decay stays one.
     """
-    given = list(params)
-    groups = given if given and isinstance(given[0], dict) else [{"params": given}]
+    entries = list(params)
+    groups = entries if entries and isinstance(entries[0], dict) else [{"params": entries}]
     split = []
     for group in groups:
         members = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])

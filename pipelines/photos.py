@@ -70,8 +70,8 @@ def check_image(path: Path) -> ImageCheck:
             bad = _unreadable(image, kind)
             if bad is None:
                 image.load()
-            found = ImageCheck(size, kind, image.width, image.height, image.mode, bad)
-            return found if bad else ImageCheck(size, kind, image.width, image.height, image.mode, None, _remarks(image, kind, path))
+            checked = ImageCheck(size, kind, image.width, image.height, image.mode, bad)
+            return checked if bad else ImageCheck(size, kind, image.width, image.height, image.mode, None, _remarks(image, kind, path))
     except Exception as error:  # noqa: BLE001 - Pillow's plugins raise nearly everything (SyntaxError, struct.error, ...) on broken files
         return ImageCheck(size, bad=_broken(error))
 
@@ -114,8 +114,8 @@ def _deep(image: "Image") -> bool:
         return True
     arguments: list[Any] = []
     for tile in getattr(image, "tile", []):
-        given = tile[3]
-        arguments += given if isinstance(given, list | tuple) else [given]
+        settings = tile[3]
+        arguments += settings if isinstance(settings, list | tuple) else [settings]
         if tile[0].startswith("ppm"):
             arguments += [";16" for value in arguments if isinstance(value, int) and value > 255]
     return any(isinstance(value, str) and ";16" in value for value in arguments)
@@ -123,13 +123,13 @@ def _deep(image: "Image") -> bool:
 
 def _remarks(image: "Image", kind: str, path: Path) -> list[tuple[str, str]]:
     """List (kind, says) of unusual properties of a usable image."""
-    found = []
+    remarks = []
     orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
     if orientation != 1:
-        found.append(("exif_rotated", f"EXIF orientation {orientation}; not applied by any loader here, as in torchvision"))
+        remarks.append(("exif_rotated", f"EXIF orientation {orientation}; not applied by any loader here, as in torchvision"))
     if path.suffix.lower() not in _FORMAT_ENDINGS[kind]:
-        found.append(("misnamed", f"a {kind} by its content"))
-    return found
+        remarks.append(("misnamed", f"a {kind} by its content"))
+    return remarks
 
 
 def walk_files(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
@@ -143,15 +143,15 @@ def walk_files(folder: str | os.PathLike[str], cannot: Callable[[OSError], None]
         cannot: called with the error of a folder that cannot be listed; the others are walked.
     """
     above: dict[str, frozenset[str]] = {}  # folder, as walked -> the real folders on the way to it
-    found: list[tuple[str, list[str]]] = []
+    folders: list[tuple[str, list[str]]] = []
     for place, below, names in os.walk(os.fspath(folder), onerror=cannot, followlinks=True):
         real, before = os.path.realpath(place), above.pop(place, frozenset())
         if real in before:
             below.clear()
             continue
         above |= {os.path.join(place, name): before | {real} for name in below}
-        found.append((place, sorted(names)))
-    for place, names in sorted(found):
+        folders.append((place, sorted(names)))
+    for place, names in sorted(folders):
         yield from (os.path.join(place, name) for name in names)
 
 
@@ -261,8 +261,8 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
 def _classes(root: Path) -> dict[str, list[Path]]:
     """Map each class name to its files, both sorted."""
     if not os.path.isdir(root):
-        there = "is a file" if os.path.exists(root) else "does not exist"
-        raise DataError(f"{root} {there}: give an image folder with one subfolder per class")
+        state = "is a file" if os.path.exists(root) else "does not exist"
+        raise DataError(f"{root} {state}: give an image folder with one subfolder per class")
     try:
         folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
         classes = {name: [path for path in map(Path, walk_files(root / name)) if _is_image(path)] for name in folders}
@@ -284,7 +284,7 @@ def _balanced(classes: dict[str, list[Path]], label: dict[str, int], seed: int) 
     """Shuffle each class's files, and take one of each class in turn."""
     dice = random.Random(seed)
     columns = [[(path, label[name]) for path in dice.sample(paths, len(paths))] for name, paths in classes.items()]
-    return [one for row in zip_longest(*columns) for one in row if one is not None]
+    return [candidate for row in zip_longest(*columns) for candidate in row if candidate is not None]
 
 
 def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[list[Photo], list[Problem]]:
@@ -302,18 +302,18 @@ def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[lis
     rest = iter(candidates)
     with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
         warnings.simplefilter("ignore")  # Pillow warns of odd EXIF data and of very large images; both decode
-        while len(photos) < wanted and (some := list(islice(rest, min(wanted - len(photos), 1024)))):
-            looked_at = pool.map(check_image, [path for path, _ in some])
+        while len(photos) < wanted and (chunk := list(islice(rest, min(wanted - len(photos), 1024)))):
+            looked_at = pool.map(check_image, [path for path, _ in chunk])
             with closing(looked_at):  # type: ignore[type-var]  # a generator; closing it calls off what has not begun
-                for (path, label), found in zip(some, looked_at):
-                    problems += _problems(path, found)
-                    if found.bad is None:
-                        photos.append(Photo(str(path), label, found.bytes, found.format, found.width, found.height, found.mode))
+                for (path, label), checked in zip(chunk, looked_at):
+                    problems += _problems(path, checked)
+                    if checked.bad is None:
+                        photos.append(Photo(str(path), label, checked.bytes, checked.format, checked.width, checked.height, checked.mode))
     return photos, problems
 
 
-def _problems(path: Path, found: ImageCheck) -> Iterator[Problem]:
-    if found.bad:
-        yield Problem(str(path), *found.bad, left_out=True)
-    for kind, message in found.remarks:
+def _problems(path: Path, checked: ImageCheck) -> Iterator[Problem]:
+    if checked.bad:
+        yield Problem(str(path), *checked.bad, left_out=True)
+    for kind, message in checked.remarks:
         yield Problem(str(path), kind, message, left_out=False)

@@ -108,9 +108,9 @@ class GrowingBatchSampler(Sampler[list[int]]):
             self._order = list(self.sampler)
         indices, batch = self._order[self.taken :], self.batch
         for start in range(0, len(indices), batch):
-            found = indices[start : start + batch]
-            if len(found) == batch or not self.drop_last:
-                yield found
+            indices_of_batch = indices[start : start + batch]
+            if len(indices_of_batch) == batch or not self.drop_last:
+                yield indices_of_batch
 
     def state_dict(self) -> dict[str, Any]:
         """Return the epoch, its counted samples, and what reproduces the order.

@@ -64,7 +64,9 @@ def _normalise_ghosts(
         return _OneByOne.apply(x, weight, bias, sizes, eps, dtype)
     if sizes[0] != sizes[-1]:
         ends = [(x[: -sizes[-1]], sizes[:-1]), (x[-sizes[-1] :], sizes[-1:])]
-        outs, of_ends = zip(*(_normalise_ghosts(part, weight, bias, some, eps, dtype) for part, some in ends), strict=True)
+        outs, of_ends = zip(
+            *(_normalise_ghosts(part, weight, bias, sizes_of_part, eps, dtype) for part, sizes_of_part in ends), strict=True
+        )
         return torch.cat(outs), torch.cat(of_ends, 1)
     if eager_cpu:
         return _Together.apply(x, weight, bias, len(sizes), eps, dtype)
@@ -118,8 +120,8 @@ class _Together(torch.autograd.Function):
         if torch.is_grad_enabled():  # the gradient will be differentiated
             of = [each for each, want in zip((x, weight, bias), wanted, strict=True) if want]
             out = _folded(x, weight, bias, ctx.ghosts, ctx.eps, ctx.dtype)[0]
-            found = iter(torch.autograd.grad(out, of, grad, create_graph=True))
-            return *(next(found) if want else None for want in wanted), None, None, None
+            gradients = iter(torch.autograd.grad(out, of, grad, create_graph=True))
+            return *(next(gradients) if want else None for want in wanted), None, None, None
         parts, grads = x.unflatten(0, (ctx.ghosts, -1)), grad.unflatten(0, (ctx.ghosts, -1))
         into = parts - mean
         of_bias, of_weight = _over_ghosts(grads, ctx.dtype), _over_ghosts(grads * into, ctx.dtype).mul_(scale)
@@ -170,9 +172,9 @@ class _OneByOne(torch.autograd.Function):
         of_ghost, of_saved = moments.unbind(), saved.unbind()  # first all means, then all variances or scales
         for number, (part, into) in enumerate(zip(x.split(sizes), out.split(sizes), strict=True)):
             mean, variance = of_ghost[number], of_ghost[ghosts + number]
-            found = (into, of_saved[number], of_saved[ghosts + number])
+            outputs = (into, of_saved[number], of_saved[ghosts + number])
             # momentum 1: the "running" statistics become those of this ghost
-            torch.native_batch_norm(part, weight, bias, mean, variance, True, 1.0, eps, out=found)
+            torch.native_batch_norm(part, weight, bias, mean, variance, True, 1.0, eps, out=outputs)
         moments = moments.view(2, ghosts, -1)
         ctx.sizes, ctx.eps = sizes, eps
         ctx.mark_non_differentiable(moments)
@@ -187,13 +189,15 @@ class _OneByOne(torch.autograd.Function):
         into = torch.empty_like(x) if wanted[0] and not twice else None
         places = [None] * len(ctx.sizes) if into is None else into.split(ctx.sizes)
         parts = zip(grad.split(ctx.sizes), x.split(ctx.sizes), *saved.view(2, len(ctx.sizes), -1).unbind(), places, strict=True)
-        found = []
+        gradients = []
         for of_out, part, mean, scale, place in parts:
-            found.append(torch.ops.aten.native_batch_norm_backward(of_out, part, weight, None, None, mean, scale, True, ctx.eps, wanted))
+            gradients.append(
+                torch.ops.aten.native_batch_norm_backward(of_out, part, weight, None, None, mean, scale, True, ctx.eps, wanted)
+            )
             if place is not None:  # while it is still in the cache
-                place.copy_(found[-1][0])
-                found[-1] = (None, *found[-1][1:])
-        of_x, of_weight, of_bias = zip(*found, strict=True)
+                place.copy_(gradients[-1][0])
+                gradients[-1] = (None, *gradients[-1][1:])
+        of_x, of_weight, of_bias = zip(*gradients, strict=True)
         return (
             torch.cat(of_x) if wanted[0] and twice else into,
             torch.stack(of_weight).sum(0) if wanted[1] else None,
@@ -204,7 +208,7 @@ class _OneByOne(torch.autograd.Function):
         )
 
 
-_Model = TypeVar("M", bound=nn.Module)
+_Model = TypeVar("_Model", bound=nn.Module)
 
 
 class _Ghosts(_BatchNorm):
@@ -256,8 +260,8 @@ class _Ghosts(_BatchNorm):
             left = 1 - ghosts * share
         else:
             return
-        for running, found in zip((self.running_mean, self.running_var), moments.sum(1), strict=True):
-            running.mul_(left).add_(found, alpha=share)
+        for running, new in zip((self.running_mean, self.running_var), moments.sum(1), strict=True):
+            running.mul_(left).add_(new, alpha=share)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, ghost={self.ghost}"
@@ -309,13 +313,13 @@ def convert_ghost_batchnorm(model: _Model, ghost: int = 32) -> _Model:
             as it was.
     """
     _checked_size(ghost)
-    found: list[tuple[str, Any]] = [(name, module) for name, module in model.named_modules() if isinstance(module, _BatchNorm)]
-    if not found:
+    norms: list[tuple[str, Any]] = [(name, module) for name, module in model.named_modules() if isinstance(module, _BatchNorm)]
+    if not norms:
         raise ValueError(f"{type(model).__name__} has no batch norm layers to convert")
-    for name, module in found:
+    for name, module in norms:
         if type(module) not in _GHOSTS and not isinstance(module, _Ghosts):
             raise ValueError(f"{name or 'the model'} is {_why_not(module)}")
-    for _, module in found:
+    for _, module in norms:
         module.__class__ = _GHOSTS.get(type(module), type(module))
         module.ghost = ghost
     return model

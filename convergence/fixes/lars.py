@@ -50,10 +50,10 @@ class TensorBatch:
         If sharded, one all-reduce brings all of them.
         """
         tensors = [tensor for each in lists for tensor in each]
-        found = torch.stack(torch._foreach_norm(tensors, 2, self.scalar_dtype))
+        norms = torch.stack(torch._foreach_norm(tensors, 2, self.scalar_dtype))
         if self.sharding is not None:
-            found = _over_ranks(found.double().square(), self.sharding).sqrt().to(self.scalar_dtype)
-        return found.split(len(self.params))
+            norms = _over_ranks(norms.double().square(), self.sharding).sqrt().to(self.scalar_dtype)
+        return norms.split(len(self.params))
 
     @property
     def scalar_dtype(self) -> torch.dtype:

@@ -27,12 +27,12 @@ def _to_average(model: nn.Module | None, optimizer: torch.optim.Optimizer | None
     These are running statistics and momentum. The order is that of the model and of the parameters, so
     it is the same on every rank that trains the same of them.
     """
-    found = [] if model is None else [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    tensors = [] if model is None else [buffer for buffer in model.buffers() if buffer.is_floating_point()]
     for group in [] if optimizer is None else optimizer.param_groups:
         for parameter in group["params"]:
             state = optimizer.state.get(parameter, {})  # type: ignore[union-attr]
-            found += [each for _, each in sorted(state.items()) if isinstance(each, torch.Tensor) and each.shape == parameter.shape]
-    return found
+            tensors += [each for _, each in sorted(state.items()) if isinstance(each, torch.Tensor) and each.shape == parameter.shape]
+    return tensors
 
 
 @torch.no_grad()
@@ -42,11 +42,11 @@ def _average(tensors: Sequence[torch.Tensor], group: "torch.distributed.ProcessG
     Every rank of the group has to come here, with tensors of the same shapes.
     """
     for dtype in sorted({each.dtype for each in tensors}, key=str):
-        some = [each for each in tensors if each.dtype == dtype]
-        flat = torch.cat([each.reshape(-1) for each in some])
+        same_dtype = [each for each in tensors if each.dtype == dtype]
+        flat = torch.cat([each.reshape(-1) for each in same_dtype])
         flat /= torch.distributed.get_world_size(group)
         torch.distributed.all_reduce(flat, group=group)
-        for each, mean in zip(some, flat.split([each.numel() for each in some]), strict=True):
+        for each, mean in zip(same_dtype, flat.split([each.numel() for each in same_dtype]), strict=True):
             each.copy_(mean.view(each.shape))
 
 

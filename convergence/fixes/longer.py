@@ -86,11 +86,11 @@ class _LongerSetting:
 
 def _parse(text: str) -> _LongerSetting:
     value = FixValue.of(text, _VALUE, ("base_batch", "critical_batch", "low", "high"))
-    given = value.options
-    if len(value.words) != 1 or "base_batch" not in given or "critical_batch" not in given:
+    options = value.options
+    if len(value.words) != 1 or "base_batch" not in options or "critical_batch" not in options:
         raise ValueError(f"{text!r} does not say how much longer: expected {_VALUE}")
     batch = FixValue.number(value.words[0], _VALUE)
-    setting = _LongerSetting(batch, given["base_batch"], given["critical_batch"], given.get("low"), given.get("high"))
+    setting = _LongerSetting(batch, options["base_batch"], options["critical_batch"], options.get("low"), options.get("high"))
     longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)  # says what is wrong with it
     return setting
 

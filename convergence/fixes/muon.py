@@ -195,14 +195,14 @@ def _is_matrix(param: Tensor) -> bool:
 
 def _attach(setting: OptimizerSetting, training: TrainingHooks) -> None:
     """Make the optimizer from tensors; the model's modules then say which are hidden."""
-    made: list[MuonWithAdamW] = []
+    optimizers: list[MuonWithAdamW] = []
 
     def make(_: type, params: Any, arguments: dict[str, Any]) -> MuonWithAdamW:
-        made.append(muon(groups_at_rate(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
-        return made[-1]
+        optimizers.append(muon(groups_at_rate(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
+        return optimizers[-1]
 
     def choose(model: nn.Module) -> None:
-        for optimizer in made:
+        for optimizer in optimizers:
             optimizer.choose(model)
 
     training.optimizer(make)

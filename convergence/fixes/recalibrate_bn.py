@@ -50,11 +50,11 @@ class _ChannelMoments:
         mine = torch.cat([self.count[None], self.mean, self.squares])
         ranks = [torch.empty_like(mine) for _ in range(torch.distributed.get_world_size())]
         torch.distributed.all_gather(ranks, mine)
-        whole = _ChannelMoments(len(self.mean), mine.device)
+        total = _ChannelMoments(len(self.mean), mine.device)
         for theirs in ranks:
             if theirs[0] > 0:
-                whole.merge(theirs[0], *theirs[1:].chunk(2))
-        return whole
+                total.merge(theirs[0], *theirs[1:].chunk(2))
+        return total
 
 
 def _forward_batch(model: nn.Module, batch: Any) -> None:
@@ -95,8 +95,8 @@ def recalibrate(
         ValueError: no batch, no batch norm with running statistics, a layer that no batch reached, or values that are not finite.
     """
     model = _inside(model)
-    found = {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
-    layers: dict[str, Any] = {name: module for name, module in found.items() if module.running_mean is not None}
+    norms = {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
+    layers: dict[str, Any] = {name: module for name, module in norms.items() if module.running_mean is not None}
     if not layers:
         raise ValueError(f"{type(model).__name__} has no batch norm with running statistics")
     moments = {name: _ChannelMoments(layer.num_features, layer.running_mean.device) for name, layer in layers.items()}
@@ -121,10 +121,10 @@ def _inside(model: Any) -> nn.Module:
     return _inside(model._orig_mod) if hasattr(model, "_orig_mod") else model
 
 
-def _check(name: str, found: _ChannelMoments, seen: int) -> None:
-    if found.count < 2:
-        raise ValueError(f"{name or 'the model'}: {seen} batches gave {int(found.count)} values per channel; a variance needs 2")
-    if not (found.mean.isfinite().all() and found.squares.isfinite().all()):
+def _check(name: str, moments: _ChannelMoments, seen: int) -> None:
+    if moments.count < 2:
+        raise ValueError(f"{name or 'the model'}: {seen} batches gave {int(moments.count)} values per channel; a variance needs 2")
+    if not (moments.mean.isfinite().all() and moments.squares.isfinite().all()):
         raise ValueError(f"{name or 'the model'}: its inputs hold NaN or infinity; the statistics were left unchanged")
 
 
@@ -151,8 +151,8 @@ def _as_in_training(model: nn.Module, layers: Iterable[Any]) -> Iterator[None]:
 
 @contextmanager
 def _watched(layers: dict[str, Any], moments: dict[str, _ChannelMoments]) -> Iterator[None]:
-    def look(found: _ChannelMoments) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
-        return lambda _, inputs: found.add(inputs[0])
+    def look(moments_of_layer: _ChannelMoments) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
+        return lambda _, inputs: moments_of_layer.add(inputs[0])
 
     with ExitStack() as hooks:
         for name, layer in layers.items():

@@ -40,10 +40,10 @@ def soap(
             "SOAP comes from the package pytorch_optimizer, which is not installed: pip install pytorch_optimizer"
         ) from None
     groups = without_small_decay(params, weight_decay)
-    made: torch.optim.Optimizer = SOAP(
+    optimizer: torch.optim.Optimizer = SOAP(
         groups, lr, betas=betas, eps=eps, weight_decay=weight_decay, precondition_frequency=precondition_frequency, **more
     )
-    return made
+    return optimizer
 
 
 FIX = optimizer_fix(

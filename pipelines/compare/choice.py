@@ -85,7 +85,9 @@ def _slower(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
     if not all(row.feeds for row in rows):
         return faster_loaders(rows)
     return {
-        row.name: {one.name for one in rows if lies_above(_interval(one), _interval(row)) and _rate(one) > (1 + _MIN_GAIN) * _rate(row)}
+        row.name: {
+            better.name for better in rows if lies_above(_interval(better), _interval(row)) and _rate(better) > (1 + _MIN_GAIN) * _rate(row)
+        }
         for row in rows
     }
 
@@ -97,7 +99,7 @@ def _if_less_will_do(rows: Sequence[LoaderRow], clearly: dict[str, set[str]], be
     if not more:
         return ""
     chosen = max(more, key=_rate)
-    missing = ", ".join(one.partition(":")[0] for one in chosen.missing)
+    missing = ", ".join(operation.partition(":")[0] for operation in chosen.missing)
     return f" {chosen.name} would be {_rate(chosen) / _rate(best):.2f} times as fast, but does not support {missing}."
 
 
@@ -125,9 +127,9 @@ def _no_gain(now: LoaderRow, fastest: LoaderRow) -> str:
         return f"no other loader that supports the full transform is {gain} faster ({fastest.name}: {times:.2f} times as fast)"
     if _rate(fastest) <= _rate(now):
         return f"no other loader that supports the full transform gave more ({fastest.name}: {_rate(fastest):,.0f})"
-    told = f"{_rate(fastest):,.0f} samples/s ({_spread(fastest)}) against {_rate(now):,.0f} ({_spread(now)})"
+    rates = f"{_rate(fastest):,.0f} samples/s ({_spread(fastest)}) against {_rate(now):,.0f} ({_spread(now)})"
     more = f", and more rounds (--rounds {2 * len(now.parts)}) may" if len(now.parts) >= MIN_ROUNDS else ""
-    return f"{fastest.name} shows no difference beyond the spread of the rounds, {told}{more}"
+    return f"{fastest.name} shows no difference beyond the spread of the rounds, {rates}{more}"
 
 
 def _spread(row: LoaderRow) -> str:
@@ -138,15 +140,15 @@ def _spread(row: LoaderRow) -> str:
 
 def _gains(chosen: LoaderRow, now: LoaderRow | None, compute: Compute | None) -> str:
     what = f"the model would get {_rate(chosen):,.0f} samples/s" if compute is not None else f"{_rate(chosen):,.0f} samples/s"
-    said = what if now is None or now is chosen else f"{what}, {_rate(chosen) / _rate(now):.2f} times as fast as {now.name}"
+    gain = what if now is None or now is chosen else f"{what}, {_rate(chosen) / _rate(now):.2f} times as fast as {now.name}"
     if compute is None or chosen.feeds is None:
-        return said
+        return gain
     why = {
         "loader": "the loader would still be the limit",
         "compute": "the model itself would be the limit",
         "cores": "loader and model would use all cores",
     }
-    return f"{said}; {why[chosen.feeds.limit]}"
+    return f"{gain}; {why[chosen.feeds.limit]}"
 
 
 def _why_cheapest(chosen: LoaderRow, alike: Sequence[LoaderRow]) -> str:

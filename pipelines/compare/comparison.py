@@ -257,16 +257,16 @@ def rank_loaders(rows: Sequence[LoaderRow]) -> list[tuple[int, LoaderRow]]:
     """
     clearly = faster_loaders(rows)
     groups: list[list[LoaderRow]] = []
-    for row in sorted(rows, key=lambda one: -one.samples_per_s):
-        if groups and clearly[row.name].isdisjoint(one.name for one in groups[-1]):
+    for row in sorted(rows, key=lambda candidate: -candidate.samples_per_s):
+        if groups and clearly[row.name].isdisjoint(tied.name for tied in groups[-1]):
             groups[-1].append(row)
         else:
             groups.append([row])
-    found, place = [], 1
+    ranked, place = [], 1
     for group in groups:
-        found += [(place, row) for row in group]
+        ranked += [(place, row) for row in group]
         place += len(group)
-    return found
+    return ranked
 
 
 def faster_loaders(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
@@ -278,10 +278,10 @@ def faster_loaders(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
     """
     relative, intervals = _relative(rows), {row.name: median_interval(row.rates) for row in rows}
 
-    def is_faster(one: str, other: str) -> bool:
-        return lies_above(intervals[one], intervals[other]) and _passes_sign_test(relative[one], relative[other])
+    def is_faster(name: str, other: str) -> bool:
+        return lies_above(intervals[name], intervals[other]) and _passes_sign_test(relative[name], relative[other])
 
-    return {row.name: {one.name for one in rows if is_faster(one.name, row.name)} for row in rows}
+    return {row.name: {better.name for better in rows if is_faster(better.name, row.name)} for row in rows}
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -305,18 +305,18 @@ def _relative(rows: Sequence[LoaderRow]) -> dict[str, list[float]]:
     """Divide the rates of each round by their geometric mean; returns logarithms."""
     logs = {row.name: [math.log(rate) for rate in row.rates] for row in rows}
     means = [statistics.mean(column) for column in zip(*logs.values(), strict=True)]
-    return {name: [one - mean for one, mean in zip(found, means, strict=True)] for name, found in logs.items()}
+    return {name: [log - mean for log, mean in zip(logs_of_row, means, strict=True)] for name, logs_of_row in logs.items()}
 
 
-def _passes_sign_test(one: Sequence[float], other: Sequence[float]) -> bool:
+def _passes_sign_test(faster: Sequence[float], slower: Sequence[float]) -> bool:
     """Do a one-sided sign test over the rounds; of too few, see whether they lie apart.
 
     Conover, Practical Nonparametric Statistics, 3.4.
     """
-    rounds, more = len(one), math.log1p(_MIN_SPEEDUP)
+    rounds, more = len(faster), math.log1p(_MIN_SPEEDUP)
     if rounds < MIN_ROUNDS:
-        return min(one) > max(other) + more
-    wins = sum(a > b + more for a, b in zip(one, other, strict=True))
+        return min(faster) > max(slower) + more
+    wins = sum(a > b + more for a, b in zip(faster, slower, strict=True))
     return sum(math.comb(rounds, count) for count in range(wins, rounds + 1)) / 2**rounds <= _MAX_CHANCE
 
 
@@ -342,7 +342,7 @@ def to_plain(comparison: Comparison) -> dict[str, Any]:
         feeds       null, or samples_per_s, limit (loader, compute, cores), limits, low and high
     """
     data = {name: value for name, value in asdict(comparison).items() if name != "rows"}
-    data["operations"] = [_finite(one) for one in data["operations"]]
+    data["operations"] = [_finite(operation) for operation in data["operations"]]
     place_of = {row.name: place for place, row in rank_loaders(comparison.measured)}
     return {"schema_version": _COMPARISON_SCHEMA, **data, "loaders": [_row(row, place_of.get(row.name)) for row in comparison.rows]}
 
@@ -401,8 +401,8 @@ def _stats(seconds: list[float]) -> dict[str, Any]:
     deviation = statistics.stdev(ordered) if len(ordered) > 1 else 0.0
     q1, _, q3 = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
     low, high = q1 - 1.5 * (q3 - q1), q3 + 1.5 * (q3 - q1)
-    far = sum(abs(one - mean) > deviation for one in ordered)
-    outside = sum(not low <= one <= high for one in ordered)
+    far = sum(abs(value - mean) > deviation for value in ordered)
+    outside = sum(not low <= value <= high for value in ordered)
     return {
         "min": ordered[0],
         "max": ordered[-1],
@@ -416,8 +416,8 @@ def _stats(seconds: list[float]) -> dict[str, Any]:
         "iqr_outliers": outside,
         "stddev_outliers": far,
         "outliers": f"{far};{outside}",
-        "ld15iqr": next(one for one in ordered if one >= low),
-        "hd15iqr": next(one for one in reversed(ordered) if one <= high),
+        "ld15iqr": next(value for value in ordered if value >= low),
+        "hd15iqr": next(value for value in reversed(ordered) if value <= high),
         "ops": 1 / mean,
         "total": sum(ordered),
         "data": seconds,
@@ -428,12 +428,12 @@ def _stats(seconds: list[float]) -> dict[str, Any]:
 def loader_ceilings(comparison: Comparison) -> Ceilings:
     """Return a ceiling per loader, for the roofline."""
     settings = {**comparison.settings, "cache": comparison.cache}
-    found = []
+    rows = []
     for row in comparison.rows:
         name, source = f"loader/{row.name}", f"feedline compare: median of {len(row.parts)} rounds"
         if row.measured:
             low, high = min(row.rates), max(row.rates)
-            found.append(Ceiling(name, "loader", row.samples_per_s, low, high, cpu_s=row.cpu_s, source=source, settings=settings))
+            rows.append(Ceiling(name, "loader", row.samples_per_s, low, high, cpu_s=row.cpu_s, source=source, settings=settings))
         else:
-            found.append(Ceiling(name, "loader", None, settings=settings, why=row.why))
-    return Ceilings(found, comparison.machine, sample_bytes=comparison.sample_bytes, cores=comparison.cores)
+            rows.append(Ceiling(name, "loader", None, settings=settings, why=row.why))
+    return Ceilings(rows, comparison.machine, sample_bytes=comparison.sample_bytes, cores=comparison.cores)

@@ -88,8 +88,8 @@ def _arrival_problems(seen: Counter[int], samples: int) -> str:
     never = sorted(set(range(samples)) - set(seen))
     unknown = sorted(set(seen) - set(range(samples)))
     groups = (("came more than once", twice), ("never came", never), ("do not exist", unknown))
-    told = [f"{len(group)} {what} ({_first(group)})" for what, group in groups if group]
-    return "; ".join(told)
+    problems = [f"{len(group)} {what} ({_first(group)})" for what, group in groups if group]
+    return "; ".join(problems)
 
 
 def _first(group: list[int]) -> str:
@@ -226,10 +226,10 @@ def _measure_training_step(step: Step) -> Compute:
         UserCodeError: it fails.
     """
     with OwnRandomState(0):
-        found = measure_in_turns({"model": Workload(step.whole)}, _STEP_PLAN)["model"]
-    if not isinstance(found, MeasuredRate):
-        raise UserCodeError(f"the model's training step fails: {found}")
-    return Compute(1 / found.value, found.cpu_s)
+        rate = measure_in_turns({"model": Workload(step.whole)}, _STEP_PLAN)["model"]
+    if not isinstance(rate, MeasuredRate):
+        raise UserCodeError(f"the model's training step fails: {rate}")
+    return Compute(1 / rate.value, rate.cpu_s)
 
 
 _TIMED_SAMPLES = 64

@@ -51,7 +51,7 @@ def _frozen_task(task: LoadTask) -> LoadTask:
         else list(photos)
     )
     recipe = freeze_recipe(task.recipe, task.settings.seed)
-    steady = [one for one in recipe.operations if not (isinstance(one, Erase) and one.value is None)]
+    steady = [operation for operation in recipe.operations if not (isinstance(operation, Erase) and operation.value is None)]
     fixed = Recipe(tuple(steady), recipe.mean, recipe.std)
     return replace(task, photos=replace(task.photos, photos=chosen), recipe=fixed, transform=None)
 
@@ -78,19 +78,19 @@ def _grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
     return images * 255
 
 
-def _compare_images(found: _GrayImages, reference: _GrayImages) -> PixelDifference:
+def _compare_images(images: _GrayImages, reference: _GrayImages) -> PixelDifference:
     """Compare images of the same index."""
-    if found.keys() != reference.keys():
-        return PixelDifference(len(found), 0.0, 0.0, 0.0, f"{len(found)} images came, not {len(reference)}")
-    shapes = next(((found[at].shape, reference[at].shape) for at in found if found[at].shape != reference[at].shape), None)
+    if images.keys() != reference.keys():
+        return PixelDifference(len(images), 0.0, 0.0, 0.0, f"{len(images)} images came, not {len(reference)}")
+    shapes = next(((images[at].shape, reference[at].shape) for at in images if images[at].shape != reference[at].shape), None)
     if shapes:
-        return PixelDifference(len(found), 0.0, 0.0, 0.0, f"images are {_size(shapes[0])}, not {_size(shapes[1])}")
+        return PixelDifference(len(images), 0.0, 0.0, 0.0, f"images are {_size(shapes[0])}, not {_size(shapes[1])}")
     means, largest = [], 0.0
-    for at, image in found.items():
+    for at, image in images.items():
         difference = (image - reference[at]).abs()
         means.append(float(difference.mean()))
         largest = max(largest, float(difference.max()))
-    return PixelDifference(len(found), sum(means) / len(means), max(means), largest, _why_not_equal(means))
+    return PixelDifference(len(images), sum(means) / len(means), max(means), largest, _why_not_equal(means))
 
 
 def _why_not_equal(means: Sequence[float]) -> str:
@@ -135,17 +135,17 @@ class ComparisonRun:
     """What to compare.
 
     Attributes:
-        told: called with a few words whenever something new begins, and how many of these there are.
+        notify: called with a few words whenever something new begins, and how many of these there are.
     """
 
     task: LoadTask
     kinds: Sequence[LoaderKind] = tuple(LOADERS)
     plan: ComparisonPlan = FULL_COMPARISON
-    told: Callable[[str, int], None] = lambda what, of: None
+    notify: Callable[[str, int], None] = lambda what, of: None
 
     def tell(self, what: str) -> None:
         """Report that something new begins."""
-        self.told(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
+        self.notify(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
 
 
 def compare_loaders(contest: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
@@ -252,10 +252,10 @@ def _time_stages(contest: ComparisonRun, running: _RunningLoaders) -> None:
         if row.why:
             continue
         try:
-            found = time_stages(kind, contest.task)
+            costs = time_stages(kind, contest.task)
         except Exception as error:
-            found = _error_line(error)
-        row.stages, row.stages_why = (None, found) if isinstance(found, str) else (found, "")
+            costs = _error_line(error)
+        row.stages, row.stages_why = (None, costs) if isinstance(costs, str) else (costs, "")
 
 
 def run_rounds(contest: ComparisonRun, running: _RunningLoaders) -> None:

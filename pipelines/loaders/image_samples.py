@@ -43,10 +43,10 @@ def decode_opencv(data: bytes) -> RgbArray:
     import cv2
 
     rgb = getattr(cv2, "IMREAD_COLOR_RGB", None)  # OpenCV 4.11
-    found = cv2.imdecode(np.frombuffer(data, np.uint8), (cv2.IMREAD_COLOR if rgb is None else rgb) | cv2.IMREAD_IGNORE_ORIENTATION)
-    if found is None:
+    image = cv2.imdecode(np.frombuffer(data, np.uint8), (cv2.IMREAD_COLOR if rgb is None else rgb) | cv2.IMREAD_IGNORE_ORIENTATION)
+    if image is None:
         raise ValueError("OpenCV cannot decode it")
-    return found if rgb is not None else cv2.cvtColor(found, cv2.COLOR_BGR2RGB, dst=found)  # type: ignore[return-value,no-any-return,unused-ignore]
+    return image if rgb is not None else cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)  # type: ignore[return-value,no-any-return,unused-ignore]
 
 
 def decode_libjpeg(data: bytes) -> RgbArray:
@@ -80,12 +80,12 @@ class UserTransform:
             UserCodeError: the transform raises, or returns no tensor.
         """
         try:
-            made = self.transform(image)
+            tensor = self.transform(image)
         except Exception as error:
             raise UserCodeError(f"the transform raises {type(error).__name__}: {error}") from error
-        if not isinstance(made, torch.Tensor):
-            raise UserCodeError(f"the transform returns a {type(made).__name__}, not a tensor: end it with ToTensor()")
-        return made
+        if not isinstance(tensor, torch.Tensor):
+            raise UserCodeError(f"the transform returns a {type(tensor).__name__}, not a tensor: end it with ToTensor()")
+        return tensor
 
 
 class ImageSamples(Dataset[tuple[torch.Tensor, int]]):

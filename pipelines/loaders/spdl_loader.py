@@ -58,10 +58,10 @@ class SpdlLoader:
         self._running = pipeline = builder.build(num_threads=threads)
         try:
             with pipeline.auto_stop():
-                for made in pipeline:
-                    if isinstance(made, Exception):
-                        raise made
-                    images, index = made
+                for batch in pipeline:
+                    if isinstance(batch, Exception):
+                        raise batch
+                    images, index = batch
                     yield LoadedBatch(self.finish(images), index)
         finally:
             self._running = None

@@ -115,7 +115,7 @@ def to_device(images: Any, device: str) -> Any:
     if device == "cpu":
         return images
     if isinstance(images, list):
-        return [to_device(one, device) for one in images]
+        return [to_device(image, device) for image in images]
     return images.to(device, non_blocking=True) if isinstance(images, torch.Tensor) else images
 
 

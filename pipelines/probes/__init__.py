@@ -28,24 +28,24 @@ def run_probe(subject: Subject, part: str) -> list[Ceiling]:
     """
     from feedline.pipelines.random_states import OwnRandomState
 
-    found: list[Ceiling] = []
+    ceilings: list[Ceiling] = []
     try:
         with OwnRandomState(0):
             probe: Callable[[Subject], Iterator[Ceiling]] = import_module(f"feedline.pipelines.probes.{PROBES[part]}").probe
-            found += probe(subject)
+            ceilings += probe(subject)
     except Exception as error:
-        found.append(as_ceiling(part, error_reason(error)))
-    return found
+        ceilings.append(as_ceiling(part, error_reason(error)))
+    return ceilings
 
 
-def all_ceilings(subject: Subject, found: list[Ceiling], notes: list[str]) -> Ceilings:
+def all_ceilings(subject: Subject, ceilings: list[Ceiling], notes: list[str]) -> Ceilings:
     """Combine ceilings with facts about the model and the machine."""
-    model = next((one.settings for one in found if one.name == "compute/model"), {})
+    model = next((ceiling.settings for ceiling in ceilings if ceiling.name == "compute/model"), {})
     return Ceilings(
-        found,
+        ceilings,
         machine=_machine_facts(),
         flop_per_sample=_number(model.get("flop_per_sample")),
-        peak_flops=_number(model.get("peak_flops")) or _fastest(found),
+        peak_flops=_number(model.get("peak_flops")) or _fastest(ceilings),
         sample_bytes=subject.photos.mean_bytes if subject.photos else None,
         cores=effective_cpus(),
         notes=notes,
@@ -74,12 +74,12 @@ def _cpu_model() -> str:
         return platform.machine()
 
 
-def _fastest(found: list[Ceiling]) -> float | None:
+def _fastest(ceilings: list[Ceiling]) -> float | None:
     """Return the peak for float32, the maker's before the measured one."""
     for name in ("compute/specified float32", "compute/matmul float32"):
-        for one in found:
-            if one.name == name and one.value:
-                return one.high or one.value
+        for ceiling in ceilings:
+            if ceiling.name == name and ceiling.value:
+                return ceiling.high or ceiling.value
     return None
 
 

@@ -46,13 +46,13 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
     sizes = list(_MESSAGE_SIZES)
     if subject.model is not None:
-        sizes.append(max(4, sum(one.numel() * 4 for one in subject.model.parameters() if one.requires_grad)))
+        sizes.append(max(4, sum(parameter.numel() * 4 for parameter in subject.model.parameters() if parameter.requires_grad)))
     try:
-        found: dict[int, MeasuredRate | str] = dict(measure_all_reduce(backend, ranks, sizes, subject.plan))
+        rates: dict[int, MeasuredRate | str] = dict(measure_all_reduce(backend, ranks, sizes, subject.plan))
     except Exception as error:
-        found = dict.fromkeys(sizes, error_reason(error))
+        rates = dict.fromkeys(sizes, error_reason(error))
     for number, size in enumerate(sizes):
-        measured = found[size]
+        measured = rates[size]
         what = "the model's gradients" if number == len(_MESSAGE_SIZES) else f"{size // _MEBIBYTE} MiB"
         settings: dict[str, object] = {"backend": backend, "ranks": ranks, "bytes": size}
         if isinstance(measured, MeasuredRate):
@@ -102,7 +102,7 @@ def _slowest(rows: list[list[list[TimedPass]]], number: int, at: int) -> TimedPa
     It has the longest wall time, and the CPU of all.
     """
     each = [row[number][at] for row in rows]
-    return TimedPass(each[0].units, max(one.wall_s for one in each), sum(one.cpu_s for one in each))
+    return TimedPass(each[0].units, max(timed.wall_s for timed in each), sum(timed.cpu_s for timed in each))
 
 
 def _answer(answers: Any, processes: list[Any]) -> list[list[TimedPass]]:

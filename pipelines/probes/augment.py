@@ -56,9 +56,9 @@ class _DaliChange:
 
         @pipeline_def
         def changing() -> Any:
-            given = fn.external_source(name="images", dtype=types.UINT8, ndim=3, layout="HWC", no_copy=True)
-            shape = given.shape()
-            images = DaliImages(given if device == "cpu" else given.gpu(), shape[0], shape[1])
+            decoded = fn.external_source(name="images", dtype=types.UINT8, ndim=3, layout="HWC", no_copy=True)
+            shape = decoded.shape()
+            images = DaliImages(decoded if device == "cpu" else decoded.gpu(), shape[0], shape[1])
             for operation in operations:
                 images = perform_dali(images, operation)
             return images.node
@@ -71,8 +71,8 @@ class _DaliChange:
         for at in range(0, len(images), _DALI_BATCH):
             batch = list(images[at : at + _DALI_BATCH])
             self._pipeline.feed_input("images", batch)
-            (made,) = self._pipeline.run()
-            yield from (made[number] for number in range(len(batch)))
+            (changed,) = self._pipeline.run()
+            yield from (changed[number] for number in range(len(batch)))
 
 
 def _make_dali(operations: Sequence[ImageOperation], device: str) -> _DaliChange:
@@ -116,7 +116,7 @@ class _TransformLibrary:
     def whole(self, recipe: Recipe) -> _Apply:
         """Make the whole recipe, up to the output of a loader's worker."""
         if not self.finish:
-            return self.make([one for one in recipe.images if not isinstance(one, UnknownOperation)])
+            return self.make([operation for operation in recipe.images if not isinstance(operation, UnknownOperation)])
         return partial(map, to_torchvision.build_v1(recipe).apply)
 
 
@@ -242,32 +242,32 @@ def _operation(operation: ImageOperation, images: list[Any], subject: Subject) -
     with on_one_core():
         for backend in _TRANSFORM_LIBRARIES:
             try:
-                given = [backend.takes(image) for image in images]
+                inputs = [backend.takes(image) for image in images]
                 apply = backend.make([operation])
-                _check(operation, backend, images, given)
-                works[backend.name] = Workload(_pass(apply, given))
+                _check(operation, backend, images, inputs)
+                works[backend.name] = Workload(_pass(apply, inputs))
             except Exception as error:
                 works[backend.name] = error_reason(error)
-        found = measure_in_turns({name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan)
+        rates = measure_in_turns({name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan)
     for backend in _TRANSFORM_LIBRARIES:
         work = works[backend.name]
         yield as_ceiling(
             f"augment/{operation.name} {backend.name}",
-            work if isinstance(work, str) else found[backend.name],
+            work if isinstance(work, str) else rates[backend.name],
             per=backend.per,
             source=f"{len(images)} of the user's images, as they are before this operation; pixels compared with torchvision's on PIL",
             settings={"operation": operation.name, "backend": backend.name},
         )
 
 
-def _check(operation: ImageOperation, backend: _TransformLibrary, images: list[Any], given: list[Any]) -> None:
+def _check(operation: ImageOperation, backend: _TransformLibrary, images: list[Any], inputs: list[Any]) -> None:
     """Compare the operation, its parameters fixed, with torchvision on PIL images.
 
     Raises:
         CannotMeasure: another shape, or another picture.
     """
     differences = []
-    for image, same in list(zip(images, given))[:_CHECKED_IMAGES]:
+    for image, same in list(zip(images, inputs))[:_CHECKED_IMAGES]:
         fixed = draw(operation, random.Random(0), (image.height, image.width), always=True)
         [left] = map(_as_array, backend.make(fixed)([same]))
         [right] = map(_as_array, _TRANSFORM_LIBRARIES[0].make(fixed)([image]))
@@ -284,20 +284,20 @@ def _whole(recipe: Recipe, images: list[Any], subject: Subject) -> Iterator[Ceil
     with on_one_core():
         for backend in _TRANSFORM_LIBRARIES:
             try:
-                given = [backend.takes(image) for image in images]
-                works[backend.name] = Workload(_pass(backend.whole(recipe), given))
+                inputs = [backend.takes(image) for image in images]
+                works[backend.name] = Workload(_pass(backend.whole(recipe), inputs))
             except Exception as error:
                 works[backend.name] = error_reason(error)
         if subject.transform is not None:
             works["own transform"] = Workload(_pass(partial(map, subject.transform), images))
-        found = measure_in_turns({name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan)
+        rates = measure_in_turns({name: work for name, work in works.items() if isinstance(work, Workload)}, subject.plan)
     kinds = {backend.name: backend for backend in _TRANSFORM_LIBRARIES}
     left_out = [unknown.what for unknown in recipe.unknown]
     for name, work in works.items():
         kind = kinds.get(name)
         yield as_ceiling(
             f"augment/all {name}",
-            work if isinstance(work, str) else found[name],
+            work if isinstance(work, str) else rates[name],
             per=kind.per if kind else "core",
             source=f"{len(images)} of the user's images, decoded before",
             settings={"operation": "all", "backend": name, "gives": kind.gives, "left_out": left_out} if kind else {"operation": "all"},

@@ -159,20 +159,20 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     step, why, made_of = _step(subject)
     if step is not None:
         works |= {f"compute/{name}": work for name, work in step.works().items()}
-    found = measure_in_turns(works, subject.plan)
+    rates = measure_in_turns(works, subject.plan)
     specified = list(_specified(subject.device))
     yield from specified
     for name, about in products.items():
-        outcome = found[name] if name in works else str(about["why"])
+        outcome = rates[name] if name in works else str(about["why"])
         yield as_ceiling(name, outcome, unit="FLOP/s", per="device", source=_SOURCE, settings=about)
     if step is None:
         yield as_ceiling("compute/model", why, per="device")
         return
-    reference = _peak(_computed_in(step), specified, products, found)
-    yield _model(step, found["compute/model"], reference, made_of)
+    reference = _peak(_computed_in(step), specified, products, rates)
+    yield _model(step, rates["compute/model"], reference, made_of)
     for part in ("forward", "backward", "optimizer"):
         settings: dict[str, object] = {"phase": part, "batch_size": len(step)}
-        yield as_ceiling(f"compute/{part}", found[f"compute/{part}"], per="device", source=f"{part} alone; {made_of}", settings=settings)
+        yield as_ceiling(f"compute/{part}", rates[f"compute/{part}"], per="device", source=f"{part} alone; {made_of}", settings=settings)
 
 
 def _computed_in(step: Step) -> str:
@@ -239,18 +239,18 @@ def _specified(device: str) -> Iterator[Ceiling]:
 
 
 def _peak(
-    arithmetic: str, specified: list[Ceiling], products: dict[str, dict[str, object]], found: dict[str, MeasuredRate | str]
+    arithmetic: str, specified: list[Ceiling], products: dict[str, dict[str, object]], rates: dict[str, MeasuredRate | str]
 ) -> tuple[float | None, str]:
     """Return the figure that MFU is a share of, and its source.
 
     It is the maker's, else the best round of the product measured beside the model.
     """
-    for one in specified:
-        if one.name == f"compute/specified {arithmetic}" and one.value:
-            return one.value, one.source
+    for ceiling in specified:
+        if ceiling.name == f"compute/specified {arithmetic}" and ceiling.value:
+            return ceiling.value, ceiling.source
     dtype, tf32 = _SPECIFIED.get(arithmetic, (arithmetic, False))
     name = f"compute/matmul {dtype}"
-    measured = found.get(name)
+    measured = rates.get(name)
     if isinstance(measured, MeasuredRate) and bool(products[name].get("tf32")) == tf32:
         return measured.high, f"measured here, the best round: {name}, n = {products[name]['n']}"
     return None, ""
@@ -262,10 +262,10 @@ def _model(step: Step, outcome: MeasuredRate | str, reference: tuple[float | Non
     except Exception as error:
         flop, made_of = None, f"{made_of}; FLOP could not be counted ({error_reason(error)})"
     settings: dict[str, object] = {"phase": "all", "batch_size": len(step), "batch": list(step.batch.shape), "dtype": step.dtype}
-    found = as_ceiling("compute/model", outcome, per="device", source=f"a cached batch of {len(step)}: {made_of}; SGD", settings=settings)
+    ceiling = as_ceiling("compute/model", outcome, per="device", source=f"a cached batch of {len(step)}: {made_of}; SGD", settings=settings)
     if flop is None:
-        return found
+        return ceiling
     settings |= {"flop_per_sample": flop, "peak_flops": reference[0], "peak_source": reference[1]}
-    if found.value and reference[0]:
-        settings["mfu"] = flop * found.value / reference[0]
-    return replace(found, settings=settings)
+    if ceiling.value and reference[0]:
+        settings["mfu"] = flop * ceiling.value / reference[0]
+    return replace(ceiling, settings=settings)

@@ -54,9 +54,9 @@ class ImageDecoder:
     per: str = "core"
 
 
-def _each(one: Callable[[bytes], Any]) -> Callable[[Sequence[bytes]], _DecodeAll]:
+def _each(decode: Callable[[bytes], Any]) -> Callable[[Sequence[bytes]], _DecodeAll]:
     """Decode file by file, as a loader does."""
-    return lambda blobs: lambda: map(one, blobs)
+    return lambda blobs: lambda: map(decode, blobs)
 
 
 _pillow_decoder = _each(image_samples.decode_pillow)
@@ -189,10 +189,10 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         return
     with on_one_core():
         ready = {decoder.name: prepare_decoder(decoder, subject.images) for decoder in IMAGE_DECODERS}
-        works = {name: decode_workload(one) for name, one in ready.items() if isinstance(one, CheckedDecoder)}
-        found = measure_in_turns(works, subject.plan)
+        works = {name: decode_workload(checked) for name, checked in ready.items() if isinstance(checked, CheckedDecoder)}
+        rates = measure_in_turns(works, subject.plan)
     for decoder in IMAGE_DECODERS:
-        yield _ceiling(decoder, ready[decoder.name], found.get(decoder.name))
+        yield _ceiling(decoder, ready[decoder.name], rates.get(decoder.name))
 
 
 def decode_workload(ready: CheckedDecoder) -> Workload:
@@ -211,16 +211,16 @@ def prepare_decoder(decoder: ImageDecoder, photos: Sequence[Photo]) -> CheckedDe
     Returns:
         The decoder, or the reason if it cannot be used.
     """
-    taken = [photo for photo in photos if decoder.formats is None or photo.format in decoder.formats]
-    if not taken:
+    readable = [photo for photo in photos if decoder.formats is None or photo.format in decoder.formats]
+    if not readable:
         return f"none of the files is {' or '.join(sorted(decoder.formats or ()))}"
-    blobs = [Path(photo.path).read_bytes() for photo in taken]
+    blobs = [Path(photo.path).read_bytes() for photo in readable]
     try:
         decode = decoder.make(blobs)
-        differences = _checked(decode, blobs, [photo.path for photo in taken])
+        differences = _checked(decode, blobs, [photo.path for photo in readable])
     except Exception as error:
         return error_reason(error)
-    return CheckedDecoder(decode, len(taken), sum(photo.width * photo.height for photo in taken), differences)
+    return CheckedDecoder(decode, len(readable), sum(photo.width * photo.height for photo in readable), differences)
 
 
 def _checked(decode: _DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -> float:
@@ -248,7 +248,7 @@ def _checked(decode: _DecodeAll, blobs: Sequence[bytes], names: Sequence[str]) -
     return total / count
 
 
-def _ceiling(decoder: ImageDecoder, ready: CheckedDecoder | str, found: MeasuredRate | str | None) -> Ceiling:
+def _ceiling(decoder: ImageDecoder, ready: CheckedDecoder | str, rate: MeasuredRate | str | None) -> Ceiling:
     name = f"decode/{decoder.name}"
     if isinstance(ready, str):
         return as_ceiling(name, ready, per=decoder.per)
@@ -259,7 +259,7 @@ def _ceiling(decoder: ImageDecoder, ready: CheckedDecoder | str, found: Measured
         "grey_levels_from_pillow": round(ready.difference, 3),
     }
     source = f"{ready.photos} of the user's files, from memory, on one core; pixels compared with Pillow's"
-    return as_ceiling(name, found or "not measured", per=decoder.per, source=source, settings=settings)
+    return as_ceiling(name, rate or "not measured", per=decoder.per, source=source, settings=settings)
 
 
 #: At most 50 files: a few seconds, of images of two megapixels.
@@ -308,10 +308,10 @@ def find_decoder(name: str) -> ImageDecoder:
     Raises:
         ScriptError: there is no such decoder.
     """
-    known = {one.name.lower(): one for one in IMAGE_DECODERS if one.per == "core"}
+    known = {decoder.name.lower(): decoder for decoder in IMAGE_DECODERS if decoder.per == "core"}
     wanted = _SHORT_NAMES.get(name.lower(), name).lower()
     if wanted not in known:
-        raise ScriptError(f"unknown decoder {name[:40]!r}; decoders: {', '.join(one.name for one in known.values())}")
+        raise ScriptError(f"unknown decoder {name[:40]!r}; decoders: {', '.join(decoder.name for decoder in known.values())}")
     return known[wanted]
 
 
@@ -343,25 +343,25 @@ def compare_decoders(now: ImageDecoder, then: ImageDecoder, data: Path, pixels: 
     images = Subject(photos.scan(data, limit=_COMPARISON_PLAN.files), plan=_COMPARISON_PLAN).images
     if pixels and (off := _unlike(images, pixels)):
         return off
-    for one in (now, then):
-        unread = sorted({photo.format for photo in images if one.formats is not None and photo.format not in one.formats})
+    for decoder in (now, then):
+        unread = sorted({photo.format for photo in images if decoder.formats is not None and photo.format not in decoder.formats})
         if unread:
-            return f"{one.name} does not read {' or '.join(unread)}, which is among these files"
+            return f"{decoder.name} does not read {' or '.join(unread)}, which is among these files"
     with on_one_core():
-        ready = {one.name: prepare_decoder(one, images) for one in (now, then)}
+        ready = {decoder.name: prepare_decoder(decoder, images) for decoder in (now, then)}
         for name, prepared_one in ready.items():
             if isinstance(prepared_one, str):
                 return f"{name} cannot be measured: {prepared_one}"
-        found = measure_in_turns(
-            {name: decode_workload(one) for name, one in ready.items() if isinstance(one, CheckedDecoder)}, _COMPARISON_PLAN
+        rates = measure_in_turns(
+            {name: decode_workload(checked) for name, checked in ready.items() if isinstance(checked, CheckedDecoder)}, _COMPARISON_PLAN
         )
-    return _compared(now, then, ready[then.name], found, len(images))
+    return _compared(now, then, ready[then.name], rates, len(images))
 
 
 def _compared(
-    now: ImageDecoder, then: ImageDecoder, ready: CheckedDecoder | str, found: dict[str, MeasuredRate | str], files: int
+    now: ImageDecoder, then: ImageDecoder, ready: CheckedDecoder | str, rates: dict[str, MeasuredRate | str], files: int
 ) -> DecoderComparison | str:
-    old, new = found[now.name], found[then.name]
+    old, new = rates[now.name], rates[then.name]
     if isinstance(old, str) or isinstance(new, str) or isinstance(ready, str):
         return next(why for why in (old, new, ready) if isinstance(why, str))
     ratios = [before / after for before, after in zip(old.rates, new.rates, strict=True)]

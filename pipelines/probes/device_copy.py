@@ -20,8 +20,8 @@ _WITHOUT_GPU = "needs a CUDA device, and there is none"
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure copies in main memory; with a GPU also pinning and copying to it. B/s."""
     source = f"torch's copy_ of {MEMORY_BYTES // _MEBIBYTE} MiB, all cores; bytes copied, not bytes moved (twice as many)"
-    found = measure_in_turns({"memory/copy": memory_copy(MEMORY_BYTES)}, subject.plan)
-    yield as_ceiling("memory/copy", found["memory/copy"], unit="B/s", source=source, settings={"bytes": MEMORY_BYTES})
+    rates = measure_in_turns({"memory/copy": memory_copy(MEMORY_BYTES)}, subject.plan)
+    yield as_ceiling("memory/copy", rates["memory/copy"], unit="B/s", source=source, settings={"bytes": MEMORY_BYTES})
     if not torch.cuda.is_available():
         for part in ("pin", "copy"):
             yield as_ceiling(part, _WITHOUT_GPU, unit="B/s", per="device" if part == "copy" else "machine")
@@ -32,35 +32,35 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         for pinned in (True, False):
             works[f"copy/{'pinned' if pinned else 'pageable'} {size // _MEBIBYTE} MiB"] = _copy_work(size, pinned)
     measured = measure_in_turns(works, subject.plan)
-    for name, one in measured.items():
+    for name, rate in measured.items():
         size = int(name.split()[-2].rpartition("/")[2]) * _MEBIBYTE
         source = "Tensor.pin_memory" if name.startswith("pin") else "Tensor.copy_ to the GPU, non_blocking, timed by CUDA events"
         settings: dict[str, object] = {"bytes": size, "pinned": "pageable" not in name}
-        yield as_ceiling(name, one, unit="B/s", per="machine" if name.startswith("pin") else "device", source=source, settings=settings)
+        yield as_ceiling(name, rate, unit="B/s", per="machine" if name.startswith("pin") else "device", source=source, settings=settings)
 
 
 def memory_copy(size: int) -> Workload:
     """Copy one tensor to another in main memory."""
-    given, taken = torch.arange(size // 8, dtype=torch.int64), torch.zeros(size // 8, dtype=torch.int64)
+    source, target = torch.arange(size // 8, dtype=torch.int64), torch.zeros(size // 8, dtype=torch.int64)
 
     def run() -> int:
-        taken.copy_(given)
-        if taken[-1] != given[-1]:
+        target.copy_(source)
+        if target[-1] != source[-1]:
             raise CannotMeasure("copy_ did not copy")
         return size
 
     return Workload(run)
 
 
-def _pinned(given: torch.Tensor) -> int:
+def _pinned(source: torch.Tensor) -> int:
     """Copy to pinned memory.
 
     Torch's allocator gives back what an earlier batch had, as it does in a training once it is going.
     """
-    batch = given.pin_memory()
+    batch = source.pin_memory()
     if not batch.is_pinned():
         raise CannotMeasure("pin_memory gave memory that is not pinned")
-    return given.numel()
+    return source.numel()
 
 
 def _copy_work(size: int, pinned: bool) -> Workload:

@@ -130,12 +130,12 @@ def measure_in_turns(works: Mapping[str, Workload], plan: ProbePlan) -> dict[str
             if name in failed:
                 continue
             try:
-                found = run_round(works[name], 0.0 if number < 0 else plan.seconds)
+                timed = run_round(works[name], 0.0 if number < 0 else plan.seconds)
             except Exception as error:
                 failed[name] = error_reason(error)
                 continue
             if number >= 0:
-                rounds[name].append(found)
+                rounds[name].append(timed)
     return {name: failed[name] if name in failed else summarise_rounds(rounds[name]) for name in works}
 
 
@@ -157,8 +157,8 @@ def run_round(work: Workload, seconds: float) -> TimedPass:
 def summarise_rounds(rounds: list[TimedPass]) -> MeasuredRate:
     """Combine the rounds of one thing."""
     return MeasuredRate(
-        tuple(one.units / max(one.wall_s, 1e-9) for one in rounds),
-        statistics.median(one.cpu_s / one.units for one in rounds),
+        tuple(timed.units / max(timed.wall_s, 1e-9) for timed in rounds),
+        statistics.median(timed.cpu_s / timed.units for timed in rounds),
     )
 
 
@@ -171,7 +171,7 @@ def error_reason(error: BaseException) -> str:
 
 def as_ceiling(
     name: str,
-    found: MeasuredRate | str,
+    rate: MeasuredRate | str,
     *,
     unit: str = "samples/s",
     per: str = "machine",
@@ -184,9 +184,9 @@ def as_ceiling(
     """
     part = name.split("/", 1)[0]
     about = settings or {}
-    if isinstance(found, str):
-        return Ceiling(name, part, None, unit=unit, per=per, source=source, settings=about, why=found)
-    return Ceiling(name, part, found.value, found.low, found.high, unit, per, found.cpu_s, source, about)
+    if isinstance(rate, str):
+        return Ceiling(name, part, None, unit=unit, per=per, source=source, settings=about, why=rate)
+    return Ceiling(name, part, rate.value, rate.low, rate.high, unit, per, rate.cpu_s, source, about)
 
 
 def require_gpu() -> None:

@@ -76,7 +76,7 @@ class Readers:
         for process in waiting:
             _tell(process, reader.GO if all_ready else reader.CALLED_OFF)
         answers = [_answer(process) for process in waiting]
-        if failed := [one for one in (answers if all_ready else words) if isinstance(one, str) and one != "ready"]:
+        if failed := [word for word in (answers if all_ready else words) if isinstance(word, str) and word != "ready"]:
             raise CannotMeasure(failed[0])
         units, starts, ends, cpu, disk = zip(*answers, strict=True)
         return _ReadPass(sum(units), (max(ends) - min(starts)) * 1e-9, sum(cpu) * 1e-9, None if None in disk else sum(disk))
@@ -284,11 +284,11 @@ def _one_file(fd: int, size: int, pattern: str, block: int, plan: ProbePlan, whe
             for number in plan.readers
             for way in [ReadMode(pattern, how, cache, number, block)]
         }
-        found = measure_in_turns({name: pattern_workload(fd, size, way, plan, readers) for name, way in ways.items()}, plan)
+        rates = measure_in_turns({name: pattern_workload(fd, size, way, plan, readers) for name, way in ways.items()}, plan)
         for name, way in ways.items():
             source = f"{way.how} of {block:,} B, {pattern}, in a file of {size // _MEBIBYTE} MiB made for it"
             settings = {**way.settings(where), "read_ahead_bytes": pagecache.readahead_bytes(fd)}
-            yield as_ceiling(name, found[name], unit="B/s", source=source, settings=settings)
+            yield as_ceiling(name, rates[name], unit="B/s", source=source, settings=settings)
 
 
 def read_pattern(fd: int, size: int, way: ReadMode) -> _ReadPattern:
@@ -329,12 +329,12 @@ def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling
                 for number in (subject.plan.readers if group == "files" else (1,))
                 for way in [ReadMode(group, how, cache, number, round(mean))]
             }
-            found = measure_in_turns(
+            rates = measure_in_turns(
                 {name: _files_work(paths, way, mean, subject.plan, readers) for name, way in ways.items()}, subject.plan
             )
             for name, way in ways.items():
                 source = f"open, {way.how}, close of {len(paths)} of the user's files, {mean:,.0f} B on average"
-                yield as_ceiling(name, found[name], source=source, settings=way.settings(where))
+                yield as_ceiling(name, rates[name], source=source, settings=way.settings(where))
 
 
 def _files_work(paths: Sequence[str], way: ReadMode, mean: float, plan: ProbePlan, readers: Readers) -> Workload:

@@ -155,10 +155,10 @@ def main() -> None:
         while True:
             name, *arguments = marshal.load(jobs)
             try:
-                found: object = _measured(name, arguments, wait)
+                result: object = _measured(name, arguments, wait)
             except Exception as error:
-                found = f"{type(error).__name__}: {error}"
-            answer(found)
+                result = f"{type(error).__name__}: {error}"
+            answer(result)
     except (EOFError, BrokenPipeError):  # the process that asked is gone
         os._exit(0)  # without the flush, which would fail
 

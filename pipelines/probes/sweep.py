@@ -78,13 +78,13 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     try:
         step = Step.of(subject.model, batch[:2], subject.device)
         sizes, stopped = _reachable_batches(step, subject.plan)
-        found = measure_in_turns({str(size): step.with_samples(size).works()["model"] for size in sizes}, subject.plan)
+        rates = measure_in_turns({str(size): step.with_samples(size).works()["model"] for size in sizes}, subject.plan)
     except Exception as error:
         yield as_ceiling("sweep/model", error_reason(error), per="device")
         return
-    measured = {int(size): one for size, one in found.items() if isinstance(one, MeasuredRate)}
+    measured = {int(size): rate for size, rate in rates.items() if isinstance(rate, MeasuredRate)}
     if not measured:
-        yield as_ceiling("sweep/model", str(next(iter(found.values()), stopped)), per="device")
+        yield as_ceiling("sweep/model", str(next(iter(rates.values()), stopped)), per="device")
         return
     yield _ceiling(measured, stopped, made_of, subject.device)
 
@@ -104,7 +104,7 @@ def _reachable_batches(step: Step, plan: ProbePlan) -> tuple[list[int], str]:
         try:
             work = step.with_samples(size).works()["model"]
             run_round(work, 0.0)
-            took = min((run_round(work, 0.0) for _ in range(2)), key=lambda one: one.wall_s)
+            took = min((run_round(work, 0.0) for _ in range(2)), key=lambda timed: timed.wall_s)
         except (torch.OutOfMemoryError, MemoryError):
             if step.batch.is_cuda:
                 torch.cuda.empty_cache()

@@ -34,10 +34,10 @@ class Step:
             CannotMeasure: the model does not take such a batch, or has nothing to train.
         """
         model = model.to(device).train()
-        parameters = [one for one in model.parameters() if one.requires_grad]
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not parameters:
             raise CannotMeasure("the model has no parameter that requires a gradient")
-        dtype = next((one.dtype for one in parameters if one.is_floating_point()), torch.float32)
+        dtype = next((parameter.dtype for parameter in parameters if parameter.is_floating_point()), torch.float32)
         step = cls(model, batch.to(device, dtype), torch.optim.SGD(parameters, lr=0.0, momentum=0.9))
         try:
             step.whole()
@@ -100,7 +100,7 @@ class Step:
             return len(self)
 
         def before_optimizer() -> None:
-            if any(one["params"][0].grad is None for one in self.optimizer.param_groups):
+            if any(group["params"][0].grad is None for group in self.optimizer.param_groups):
                 self.forward().backward()
                 self.wait()
 
@@ -128,13 +128,13 @@ def _any_loss(output: Any) -> torch.Tensor:
     for name in ("loss", "logits"):
         if getattr(output, name, None) is not None:
             output = getattr(output, name)
-    tensors = [one for one in _tensors(output) if one.is_floating_point() and one.requires_grad]
+    tensors = [tensor for tensor in _tensors(output) if tensor.is_floating_point() and tensor.requires_grad]
     if not tensors:
         raise CannotMeasure("its output has no differentiable tensor to compute a loss from")
     if len(tensors) == 1 and tensors[0].ndim == 2:
         logits = tensors[0]
         return nn.functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device) % logits.shape[1])
-    return torch.stack([one.float().square().mean() for one in tensors]).sum()
+    return torch.stack([tensor.float().square().mean() for tensor in tensors]).sum()
 
 
 def _tensors(output: Any) -> list[torch.Tensor]:

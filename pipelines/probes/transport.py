@@ -65,14 +65,14 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
         try:
             count = _in_flight(shape)
             with _start_worker(shape) as far:
-                found = measure_in_turns({name: far.work(name, count) for name in names}, subject.plan)
+                rates = measure_in_turns({name: far.work(name, count) for name in names}, subject.plan)
         except Exception as error:
-            found = {name: probe_rounds.error_reason(error) for name in names}
+            rates = {name: probe_rounds.error_reason(error) for name in names}
         for name in names:
             way = name.rsplit(" ", 1)[1]
             collates = name.startswith("collate/")
             source = "default_collate in a worker process" if collates else "a worker process, DataLoader's kind of queue, collated before"
-            yield as_ceiling(name, found[name], per="core" if collates else "machine", source=source, settings={**about, "how": way})
+            yield as_ceiling(name, rates[name], per="core" if collates else "machine", source=source, settings={**about, "how": way})
 
 
 def _in_flight(shape: _BatchShape) -> int:
@@ -165,9 +165,9 @@ def _start_worker(shape: _BatchShape) -> Iterator[_WorkerHandle]:
         if process.is_alive():
             process.kill()
             process.join()
-        for one in (requests, results):
-            one.cancel_join_thread()
-            one.close()
+        for channel in (requests, results):
+            channel.cancel_join_thread()
+            channel.close()
 
 
 def _serve(requests: Any, results: Any, shape: _BatchShape) -> None:

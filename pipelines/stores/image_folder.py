@@ -153,12 +153,12 @@ def list_folder(root: Path) -> FolderListing:
         for path in walk_files(os.path.join(root, name), cannot):
             relative = os.path.relpath(path, root)
             try:
-                found = os.stat(path)
+                status = os.stat(path)
             except OSError as error:
                 left_out.append(LeftOut(relative, error.strerror or str(error)))
                 continue
-            if stat.S_ISREG(found.st_mode):
-                sources.append(SourceFile(relative, label, found.st_size, found.st_mtime_ns))
+            if stat.S_ISREG(status.st_mode):
+                sources.append(SourceFile(relative, label, status.st_size, status.st_mtime_ns))
                 linked += os.path.islink(path)
             else:
                 left_out.append(LeftOut(relative, "not a regular file"))
@@ -179,10 +179,10 @@ def list_photos(photos: Photos) -> FolderListing:
     for photo in photos.photos:
         path = os.path.join(photos.root, photo.path)  # an absolute path stays as it is
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError as error:
             raise DataError(f"{path} can no longer be read ({error.strerror})") from error
-        sources.append(SourceFile(os.path.relpath(path, photos.root), photo.label, found.st_size, found.st_mtime_ns))
+        sources.append(SourceFile(os.path.relpath(path, photos.root), photo.label, status.st_size, status.st_mtime_ns))
     return FolderListing(Path(photos.root), list(photos.classes), sources, [], checked=True)
 
 
@@ -253,7 +253,11 @@ class FileStore:
         listing = list_photos(source) if isinstance(source, Photos) else list_folder(Path(source))
         self.path = listing.root.absolute()
         self.classes = listing.classes
-        self._sources = listing.sources if listing.checked else [one for one in listing.sources if begins_as_image(self.path, one)]
+        self._sources = (
+            listing.sources
+            if listing.checked
+            else [source_file for source_file in listing.sources if begins_as_image(self.path, source_file)]
+        )
         if not self._sources:
             raise DataError(f"{self.path}: none of its {len(listing.sources):,} files is a readable image: give a folder with images")
 

@@ -89,8 +89,8 @@ class Index:
         raw, paths = (folder / INDEX_FILE).read_bytes(), (folder / PATHS_FILE).read_bytes()
         records = np.frombuffer(raw[: len(raw) // INDEX_RECORD.itemsize * INDEX_RECORD.itemsize], INDEX_RECORD)
         ends = records["path_end"]
-        whole = (ends <= len(paths)) & (ends > np.concatenate((np.zeros(1, "<u8"), ends[:-1])))  # no path is empty
-        return cls(records[: int(np.argmin(np.append(whole, False)))], paths)
+        complete = (ends <= len(paths)) & (ends > np.concatenate((np.zeros(1, "<u8"), ends[:-1])))  # no path is empty
+        return cls(records[: int(np.argmin(np.append(complete, False)))], paths)
 
 
 class Journal:
@@ -114,8 +114,8 @@ class Journal:
         """Add a sample."""
         encoded = os.fsencode(path)
         self._path_end += len(encoded)
-        whole = (place.start, place.stored, value_bytes, self._path_end, place.skip, place.frame_crc32, value_crc32, label)
-        self._records.append((*whole, place.shard, source, ending.encode()))
+        fields = (place.start, place.stored, value_bytes, self._path_end, place.skip, place.frame_crc32, value_crc32, label)
+        self._records.append((*fields, place.shard, source, ending.encode()))
         self._paths.append(encoded)
         self.count += 1
 

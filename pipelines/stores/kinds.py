@@ -74,9 +74,9 @@ def verify(path: Path | str, progress: ReportProgress = ignore_progress) -> Veri
 def _damaged_files(store: IndexedStore) -> list[str]:
     """List files that differ from what was written, apart from samples in shards."""
     problems = []
-    whole = store.damaged_file()
-    if whole is not None:
-        problems.append(whole)
+    data_file = store.damaged_file()
+    if data_file is not None:
+        problems.append(data_file)
     for name, entry in store.manifest.files.items():
         if name.endswith(".idx") and file_crc32(store.path / name) != entry.crc32:
             problems.append(f"{name}: its checksum differs")

@@ -58,11 +58,11 @@ def other_labels(listing: FolderListing) -> list[OtherLabels]:
     """Find all labels that a store of this listing would not have."""
     images = [source.path for source in listing.sources if PurePath(source.path).suffix.lower() in IMAGE_ENDINGS]
     used = {PurePath(path).parts[0] for path in images}
-    found = [*_splits(listing, used), *_roles(used), *_below(listing, images, used)]
-    beside = _beside(listing, images, used)
-    if beside is not None:
-        return [*found, beside]
-    return [*found, *_tables(listing, images, used)]
+    labels = [*_splits(listing, used), *_roles(used), *_below(listing, images, used)]
+    annotations = _beside(listing, images, used)
+    if annotations is not None:
+        return [*labels, annotations]
+    return [*labels, *_tables(listing, images, used)]
 
 
 def _splits(listing: FolderListing, used: set[str]) -> Iterator[OtherLabels]:
@@ -95,7 +95,7 @@ def _beside(listing: FolderListing, images: Sequence[str], used: set[str]) -> Ot
     stems = {PurePath(path).stem for path in images}
     others = [PurePath(source.path) for source in listing.sources if PurePath(source.path).suffix.lower() not in IMAGE_ENDINGS]
     endings = Counter(path.suffix.lower() for path in others if path.stem in stems and path.suffix)
-    ending, files = max(endings.items(), key=lambda one: one[1], default=("", 0))
+    ending, files = max(endings.items(), key=lambda item: item[1], default=("", 0))
     if files < max(1, len(stems) // 2):
         return None
     keep = "keep them beside the store: it has the images' paths"
@@ -152,7 +152,7 @@ def _columns(path: str, text: str, label: dict[str, str], stems: dict[str, str])
         return {}
     columns: dict[str, list[tuple[str, str]]] = {name: [] for name in head}
     for row in rows:
-        image = next((found for value in row if (found := _image(value.strip(), label, stems))), None)
+        image = next((named for value in row if (named := _image(value.strip(), label, stems))), None)
         if image is None or len(row) != len(head):
             continue
         for name, value in zip(head, row, strict=True):

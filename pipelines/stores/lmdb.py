@@ -47,13 +47,13 @@ class _LmdbWriter:
 
     def recover(self, index: Index) -> int:
         with _as_os_errors(), self._environment.begin(write=True) as transaction:
-            whole = 0
-            while whole < len(index) and _sample_damage(transaction, index, whole) is None:
-                whole += 1
-            surplus = [bytes(key) for key in _keys_from(transaction, _key_of(whole, ""))]
+            complete = 0
+            while complete < len(index) and _sample_damage(transaction, index, complete) is None:
+                complete += 1
+            surplus = [bytes(key) for key in _keys_from(transaction, _key_of(complete, ""))]
             for key in surplus:
                 transaction.delete(key)
-        return whole
+        return complete
 
     def add(self, sample: StoredSample) -> FramePlace:
         crc32 = 0
@@ -195,8 +195,8 @@ def _forked() -> None:
     """Close what a forked child has inherited."""
     global _LOCK
     _LOCK = threading.RLock()  # a thread of the parent may have held it
-    for one in _SHARED_ENVIRONMENTS.values():
-        one.close()
+    for environment in _SHARED_ENVIRONMENTS.values():
+        environment.close()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -254,8 +254,8 @@ def _sample_damage(transaction: Any, index: Index, number: int) -> str | None:
 
 def _look(store: _LmdbStore) -> None:
     """Print the damaged samples; run in a separate process, which may crash on them."""
-    found = [store.name(number) for number in range(len(store)) if store.damage(number) is not None]
-    print(few(found, 5))
+    names = [store.name(number) for number in range(len(store)) if store.damage(number) is not None]
+    print(few(names, 5))
 
 
 def _stored_bytes(size: int, path_bytes: int) -> int:

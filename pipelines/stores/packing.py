@@ -67,17 +67,17 @@ def _check_space(destination: Path, total: int) -> None:
     Raises:
         OutputError: it does not.
     """
-    there = destination.absolute()
-    while not there.exists():
-        there = there.parent
+    parent = destination.absolute()
+    while not parent.exists():
+        parent = parent.parent
     already = sum(file.stat().st_blocks * 512 for file in destination.iterdir()) if destination.is_dir() else 0
     wants = max(0, total - already)
     wants_free = wants + int(wants * _MARGIN_SHARE) + _MARGIN_BYTES
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(parent).free
     if free < wants_free:
         raise OutputError(
             f"{destination} needs {_megabytes(wants)} more ({_megabytes(wants_free)} with a margin), "
-            f"but {there} has only {_megabytes(free)} free: free some space, or choose a folder on another disk"
+            f"but {parent} has only {_megabytes(free)} free: free some space, or choose a folder on another disk"
         )
 
 
@@ -135,8 +135,8 @@ def _prepared_folder(folder: Path, listing: FolderListing, plan: PackPlan, force
         removal.sweep(folder)
         before = PackPlan.read(folder)
         if not force and (lists.names(folder) & _present(folder)) and (before is None or not before.same_data(plan)):
-            was = f"of {before.source} as {before.kind}" if before else "of unknown origin"
-            raise OutputError(f"{folder} holds an unfinished pack {was}, not of this data: start over with -f, or name another folder")
+            origin = f"of {before.source} as {before.kind}" if before else "of unknown origin"
+            raise OutputError(f"{folder} holds an unfinished pack {origin}, not of this data: start over with -f, or name another folder")
         if force:
             _empty_folder(folder)
         plan.write(folder)
@@ -289,12 +289,13 @@ def _begun(folder: Path, plan: PackPlan) -> bool:
     return before is not None and before.same_data(plan)
 
 
-def _see_that_labels_are_kept(listing: FolderListing, found: list[OtherLabels]) -> None:
+def _see_that_labels_are_kept(listing: FolderListing, others: list[OtherLabels]) -> None:
     """Check that the labels are the class folders. Raises DataError."""
-    lost = [one for one in found if one.lost]
+    lost = [labels for labels in others if labels.lost]
     if lost:
+        messages = "; ".join(labels.message for labels in lost)
         raise DataError(
-            f"{listing.root}: the store would not have its labels: {'; '.join(one.message for one in lost)}. The label of a sample is the "
+            f"{listing.root}: the store would not have its labels: {messages}. The label of a sample is the "
             f"folder that lies directly in {listing.root}: {lost[0].fix}, or pack without the labels (--unlabeled; unlabeled=True in code)"
         )
 
@@ -343,12 +344,12 @@ class _Packing:
         journal, since = self._journal, 0
         assert journal is not None
         with closing(read_ahead(self._listing, self._next, self._writer.max_bytes)) as files:
-            for number, found in files:
-                if isinstance(found, LeftOut):
-                    self._leave_out(found)
+            for number, content in files:
+                if isinstance(content, LeftOut):
+                    self._leave_out(content)
                 else:
-                    self._add(journal, number, found)
-                    since += len(found.value)
+                    self._add(journal, number, content)
+                    since += len(content.value)
                     if since >= _CHECKPOINT_BYTES:
                         since = 0
                         self._checkpoint(journal)
@@ -383,13 +384,13 @@ class _Packing:
         self._bytes += len(image.value)
 
     def _checkpoint(self, journal: Journal) -> None:
-        journal.flush()  # before the data: a sample that only the data has could not be told from a stranger's
+        journal.flush()  # before the data: a sample that only the data has could not be distinguished from a stranger's
         self._writer.checkpoint()
 
-    def _leave_out(self, found: LeftOut) -> None:
+    def _leave_out(self, entry: LeftOut) -> None:
         if self._plan.refuse:
-            raise DataError(f"{self._listing.root}/{found.path} cannot be packed ({found.message}): {_LEAVE_OUT}")
-        self._left_out.append(found)
+            raise DataError(f"{self._listing.root}/{entry.path} cannot be packed ({entry.message}): {_LEAVE_OUT}")
+        self._left_out.append(entry)
 
 
 def _named(left_out: list[LeftOut], most: int = 5) -> str:

@@ -63,15 +63,15 @@ def _head(kind: int, length: int) -> bytes:
     return _RECORDIO_MAGIC + struct.pack("<I", kind << 29 | length)
 
 
-def _split_at_magic(whole: bytes) -> list[bytes]:
+def _split_at_magic(payload: bytes) -> list[bytes]:
     """Cut a payload at every magic word at a multiple of 4, leaving the words out."""
-    parts, begin, at = [], 0, whole.find(_RECORDIO_MAGIC)
+    parts, begin, at = [], 0, payload.find(_RECORDIO_MAGIC)
     while at >= 0:
         if at % 4 == 0:
-            parts.append(whole[begin:at])
+            parts.append(payload[begin:at])
             begin = at + 4
-        at = whole.find(_RECORDIO_MAGIC, at + (1 if at % 4 else 4))
-    return [*parts, whole[begin:]]
+        at = payload.find(_RECORDIO_MAGIC, at + (1 if at % 4 else 4))
+    return [*parts, payload[begin:]]
 
 
 def _frame_parts(parts: list[bytes]) -> list[bytes]:

@@ -50,27 +50,27 @@ class ShardWriter:
 
     def recover(self, index: Index) -> int:
         """Keep the complete samples from the first on; returns their number."""
-        whole = 0
+        complete = 0
         shards = _Frames(self._folder, self.suffix)
         try:
-            while whole < len(index) and zlib.crc32(shards.read(index.records[whole])) == int(index.records[whole]["frame_crc32"]):
-                whole += 1
+            while complete < len(index) and zlib.crc32(shards.read(index.records[complete])) == int(index.records[complete]["frame_crc32"]):
+                complete += 1
         except OSError:
             pass
         finally:
             shards.close()
-        last = int(index.records["shard"][whole - 1]) if whole else -1
+        last = int(index.records["shard"][complete - 1]) if complete else -1
         for path in self._folder.glob(f"data-*.{self.suffix}"):
             if int(path.stem.partition("-")[2]) > last:
                 owned.discard(self._folder, path.name)
         for shard in range(last + 1):
-            rows = _rows_of(index.head(whole), shard)
+            rows = _rows_of(index.head(complete), shard)
             end = int(index.records["start"][rows[-1]] + index.records["stored"][rows[-1]])
             self._file = self._open(shard, end)
             self._shard, self._at = shard, end
             if shard < last:
                 self._seal()
-        return whole
+        return complete
 
     def add(self, sample: StoredSample) -> FramePlace:
         """Write a sample. Raises OSError."""

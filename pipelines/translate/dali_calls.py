@@ -33,12 +33,12 @@ def _nearest(number: _Number) -> _Number:
     return _floor(number + 0.5)
 
 
-def _least(one: _Number, other: _Number) -> _Number:
-    return dali_math.min(one, other) if isinstance(one, DataNode) or isinstance(other, DataNode) else min(one, other)
+def _least(first: _Number, second: _Number) -> _Number:
+    return dali_math.min(first, second) if isinstance(first, DataNode) or isinstance(second, DataNode) else min(first, second)
 
 
-def _most(one: _Number, other: _Number) -> _Number:
-    return dali_math.max(one, other) if isinstance(one, DataNode) or isinstance(other, DataNode) else max(one, other)
+def _most(first: _Number, second: _Number) -> _Number:
+    return dali_math.max(first, second) if isinstance(first, DataNode) or isinstance(second, DataNode) else max(first, second)
 
 
 def _half_to_even(number: _Number) -> _Number:

@@ -96,9 +96,9 @@ def _mean_and_largest(ours: _Images, theirs: _Images) -> tuple[float, float]:
         ours: float32 [3, h, w] each, in gray levels.
         theirs: likewise.
     """
-    if any(one.shape != other.shape for one, other in zip(ours, theirs, strict=True)):
+    if any(our.shape != their.shape for our, their in zip(ours, theirs, strict=True)):
         return float("inf"), float("inf")
-    gaps = [np.abs(one - other) for one, other in zip(ours, theirs, strict=True)]
+    gaps = [np.abs(our - their) for our, their in zip(ours, theirs, strict=True)]
     total = sum(float(gap.sum(dtype=np.float64)) for gap in gaps)
     return total / sum(gap.size for gap in gaps), max(float(gap.max()) for gap in gaps)
 

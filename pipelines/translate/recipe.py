@@ -65,9 +65,9 @@ def _resize(transform: Any, _: bool) -> ImageOperation:
     size = transform.size
     if size is None:
         return UnknownOperation("Resize", "it gives only the longest side (size=None)")
-    one = size if isinstance(size, int) else size[0] if len(size) == 1 else None
+    shorter = size if isinstance(size, int) else size[0] if len(size) == 1 else None
     antialias = getattr(transform, "antialias", True)
-    return of.Resize(_size(size) if one is None else int(one), _word(transform.interpolation), transform.max_size, bool(antialias))
+    return of.Resize(_size(size) if shorter is None else int(shorter), _word(transform.interpolation), transform.max_size, bool(antialias))
 
 
 def _grayscale(transform: Any, _: bool) -> ImageOperation:
@@ -237,7 +237,7 @@ class _TransformReader:
         Every translation erases last of all, which is the same only if nothing but flips would come after it.
         """
         late = UnknownOperation("RandomErasing", f"{operation.name} follows it, where only flips and Normalize are translated")
-        self.operations = [late if isinstance(one, of.RandomErasing) else one for one in self.operations]
+        self.operations = [late if isinstance(earlier, of.RandomErasing) else earlier for earlier in self.operations]
 
     def _convert(self, kind: str, transform: Any) -> None:
         if kind == "ToPILImage":
@@ -273,23 +273,23 @@ class _TransformReader:
     def _preset(self, preset: Any) -> None:
         """Read what ``weights.transforms()`` of torchvision's models gives."""
         size = preset.resize_size
-        one = size[0] if len(size) == 1 else None
+        shorter = size[0] if len(size) == 1 else None
         interpolation = str(getattr(preset.interpolation, "value", preset.interpolation))
-        self._append(of.Resize(tuple(size) if one is None else one, interpolation))
+        self._append(of.Resize(tuple(size) if shorter is None else shorter, interpolation))
         self._append(of.CenterCrop((preset.crop_size[0], preset.crop_size[-1])))
         self.values = "unit"
         self._normalize(preset)
 
     def _apply_some(self, transform: Any) -> None:
         inner = _TransformReader(self.values)
-        for one in transform.transforms:
-            inner.add(one)
+        for inside in transform.transforms:
+            inner.add(inside)
         if inner.mean is not None or inner.values != self.values:
             self.operations.append(UnknownOperation("RandomApply", "it normalizes or converts only some of the images"))
         else:
             erasing = UnknownOperation("RandomErasing", "it is inside RandomApply: use its own p")
-            some = tuple(erasing if isinstance(one, of.RandomErasing) else one for one in inner.operations)
-            self._append(of.RandomApply(some, float(transform.p)))
+            operations = tuple(erasing if isinstance(operation, of.RandomErasing) else operation for operation in inner.operations)
+            self._append(of.RandomApply(operations, float(transform.p)))
 
 
 @dataclass(frozen=True)

@@ -207,11 +207,11 @@ class OnPillowImages:
 
 def pillow_differs(recipe: Recipe) -> tuple[str, ...]:
     """List options that torchvision supports on tensors only."""
-    found = []
+    notes = []
     for operation in flatten_operations(recipe.operations):
         if isinstance(operation, (of.Resize, of.RandomResizedCrop)) and not operation.antialias and operation.interpolation != "nearest":
-            found.append(f"{operation.name}: antialias=False works for tensors only; Pillow always antialiases when it shrinks")
-    return tuple(found)
+            notes.append(f"{operation.name}: antialias=False works for tensors only; Pillow always antialiases when it shrinks")
+    return tuple(notes)
 
 
 def build_v1(recipe: Recipe, seed: int = 0) -> Translation:
@@ -269,15 +269,15 @@ def _tensor_size(images: torch.Tensor) -> tuple[int, int]:
 
 def _v2_differs(recipe: Recipe) -> tuple[str, ...]:
     """List interpolations that v2 supports for PIL images only."""
-    found = []
+    notes = []
     for operation in flatten_operations(recipe.operations):
         word = getattr(operation, "interpolation", None)
         resizes = isinstance(operation, (of.Resize, of.RandomResizedCrop))
         if word in _PILLOW_ONLY and resizes:
-            found.append(f"{operation.name}: tensors have no {word} interpolation; {_PILLOW_ONLY[word]} is used")
+            notes.append(f"{operation.name}: tensors have no {word} interpolation; {_PILLOW_ONLY[word]} is used")
         elif word not in (None, "nearest", "bilinear") and not resizes:
-            found.append(f"{operation.name}: tensors have no {word} interpolation here; bilinear is used")
-    return tuple(found)
+            notes.append(f"{operation.name}: tensors have no {word} interpolation here; bilinear is used")
+    return tuple(notes)
 
 
 def build_v2(recipe: Recipe, seed: int = 0) -> Translation:
