@@ -22,6 +22,8 @@ from feedline.profiler.taps.convergence.watch import is_model
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
 
+_REPLACED = ("SGD", "Adam", "AdamW")
+
 
 @dataclass(frozen=True)
 class FixRequest:
@@ -74,7 +76,6 @@ def _check_requests(requests: list[FixRequest]) -> None:
         raise FixError(f"{optimizers[0]} sets its own learning rate: leave out lr_rule")
 
 
-_REPLACED = ("SGD", "Adam", "AdamW")
 _MakeOptimizer = Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]
 
 

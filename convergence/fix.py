@@ -12,6 +12,22 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+#: Older names of options, which still work.
+_RENAMED = {"bc": "critical_batch", "b0": "base_batch"}
+_OPTION_ARGUMENTS = {
+    "wd": "weight_decay",
+    "momentum": "momentum",
+    "beta1": "betas",
+    "beta2": "betas",
+    "eps": "eps",
+    "trust": "trust_coefficient",
+    "excluded": "excluded_lr_scale",
+    "rest": "rest_lr",
+    "every": "precondition_frequency",
+}
+#: The same by the names of the optimizer's arguments, which may be written as well.
+_OPTION_BY_ARGUMENT = {name: key for key, name in _OPTION_ARGUMENTS.items() if name != "betas"}
+
 
 @dataclass(frozen=True)
 class TrainingProgress:
@@ -104,10 +120,6 @@ class Fix:
     replaces_optimizer: bool = False
 
 
-#: Older names of options, which still work.
-_RENAMED = {"bc": "critical_batch", "b0": "base_batch"}
-
-
 @dataclass(frozen=True)
 class FixValue:
     """VALUE of ``--fix NAME=VALUE``: words and ``key=number`` options separated by colons.
@@ -179,21 +191,6 @@ def restore_rates(changed: RateChanges) -> None:
     for group, before, during in changed:
         if group["lr"] is during:
             group["lr"] = before
-
-
-_OPTION_ARGUMENTS = {
-    "wd": "weight_decay",
-    "momentum": "momentum",
-    "beta1": "betas",
-    "beta2": "betas",
-    "eps": "eps",
-    "trust": "trust_coefficient",
-    "excluded": "excluded_lr_scale",
-    "rest": "rest_lr",
-    "every": "precondition_frequency",
-}
-#: The same by the names of the optimizer's arguments, which may be written as well.
-_OPTION_BY_ARGUMENT = {name: key for key, name in _OPTION_ARGUMENTS.items() if name != "betas"}
 
 
 @dataclass(frozen=True)

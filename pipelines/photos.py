@@ -33,6 +33,8 @@ _EIGHT_BITS = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX"}  # Pillow modes
 _SIXTEEN_BITS = {"I", "I;16", "I;16B", "I;16L", "I;16N", "F"}
 _EXIF_ORIENTATION = 0x0112
 _TIFF_BITS_PER_SAMPLE = 258
+# Files with other endings are not looked at, as torchvision does; .gif is, to be named.
+IMAGE_ENDINGS = {ending for endings in _FORMAT_ENDINGS.values() for ending in endings} | {".gif"}
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,6 @@ def walk_files(folder: str | os.PathLike[str], cannot: Callable[[OSError], None]
         folders.append((place, sorted(names)))
     for place, names in sorted(folders):
         yield from (os.path.join(place, name) for name in names)
-
-
-# Files with other endings are not looked at, as torchvision does; .gif is, to be named.
-IMAGE_ENDINGS = {ending for endings in _FORMAT_ENDINGS.values() for ending in endings} | {".gif"}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ from feedline.convergence.fix import Fix
 __all__ = ["FIX", "GrowingBatchSampler", "SamplesSchedule", "growth_stages"]
 
 
+_VALUE = "32:6=128:9=512 (samples per rank: at first, from epoch 6 and from epoch 9)"
+
+
 def growth_stages(batch: int, milestones: Sequence[int], gamma: float) -> list[tuple[int, int]]:
     """Return the stages that replace ``MultiStepLR(milestones, gamma)``.
 
@@ -182,9 +185,6 @@ class SamplesSchedule(LRScheduler):
         The program creates these again.
         """
         return {key: value for key, value in super().state_dict().items() if key != "factor"}
-
-
-_VALUE = "32:6=128:9=512 (samples per rank: at first, from epoch 6 and from epoch 9)"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from feedline.convergence.fix import Fix, TrainingHooks
 
 #: Elements of a ghost below which all together are faster on a CPU (benchmarks/ghost_batchnorm.py).
 TOGETHER_BELOW = 1 << 14
+_VALUE = "32 (samples of a ghost)"
 
 
 def _ghost_sizes(batch: int, ghost: int, values: int) -> list[int]:
@@ -338,9 +339,6 @@ def _why_not(module: nn.Module) -> str:
     if isinstance(module, _LazyNormBase):
         return f"a {type(module).__name__} that has seen no batch yet: run one through the model first"
     return f"a {type(module).__name__}, which has a forward of its own: use GhostBatchNorm in its place"
-
-
-_VALUE = "32 (samples of a ghost)"
 
 
 def _parse(text: str) -> int:

@@ -10,6 +10,9 @@ from feedline.convergence.fix import Fix, FixValue, TrainingHooks
 __all__ = ["FIX", "GradientNoise"]
 
 
+_VALUE = "0.5 (standard deviation of a sample's weight), 0.5:seed=1"
+
+
 class GradientNoise:
     """Multiplies the gradient that comes back into each sample's row of an output.
 
@@ -79,9 +82,6 @@ class GradientNoise:
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Continue from a saved state."""
         self.generator.set_state(state["generator"].cpu())
-
-
-_VALUE = "0.5 (standard deviation of a sample's weight), 0.5:seed=1"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,12 @@ from feedline.convergence.fix import Fix, FixValue
 __all__ = ["FIX", "Longer", "inflation", "longer"]
 
 
+_VALUE = (
+    "256:base_batch=32:critical_batch=144 (new batch, the batch that the training was tuned for, critical batch in samples), and "
+    "low=92:high=200 for the interval of the critical batch"
+)
+
+
 @dataclass(frozen=True)
 class Longer:
     """How long to train.
@@ -65,12 +71,6 @@ def longer(
         raise ValueError(f"the interval [{low}, {high}] of the critical batch does not contain {critical_batch}")
     ends = sorted(epochs * inflation(batch, base_batch, end) for end in (low, high))
     return Longer(predicted, *ends)
-
-
-_VALUE = (
-    "256:base_batch=32:critical_batch=144 (new batch, the batch that the training was tuned for, critical batch in samples), and "
-    "low=92:high=200 for the interval of the critical batch"
-)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,11 @@ __all__ = ["FIX", "rate_factor", "scale_rates", "scaled_rate"]
 
 
 _RULES = ("linear", "sqrt", "noise")
+_OF_NOISE = ("critical_batch", "base_batch")
+_VALUE = (
+    "linear, sqrt or noise:critical_batch=144:base_batch=32, each with batch_factor=8 for a batch 8 times larger "
+    "(default: the number of ranks)"
+)
 
 
 def rate_factor(rule: str, times: float, base_batch: float | None = None, critical_batch: float | None = None) -> float:
@@ -63,13 +68,6 @@ def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
         for key in ("lr", "initial_lr"):
             if settings.get(key) is not None:
                 settings[key] = settings[key] * factor  # a new tensor: groups may share the one they were made with
-
-
-_OF_NOISE = ("critical_batch", "base_batch")
-_VALUE = (
-    "linear, sqrt or noise:critical_batch=144:base_batch=32, each with batch_factor=8 for a batch 8 times larger "
-    "(default: the number of ranks)"
-)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,9 @@ from feedline.profiler.errors import MissingDependency
 __all__ = ["FIX", "MuonWithAdamW", "muon"]
 
 
+_EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+
+
 def muon(params: Any, lr: float, rest_lr: float | None = None, **more: Any) -> "MuonWithAdamW":
     """Make Muon for the hidden weights of a model and AdamW for all others.
 
@@ -159,9 +162,6 @@ def _advance(engine: torch.optim.Optimizer, state: dict[Tensor, Any], group: dic
     if group["params"]:
         engine.state, engine.param_groups = defaultdict(dict, state), [group]
         inspect.unwrap(type(engine).step)(engine)
-
-
-_EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
 def _hidden_in(model: nn.Module) -> set[Tensor]:

@@ -15,6 +15,9 @@ from feedline.convergence.fix import Fix
 __all__ = ["FIX", "recalibrate"]
 
 
+_VALUE = "50 (batches)"
+
+
 class _ChannelMoments:
     """Mean and summed squared deviation per channel, in float64.
 
@@ -171,9 +174,6 @@ def _random_states_kept() -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
-
-
-_VALUE = "50 (batches)"
 
 
 def _parse(text: str) -> int:

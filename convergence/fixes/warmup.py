@@ -19,6 +19,9 @@ from feedline.convergence.fix import (
 __all__ = ["FIX", "Warmup", "warmup_factor"]
 
 
+_VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an eighth of the rate; without it from 0)"
+
+
 def warmup_factor(share: float, start: float = 0.0) -> float:
     """Return what to multiply the rate by, linear from ``start`` to 1.
 
@@ -106,9 +109,6 @@ class Warmup:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue from a saved state."""
         self.counted = int(state["counted"])
-
-
-_VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an eighth of the rate; without it from 0)"
 
 
 @dataclass(frozen=True)

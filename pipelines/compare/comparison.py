@@ -16,6 +16,9 @@ from feedline.pipelines.translate.difference import LibraryDifference
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 _COMPARISON_SCHEMA = 1
+_MIN_SPEEDUP = 0.10  # a loader that is faster by less is not called faster: two had ratios of 0.92 to 1.09 in four comparisons
+_MAX_CHANCE = 0.05  # one order of two equally fast loaders that comes this seldom is not taken for luck
+MIN_ROUNDS = 5  # rounds below which no order is that seldom (2 ** -FEWEST <= LUCK)
 
 
 @dataclass(frozen=True)
@@ -239,11 +242,6 @@ class Comparison:
     def measured(self) -> list[LoaderRow]:
         """The rows that were measured."""
         return [row for row in self.rows if row.measured]
-
-
-_MIN_SPEEDUP = 0.10  # a loader that is faster by less is not called faster: two had ratios of 0.92 to 1.09 in four comparisons
-_MAX_CHANCE = 0.05  # one order of two equally fast loaders that comes this seldom is not taken for luck
-MIN_ROUNDS = 5  # rounds below which no order is that seldom (2 ** -FEWEST <= LUCK)
 
 
 def rank_loaders(rows: Sequence[LoaderRow]) -> list[tuple[int, LoaderRow]]:

@@ -31,6 +31,13 @@ from feedline.profiler.errors import UserCodeError
 from feedline.profiler.pool import sheltered
 from feedline.profiler.samplers.processes import descendants
 
+_MAX_SAMPLES = 200_000  # of a repeated dataset: a list of that many paths takes some 20 MB in each worker
+_MAX_NAMED = 5  # samples named as wrong
+_STEP_PLAN = ProbePlan(rounds=5, seconds=0.5)
+_TIMED_SAMPLES = 64
+_WARMUP_SAMPLES = 8  # samples before them: libraries load, buffers grow
+_SENT_SAMPLES = 256  # samples sent through a DataLoader of ready ones
+
 
 def _tree_cpu_s() -> float:
     """Return the CPU seconds so far of this process and all of its descendants.
@@ -50,10 +57,6 @@ def _process_cpu_s(pid: int) -> float:
         return time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid(3): MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
     except OSError:  # it ended meanwhile
         return 0.0
-
-
-_MAX_SAMPLES = 200_000  # of a repeated dataset: a list of that many paths takes some 20 MB in each worker
-_MAX_NAMED = 5  # samples named as wrong
 
 
 @contextmanager
@@ -196,9 +199,6 @@ class _GpuShare:
         return sum(self._seen) / len(self._seen) / 100 if self._seen else None
 
 
-_STEP_PLAN = ProbePlan(rounds=5, seconds=0.5)
-
-
 def prepare_training_step(model: Any, task: LoadTask) -> Callable[[], Compute]:
     """Try one step on a batch of the user's images.
 
@@ -230,11 +230,6 @@ def _measure_training_step(step: Step) -> Compute:
     if not isinstance(rate, MeasuredRate):
         raise UserCodeError(f"the model's training step fails: {rate}")
     return Compute(1 / rate.value, rate.cpu_s)
-
-
-_TIMED_SAMPLES = 64
-_WARMUP_SAMPLES = 8  # samples before them: libraries load, buffers grow
-_SENT_SAMPLES = 256  # samples sent through a DataLoader of ready ones
 
 
 class _RepeatedSample(Dataset[tuple[torch.Tensor, int]]):

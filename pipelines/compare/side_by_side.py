@@ -37,6 +37,7 @@ _COMPARED_IMAGES = 48
 _MEAN_BOUND, _IMAGE_BOUND = 1.5, 3.0
 
 _GrayImages = dict[int, torch.Tensor]
+_OPERATION_IMAGES = 16
 
 
 def _frozen_task(task: LoadTask) -> LoadTask:
@@ -108,9 +109,6 @@ def _why_not_equal(means: Sequence[float]) -> str:
 
 def _size(shape: torch.Size) -> str:
     return " x ".join(map(str, shape))
-
-
-_OPERATION_IMAGES = 16
 
 
 @dataclass(frozen=True)

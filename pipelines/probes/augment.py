@@ -38,6 +38,11 @@ from feedline.pipelines.translate.to_torchvision import perform_torchvision
 from feedline.profiler.ceilings import Ceiling
 
 _DALI_BATCH = 16
+_MAX_IMAGES = 16  # all are held decoded, once for every library
+_CHECKED_IMAGES = 6
+# Gray levels (0 to 255), mean of these images with the same parameters. Libraries interpolate differently, by up to about five on sharp
+# images, and equalizing a nearly black one makes more of that; another crop or another operation is tens away.
+_MAX_LIBRARY_DIFFERENCE = 12.0
 
 
 class _DaliChange:
@@ -204,13 +209,6 @@ _TRANSFORM_LIBRARIES = [  # the first is the reference that the others' images a
     _TransformLibrary("v2 GPU", _on_gpu, _functional(_v2), "uint8", "device"),
     _TransformLibrary("DALI GPU", np.array, partial(_make_dali, device="gpu"), "uint8", "device"),
 ]
-
-
-_MAX_IMAGES = 16  # all are held decoded, once for every library
-_CHECKED_IMAGES = 6
-# Gray levels (0 to 255), mean of these images with the same parameters. Libraries interpolate differently, by up to about five on sharp
-# images, and equalizing a nearly black one makes more of that; another crop or another operation is tens away.
-_MAX_LIBRARY_DIFFERENCE = 12.0
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:

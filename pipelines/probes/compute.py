@@ -32,20 +32,6 @@ from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.taps.flops import allows_tf32
 
 _TFLOPS = 1e12
-
-
-class _Peak(NamedTuple):
-    """Peak compute of a GPU.
-
-    Attributes:
-        flops: FLOP/s; None: this GPU or this type of number is not in the table.
-        source: the maker's page.
-    """
-
-    flops: float | None
-    source: str
-
-
 _A100 = "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf"
 _H100 = "https://www.nvidia.com/en-us/data-center/h100/"
 _H100_PCIE = "https://resources.nvidia.com/en-us-gpu-resources/h100-datasheet-24306"
@@ -58,7 +44,6 @@ _T4 = "https://www.nvidia.com/en-us/data-center/tesla-t4/"
 _V100 = "https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf"
 _ADA = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
 _GA102 = "https://www.nvidia.com/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.pdf"
-
 # A pattern for torch.cuda.get_device_name(), the page, and TFLOP/s: float32 without and with TF32, bfloat16, float16. 0: there is none, or
 # the page gives none. The first pattern that fits counts, so that the special cases of a name come before it.
 _GPU_PEAKS: list[tuple[str, str, tuple[float, float, float, float]]] = [
@@ -79,6 +64,25 @@ _GPU_PEAKS: list[tuple[str, str, tuple[float, float, float, float]]] = [
     (r"\bRTX 3090$", _GA102, (35.6, 35.6, 71, 71)),
 ]
 _COLUMN = {"float32": 0, "bfloat16": 2, "float16": 3}
+#: Name of a maker's figure -> data type, and whether products may use TF32.
+_SPECIFIED = {"float32": ("float32", False), "tf32": ("float32", True), "bfloat16": ("bfloat16", False), "float16": ("float16", False)}
+_CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
+_MATRIX_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_MIN_PRODUCT_S = 0.02  # a product that takes this long hides what its launch costs
+_MATRIX_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
+_SOURCE = "torch.mm, 2 n^3 FLOP a product"
+
+
+class _Peak(NamedTuple):
+    """Peak compute of a GPU.
+
+    Attributes:
+        flops: FLOP/s; None: this GPU or this type of number is not in the table.
+        source: the maker's page.
+    """
+
+    flops: float | None
+    source: str
 
 
 def _gpu_peak(name: str, dtype: str, tf32: bool = False) -> _Peak:
@@ -95,15 +99,6 @@ def _gpu_peak(name: str, dtype: str, tf32: bool = False) -> _Peak:
             figure = figures[column] if column is not None else 0
             return _Peak(figure * _TFLOPS if figure else None, page)
     return _Peak(None, "")
-
-
-#: Name of a maker's figure -> data type, and whether products may use TF32.
-_SPECIFIED = {"float32": ("float32", False), "tf32": ("float32", True), "bfloat16": ("bfloat16", False), "float16": ("float16", False)}
-_CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
-_MATRIX_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_MIN_PRODUCT_S = 0.02  # a product that takes this long hides what its launch costs
-_MATRIX_SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
-_SOURCE = "torch.mm, 2 n^3 FLOP a product"
 
 
 def matmul_workload(dtype: torch.dtype, device: str) -> tuple[Workload, int]:

@@ -36,6 +36,24 @@ _DecodedImages = Iterable[Any]  # whatever the library gives; ``pixels`` makes a
 _DecodeAll = Callable[[], _DecodedImages]
 _BATCH_IMAGES = 16  # of the libraries that take several images at once
 _COMMON_FORMATS = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
+# Gray levels (0 to 255), mean of one image. Decoders round chroma upsampling and color conversion differently, by about one; an image of
+# another file, or one with red and blue exchanged, is tens away.
+_MAX_GRAY_DIFFERENCE = 4.0
+#: At most 50 files: a few seconds, of images of two megapixels.
+_COMPARISON_PLAN = ProbePlan(rounds=5, seconds=0.2, files=50, pixels=100e6)
+#: If the mean pixels of the files differ by more than this factor from what the training decoded, these are not its files.
+_MAX_PIXEL_RATIO = 2.0
+#: Short names for ``--set decode=NAME``, beside the full ones.
+_SHORT_NAMES = {
+    "pil": "Pillow",
+    "turbo": "simplejpeg",
+    "cv2": "OpenCV",
+    "torchvision": "torchvision.io",
+    "dali": "DALI CPU",
+    "nvimagecodec": "nvImageCodec CPU",
+}
+#: How names of recorded operations begin -> the decoder.
+_RECORDED_PREFIXES = {"PIL.": "Pillow", "cv2.": "OpenCV", "torchvision.": "torchvision.io"}
 
 
 @dataclass(frozen=True)
@@ -163,11 +181,6 @@ IMAGE_DECODERS = [
 ]
 
 
-# Gray levels (0 to 255), mean of one image. Decoders round chroma upsampling and color conversion differently, by about one; an image of
-# another file, or one with red and blue exchanged, is tens away.
-_MAX_GRAY_DIFFERENCE = 4.0
-
-
 @dataclass(frozen=True)
 class CheckedDecoder:
     """A decoder with correct pixels.
@@ -260,26 +273,6 @@ def _ceiling(decoder: ImageDecoder, ready: CheckedDecoder | str, rate: MeasuredR
     }
     source = f"{ready.photos} of the user's files, from memory, on one core; pixels compared with Pillow's"
     return as_ceiling(name, rate or "not measured", per=decoder.per, source=source, settings=settings)
-
-
-#: At most 50 files: a few seconds, of images of two megapixels.
-_COMPARISON_PLAN = ProbePlan(rounds=5, seconds=0.2, files=50, pixels=100e6)
-
-#: If the mean pixels of the files differ by more than this factor from what the training decoded, these are not its files.
-_MAX_PIXEL_RATIO = 2.0
-
-#: Short names for ``--set decode=NAME``, beside the full ones.
-_SHORT_NAMES = {
-    "pil": "Pillow",
-    "turbo": "simplejpeg",
-    "cv2": "OpenCV",
-    "torchvision": "torchvision.io",
-    "dali": "DALI CPU",
-    "nvimagecodec": "nvImageCodec CPU",
-}
-
-#: How names of recorded operations begin -> the decoder.
-_RECORDED_PREFIXES = {"PIL.": "Pillow", "cv2.": "OpenCV", "torchvision.": "torchvision.io"}
 
 
 @dataclass(frozen=True)

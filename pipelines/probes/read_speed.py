@@ -42,6 +42,9 @@ _COLD_BLOCKS = 4096  # of a pass at random places: a disk with a head needs 40 s
 _IN_FLIGHT_S = 0.01  # pages that the last pass read ahead and that have not arrived yet cannot be dropped
 _UNLIMITED_S = 1e6  # seconds
 _Job = tuple[object, ...]  # for reader.py
+_MEBIBYTE = 1 << 20
+_SEQUENTIAL_BYTES = _MEBIBYTE  # of sequential reads
+_PAGE_SIZE = 4096
 
 
 @dataclass(frozen=True)
@@ -223,11 +226,6 @@ def _warm_workload(run: Callable[[], _ReadPass], total: Callable[[float], float]
         return done
 
     return Workload(checked, prepare)
-
-
-_MEBIBYTE = 1 << 20
-_SEQUENTIAL_BYTES = _MEBIBYTE  # of sequential reads
-_PAGE_SIZE = 4096
 
 
 class ReadMode(NamedTuple):

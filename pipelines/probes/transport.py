@@ -29,6 +29,7 @@ _DEFAULT_SIZE = (224, 224)  # of an image where the transforms do not say: Image
 _MAX_IN_FLIGHT = 8  # batches at most; DataLoader's default is 2 per worker
 _MAX_IN_FLIGHT_BYTES = 128 << 20
 _ANSWER_TIMEOUT_S = 60.0
+_NO_DATASET: Any = None
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,6 @@ def _collated(samples: list[torch.Tensor], way: str) -> Any:
     if not batch.is_shared():
         raise CannotMeasure("default_collate does not write into shared memory in this version of torch")
     return batch
-
-
-_NO_DATASET: Any = None
 
 
 @contextmanager

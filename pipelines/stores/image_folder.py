@@ -34,6 +34,11 @@ _SIGNATURES = {
 _BRANDS = {b"avif": "avif", b"avis": "avif", b"heic": "heic", b"heix": "heic", b"mif1": "heic"}
 
 
+NOT_IN_CLASS, NO_FILES = "not in a class folder", "a class without files"
+_THREADS = 4
+_MAX_FILES_AHEAD = 16  # files held in memory at a time: enough for a disk with a queue, and a gigabyte where each has 64 MB
+
+
 def _image_ending(head: bytes) -> str | None:
     """Return the extension for the content; None if it is not a known image.
 
@@ -72,9 +77,6 @@ def _scan(value: bytes) -> int:
     while value[at : at + 1] == b"\xff" and value[at + 1 : at + 2] != b"\xda":
         at += 1 if value[at + 1 : at + 2] == b"\xff" else 2 + int.from_bytes(value[at + 2 : at + 4], "big")
     return at
-
-
-NOT_IN_CLASS, NO_FILES = "not in a class folder", "a class without files"
 
 
 @dataclass(frozen=True)
@@ -184,10 +186,6 @@ def list_photos(photos: Photos) -> FolderListing:
             raise DataError(f"{path} can no longer be read ({error.strerror})") from error
         sources.append(SourceFile(os.path.relpath(path, photos.root), photo.label, status.st_size, status.st_mtime_ns))
     return FolderListing(Path(photos.root), list(photos.classes), sources, [], checked=True)
-
-
-_THREADS = 4
-_MAX_FILES_AHEAD = 16  # files held in memory at a time: enough for a disk with a queue, and a gigabyte where each has 64 MB
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from feedline.pipelines.stores.packed import MANIFEST_FILE, PLAN_FILE, IndexedSt
 from feedline.profiler.errors import DataError, StoreDamaged
 
 STORE_KINDS = {kind.name: kind for kind in (lmdb.LMDB, tar.TAR, recordio.RECORDIO, tfrecord.TFRECORD)}
+_MAX_NAMED = 5  # damaged samples that a message names
 
 
 def open_store(path: Path | str) -> Store:
@@ -36,9 +37,6 @@ def open_packed(folder: Path) -> IndexedStore:
     if kind not in STORE_KINDS:
         raise StoreDamaged(f"{folder} has kind {kind!r}, which this version of feedline does not support: {how_to_repack(folder)}")
     return STORE_KINDS[kind].store(folder)
-
-
-_MAX_NAMED = 5  # damaged samples that a message names
 
 
 @dataclass(frozen=True)

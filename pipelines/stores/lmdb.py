@@ -30,6 +30,7 @@ _KEYS_PER_SAMPLE = 3
 _FULL_BYTES = 1 << 20  # LMDB calls a write that was cut short, which is what a full disk does, an input/output error
 # A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another process looks which samples are left.
 _LOOK = "import sys; from feedline.pipelines.stores.lmdb import _LmdbStore, _look; _look(_LmdbStore(sys.argv[1]))"
+_LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may be dropped at any time
 
 
 class _LmdbWriter:
@@ -188,7 +189,6 @@ class _SharedEnvironment:
 
 
 _SHARED_ENVIRONMENTS: dict[Path, _SharedEnvironment] = {}
-_LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may be dropped at any time
 
 
 def _forked() -> None:

@@ -48,6 +48,11 @@ from feedline.profiler.files import lists, owned, removal, single
 
 _MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
 _MARGIN_BYTES = 8 << 20
+_FOLDER_KIND = "store"
+_SHARD_BYTES = 1 << 30
+_MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
+_CHECKPOINT_BYTES = 32 << 20
+_LEAVE_OUT = "remove it, or leave such files out (without --strict; unreadable='skip' in code)"
 
 
 def _needed_bytes(listing: FolderListing, kind: StoreKind) -> int:
@@ -83,9 +88,6 @@ def _check_space(destination: Path, total: int) -> None:
 
 def _megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
-
-
-_FOLDER_KIND = "store"
 
 
 def _complete_already(folder: Path, plan: PackPlan, force: bool) -> StoreManifest | None:
@@ -174,12 +176,6 @@ def _as_output_errors(folder: Path, plan: PackPlan) -> Iterator[None]:
             again = f"free some space; the same command then continues where it stopped: {plan.command(folder)}"
             raise OutputError(f"{folder}: the disk is full: {again}") from error
         raise OutputError.unwritable(folder, error, "name another folder", "start over with -f if it holds part of a store") from error
-
-
-_SHARD_BYTES = 1 << 30
-_MAX_SHARDS = 128  # a reader holds each open: well below the usual limit of 1,024 open files
-_CHECKPOINT_BYTES = 32 << 20
-_LEAVE_OUT = "remove it, or leave such files out (without --strict; unreadable='skip' in code)"
 
 
 @dataclass(frozen=True)

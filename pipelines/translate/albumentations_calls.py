@@ -18,6 +18,16 @@ from feedline.pipelines.translate.image_operations import (
 )
 
 _Matrix = NDArray[np.float64]
+_BORDERS = {
+    "constant": cv2.BORDER_CONSTANT,
+    "edge": cv2.BORDER_REPLICATE,
+    "reflect": cv2.BORDER_REFLECT_101,
+    "symmetric": cv2.BORDER_REFLECT,
+}
+_ENLARGING = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "lanczos": cv2.INTER_LANCZOS4}
+_WARPS = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
+# Pillow's ImageFilter.SMOOTH, which its Sharpness mixes with the image.
+_SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], dtype=np.float32) / 13
 
 
 def _moved(x: float, y: float) -> _Matrix:
@@ -78,22 +88,12 @@ def _expanded(matrix: _Matrix, size: Size) -> tuple[_Matrix, Size]:
 
 _Image = NDArray[np.uint8]
 
-_BORDERS = {
-    "constant": cv2.BORDER_CONSTANT,
-    "edge": cv2.BORDER_REPLICATE,
-    "reflect": cv2.BORDER_REFLECT_101,
-    "symmetric": cv2.BORDER_REFLECT,
-}
-_ENLARGING = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "lanczos": cv2.INTER_LANCZOS4}
-_WARPS = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
 _ADJUST: dict[str, Callable[[_Image, float], _Image]] = {
     "brightness": pixel.adjust_brightness_torchvision,
     "contrast": pixel.adjust_contrast_torchvision,
     "saturation": pixel.adjust_saturation_torchvision,
     "hue": pixel.adjust_hue_torchvision,
 }
-# Pillow's ImageFilter.SMOOTH, which its Sharpness mixes with the image.
-_SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], dtype=np.float32) / 13
 
 
 def perform_albumentations(image: _Image, operation: ImageOperation) -> _Image:

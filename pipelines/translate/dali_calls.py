@@ -22,6 +22,13 @@ from feedline.pipelines.translate import image_operations as of
 from feedline.pipelines.translate.image_operations import ImageOperation
 
 _Number: TypeAlias = Any  # float, int, or a DataNode of one number for each image
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, Pillow's weights for L
+_MODES = {
+    "nearest": types.INTERP_NN,
+    "bilinear": types.INTERP_LINEAR,
+    "bicubic": types.INTERP_CUBIC,
+    "lanczos": types.INTERP_LANCZOS3,
+}
 
 
 def _floor(number: _Number) -> _Number:
@@ -80,9 +87,6 @@ def _coin(probability: float) -> _Number:
     return 1 if probability >= 1 else fn.random.coin_flip(probability=max(probability, 0.0))
 
 
-_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, Pillow's weights for L
-
-
 @dataclass(frozen=True)
 class DaliImages:
     """Images in a pipeline, and their size.
@@ -121,14 +125,6 @@ def _wanted_size(images: DaliImages, operation: of.Resize) -> tuple[_Number, _Nu
     over = (long > operation.max_size) * 1
     shrunk = [operation.max_size * side // long for side in sides]
     return over * shrunk[0] + (1 - over) * sides[0], over * shrunk[1] + (1 - over) * sides[1]
-
-
-_MODES = {
-    "nearest": types.INTERP_NN,
-    "bilinear": types.INTERP_LINEAR,
-    "bicubic": types.INTERP_CUBIC,
-    "lanczos": types.INTERP_LANCZOS3,
-}
 
 
 def _resize(images: DaliImages, operation: of.Resize) -> DaliImages:

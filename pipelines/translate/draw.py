@@ -26,6 +26,13 @@ _AUGMENT_NAMES = [
     "AutoContrast",
     "Equalize",
 ]
+NOMINAL_SIZE = (400, 500)  # (height, width) that shares are drawn for when there is no image: about the mean of ImageNet's files
+_MAX_TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is drawn again this many times
+_FIXED_BY_RANDOM: dict[type[ImageOperation], ImageOperation] = {
+    of.RandomHorizontalFlip: of.Flip(horizontal=True),
+    of.RandomVerticalFlip: of.Flip(horizontal=False),
+    of.RandomGrayscale: of.Grayscale(),
+}
 
 
 @dataclass(frozen=True)
@@ -106,10 +113,6 @@ def _augment_step(
     return []
 
 
-NOMINAL_SIZE = (400, 500)  # (height, width) that shares are drawn for when there is no image: about the mean of ImageNet's files
-_MAX_TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is drawn again this many times
-
-
 def draw(operation: ImageOperation, dice: random.Random, size: Size, always: bool = False) -> list[ImageOperation]:
     """Draw the fixed operations of ``operation`` for one image.
 
@@ -148,13 +151,6 @@ def draw(operation: ImageOperation, dice: random.Random, size: Size, always: boo
         case of.RandomApply():
             return _draw_all(operation, dice, size, always) if always or dice.random() < operation.p else []
     return [operation]
-
-
-_FIXED_BY_RANDOM: dict[type[ImageOperation], ImageOperation] = {
-    of.RandomHorizontalFlip: of.Flip(horizontal=True),
-    of.RandomVerticalFlip: of.Flip(horizontal=False),
-    of.RandomGrayscale: of.Grayscale(),
-}
 
 
 def _draw_all(operation: of.RandomApply, dice: random.Random, size: Size, always: bool) -> list[ImageOperation]:

@@ -25,6 +25,8 @@ _OUR_CHANNELS = 3  # every loader hands over RGB
 # PIL.Image.Resampling, which old code gives in the place of torchvision's own words.
 _PILLOW_NUMBERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 _NO_CHANGE = {"Identity", "RGB", "ToPureTensor"}  # on an RGB image
+_FLIPS = (of.RandomHorizontalFlip, of.RandomVerticalFlip)
+_MAX_NAME_LENGTH = 80  # characters of a transform's own words in a message
 
 
 def _word(interpolation: Any) -> str:
@@ -143,10 +145,6 @@ _READERS: dict[str, Callable[[Any, bool], ImageOperation]] = {
     "TrivialAugmentWide": lambda t, _: of.TrivialAugmentWide(t.num_magnitude_bins, _word(t.interpolation), _fill(t)),
     "RandomErasing": _erasing,
 }
-
-
-_FLIPS = (of.RandomHorizontalFlip, of.RandomVerticalFlip)
-_MAX_NAME_LENGTH = 80  # characters of a transform's own words in a message
 
 
 def _described(transform: Any) -> str:
