@@ -43,7 +43,8 @@ def parse_fixes(text: str) -> list[FixRequest]:
     """Read ``NAME=VALUE,NAME=VALUE,...``.
 
     Raises:
-        FixError: an unknown fix, an invalid value, a fix that cannot be applied from outside, or two that contradict each other.
+        FixError: an unknown fix, an invalid value, a fix that cannot be applied from outside, or
+            two that contradict each other.
     """
     known = {fix.name: fix for fix in FIXES}
     requests: list[FixRequest] = []
@@ -227,7 +228,10 @@ class FixInjector:
         made_types: list[type] = []
 
         class Kind(type(original)):  # type: ignore[misc]
-            """Class of an optimizer that replaces one of torch; isinstance checks for torch's class still hold."""
+            """The class of an optimizer that replaces one of torch.
+
+            isinstance checks for torch's class still hold.
+            """
 
             def __instancecheck__(cls, instance: object) -> bool:
                 if cls is not replacement:

@@ -1,4 +1,7 @@
-"""Warm-up, gradient noise and ghost batch norm as a callback for Lightning or transformers, imported when one is created."""
+"""Fixes as a callback for Lightning or transformers, imported when one is created.
+
+They are warm-up, gradient noise and ghost batch norm.
+"""
 
 import importlib
 import importlib.util
@@ -53,7 +56,7 @@ class _AppliedFixes:
             convert_ghost_batchnorm(model, self.fixes.ghost_bn)
 
     def begin(self, model: nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        """Add noise to the model's output and warm-ups to the optimizers, continuing from their saved state."""
+        """Add noise and warm-ups, continuing from their saved state."""
         if self.noise is not None:
             self._hooks.append(model.register_forward_hook(self._output))
         if self.fixes.warmup is not None:
@@ -128,8 +131,8 @@ def _samples(batch: object) -> int | None:
 def lightning_callback(**fixes: Any) -> Any:
     """Make a callback for ``Trainer(callbacks=[...])`` of Lightning.
 
-    Noise is added to the output of the LightningModule's own forward, so ``training_step`` has to call ``self(x)``. The state goes into
-    Lightning's checkpoints.
+    Noise is added to the output of the LightningModule's own forward, so ``training_step`` has to
+    call ``self(x)``. The state goes into Lightning's checkpoints.
     """
     name = next((name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules), None)
     library: Any = importlib.import_module(name or _first_installed("lightning.pytorch", "pytorch_lightning"))
@@ -166,8 +169,8 @@ def lightning_callback(**fixes: Any) -> Any:
 def transformers_callback(**fixes: Any) -> Any:
     """Make a callback for ``Trainer(callbacks=[...])`` of transformers.
 
-    The state goes into the Trainer's checkpoints; with ``restore_callback_states_from_checkpoint=True`` among the training's arguments it
-    comes back.
+    The state goes into the Trainer's checkpoints; with
+    ``restore_callback_states_from_checkpoint=True`` among the training's arguments it comes back.
     """
     library: Any = importlib.import_module("transformers.trainer_callback")
 

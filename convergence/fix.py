@@ -1,7 +1,7 @@
 """What a fix is: its setting, its control, and where it acts on an unchanged training.
 
-Fixes that change the optimizer share ``optimizer_fix``: the setting ``NAME=LR[:key=number...]``, its
-lines, and its place in a training.
+Fixes that change the optimizer share ``optimizer_fix``: the setting ``NAME=LR[:key=number...]``,
+its lines, and its place in a training.
 """
 
 import math
@@ -36,7 +36,8 @@ class TrainingProgress:
     Attributes:
         updates: optimizer steps made.
         samples: samples seen by all ranks.
-        samples_per_epoch: of the training's dataset, all ranks together; None: its loader has no length.
+        samples_per_epoch: of the training's dataset, all ranks together; None: its loader has no
+            length.
         batch: samples of this update, all ranks together.
         ranks: processes of the training.
     """
@@ -105,8 +106,10 @@ class Fix:
         summary: what it does, in one line.
         parse: VALUE as a setting. ValueError says what it may be.
         lines: Python that the user would write for this setting, imports included, ready to paste.
-        attach: applies it to an unchanged training; None: it cannot be applied from outside, ``lines`` shows how.
-        control: the ``--fix`` text of the control that it must beat at equal budget; "": the unchanged training.
+        attach: applies it to an unchanged training; None: it cannot be applied from outside,
+            ``lines`` shows how.
+        control: the ``--fix`` text of the control that it must beat at equal budget; "": the
+            unchanged training.
         replaces_optimizer: it is an optimizer with a rate of its own.
     """
 

@@ -29,7 +29,8 @@ _FORMAT_ENDINGS = {
     "TIFF": (".tif", ".tiff"),
     "WEBP": (".webp",),
 }
-_EIGHT_BITS = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX"}  # Pillow modes that all loaders convert to the same RGB
+# Pillow modes that all loaders convert to the same RGB
+_EIGHT_BITS = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX"}
 _SIXTEEN_BITS = {"I", "I;16", "I;16B", "I;16L", "I;16N", "F"}
 _EXIF_ORIENTATION = 0x0112
 _TIFF_BITS_PER_SAMPLE = 258
@@ -68,7 +69,8 @@ def check_image(path: Path) -> ImageCheck:
         if size == 0:
             return ImageCheck(bad=("zero_bytes", "the file is empty"))
         with Image.open(path) as image:
-            kind = "JPEG" if image.format == "MPO" else str(image.format)  # MPO: a JPEG with more pictures behind it, as phones write
+            # MPO: a JPEG with more pictures behind it, as phones write
+            kind = "JPEG" if image.format == "MPO" else str(image.format)
             bad = _unreadable(image, kind)
             if bad is None:
                 image.load()
@@ -137,8 +139,8 @@ def _remarks(image: "Image", kind: str, path: Path) -> list[tuple[str, str]]:
 def walk_files(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
     """Yield all files below a folder, in the order of torchvision's ImageFolder.
 
-    Each folder is sorted. Links are followed; a link to a folder above itself is not, which ImageFolder
-    follows until the operating system ends it: 40 times every file.
+    Each folder is sorted. Links are followed; a link to a folder above itself is not, which
+    ImageFolder follows until the operating system ends it: 40 times every file.
 
     Args:
         folder: where to begin.
@@ -188,8 +190,9 @@ class Problem:
 
     Attributes:
         path: of the file, or of the folder of an ``empty_class``.
-        kind: left out: ``zero_bytes``, ``truncated``, ``corrupt``, ``cmyk``, ``16_bit``, ``animated``, ``other_format``; remarks:
-            ``exif_rotated``, ``misnamed``, ``empty_class``.
+        kind: left out: ``zero_bytes``, ``truncated``, ``corrupt``, ``cmyk``, ``16_bit``,
+            ``animated``, ``other_format``; remarks: ``exif_rotated``, ``misnamed``,
+            ``empty_class``.
         left_out: whether the comparison excludes it.
     """
 
@@ -222,10 +225,10 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
     """Check every file of a dataset, decoding each once.
 
     Args:
-        root: a folder per class, as ImageFolder reads it (files in folders below belong to the class,
-            hidden folders to none); a folder with images and no folders is one class.
-        limit: take this many usable images, equally many of each class if possible. Files that are not
-            chosen are not looked at.
+        root: a folder per class, as ImageFolder reads it (files in folders below belong to the
+            class, hidden folders to none); a folder with images and no folders is one class.
+        limit: take this many usable images, equally many of each class if possible. Files that are
+            not chosen are not looked at.
         seed: chooses them.
 
     Returns:
@@ -299,7 +302,8 @@ def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[lis
     threads = min(os.cpu_count() or 1, 16)
     rest = iter(candidates)
     with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
-        warnings.simplefilter("ignore")  # Pillow warns of odd EXIF data and of very large images; both decode
+        # Pillow warns of odd EXIF data and of very large images; both decode
+        warnings.simplefilter("ignore")
         while len(photos) < wanted and (chunk := list(islice(rest, min(wanted - len(photos), 1024)))):
             looked_at = pool.map(check_image, [path for path, _ in chunk])
             with closing(looked_at):  # type: ignore[type-var]  # a generator; closing it calls off what has not begun

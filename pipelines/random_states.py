@@ -12,8 +12,8 @@ from torch.utils.data import get_worker_info
 class OwnRandomState:
     """A context with global random states of its own.
 
-    torch (CPU), numpy and ``random``, which the user's own transform draws from, continue from their
-    state at the end of the previous use.
+    torch (CPU), numpy and ``random``, which the user's own transform draws from, continue from
+    their state at the end of the previous use.
     """
 
     def __init__(self, seed: int) -> None:
@@ -51,8 +51,9 @@ def _restore(states: Any) -> None:
 class TransformRng:
     """A random generator that never touches the global ones of torch, numpy and ``random``.
 
-    In a DataLoader's worker the numbers follow from ``seed`` and from the worker's own seed, which the DataLoader draws again for every
-    epoch. In another process than the one that made it, they follow from that process's id, so that no two workers draw the same.
+    In a DataLoader's worker the numbers follow from ``seed`` and from the worker's own seed, which
+    the DataLoader draws again for every epoch. In another process than the one that made it, they
+    follow from that process's id, so that no two workers draw the same.
     """
 
     def __init__(self, seed: int) -> None:

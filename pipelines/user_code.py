@@ -25,8 +25,8 @@ def load_transforms(name: str) -> Callable[[Any], Any]:
     """Load the transform to be applied to every PIL image.
 
     Args:
-        name: ``module:name`` of a transform (a Compose, a module, a function of an image), or of a class
-            or function without required arguments that gives one.
+        name: ``module:name`` of a transform (a Compose, a module, a function of an image), or of a
+            class or function without required arguments that gives one.
 
     Raises:
         UserCodeError: there is no such name, or the code raises; with its file and line.
@@ -57,12 +57,12 @@ def load_model(name: str) -> "nn.Module":
     """Load the model.
 
     Args:
-        name: ``module:name`` of an nn.Module, or of a class or function without required arguments that
-            gives one.
+        name: ``module:name`` of an nn.Module, or of a class or function without required arguments
+            that gives one.
 
     Raises:
-        UserCodeError: there is no such name, the code raises, or the result is not an nn.Module; with
-            its file and line.
+        UserCodeError: there is no such name, the code raises, or the result is not an nn.Module;
+            with its file and line.
     """
     from torch import nn
 
@@ -115,7 +115,8 @@ def _safe_path() -> bool:
 def _is_maker(named: Any) -> bool:
     """Tell whether it is to be called to give a transform.
 
-    A class is, and a function without required arguments; a function of an image is a transform itself.
+    A class is, and a function without required arguments; a function of an image is a transform
+    itself.
     """
     if inspect.isclass(named):
         return True

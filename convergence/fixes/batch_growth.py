@@ -1,4 +1,7 @@
-"""A batch sampler whose batch grows from epoch to epoch and that can be resumed (Smith et al. 2017, arXiv 1711.00489)."""
+"""A batch sampler whose batch grows from epoch to epoch and that can be resumed.
+
+Smith et al. 2017, arXiv 1711.00489.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,9 +55,10 @@ class GrowingBatchSampler(Sampler[list[int]]):
                 sampler.count(len(images))
 
     Workers fetch batches before the training asks for them, so the sampler cannot know which the
-    training has had: `count` says it, and only with it can a checkpoint in mid-epoch be resumed, on any
-    number of workers. If the sampler inside has ``set_epoch`` (DistributedSampler), its order is made
-    again from the epoch; of any other the order itself goes into the state, 8 bytes a sample.
+    training has had: `count` says it, and only with it can a checkpoint in mid-epoch be resumed, on
+    any number of workers. If the sampler inside has ``set_epoch`` (DistributedSampler), its order
+    is made again from the epoch; of any other the order itself goes into the state, 8 bytes a
+    sample.
 
     Args:
         sampler: of indices; on several ranks a DistributedSampler.

@@ -56,8 +56,8 @@ def _normalise_ghosts(
         dtype: of the statistics.
 
     Returns:
-        The batch, and float [2, ghosts, channels], the means and unbiased variances, which are not part
-        of the graph.
+        The batch, and float [2, ghosts, channels], the means and unbiased variances, which are not
+        part of the graph.
     """
     # torch.func transforms only functions with a setup_context, which the two below do without
     eager_cpu = x.device.type == "cpu" and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
@@ -80,7 +80,8 @@ def _folded(
     channels = x.shape[1]
     moments = torch.zeros(2, ghosts * channels, dtype=dtype, device=x.device)
     weight, bias = (None if each is None else each.repeat(ghosts) for each in (weight, bias))
-    folded = x.unflatten(0, (ghosts, -1)).transpose(0, 1).flatten(1, 2)  # [ghost, ghosts * channels, ...]
+    # [ghost, ghosts * channels, ...]
+    folded = x.unflatten(0, (ghosts, -1)).transpose(0, 1).flatten(1, 2)
     out = F.batch_norm(folded, moments[0], moments[1], weight, bias, training=True, momentum=1.0, eps=eps)
     out = out.unflatten(1, (ghosts, channels)).transpose(0, 1).flatten(0, 1)
     channels_last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.ndim)
@@ -96,7 +97,9 @@ class _Together(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # with a setup_context of its own it would be 50 us slower: torch binds the arguments by inspect.signature then
+    # with a setup_context of its own it would be 50 us slower: torch binds the arguments by
+    # inspect.signature then
+    def forward(
         ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, ghosts: int, eps: float, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor]:
         parts = x.unflatten(0, (ghosts, -1))
@@ -170,7 +173,8 @@ class _OneByOne(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         out, ghosts = torch.empty_like(x), len(sizes)
         moments, saved = (torch.zeros(2 * ghosts, x.shape[1], dtype=dtype, device=x.device) for _ in range(2))
-        of_ghost, of_saved = moments.unbind(), saved.unbind()  # first all means, then all variances or scales
+        # first all means, then all variances or scales
+        of_ghost, of_saved = moments.unbind(), saved.unbind()
         for number, (part, into) in enumerate(zip(x.split(sizes), out.split(sizes), strict=True)):
             mean, variance = of_ghost[number], of_ghost[ghosts + number]
             outputs = (into, of_saved[number], of_saved[ghosts + number])
@@ -186,7 +190,8 @@ class _OneByOne(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, saved = ctx.saved_tensors
         wanted = list(ctx.needs_input_grad[:3])
-        twice = torch.is_grad_enabled()  # the gradient will be differentiated, and writing into a tensor cannot be
+        # the gradient will be differentiated, and writing into a tensor cannot be
+        twice = torch.is_grad_enabled()
         into = torch.empty_like(x) if wanted[0] and not twice else None
         places = [None] * len(ctx.sizes) if into is None else into.split(ctx.sizes)
         parts = zip(grad.split(ctx.sizes), x.split(ctx.sizes), *saved.view(2, len(ctx.sizes), -1).unbind(), places, strict=True)
@@ -271,8 +276,8 @@ class _Ghosts(_BatchNorm):
 class GhostBatchNorm1d(_Ghosts, nn.BatchNorm1d):
     """`torch.nn.BatchNorm1d` over ghosts of ``ghost`` samples.
 
-    In training the result, the gradients and the running statistics are those of a loop of batch norm over
-    ``x.split(ghost)``; the last ghost may be smaller. For inference it *is* batch norm.
+    In training the result, the gradients and the running statistics are those of a loop of batch
+    norm over ``x.split(ghost)``; the last ghost may be smaller. For inference it *is* batch norm.
 
     Args:
         num_features: channels.
@@ -298,9 +303,9 @@ _GHOSTS: dict[type, type] = {nn.BatchNorm1d: GhostBatchNorm1d, nn.BatchNorm2d: G
 def convert_ghost_batchnorm(model: _Model, ghost: int = 32) -> _Model:
     """Turn every batch norm of a model into a ghost batch norm, in place.
 
-    The modules themselves stay the same objects (they change their class), and with them parameters,
-    buffers, hooks and the keys of the state dict: it can be done before or after the optimizer is made,
-    and inside DistributedDataParallel. Converting again changes the size.
+    The modules themselves stay the same objects (they change their class), and with them
+    parameters, buffers, hooks and the keys of the state dict: it can be done before or after the
+    optimizer is made, and inside DistributedDataParallel. Converting again changes the size.
 
     Args:
         model: any module.
@@ -310,8 +315,8 @@ def convert_ghost_batchnorm(model: _Model, ghost: int = 32) -> _Model:
         The model.
 
     Raises:
-        ValueError: no batch norm in it, or one whose statistics cannot be those of a ghost. The model is
-            as it was.
+        ValueError: no batch norm in it, or one whose statistics cannot be those of a ghost. The
+            model is as it was.
     """
     _checked_size(ghost)
     norms: list[tuple[str, Any]] = [(name, module) for name, module in model.named_modules() if isinstance(module, _BatchNorm)]

@@ -1,4 +1,7 @@
-"""Multiplicative noise: each sample's gradient times 1 + sigma z, z normal (Hoffer, Hubara, Soudry 2017, arXiv 1705.08741, section 4)."""
+"""Multiplicative noise: each sample's gradient times 1 + sigma z, z normal.
+
+Hoffer, Hubara, Soudry 2017, arXiv 1705.08741, section 4.
+"""
 
 import math
 from dataclasses import dataclass
@@ -25,12 +28,12 @@ class GradientNoise:
     For a loss that is a mean or a sum over samples that is the gradient of the loss with sample i
     weighted by ``1 + sigma * z[i]``. The loss itself does not change.
 
-    The numbers are drawn on the CPU from a generator of its own: torch's random states stay what they
-    are, and the noise is the same on every device.
+    The numbers are drawn on the CPU from a generator of its own: torch's random states stay what
+    they are, and the noise is the same on every device.
 
     Args:
-        sigma: standard deviation of a weight, at least 0. To give a batch k times larger the noise of
-            the small one, about sqrt(k - 1).
+        sigma: standard deviation of a weight, at least 0. To give a batch k times larger the noise
+            of the small one, about sqrt(k - 1).
         seed: of the noise. To it the rank is added, so that no two ranks draw the same.
 
     Raises:

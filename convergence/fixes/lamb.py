@@ -16,16 +16,19 @@ __all__ = ["FIX", "Lamb"]
 class Lamb(LayerwiseOptimizer):
     """Adam whose step is, tensor by tensor, as long as ``lr * |w|``.
 
-    ``r = m^ / (sqrt(v^) + eps)`` with both moments corrected for their bias, ``u = r + weight_decay * w``, ``w = w - lr * |w| / |u| * u``;
-    phi, the paper's scaling function, is the identity.
+    ``r = m^ / (sqrt(v^) + eps)`` with both moments corrected for their bias, ``u = r + weight_decay
+    * w``, ``w = w - lr * |w| / |u| * u``; phi, the paper's scaling function, is the identity.
 
     Args:
-        params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for all its tensors.
+        params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for
+            all its tensors.
         lr: a number or a tensor of one element (which does not make torch.compile recompile).
         betas: of the two moments.
         eps: added to the root of the second moment; the default is that of the authors' code.
-        weight_decay: decoupled, inside the trust ratio; the paper's for BERT; 0 adapts all the same.
-        excluded_lr_scale: excluded tensors, and tensors whose weights or update are all zero, move like in Adam at lr times this.
+        weight_decay: decoupled, inside the trust ratio; the paper's for BERT; 0 adapts all the
+            same.
+        excluded_lr_scale: excluded tensors, and tensors whose weights or update are all zero, move
+            like in Adam at lr times this.
         exclude: which tensors have neither ratio nor decay.
         maximize: climb, in place of descending.
         foreach: all tensors at once; False: one at a time, with less memory.

@@ -1,4 +1,7 @@
-"""LARC: LARS whose rate never exceeds the global one (NVIDIA apex, apex/parallel/LARC.py, clip=True; after arXiv 1708.03888)."""
+"""LARC: LARS whose rate never exceeds the global one.
+
+NVIDIA apex, apex/parallel/LARC.py, clip=True; after arXiv 1708.03888.
+"""
 
 import math
 from collections.abc import Callable
@@ -13,16 +16,18 @@ __all__ = ["FIX", "Larc"]
 
 
 class Larc(Lars):
-    """SGD with momentum whose rate is, tensor by tensor, ``min(lr, trust_coefficient * |w| / (|g| + weight_decay * |w| + eps))``.
+    """SGD with momentum whose rate adapts tensor by tensor, but never exceeds ``lr``.
 
-    The rate stands inside the momentum. apex has it outside; the two are the same while ``lr`` is constant, and when it changes this
-    one's velocity keeps the rate of each gradient's own step, as in the paper of LARS.
+    It is ``min(lr, trust_coefficient * |w| / (|g| + weight_decay * |w| + eps))``, inside the
+    momentum. apex has it outside; the two are the same while ``lr`` is constant, and when it
+    changes this one's velocity keeps the rate of each gradient's own step, as in the paper of LARS.
 
     Args:
         lr: the most that any tensor's rate can be; a number or a tensor of one element.
         trust_coefficient: apex's default.
         eps: added to the norm of the gradient.
-        excluded_lr_scale: excluded tensors, and tensors whose weights or gradient are all zero, move like in SGD at lr times this.
+        excluded_lr_scale: excluded tensors, and tensors whose weights or gradient are all zero,
+            move like in SGD at lr times this.
         params, momentum, weight_decay, exclude, maximize, foreach: as for ``Lars``.
 
     Raises:

@@ -18,10 +18,13 @@ from torch import Tensor
 
 from feedline.convergence.fix import at_most_one_dimension, optimizer_fix
 
-_CPU_BATCH_ELEMENTS = 1 << 18  # elements: what lies between the steps of one update stays in a core's cache (benchmarks/optimizer_speed.py)
+# elements: what lies between the steps of one update stays in a core's cache
+# (benchmarks/optimizer_speed.py)
+_CPU_BATCH_ELEMENTS = 1 << 18
 
 LearningRate = float | Tensor
-_Sharding = tuple[Any, tuple[Any, ...]]  # torch.distributed.tensor: the DeviceMesh and a Placement for each of its dimensions
+# torch.distributed.tensor: the DeviceMesh and a Placement for each of its dimensions
+_Sharding = tuple[Any, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,10 @@ class TensorBatch:
 
     @property
     def scalar_dtype(self) -> torch.dtype:
-        """The dtype of norms, ratios and rates: float32 where half precision would round or overflow."""
+        """The dtype of norms, ratios and rates.
+
+        It is float32 where half precision would round or overflow.
+        """
         return torch.promote_types(self.params[0].dtype, torch.float32)
 
     def rate(self, lr: LearningRate) -> LearningRate:
@@ -97,10 +103,10 @@ def _over_ranks(partial: Tensor, sharding: _Sharding) -> Tensor:
 class LayerwiseOptimizer(torch.optim.Optimizer):
     """An optimizer whose rates depend on norms of whole tensors.
 
-    A subclass defines its state, its ranges and the update. ``p.grad`` is never changed, and nothing
-    waits for the device: where a choice depends on values, tensors choose. One tensor's update needs no
-    other tensor's, so ``foreach=False`` is the same arithmetic, a tensor at a time, with less memory for
-    what is between.
+    A subclass defines its state, its ranges and the update. ``p.grad`` is never changed, and
+    nothing waits for the device: where a choice depends on values, tensors choose. One tensor's
+    update needs no other tensor's, so ``foreach=False`` is the same arithmetic, a tensor at a time,
+    with less memory for what is between.
 
     Attributes:
         ranges: of the numbers in a parameter group: at least the first, below the second.
@@ -131,8 +137,8 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state as torch does, but keep scalars as they are.
 
-        torch would round what is kept in float32 to the parameters' half precision, and leave ``step`` on
-        another device.
+        torch would round what is kept in float32 to the parameters' half precision, and leave
+        ``step`` on another device.
         """
         super().load_state_dict(state_dict)
         saved = (index for group in state_dict["param_groups"] for index in group["params"])
@@ -237,17 +243,21 @@ class LayerwiseOptimizer(torch.optim.Optimizer):
 
 
 class Lars(LayerwiseOptimizer):
-    """SGD with momentum whose rate is, tensor by tensor, ``lr * trust_coefficient * |w| / (|g| + weight_decay * |w|)``.
+    """SGD with momentum whose rate adapts tensor by tensor.
 
-    The rate stands inside the momentum, as in the paper: ``v = momentum * v + rate * (g + weight_decay * w); w = w - v``.
+    It is ``lr * trust_coefficient * |w| / (|g| + weight_decay * |w|)``, inside the momentum, as in
+    the paper: ``v = momentum * v + rate * (g + weight_decay * w); w = w - v``.
 
     Args:
-        params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for all its tensors.
-        lr: the global rate; a number or a tensor of one element (which does not make torch.compile recompile).
+        params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for
+            all its tensors.
+        lr: the global rate; a number or a tensor of one element (which does not make torch.compile
+            recompile).
         momentum: 0 to 1.
         weight_decay: as in the paper's ResNet-50, part of the gradient; 0 adapts all the same.
         trust_coefficient: the paper's eta.
-        excluded_lr_scale: excluded tensors, and tensors whose weights or gradient are all zero, move like in SGD at lr times this.
+        excluded_lr_scale: excluded tensors, and tensors whose weights or gradient are all zero,
+            move like in SGD at lr times this.
         exclude: which tensors have neither ratio nor decay.
         maximize: climb, in place of descending.
         foreach: all tensors at once; False: one at a time, with less memory.
@@ -289,7 +299,7 @@ class Lars(LayerwiseOptimizer):
         torch._foreach_sub_(batch.params, velocity)
 
     def _adapted(self, weights: Tensor, gradients: Tensor, lr: LearningRate, otherwise: LearningRate, group: dict[str, Any]) -> Tensor:
-        """Return the rates of all tensors, [n], from the norms of weights and gradients, [n] each."""
+        """Return the rates of all tensors, [n], from the norms of weights and gradients."""
         trusted = lr * group["trust_coefficient"] * weights / (gradients + group["weight_decay"] * weights)
         return unless_zero(trusted, otherwise, weights, gradients)
 

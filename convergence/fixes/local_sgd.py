@@ -1,6 +1,7 @@
-"""Local SGD and post-local SGD (Lin et al. 2018, arXiv 1808.07217), on torch's optimizer and averagers.
+"""Local SGD and post-local SGD (Lin et al. 2018, arXiv 1808.07217).
 
-It is imported on first use only, because torch.distributed.optim takes a while.
+On torch's optimizer and averagers. It is imported on first use only, because
+torch.distributed.optim takes a while.
 """
 
 import warnings
@@ -16,7 +17,8 @@ from torch.distributed.algorithms.model_averaging.hierarchical_model_averager im
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
-with warnings.catch_warnings():  # it compiles parts of itself in a way that torch itself calls deprecated
+# it compiles parts of itself in a way that torch itself calls deprecated
+with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from torch.distributed.optim import PostLocalSGDOptimizer
 
@@ -24,8 +26,8 @@ with warnings.catch_warnings():  # it compiles parts of itself in a way that tor
 def _to_average(model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
     """List a model's floating-point buffers, and an optimizer's state of its parameters' shapes.
 
-    These are running statistics and momentum. The order is that of the model and of the parameters, so
-    it is the same on every rank that trains the same of them.
+    These are running statistics and momentum. The order is that of the model and of the parameters,
+    so it is the same on every rank that trains the same of them.
     """
     tensors = [] if model is None else [buffer for buffer in model.buffers() if buffer.is_floating_point()]
     for group in [] if optimizer is None else optimizer.param_groups:
@@ -37,9 +39,10 @@ def _to_average(model: nn.Module | None, optimizer: torch.optim.Optimizer | None
 
 @torch.no_grad()
 def _average(tensors: Sequence[torch.Tensor], group: "torch.distributed.ProcessGroup | None" = None) -> None:
-    """Set tensors to their mean over the ranks of a group, in place, with one all-reduce for each dtype.
+    """Set tensors to their mean over the ranks of a group, in place.
 
-    Every rank of the group has to come here, with tensors of the same shapes.
+    There is one all-reduce for each dtype. Every rank of the group has to come here, with tensors
+    of the same shapes.
     """
     for dtype in sorted({each.dtype for each in tensors}, key=str):
         same_dtype = [each for each in tensors if each.dtype == dtype]
@@ -53,17 +56,17 @@ def _average(tensors: Sequence[torch.Tensor], group: "torch.distributed.ProcessG
 class LocalSgd(PostLocalSGDOptimizer):
     """torch's PostLocalSGDOptimizer with what it lacks.
 
-    That is the mean of running statistics and of momentum, step hooks, a closure, and a checkpoint after
-    which its groups are still those of the optimizer inside.
+    That is the mean of running statistics and of momentum, step hooks, a closure, and a checkpoint
+    after which its groups are still those of the optimizer inside.
 
     Args:
         optim: the optimizer inside.
         averager: torch's PeriodicModelAverager or HierarchicalModelAverager.
         model: whose floating-point buffers are averaged with the parameters; None: none are.
-        momentum: average the optimizer's state of each parameter too. Twice (SGD) or three times (Adam)
-            the bytes of an exchange.
-        gradients: state of the communication hook of a DistributedDataParallel model; kept in step with
-            the averager.
+        momentum: average the optimizer's state of each parameter too. Twice (SGD) or three times
+            (Adam) the bytes of an exchange.
+        gradients: state of the communication hook of a DistributedDataParallel model; kept in step
+            with the averager.
 
     Raises:
         ValueError: an averager of another kind, which does not say when it averages.
@@ -147,11 +150,12 @@ def local_sgd(
 
     Args:
         model: a DistributedDataParallel made with ``broadcast_buffers=False``, whose exchange of
-            gradients stops after ``after`` updates; or a model that nothing exchanges: it gets rank 0's
-            parameters now.
+            gradients stops after ``after`` updates; or a model that nothing exchanges: it gets rank
+            0's parameters now.
         optimizer: of its parameters.
         period: updates between two exchanges, H in the paper, at least 1.
-        after: updates with an exchange of gradients before, 0 or more; needs DistributedDataParallel.
+        after: updates with an exchange of gradients before, 0 or more; needs
+            DistributedDataParallel.
         buffers: average floating-point buffers too.
         momentum: average the optimizer's momentum too.
 

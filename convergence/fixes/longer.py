@@ -1,4 +1,7 @@
-"""Samples for an equal loss: E / Emin = 1 + B / Bc (McCandlish et al. 2018, arXiv 1812.06162, section 2.3)."""
+"""Samples for an equal loss: E / Emin = 1 + B / Bc.
+
+McCandlish et al. 2018, arXiv 1812.06162, section 2.3.
+"""
 
 import math
 from dataclasses import dataclass
@@ -42,7 +45,8 @@ def inflation(batch: float, base_batch: float, critical_batch: float) -> float:
         raise ValueError(f"batch sizes must be above 0, not {batch}, {base_batch} and a critical batch of {critical_batch}")
     if critical_batch == math.inf:
         return 1.0
-    return (critical_batch + batch) / (critical_batch + base_batch)  # divided through by Bc, a tiny one would overflow
+    # divided through by Bc, a tiny one would overflow
+    return (critical_batch + batch) / (critical_batch + base_batch)
 
 
 def longer(
@@ -54,13 +58,14 @@ def longer(
         epochs: at the base batch.
         batch: samples.
         base_batch: samples.
-        critical_batch: Bc in samples, the noise scale of the training (``feedline converge advise``); 0:
-            even one sample is enough.
+        critical_batch: Bc in samples, the noise scale of the training (``feedline converge
+            advise``); 0: even one sample is enough.
         low: lower end of the interval of the critical batch; with high, or neither.
         high: its upper end; may be infinite.
 
     Raises:
-        ValueError: a number that cannot be one, or an interval that does not contain the critical batch.
+        ValueError: a number that cannot be one, or an interval that does not contain the critical
+            batch.
     """
     if not 0 < epochs < math.inf:
         raise ValueError(f"epochs must be finite and above 0, not {epochs}")
@@ -91,7 +96,8 @@ def _parse(text: str) -> _LongerSetting:
         raise ValueError(f"{text!r} does not say how much longer: expected {_VALUE}")
     batch = FixValue.number(value.words[0], _VALUE)
     setting = _LongerSetting(batch, options["base_batch"], options["critical_batch"], options.get("low"), options.get("high"))
-    longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)  # says what is wrong with it
+    # says what is wrong with it
+    longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)
     return setting
 
 

@@ -21,14 +21,17 @@ _VALUE = (
 def rate_factor(rule: str, times: float, base_batch: float | None = None, critical_batch: float | None = None) -> float:
     """Return what to multiply the rate by when the batch is ``times`` larger.
 
-    - linear: ``times`` (Goyal et al. 2017, arXiv 1706.02677), for SGD while the batch is far below the critical one.
-    - sqrt: ``sqrt(times)`` (Krizhevsky 2014, arXiv 1404.5997; for Adam and its like: Malladi et al. 2022, arXiv 2205.10287).
-    - noise: ``(1 + Bc/B0) / (1 + Bc/(times B0))`` (McCandlish et al. 2018, arXiv 1812.06162, section 2.2; the gain of AdaScale, Johnson
-      et al. 2020, arXiv 2007.05105, is the same expression). It is linear far below the critical batch and flat far above, and for a larger
+    - linear: ``times`` (Goyal et al. 2017, arXiv 1706.02677), for SGD while the batch is far below
+      the critical one.
+    - sqrt: ``sqrt(times)`` (Krizhevsky 2014, arXiv 1404.5997; for Adam and its like: Malladi et al.
+      2022, arXiv 2205.10287).
+    - noise: ``(1 + Bc/B0) / (1 + Bc/(times B0))`` (McCandlish et al. 2018, arXiv 1812.06162,
+      section 2.2; the gain of AdaScale, Johnson et al. 2020, arXiv 2007.05105, is the same
+      expression). It is linear far below the critical batch and flat far above, and for a larger
       batch it never exceeds the linear rule.
 
     Args:
-        rule: one of RULES.
+        rule: linear, sqrt or noise.
         times: new batch over old, above 0.
         base_batch: B0, samples, the batch that the rate was tuned for; for the noise rule.
         critical_batch: Bc, samples, at which noise and gradient weigh the same; for the noise rule.
@@ -67,7 +70,8 @@ def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
     for settings in (*optimizer.param_groups, getattr(optimizer, "defaults", {})):
         for key in ("lr", "initial_lr"):
             if settings.get(key) is not None:
-                settings[key] = settings[key] * factor  # a new tensor: groups may share the one they were made with
+                # a new tensor: groups may share the one they were made with
+                settings[key] = settings[key] * factor
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ def _parse(text: str) -> _RuleSetting:
         raise ValueError(f"{' and '.join(_OF_NOISE)} are for the noise rule only: expected {_VALUE}")
     times = factors[0] if factors else None
     setting = _RuleSetting(value.words[0], times, value.options.get("base_batch"), value.options.get("critical_batch"))
-    rate_factor(setting.rule, 2.0 if times is None else times, setting.base_batch, setting.critical_batch)  # says what is wrong with it
+    # says what is wrong with it
+    rate_factor(setting.rule, 2.0 if times is None else times, setting.base_batch, setting.critical_batch)
     return setting
 
 

@@ -1,4 +1,7 @@
-"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon), with AdamW for all other weights."""
+"""Muon, with AdamW for all other weights.
+
+Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon.
+"""
 
 import inspect
 from collections import defaultdict
@@ -24,8 +27,8 @@ def muon(params: Any, lr: float, rest_lr: float | None = None, **more: Any) -> "
     These are its embeddings, its output layer, biases and normalisation weights.
 
     Args:
-        params: best a model; also (name, tensor) pairs, tensors or groups, among which the last matrix is
-            taken for the output layer.
+        params: best a model; also (name, tensor) pairs, tensors or groups, among which the last
+            matrix is taken for the output layer.
         lr: of Muon.
         rest_lr: of AdamW; None: the same. A scheduler changes both in proportion.
         **more: as for ``MuonWithAdamW``.
@@ -53,8 +56,8 @@ class MuonWithAdamW(torch.optim.Optimizer):
         weight_decay: decoupled, for both, but not on tensors of at most one dimension.
         betas: of AdamW.
         eps: of AdamW.
-        adjust_lr_fn: of Muon. "match_rms_adamw" (Liu et al. 2025, arXiv 2502.16982) lets it take a rate
-            that suits AdamW.
+        adjust_lr_fn: of Muon. "match_rms_adamw" (Liu et al. 2025, arXiv 2502.16982) lets it take a
+            rate that suits AdamW.
 
     Raises:
         MissingDependency: torch is older than 2.9 and has no Muon.

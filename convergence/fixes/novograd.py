@@ -14,15 +14,18 @@ __all__ = ["FIX", "NovoGrad"]
 
 
 class NovoGrad(LayerwiseOptimizer):
-    """Momentum over gradients that are divided, tensor by tensor, by the root of a moving average of their squared norm.
+    """Momentum over gradients that are divided by the root of a running mean of their squared norm.
 
-    ``v = beta2 * v + (1 - beta2) * |g|^2`` (at first ``|g|^2``), ``m = beta1 * m + (g / (sqrt(v) + eps) + weight_decay * w)``,
-    ``w = w - lr * m``. Excluded tensors are divided too, as in the paper, where every tensor is a layer; they have no weight decay.
+    Tensor by tensor: ``v = beta2 * v + (1 - beta2) * |g|^2`` (at first ``|g|^2``),
+    ``m = beta1 * m + (g / (sqrt(v) + eps) + weight_decay * w)``, ``w = w - lr * m``. Excluded
+    tensors are divided too, as in the paper, where every tensor is a layer; they have no weight
+    decay.
 
     Args:
-        params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for all its tensors.
+        params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for
+            all its tensors.
         lr: a number or a tensor of one element (which does not make torch.compile recompile).
-        betas: not the paper's (0.95, 0.98), with which short trainings went worse (README.md).
+        betas: not the paper's (0.95, 0.98), with which short trainings went worse (docs/fixes/novograd.md).
         eps: added to the root of the second moment.
         weight_decay: the paper's for ResNet-50.
         excluded_lr_scale: excluded tensors move at lr times this.

@@ -78,24 +78,28 @@ def recalibrate(
 ) -> int:
     """Set the running statistics of every batch norm to those over all samples of some batches.
 
-    While a batch goes through, batch norm uses the batch's own statistics, as in training, and everything else (dropout) is as in
-    inference. The variance is that of all values together; `torch.optim.swa_utils.update_bn` averages the variances of batches, which
-    leaves out how their means differ and gives a small last batch the weight of a full one.
+    While a batch goes through, batch norm uses the batch's own statistics, as in training, and
+    everything else (dropout) is as in inference. The variance is that of all values together;
+    `torch.optim.swa_utils.update_bn` averages the variances of batches, which leaves out how their
+    means differ and gives a small last batch the weight of a full one.
 
-    Train and eval modes, momentum, ``num_batches_tracked`` and the random states of this process are afterwards what they were. An error
-    leaves the statistics as they were too.
+    Train and eval modes, momentum, ``num_batches_tracked`` and the random states of this process
+    are afterwards what they were. An error leaves the statistics as they were too.
 
     Args:
         model: its DistributedDataParallel and torch.compile wrappers are stepped around.
-        batches: as many as are to count, of the batch size and augmentation of the training; ``itertools.islice(loader, 50)`` for 50.
-        forward: how a batch goes through the model; without it a dictionary by name, else the batch or the first of its parts.
+        batches: as many as are to count, of the batch size and augmentation of the training;
+            ``itertools.islice(loader, 50)`` for 50.
+        forward: how a batch goes through the model; without it a dictionary by name, else the batch
+            or the first of its parts.
         all_ranks: take the batches of all ranks together. Every rank has to call it.
 
     Returns:
         Batches seen.
 
     Raises:
-        ValueError: no batch, no batch norm with running statistics, a layer that no batch reached, or values that are not finite.
+        ValueError: no batch, no batch norm with running statistics, a layer that no batch reached,
+            or values that are not finite.
     """
     model = _inside(model)
     norms = {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}

@@ -26,8 +26,8 @@ def warmup_factor(share: float, start: float = 0.0) -> float:
     """Return what to multiply the rate by, linear from ``start`` to 1.
 
     Args:
-        share: of the warm-up that has passed, the samples of this update included, so that the first
-            update is not lost at ``start=0``.
+        share: of the warm-up that has passed, the samples of this update included, so that the
+            first update is not lost at ``start=0``.
         start: factor at the beginning.
     """
     return start + (1 - start) * min(1.0, max(0.0, share))
@@ -36,8 +36,8 @@ def warmup_factor(share: float, start: float = 0.0) -> float:
 class Warmup:
     """Multiplies the rates of an optimizer during an update, and restores them after it.
 
-    No scheduler ever sees the factor. It may be of any kind (chainable, closed form, in epochs or in
-    steps), and counts through the warm-up::
+    No scheduler ever sees the factor. It may be of any kind (chainable, closed form, in epochs or
+    in steps), and counts through the warm-up::
 
         warmup = Warmup(optimizer, samples=20_000)
         for images, labels in loader:

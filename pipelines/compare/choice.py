@@ -12,10 +12,10 @@ _REFERENCE = "pillow-v1"
 def predict_training_rate(row: LoaderRow, compute: Compute, cores: float, device: str) -> TrainingRate:
     """Predict samples/s of a training with this loader: the lowest of three limits.
 
-    loader: what the loader gave when nothing else ran.
-    compute: one step after the other in the main thread: receiving a sample, then computing with it;
-        and the loader's time on the GPU.
-    cores: the CPU seconds of loading and computing a sample, shared out over the cores.
+    - loader: what the loader gave when nothing else ran.
+    - compute: one step after the other in the main thread: receiving a sample, then computing with
+      it; and the loader's time on the GPU.
+    - cores: the CPU seconds of loading and computing a sample, shared out over the cores.
     """
     stolen = (row.gpu_s or 0.0) if device != "cpu" else 0.0
 
@@ -45,8 +45,8 @@ class Choice:
 def choose(rows: Sequence[LoaderRow], compute: Compute | None, cores: float) -> Choice:
     """Recommend a loader, with reasons.
 
-    Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better. That one
-    is faster than another is said only where their intervals lie apart.
+    Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better.
+    That one is faster than another is said only where their intervals lie apart.
     """
     measured = [row for row in rows if row.measured]
     candidates = [row for row in measured if row.faultless and not row.is_upper_bound]
@@ -79,8 +79,8 @@ def _interval(row: LoaderRow) -> tuple[float, float]:
 def _slower(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
     """Map each loader to those that are clearly better.
 
-    Without a model as in the table (``faster_loaders``); else those whose training has an interval above
-    its own, and is faster by more than _MIN_GAIN.
+    Without a model as in the table (``faster_loaders``); else those whose training has an interval
+    above its own, and is faster by more than _MIN_GAIN.
     """
     if not all(row.feeds for row in rows):
         return faster_loaders(rows)

@@ -1,8 +1,8 @@
 """The result of a comparison of loaders: rows, their order, and JSON.
 
-One loader is called faster than another only where their intervals, which are shown beside them, lie
-apart, and where it was more than _MIN_SPEEDUP faster in enough rounds for a sign test. Loaders whose
-order is due to chance share a place.
+One loader is called faster than another only where their intervals, which are shown beside them,
+lie apart, and where it was more than _MIN_SPEEDUP faster in enough rounds for a sign test. Loaders
+whose order is due to chance share a place.
 """
 
 import datetime
@@ -16,9 +16,12 @@ from feedline.pipelines.translate.difference import LibraryDifference
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 _COMPARISON_SCHEMA = 1
-_MIN_SPEEDUP = 0.10  # a loader that is faster by less is not called faster: two had ratios of 0.92 to 1.09 in four comparisons
-_MAX_CHANCE = 0.05  # one order of two equally fast loaders that comes this seldom is not taken for luck
-MIN_ROUNDS = 5  # rounds below which no order is that seldom (2 ** -FEWEST <= LUCK)
+# a loader that is faster by less is not called faster: two had ratios of 0.92 to 1.09 in four
+# comparisons
+_MIN_SPEEDUP = 0.10
+# one order of two equally fast loaders that comes this seldom is not taken for luck
+_MAX_CHANCE = 0.05
+MIN_ROUNDS = 5  # rounds below which no order is that seldom (2 ** -MIN_ROUNDS <= _MAX_CHANCE)
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,12 @@ class EpochPart:
     """A part of an epoch, run by one loader in one round.
 
     Attributes:
-        samples, wall_s: between two batches that came out, after the first ones that were ready in advance.
+        samples, wall_s: between two batches that came out, after the first ones that were ready in
+            advance.
         cpu_s: CPU seconds in that time of this process and of all below it.
         main_s: of them, those of the main thread: what it costs to receive a batch.
-        gpu_s: seconds in that time in which any kernel ran on the GPU (NVML's utilization); None: no GPU.
+        gpu_s: seconds in that time in which any kernel ran on the GPU (NVML's utilization); None:
+            no GPU.
         first_batch_s: from making the loader until its first batch.
     """
 
@@ -46,7 +51,8 @@ class StageCosts:
     """CPU seconds per sample of one loader's own functions, called in one process on one core.
 
     Attributes:
-        transport: collating a batch, bringing it to the main process (both sides together), and making float32 of uint8 there.
+        transport: collating a batch, bringing it to the main process (both sides together), and
+            making float32 of uint8 there.
     """
 
     read: float
@@ -213,14 +219,14 @@ class Comparison:
         rows: in the order in which they were asked for.
         photos: of how many files the dataset consists after those that are left out.
         left_out: kind of problem -> paths.
-        cache: ``warm``: every file was read once before; ``cold``: the page cache was emptied of them
-            before every part.
+        cache: ``warm``: every file was read once before; ``cold``: the page cache was emptied of
+            them before every part.
         cores: that this process may use.
         choice: which loader to take, and why.
         takes: its name; empty: none is better than the present one.
         lines: of a program that trains with it; empty where ``takes`` is.
-        operations: each operation of the transform in each library; ``operations_why``: why there are
-            none.
+        operations: each operation of the transform in each library; ``operations_why``: why there
+            are none.
     """
 
     rows: Sequence[LoaderRow]
@@ -270,9 +276,9 @@ def rank_loaders(rows: Sequence[LoaderRow]) -> list[tuple[int, LoaderRow]]:
 def faster_loaders(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
     """Map each loader to the names of those that were faster.
 
-    Their interval lies above its own, and they pass a sign test over the rounds. A machine that others
-    use is slow in some rounds, so that a loader's rate in a round is taken relative to all loaders' in
-    that round.
+    Their interval lies above its own, and they pass a sign test over the rounds. A machine that
+    others use is slow in some rounds, so that a loader's rate in a round is taken relative to all
+    loaders' in that round.
     """
     relative, intervals = _relative(rows), {row.name: median_interval(row.rates) for row in rows}
 

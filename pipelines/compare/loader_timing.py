@@ -1,4 +1,4 @@
-"""Times a loader: a whole epoch, a part of one, its stages; and a training step without a loader."""
+"""Times a loader: a whole epoch, a part, its stages; and a training step without a loader."""
 
 import math
 import os
@@ -31,7 +31,8 @@ from feedline.profiler.errors import UserCodeError
 from feedline.profiler.pool import sheltered
 from feedline.profiler.samplers.processes import descendants
 
-_MAX_SAMPLES = 200_000  # of a repeated dataset: a list of that many paths takes some 20 MB in each worker
+# of a repeated dataset: a list of that many paths takes some 20 MB in each worker
+_MAX_SAMPLES = 200_000
 _MAX_NAMED = 5  # samples named as wrong
 _STEP_PLAN = ProbePlan(rounds=5, seconds=0.5)
 _TIMED_SAMPLES = 64
@@ -54,7 +55,8 @@ def _process_cpu_s(pid: int) -> float:
     In nanoseconds' resolution (/proc/PID/stat counts in hundredths of a second).
     """
     try:
-        return time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid(3): MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
+        # clock_getcpuclockid(3): MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
+        return time.clock_gettime(~pid << 3 | 2)
     except OSError:  # it ended meanwhile
         return 0.0
 
@@ -103,7 +105,8 @@ def _first(group: list[int]) -> str:
 def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> EpochPart:
     """Run a fresh loader for some time, after skipping batches that were made in advance.
 
-    The time ends with a batch whose number is a multiple of the number of workers: they finish theirs at about the same time.
+    The time ends with a batch whose number is a multiple of the number of workers: they finish
+    theirs at about the same time.
 
     Raises:
         ValueError: the epoch is too short to measure anything.
@@ -282,7 +285,7 @@ def _timed(step: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
 
 
 def _transport_s(loader: ComparedLoader, image: torch.Tensor, task: LoadTask) -> float:
-    """Collate, send, receive and finish batches of a ready sample, with the loader's own functions."""
+    """Collate, send, receive and finish batches of a ready sample, as the loader does."""
     size = task.settings.batch_size
     batches = max(2, _SENT_SAMPLES // size)
     if isinstance(loader, SpdlLoader):  # threads of one process have nothing to send

@@ -32,8 +32,9 @@ from feedline.profiler.errors import FeedlineError
 from feedline.profiler.samplers.cgroup import effective_cpus
 
 _COMPARED_IMAGES = 48
-#: Bounds in gray levels. Decoders differ by 1 or 2 levels where chroma is upsampled, antialiased resizes by less than 1 on average; an
-#: image that is mirrored, shifted by a pixel or of swapped channels is off by 5 and more on average.
+#: Bounds in gray levels. Decoders differ by 1 or 2 levels where chroma is upsampled, antialiased
+#: resizes by less than 1 on average; an image that is mirrored, shifted by a pixel or of swapped
+#: channels is off by 5 and more on average.
 _MEAN_BOUND, _IMAGE_BOUND = 1.5, 3.0
 
 _GrayImages = dict[int, torch.Tensor]
@@ -133,7 +134,8 @@ class ComparisonRun:
     """What to compare.
 
     Attributes:
-        notify: called with a few words whenever something new begins, and how many of these there are.
+        notify: called with a few words whenever something new begins, and how many of these there
+            are.
     """
 
     task: LoadTask
@@ -149,9 +151,10 @@ class ComparisonRun:
 def compare_loaders(contest: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
     """Check and measure all loaders.
 
-    One that fails becomes a row with the reason; the others continue. Each loader first runs a whole
-    epoch, which also warms it up and says how long a part has to be; then its images are compared with
-    those of pillow-v1, and its steps are timed; then come the rounds, forwards and backwards in turn.
+    One that fails becomes a row with the reason; the others continue. Each loader first runs a
+    whole epoch, which also warms it up and says how long a part has to be; then its images are
+    compared with those of pillow-v1, and its steps are timed; then come the rounds, forwards and
+    backwards in turn.
 
     Args:
         contest: what to compare.

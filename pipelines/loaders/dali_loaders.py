@@ -1,7 +1,8 @@
 """Loaders with DALI: on the CPU, with the GPU, and one pipeline behind a DataLoader.
 
 ``dali-cpu`` reads, decodes and augments in threads, and decodes only the region that a random crop
-keeps. With ``dali-gpu`` the CPU reads JPEGs and starts decoding them; the GPU finishes and augments.
+keeps. With ``dali-gpu`` the CPU reads JPEGs and starts decoding them; the GPU finishes and
+augments.
 
 ``dali-proxy`` is written after nvidia/dali/plugin/pytorch/experimental/proxy of DALI 2.4: worker
 processes send the bytes of a batch to a thread of the main process that runs the pipeline, so that
@@ -33,8 +34,9 @@ _MAX_BATCHES_AHEAD = 4  # batches that DALI may have begun and not given yet
 class _DaliLoader:
     """A loader that reads, decodes and augments in DALI, in threads of this process.
 
-    Each epoch is a pipeline of its own over this rank's files in our order: DALI's own shuffling takes no seed per epoch, and its shards
-    move on from epoch to epoch. Building one takes some 10 ms; it is part of the time to the first batch.
+    Each epoch is a pipeline of its own over this rank's files in our order: DALI's own shuffling
+    takes no seed per epoch, and its shards move on from epoch to epoch. Building one takes some 10
+    ms; it is part of the time to the first batch.
 
     Args:
         decoder: ``cpu``, or ``mixed``: decoded and augmented on the GPU.
@@ -106,7 +108,8 @@ class _DaliLoader:
 def _end_pipeline(pipeline: Any) -> None:
     """End a pipeline and its threads immediately.
 
-    One that waits as garbage may be collected in a worker that was forked meanwhile, which then waits for threads that it does not have.
+    One that waits as garbage may be collected in a worker that was forked meanwhile, which then
+    waits for threads that it does not have.
     """
     pipeline._shutdown()  # there is no public way
 
@@ -184,7 +187,8 @@ class _DaliProxyLoader:
     def close(self) -> None:
         workers = getattr(self._loader, "_iterator", None)
         if workers is not None:
-            workers._shutdown_workers()  # there is no public way to end persistent workers before they are garbage
+            # there is no public way to end persistent workers before they are garbage
+            workers._shutdown_workers()
         self._server.stop_thread()
         _end_pipeline(self._pipeline)
 

@@ -1,7 +1,7 @@
 """Reads, decodes and augments a sample in separate steps.
 
-They are for a DataLoader and for a timer of the steps. No decoder applies the EXIF orientation, like
-torchvision's ImageFolder.
+They are for a DataLoader and for a timer of the steps. No decoder applies the EXIF orientation,
+like torchvision's ImageFolder.
 """
 
 import io

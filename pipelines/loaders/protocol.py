@@ -16,9 +16,11 @@ class LoadedBatch:
     """What a training step receives.
 
     Attributes:
-        images: [n, 3, h, w], float32 normalised as the user's transforms do, on ``Settings.device``. A loader that ships uint8 finishes on
-            the device before it hands a batch over, so that all are equal to the model.
-        index: int64 [n] on the CPU: each sample's place in ``Photos.photos``; the class is ``photos[i].label``.
+        images: [n, 3, h, w], float32 normalised as the user's transforms do, on
+            ``LoaderSettings.device``. A loader that ships uint8 finishes on the device before it
+            hands a batch over, so that all are equal to the model.
+        index: int64 [n] on the CPU: each sample's place in ``Photos.photos``; the class is
+            ``photos[i].label``.
     """
 
     images: torch.Tensor
@@ -31,8 +33,10 @@ class LoaderSettings:
 
     Attributes:
         workers: worker processes, or threads where the loader has threads.
-        seed: of the order and of random transforms; the same seed, rank and epoch give the same order.
-        rank, world_size: this process sees every world_size-th part; no sample is repeated or dropped, the last batch may be smaller.
+        seed: of the order and of random transforms; the same seed, rank and epoch give the same
+            order.
+        rank, world_size: this process sees every world_size-th part; no sample is repeated or
+            dropped, the last batch may be smaller.
         device: ``cpu`` or ``cuda:0``.
         shuffle: off, samples come in the order of the folder.
     """
@@ -77,7 +81,8 @@ class LoadTask:
     """What to load: the same for all loaders.
 
     Attributes:
-        transform: the user's own torchvision transform, PIL image -> tensor; None: ``recipe`` is all there is.
+        transform: the user's own torchvision transform, PIL image -> tensor; None: ``recipe`` is
+            all there is.
         recipe: the same as a list of operations.
     """
 
@@ -91,7 +96,8 @@ class ComparedLoader(Protocol):
     """A loader that is ready to run, created by a ``LoaderKind``."""
 
     missing: tuple[str, ...]  #: operations of the recipe that it cannot do and leaves out
-    samples: ImageSamples | str  #: its steps one by one, for timing them, or why they cannot be called apart
+    #: its steps one by one, for timing them, or why they cannot be called apart
+    samples: ImageSamples | str
 
     def epoch(self, number: int) -> Iterator[LoadedBatch]:
         """Yield all batches of one epoch of this rank."""
@@ -107,7 +113,8 @@ class LoaderKind:
     Attributes:
         name: short, for tables: ``v2 uint8``.
         about: what it does, one line.
-        refuses: why it cannot run for this device (``cpu`` or ``cuda:0``) on this machine, or None: it can. Never raises.
+        refuses: why it cannot run for this device (``cpu`` or ``cuda:0``) on this machine, or None:
+            it can. Never raises.
         make: makes the loader. Raises MissingDependency.
     """
 

@@ -1,8 +1,8 @@
 """Loaders whose workers decode with libjpeg-turbo, through simplejpeg, to uint8.
 
-``simplejpeg-v2`` augments with torchvision v2, ``simplejpeg-albu`` with albumentations; images become
-float32 on the device. With ``gpu-augment`` workers only decode and the device augments: images are
-sent at full size, which trades CPU time for transport.
+``simplejpeg-v2`` augments with torchvision v2, ``simplejpeg-albu`` with albumentations; images
+become float32 on the device. With ``gpu-augment`` workers only decode and the device augments:
+images are sent at full size, which trades CPU time for transport.
 """
 
 import math
@@ -60,7 +60,7 @@ def _flatten_images(
 
 
 class _AugmentOnDevice:
-    """Separates the images again, augments each with its own parameters, stacks and finishes them."""
+    """Separates the images again, augments each on its own, stacks and finishes them."""
 
     def __init__(self, task: LoadTask, augment: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self.augment = augment

@@ -1,7 +1,7 @@
 """SPDL: threads of this process read, decode and augment; nothing is copied between processes.
 
-It decodes with its own decoder where FFmpeg's shared libraries are, else with libjpeg-turbo. Threads help as far as the libraries give up
-Python's lock: they do while decoding and resizing.
+It decodes with its own decoder where FFmpeg's shared libraries are, else with libjpeg-turbo.
+Threads help as far as the libraries give up Python's lock: they do while decoding and resizing.
 """
 
 import functools

@@ -17,8 +17,8 @@ class Taken:
 
     Each iteration is one epoch of (images, labels), newly shuffled and augmented. images: float32
     [n, 3, h, w], the output of the transform, on the device. labels: int64 [n], on the same device;
-    ``classes`` names them. If torch.distributed is initialized, each rank gets its own part of the data,
-    and all ranks get equally many batches.
+    ``classes`` names them. If torch.distributed is initialized, each rank gets its own part of the
+    data, and all ranks get equally many batches.
 
     Args:
         name: of the loader, as `feedline compare` shows it.

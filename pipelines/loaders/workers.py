@@ -37,7 +37,8 @@ class WorkerLoader:
     workers, the global generators are put back after every batch.
 
     Args:
-        finish: what the workers sent, on the device -> float32 images; None: they are float32 already.
+        finish: what the workers sent, on the device -> float32 images; None: they are float32
+            already.
         collate: a list of samples -> what the workers send and their indices; None: torch's own.
         prepare: called in every worker before its first sample.
     """
@@ -98,7 +99,8 @@ class WorkerLoader:
         workers = getattr(self._loader, "_iterator", None)
         self._loader = None
         if workers is not None:
-            workers._shutdown_workers()  # there is no public way to end persistent workers before they are garbage
+            # there is no public way to end persistent workers before they are garbage
+            workers._shutdown_workers()
 
 
 def _unchanged(images: torch.Tensor) -> torch.Tensor:

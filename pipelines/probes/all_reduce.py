@@ -32,8 +32,8 @@ _ANSWER_TIMEOUT_S = 120.0
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure bytes of gradient that are summed a second, per size of the message.
 
-    ``settings``: ranks, bytes, and the bus bandwidth, which is 2 (n - 1) / n times as much (nccl-tests,
-    PERFORMANCE.md).
+    ``settings``: ranks, bytes, and the bus bandwidth, which is 2 (n - 1) / n times as much
+    (nccl-tests, PERFORMANCE.md).
     """
     yield from _backend("gloo", 2, subject)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -40,15 +40,17 @@ from feedline.profiler.ceilings import Ceiling
 _DALI_BATCH = 16
 _MAX_IMAGES = 16  # all are held decoded, once for every library
 _CHECKED_IMAGES = 6
-# Gray levels (0 to 255), mean of these images with the same parameters. Libraries interpolate differently, by up to about five on sharp
-# images, and equalizing a nearly black one makes more of that; another crop or another operation is tens away.
+# Gray levels (0 to 255), mean of these images with the same parameters. Libraries interpolate
+# differently, by up to about five on sharp images, and equalizing a nearly black one makes more of
+# that; another crop or another operation is tens away.
 _MAX_LIBRARY_DIFFERENCE = 12.0
 
 
 class _DaliChange:
     """DALI's operations on decoded images, in a pipeline with one thread.
 
-    Call it with uint8 arrays [h, w, 3]; it gives DALI's tensors, one by one, on the pipeline's device.
+    Call it with uint8 arrays [h, w, 3]; it gives DALI's tensors, one by one, on the pipeline's
+    device.
     """
 
     def __init__(self, operations: Sequence[ImageOperation], device: str) -> None:
@@ -104,8 +106,8 @@ class _TransformLibrary:
 
     Attributes:
         takes: a PIL image -> the kind of image that it works on.
-        make: makes a function that does some operations one after the other: images -> images of the
-            same kind. Raises CannotMeasure or MissingDependency.
+        make: makes a function that does some operations one after the other: images -> images of
+            the same kind. Raises CannotMeasure or MissingDependency.
         gives: the kind of number of its images.
         finish: whether a loader with it normalises every image itself, rather than a batch on the
             device.

@@ -1,11 +1,12 @@
 """Compute of the device: matrix products by data type, and the user's model on a cached batch.
 
 MFU (model FLOP utilization) is the FLOP of forward and backward a second over the device's peak, as
-in Chowdhery et al., PaLM, 2022, appendix B, but with the FLOP as torch.utils.flop_counter counts them
-(matrix products, convolutions, attention).
+in Chowdhery et al., PaLM, 2022, appendix B, but with the FLOP as torch.utils.flop_counter counts
+them (matrix products, convolutions, attention).
 
 Peaks are those of the makers, dense (no sparsity), each with its source page. Where a data sheet
-gives only the figure with 2:4 sparsity, the dense one is half of it, as the sheets say in a footnote.
+gives only the figure with 2:4 sparsity, the dense one is half of it, as the sheets say in a
+footnote.
 """
 
 import re
@@ -44,8 +45,9 @@ _T4 = "https://www.nvidia.com/en-us/data-center/tesla-t4/"
 _V100 = "https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf"
 _ADA = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
 _GA102 = "https://www.nvidia.com/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.pdf"
-# A pattern for torch.cuda.get_device_name(), the page, and TFLOP/s: float32 without and with TF32, bfloat16, float16. 0: there is none, or
-# the page gives none. The first pattern that fits counts, so that the special cases of a name come before it.
+# A pattern for torch.cuda.get_device_name(), the page, and TFLOP/s: float32 without and with TF32,
+# bfloat16, float16. 0: there is none, or the page gives none. The first pattern that fits counts,
+# so that the special cases of a name come before it.
 _GPU_PEAKS: list[tuple[str, str, tuple[float, float, float, float]]] = [
     (r"\bB200\b", _B200, (0, 1100, 2250, 2250)),
     (r"\bH200 NVL\b", _H200, (60, 417.5, 835.5, 835.5)),
@@ -91,7 +93,8 @@ def _gpu_peak(name: str, dtype: str, tf32: bool = False) -> _Peak:
     Args:
         name: as torch.cuda.get_device_name() gives it.
         dtype: float32, bfloat16 or float16.
-        tf32: whether torch may use TF32 for float32 products (torch.backends.cuda.matmul.allow_tf32).
+        tf32: whether torch may use TF32 for float32 products
+            (torch.backends.cuda.matmul.allow_tf32).
     """
     for pattern, page, figures in _GPU_PEAKS:
         if re.search(pattern, name):
@@ -113,7 +116,8 @@ def matmul_workload(dtype: torch.dtype, device: str) -> tuple[Workload, int]:
     """
     for size in _MATRIX_SIZES:
         work = _matrix_product(size, dtype, device)
-        took = min(_seconds(work) for _ in range(3))  # who else uses the machine makes it longer, never shorter
+        # who else uses the machine makes it longer, never shorter
+        took = min(_seconds(work) for _ in range(3))
         if took >= _MIN_PRODUCT_S:
             break
     return work, size
@@ -147,8 +151,8 @@ def _seconds(work: Workload) -> float:
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure peaks of the device, and parts and the whole of the model's training step.
 
-    In samples/s. ``settings`` of compute/model: flop_per_sample (forward and backward), mfu, peak_flops,
-    peak_source, dtype.
+    In samples/s. ``settings`` of compute/model: flop_per_sample (forward and backward), mfu,
+    peak_flops, peak_source, dtype.
     """
     products, works = _products(subject.device)
     step, why, made_of = _step(subject)

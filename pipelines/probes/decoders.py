@@ -1,8 +1,8 @@
 """Images that one core decodes per second, by library; and one decoder instead of another.
 
-A decoder turns a list of encoded images into a function that decodes them all, one by one. The result
-is first compared with Pillow's pixels. None of them turns an image by its EXIF orientation, as
-Pillow's ``open`` does not, so that all give the same pixels.
+A decoder turns a list of encoded images into a function that decodes them all, one by one. The
+result is first compared with Pillow's pixels. None of them turns an image by its EXIF orientation,
+as Pillow's ``open`` does not, so that all give the same pixels.
 """
 
 import importlib
@@ -32,16 +32,18 @@ from feedline.pipelines.probes.probe_rounds import (
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.errors import ScriptError
 
-_DecodedImages = Iterable[Any]  # whatever the library gives; ``pixels`` makes arrays of it
+_DecodedImages = Iterable[Any]  # whatever the library gives; ``_as_pixels`` makes arrays of it
 _DecodeAll = Callable[[], _DecodedImages]
 _BATCH_IMAGES = 16  # of the libraries that take several images at once
 _COMMON_FORMATS = frozenset({"JPEG", "PNG", "WEBP", "BMP", "TIFF"})
-# Gray levels (0 to 255), mean of one image. Decoders round chroma upsampling and color conversion differently, by about one; an image of
-# another file, or one with red and blue exchanged, is tens away.
+# Gray levels (0 to 255), mean of one image. Decoders round chroma upsampling and color conversion
+# differently, by about one; an image of another file, or one with red and blue exchanged, is tens
+# away.
 _MAX_GRAY_DIFFERENCE = 4.0
 #: At most 50 files: a few seconds, of images of two megapixels.
 _COMPARISON_PLAN = ProbePlan(rounds=5, seconds=0.2, files=50, pixels=100e6)
-#: If the mean pixels of the files differ by more than this factor from what the training decoded, these are not its files.
+#: If the mean pixels of the files differ by more than this factor from what the training decoded,
+#: these are not its files.
 _MAX_PIXEL_RATIO = 2.0
 #: Short names for ``--set decode=NAME``, beside the full ones.
 _SHORT_NAMES = {
@@ -103,7 +105,8 @@ def _nvimagecodec_gpu(blobs: Sequence[bytes]) -> _DecodeAll:
 def _nvimagecodec_decoder(blobs: Sequence[bytes], device: int, backends: "list[Any] | None") -> _DecodeAll:
     """Prepare nvImageCodec.
 
-    Without a driver it raises, or gives None for every image, as the version and the backends have it.
+    Without a driver it raises, or gives None for every image, as the version and the backends have
+    it.
     """
     nvimgcodec = importlib.import_module("nvidia.nvimgcodec")
     decoder = nvimgcodec.Decoder(device_id=device, max_num_cpu_threads=1, backends=backends)

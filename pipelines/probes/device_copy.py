@@ -55,7 +55,8 @@ def memory_copy(size: int) -> Workload:
 def _pinned(source: torch.Tensor) -> int:
     """Copy to pinned memory.
 
-    Torch's allocator gives back what an earlier batch had, as it does in a training once it is going.
+    Torch's allocator gives back what an earlier batch had, as it does in a training once it is
+    going.
     """
     batch = source.pin_memory()
     if not batch.is_pinned():

@@ -1,4 +1,4 @@
-"""The page cache of a file: evict it, fill it, and measure how much of it is cached. Needs no root."""
+"""The page cache of a file: evict it, and measure how much is cached. Needs no root."""
 
 import ctypes
 import mmap
@@ -24,8 +24,8 @@ def evict(fd: int) -> None:
 def resident_share(fd: int) -> float | None:
     """Return the share of the file's pages in the page cache (mincore).
 
-    None if the kernel does not provide it. Linux tells only who owns the file or may write it, and says
-    "all of it" to everybody else (mm/mincore.c, can_do_mincore).
+    None if the kernel does not provide it. Linux tells only who owns the file or may write it, and
+    says "all of it" to everybody else (mm/mincore.c, can_do_mincore).
     """
     size = os.fstat(fd).st_size
     if size == 0:

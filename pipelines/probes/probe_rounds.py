@@ -1,8 +1,8 @@
 """Measures several things in alternation, so that changes in the machine's speed affect all alike.
 
-Every round measures each thing once, forwards and backwards in turn. A thing's rate is the median of
-its rounds, its spread the smallest and the largest. CPU seconds are those of the whole process: a
-library's threads count, and time that another process took does not.
+Every round measures each thing once, forwards and backwards in turn. A thing's rate is the median
+of its rounds, its spread the smallest and the largest. CPU seconds are those of the whole process:
+a library's threads count, and time that another process took does not.
 """
 
 import os
@@ -43,7 +43,8 @@ class ProbePlan:
         rounds: of everything that is compared.
         seconds: of one thing in one round, at least; one pass is always finished.
         files: of the user's dataset, at most.
-        pixels: of these files together, at most, where images are decoded or changed; at least four files are taken.
+        pixels: of these files together, at most, where images are decoded or changed; at least four
+            files are taken.
         scratch_bytes: of the file that is written to be read.
         readers: processes that read at once.
     """
@@ -79,8 +80,8 @@ class Workload:
     """One thing to measure.
 
     Attributes:
-        run: one pass; returns what it did: a number of samples, bytes or FLOP, or ``TimedPass``. Raises
-            CannotMeasure, or anything.
+        run: one pass; returns what it did: a number of samples, bytes or FLOP, or ``TimedPass``.
+            Raises CannotMeasure, or anything.
         prepare: before every pass; not timed.
     """
 

@@ -1,11 +1,11 @@
 """Read speed: the user's files one by one, and one large file in order and at random offsets.
 
-Cold: the page cache of this machine was emptied of them and every pass checked to have come from the
-disk. Names and inodes stay cached, and so may the data in a disk, a hypervisor or a server. Warm:
-every pass checked to have come from memory.
+Cold: the page cache of this machine was emptied of them and every pass checked to have come from
+the disk. Names and inodes stay cached, and so may the data in a disk, a hypervisor or a server.
+Warm: every pass checked to have come from memory.
 
-Those that read at once are processes, as workers of DataLoader are: threads of Python would wait for
-its lock.
+Those that read at once are processes, as workers of DataLoader are: threads of Python would wait
+for its lock.
 """
 
 import marshal
@@ -39,7 +39,8 @@ from feedline.profiler.ceilings import Ceiling
 
 _COLD_SHARE = 0.9  # of the bytes must have come from the disk
 _COLD_BLOCKS = 4096  # of a pass at random places: a disk with a head needs 40 s for them
-_IN_FLIGHT_S = 0.01  # pages that the last pass read ahead and that have not arrived yet cannot be dropped
+# pages that the last pass read ahead and that have not arrived yet cannot be dropped
+_IN_FLIGHT_S = 0.01
 _UNLIMITED_S = 1e6  # seconds
 _Job = tuple[object, ...]  # for reader.py
 _MEBIBYTE = 1 << 20
@@ -220,7 +221,8 @@ def _warm_workload(run: Callable[[], _ReadPass], total: Callable[[float], float]
 
     def checked() -> _ReadPass:
         done = run()
-        once = min(total(done.units), total(filled[0].units))  # what came from the disk at first is in memory the next time round
+        # what came from the disk at first is in memory the next time round
+        once = min(total(done.units), total(filled[0].units))
         if done.disk is not None and done.disk > (1 - _COLD_SHARE) * once:
             raise CannotMeasure(f"not warm: {done.disk:,} of {once:,.0f} bytes came from the disk: they do not stay in the page cache")
         return done
@@ -257,7 +259,8 @@ class ReadMode(NamedTuple):
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure all modes of reading.
 
-    By file, sequential, random; read() and mmap; cold and warm; with the plan's numbers of processes.
+    By file, sequential, random; read() and mmap; cold and warm; with the plan's numbers of
+    processes.
     """
     where = pagecache.filesystem(subject.folder)
     with start_readers(max(subject.plan.readers)) as readers:
@@ -299,7 +302,8 @@ def read_pattern(fd: int, size: int, way: ReadMode) -> _ReadPattern:
 def pattern_workload(fd: int, size: int, way: ReadMode, plan: ProbePlan, readers: Readers) -> Workload:
     """Read one open file in one pattern.
 
-    Warm, the readers go round until the time is up, so that none waits for the last one. Cold, a slow disk ends a pass early.
+    Warm, the readers go round until the time is up, so that none waits for the last one. Cold, a
+    slow disk ends a pass early.
     """
     is_cold = way.cache == "cold"
     jobs = read_pattern(fd, size, way).jobs(way.readers, 4 * plan.seconds if is_cold else plan.seconds, again=not is_cold)

@@ -17,7 +17,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-READ, MMAP, ADVISED = "read", "mmap", "mmap advised"  # advised: MADV_RANDOM, as LMDB's MDB_NORDAHEAD does
+# advised: MADV_RANDOM, as LMDB's MDB_NORDAHEAD does
+READ, MMAP, ADVISED = "read", "mmap", "mmap advised"
 GO, CALLED_OFF = b"+", b"-"
 _UNCHECKED_BYTES = 64 * 1024  # bytes between two looks at the clock
 _Begin = Callable[[], int]  # waits for the go and returns the time in ns
@@ -27,9 +28,9 @@ _Done = tuple[int, int]  # units, the time in ns
 def _read_blocks(begin: _Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> _Done:
     """Copy the blocks at these offsets into a buffer, until done or for ``limit_ns``.
 
-    A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page faults are
-    paid the first time through. The buffer begins with a page: 16 bytes later, where malloc puts a large
-    one, some processors copy at a fifth of the rate.
+    A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page
+    faults are paid the first time through. The buffer begins with a page: 16 bytes later, where
+    malloc puts a large one, some processors copy at a fifth of the rate.
 
     Args:
         begin: waits for the go and returns the time in ns.

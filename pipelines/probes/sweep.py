@@ -15,9 +15,11 @@ from feedline.profiler.samplers.memory import Memory
 _MAX_BATCH = 4096
 _MIN_KNEE_SHARE = 0.95  # of the best throughput
 _SATURATED = 1.03  # two doublings that bring less than this factor end the sweep
-_SLOW = 8.0  # a step that takes this many times ``plan.seconds``, and at least SLOW_S, ends the sweep
+# a step that takes this many times ``plan.seconds``, and at least _SLOW_S, ends the sweep
+_SLOW = 8.0
 _SLOW_S = 0.5
-_MEMORY_SHARE = 0.5  # of what is available: a larger batch that would need more is not tried on a CPU
+# of what is available: a larger batch that would need more is not tried on a CPU
+_MEMORY_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,9 @@ def _fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> _StepTi
 def probe(subject: Subject) -> Iterator[Ceiling]:
     """Measure the best throughput over batch sizes 1, 2, 4, ...
 
-    The sweep ends at a limit of memory, time or saturation. ``settings``: batches, samples_per_s, low,
-    high (lists), knee, stopped, and the fit of t(B) = a_s + b_s B with a_error_s, b_error_s, worst_share.
+    The sweep ends at a limit of memory, time or saturation. ``settings``: batches, samples_per_s,
+    low, high (lists), knee, stopped, and the fit of t(B) = a_s + b_s B with a_error_s, b_error_s,
+    worst_share.
     """
     if subject.model is None:
         yield as_ceiling("sweep/model", "no model was given: name it with --model module:name", per="device")

@@ -1,4 +1,4 @@
-"""The user's model on one cached batch: forward, backward and optimizer, separately and together."""
+"""The user's model on one cached batch: forward, backward and optimizer, apart and together."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -20,7 +20,8 @@ from feedline.profiler.errors import DataError
 
 _HEAD_BYTES = 16  # the longest signature below, with the box type of ISO media files
 
-# Signature at the file's start -> ending; from the formats' specifications, the set that Pillow reads and people train on.
+# Signature at the file's start -> ending; from the formats' specifications, the set that Pillow
+# reads and people train on.
 _SIGNATURES = {
     b"\xff\xd8\xff": "jpg",
     b"\x89PNG\r\n\x1a\n": "png",
@@ -36,7 +37,9 @@ _BRANDS = {b"avif": "avif", b"avis": "avif", b"heic": "heic", b"heix": "heic", b
 
 NOT_IN_CLASS, NO_FILES = "not in a class folder", "a class without files"
 _THREADS = 4
-_MAX_FILES_AHEAD = 16  # files held in memory at a time: enough for a disk with a queue, and a gigabyte where each has 64 MB
+# files held in memory at a time: enough for a disk with a queue, and a gigabyte where each has 64
+# MB
+_MAX_FILES_AHEAD = 16
 
 
 def _image_ending(head: bytes) -> str | None:
@@ -67,7 +70,8 @@ def _is_cut_off(value: bytes, kind: str | None) -> bool:
         kind: of ``_image_ending``.
     """
     if kind == "jpg":
-        return value.rfind(b"\xff\xd9", _scan(value)) < 0  # EOI; one before the scan ends a thumbnail. ITU-T T.81, B.1.1.3
+        # EOI; one before the scan ends a thumbnail. ITU-T T.81, B.1.1.3
+        return value.rfind(b"\xff\xd9", _scan(value)) < 0
     return kind == "webp" and int.from_bytes(value[4:8], "little") + 8 > len(value)
 
 
@@ -98,7 +102,8 @@ class FolderListing:
     """All files of a dataset, in the order in which they are packed.
 
     Attributes:
-        left_out: unusable files, known without opening them: broken links, pipes, files beside the class folders, classes without a file.
+        left_out: unusable files, known without opening them: broken links, pipes, files beside the
+            class folders, classes without a file.
         checked: whether every file was already checked to be an image.
         linked: files that are symbolic links.
         below: files that lie in a folder below a class folder, whose label they take.

@@ -15,7 +15,8 @@ from feedline.profiler.files import output, owned
 
 INDEX_FILE = "index.bin"
 PATHS_FILE = "paths.bin"
-SPLIT_VALUE = 0xFFFFFFFF  # as ``skip``: the value is not in one piece and has to be put together from its frame
+# as ``skip``: the value is not in one piece and has to be put together from its frame
+SPLIT_VALUE = 0xFFFFFFFF
 
 # A frame is all that a format writes for one sample; frames lie one after another in a shard.
 INDEX_RECORD = np.dtype(
@@ -89,7 +90,8 @@ class Index:
         raw, paths = (folder / INDEX_FILE).read_bytes(), (folder / PATHS_FILE).read_bytes()
         records = np.frombuffer(raw[: len(raw) // INDEX_RECORD.itemsize * INDEX_RECORD.itemsize], INDEX_RECORD)
         ends = records["path_end"]
-        complete = (ends <= len(paths)) & (ends > np.concatenate((np.zeros(1, "<u8"), ends[:-1])))  # no path is empty
+        # no path is empty
+        complete = (ends <= len(paths)) & (ends > np.concatenate((np.zeros(1, "<u8"), ends[:-1])))
         return cls(records[: int(np.argmin(np.append(complete, False)))], paths)
 
 

@@ -55,7 +55,8 @@ def verify(path: Path | str, progress: ReportProgress = ignore_progress) -> Veri
     """Read every sample and every file of a packed store.
 
     Raises:
-        StoreDamaged: it is not whole, or not what was packed: names files and samples, and counts them.
+        StoreDamaged: it is not whole, or not what was packed: names files and samples, and counts
+            them.
     """
     store = open_packed(Path(path))
     try:

@@ -21,7 +21,9 @@ _TABLE_ENDINGS = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".lst", 
 _MAX_TABLES = 16  # files with images' names are annotations of one image each, and are not read
 _MAX_TABLE_BYTES = 4 << 20  # of a table
 _MIN_NAMED_IMAGES = 10  # images that a table names, or half of all
-_MIN_STEM_LENGTH = 4  # characters of a number that counts as an image's name without its ending: other numbers stand in any table
+# characters of a number that counts as an image's name without its ending: other numbers stand in
+# any table
+_MIN_STEM_LENGTH = 4
 _SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval", "holdout"}
 _ROLES = {
     "annotations",

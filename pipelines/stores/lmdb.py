@@ -25,12 +25,16 @@ from feedline.profiler.files import output, owned
 
 _DATA_FILE = "data.mdb"
 _LMDB_PAGE_BYTES = 4096
-_PAGE_HEADER_BYTES = 16  # lmdb.h: a value of more than about half a page gets pages of its own, with one header
+# lmdb.h: a value of more than about half a page gets pages of its own, with one header
+_PAGE_HEADER_BYTES = 16
 _KEYS_PER_SAMPLE = 3
-_FULL_BYTES = 1 << 20  # LMDB calls a write that was cut short, which is what a full disk does, an input/output error
-# A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another process looks which samples are left.
+# LMDB calls a write that was cut short, which is what a full disk does, an input/output error
+_FULL_BYTES = 1 << 20
+# A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another
+# process looks which samples are left.
 _LOOK = "import sys; from feedline.pipelines.stores.lmdb import _LmdbStore, _look; _look(_LmdbStore(sys.argv[1]))"
-_LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may be dropped at any time
+# of _SHARED_ENVIRONMENTS and what is in it; reentrant, as a store may be dropped at any time
+_LOCK = threading.RLock()
 
 
 class _LmdbWriter:
@@ -41,7 +45,8 @@ class _LmdbWriter:
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
         """Open the database for writing. Raises MissingDependency, OSError."""
         self._folder = folder
-        os.close(owned.reopen(folder, _DATA_FILE, output.SHARED))  # LMDB makes nothing, so that the list has what there is
+        # LMDB makes nothing, so that the list has what there is
+        os.close(owned.reopen(folder, _DATA_FILE, output.SHARED))
         with _as_os_errors():
             self._environment: Any = _library().open(str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True)
             self._transaction: Any = None

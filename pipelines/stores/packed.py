@@ -99,7 +99,8 @@ class StoreManifest:
         """Read it.
 
         Raises:
-            StoreDamaged: there is none, so that the store is not whole, or it is not what was written.
+            StoreDamaged: there is none, so that the store is not whole, or it is not what was
+                written.
             SchemaTooNew: a newer feedline packed it.
         """
         try:
@@ -180,7 +181,8 @@ class IndexedStore:
         """Open it.
 
         Raises:
-            StoreDamaged: it is not whole, or a file of it is gone, cut off, or (the index) not what was written.
+            StoreDamaged: it is not whole, or a file of it is gone, cut off, or (the index) not what
+                was written.
             SchemaTooNew: a newer feedline packed it.
         """
         self.path = Path(path).absolute()
@@ -265,8 +267,8 @@ class StoreKind:
     """A format.
 
     Attributes:
-        writer: called with the folder, bytes after which a shard ends, and bytes that all will take.
-            Raises MissingDependency, OSError.
+        writer: called with the folder, bytes after which a shard ends, and bytes that all will
+            take. Raises MissingDependency, OSError.
         store: opens a whole store. Raises StoreDamaged.
         stored_bytes: how much a file of some bytes, with a path of some bytes, takes at most.
     """

@@ -1,7 +1,7 @@
 """Packs a folder of images into a store.
 
-A kill at any moment costs at most the last seconds of work. Before, it is checked that the store fits
-on the disk, and that its folder holds nothing else.
+A kill at any moment costs at most the last seconds of work. Before, it is checked that the store
+fits on the disk, and that its folder holds nothing else.
 """
 
 import errno
@@ -185,8 +185,8 @@ class Packed:
     Attributes:
         bytes: of the original files.
         stored_bytes: of the store.
-        resumed_at: samples that an earlier, killed pack had left whole; ``samples`` where nothing was
-            left to do.
+        resumed_at: samples that an earlier, killed pack had left whole; ``samples`` where nothing
+            was left to do.
         classes: names of those that have a sample.
         empty: of those that have none; they keep their labels.
         lost: labels that the store does not have.
@@ -226,21 +226,21 @@ def pack(
         source: a folder with one subfolder per class, or ``Photos``.
         destination: the store's folder.
         kind: a key of ``STORE_KINDS``.
-        unreadable: ``skip`` leaves out and names files that are unreadable or not images; ``refuse`` ends
-            at the first. Default: skip for a folder, refuse for ``Photos``, whose positions are the
-            numbers of the samples.
-        unlabeled: pack a folder whose labels are not its class folders; the store then does not have
-            them.
+        unreadable: ``skip`` leaves out and names files that are unreadable or not images;
+            ``refuse`` ends at the first. Default: skip for a folder, refuse for ``Photos``, whose
+            positions are the numbers of the samples.
+        unlabeled: pack a folder whose labels are not its class folders; the store then does not
+            have them.
         force: start over if there is a store of other data, or a damaged one.
-        shard_bytes: size at which a new shard is started (default 1 GiB, more if that would make over 128
-            shards; LMDB and RecordIO are one file).
+        shard_bytes: size at which a new shard is started (default 1 GiB, more if that would make
+            over 128 shards; LMDB and RecordIO are one file).
         progress: called with the progress.
 
     Raises:
-        DataError: the folder contains no image; its labels would be lost; or, with ``refuse``, a file
-            cannot be used.
-        OutputError: the destination contains something else, is not writable or too small, or another
-            pack writes to it.
+        DataError: the folder contains no image; its labels would be lost; or, with ``refuse``, a
+            file cannot be used.
+        OutputError: the destination contains something else, is not writable or too small, or
+            another pack writes to it.
         StoreDamaged: the destination contains a damaged store.
         MissingDependency: the library for this format is not installed.
     """
@@ -380,7 +380,9 @@ class _Packing:
         self._bytes += len(image.value)
 
     def _checkpoint(self, journal: Journal) -> None:
-        journal.flush()  # before the data: a sample that only the data has could not be distinguished from a stranger's
+        # before the data: a sample that only the data has could not be distinguished from a
+        # stranger's
+        journal.flush()
         self._writer.checkpoint()
 
     def _leave_out(self, entry: LeftOut) -> None:

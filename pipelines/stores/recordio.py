@@ -1,9 +1,12 @@
-"""RecordIO as MXNet reads it: one file data-00000.rec, and data-00000.idx with a line ``number<TAB>offset`` per sample.
+"""RecordIO as MXNet and DALI's ``fn.readers.mxnet`` read it.
 
-A record is the magic word, a word with the part's kind (3 bits) and length (29 bits), the payload, and zeros up to a multiple of 4. Where
-the payload itself has the magic word at a multiple of 4, the writer cuts it out there, and the reader puts it back between the parts. The
-payload is an image header (flag, label, id, id2: 24 bytes) and the file. Sources: dmlc-core's recordio.h and mxnet.recordio.
-DALI's ``fn.readers.mxnet`` reads them.
+There is one file data-00000.rec, and data-00000.idx with a line ``number<TAB>offset`` per sample.
+
+A record is the magic word, a word with the part's kind (3 bits) and length (29 bits), the payload,
+and zeros up to a multiple of 4. Where the payload itself has the magic word at a multiple of 4, the
+writer cuts it out there, and the reader puts it back between the parts. The payload is an image
+header (flag, label, id, id2: 24 bytes) and the file. Sources: dmlc-core's recordio.h and
+mxnet.recordio.
 """
 
 import struct

@@ -1,6 +1,7 @@
 """Common parts of the formats that append samples to data files: tar, RecordIO and TFRecord.
 
-A sample's bytes in a shard are its frame; frames lie one after another. Reading one sample is one ``pread``.
+A sample's bytes in a shard are its frame; frames lie one after another. Reading one sample is one
+``pread``.
 """
 
 import os
@@ -149,7 +150,8 @@ class _Frames:
         opened = self._open.get(shard)
         if opened is None:
             handle = os.open(self._folder / _shard_name(shard, self._suffix), os.O_RDONLY | os.O_CLOEXEC)
-            opened = self._open.setdefault(shard, _OpenShard(handle))  # another thread may have been faster
+            # another thread may have been faster
+            opened = self._open.setdefault(shard, _OpenShard(handle))
         got = os.pread(opened.handle, length, start)
         while len(got) < length:  # one call hands over 2 GiB at most
             more = os.pread(opened.handle, length - len(got), start + len(got))

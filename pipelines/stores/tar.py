@@ -1,8 +1,9 @@
 """WebDataset: tar files in which a sample is a sequence of members with the same base name.
 
-00000012.jpg (the file), 00000012.cls (the label, decimal), 00000012.path. ``webdataset.WebDataset`` reads them, so do tar and
-DALI's ``fn.readers.webdataset``, for which data-00000.idx says where each member is (its index version 1.2).
-Source: https://github.com/webdataset/webdataset and DALI's documentation of ``wds2idx``.
+00000012.jpg (the file), 00000012.cls (the label, decimal), 00000012.path. ``webdataset.WebDataset``
+reads them, so do tar and DALI's ``fn.readers.webdataset``, for which data-00000.idx says where each
+member is (its index version 1.2). Source: https://github.com/webdataset/webdataset and DALI's
+documentation of ``wds2idx``.
 """
 
 import os

@@ -1,8 +1,12 @@
-"""TFRecord: data-00000.tfrecord, and data-00000.idx with a line ``offset length`` per sample, for DALI's ``fn.readers.tfrecord``.
+"""TFRecord files, for TensorFlow and DALI.
 
-A record is its length (8 bytes), the masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of the data. The data is a
-``tf.train.Example`` with the features image/encoded, image/class/label (from 0) and image/filename, the names of TensorFlow's ImageNet
-files. Sources: TensorFlow's record_writer.cc and hash/crc32c.h, example.proto, the protocol buffers' encoding.
+Beside data-00000.tfrecord is data-00000.idx with a line ``offset length`` per sample, for DALI's
+``fn.readers.tfrecord``.
+
+A record is its length (8 bytes), the masked CRC-32C of those 8 bytes, the data, and the masked
+CRC-32C of the data. The data is a ``tf.train.Example`` with the features image/encoded,
+image/class/label (from 0) and image/filename, the names of TensorFlow's ImageNet files. Sources:
+TensorFlow's record_writer.cc and hash/crc32c.h, example.proto, the protocol buffers' encoding.
 """
 
 import os

@@ -51,16 +51,16 @@ def _as_affine(operation: Rotate) -> Affine:
 def _source_matrix(operation: Affine, size: Size) -> _Matrix:
     """Return where each pixel of the result comes from.
 
-    torchvision's definition (functional.affine): turn, scale and shear about the center, then move by
-    whole pixels.
+    torchvision's definition (functional.affine): turn, scale and shear about the center, then move
+    by whole pixels.
 
     Args:
         operation: the transform.
         size: (height, width) of the image.
 
     Returns:
-        float64 [3, 3], from (x, y) of the result to (x, y) of the image; the middle of the first pixel is
-        at (0.5, 0.5).
+        float64 [3, 3], from (x, y) of the result to (x, y) of the image; the middle of the first
+        pixel is at (0.5, 0.5).
     """
     height, width = size
     x, y = operation.center or (width / 2, height / 2)
@@ -101,7 +101,7 @@ def perform_albumentations(image: _Image, operation: ImageOperation) -> _Image:
 
     Args:
         image: uint8 [h, w, 3], RGB.
-        operation: not random, not Unknown, not Erase.
+        operation: not random, not unknown, not Erase.
 
     Returns:
         uint8 [h, w, 3], perhaps a view of ``image``.
@@ -170,7 +170,8 @@ def _adjust(image: _Image, operation: of.Adjust) -> _Image:
     kernel = _SMOOTH * (1 - operation.factor)
     kernel[1, 1] += operation.factor
     sharp = cv2.filter2D(image, -1, kernel)
-    sharp[[0, -1]], sharp[:, [0, -1]] = image[[0, -1]], image[:, [0, -1]]  # Pillow leaves the outermost pixels alone
+    # Pillow leaves the outermost pixels alone
+    sharp[[0, -1]], sharp[:, [0, -1]] = image[[0, -1]], image[:, [0, -1]]
     return sharp  # type: ignore[return-value]
 
 
@@ -190,7 +191,8 @@ def _affine(image: _Image, operation: of.Affine | of.Rotate) -> _Image:
     matrix = _source_matrix(affine, size)
     if isinstance(operation, of.Rotate) and operation.expand:
         matrix, size = _expanded(matrix, size)
-    half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])  # OpenCV puts the middle of the first pixel at (0, 0)
+    # OpenCV puts the middle of the first pixel at (0, 0)
+    half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
     matrix = (np.linalg.inv(half) @ matrix @ half)[:2]
     flags = _WARPS.get(affine.interpolation, cv2.INTER_LINEAR) | cv2.WARP_INVERSE_MAP
     fill = _fill(affine.fill)
@@ -205,7 +207,8 @@ def _tone(image: _Image, operation: of.Tone) -> _Image:
             return pixel.posterize(image, bits) if bits < 8 else image
         case "solarize":
             return pixel.solarize(image, operation.magnitude / 255)
-    # albumentations' "pil" modes are up to 4 (autocontrast) and 20 (equalize) gray levels away from Pillow.
+    # albumentations' "pil" modes are up to 4 (autocontrast) and 20 (equalize) gray levels away from
+    # Pillow.
     change = _contrasted if operation.kind == "autocontrast" else _equalized
     return cv2.merge([change(channel) for channel in cv2.split(image)])
 

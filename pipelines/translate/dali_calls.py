@@ -1,9 +1,9 @@
 """Operations in a DALI pipeline, with torchvision's pixel conventions and distributions.
 
-Measured against torchvision on PIL images (tests/translate/test_pixels.py holds the bounds): geometry
-is exact to a pixel, values to a gray level or two. Two things have the same parameters and other
-pixels: hue, which DALI turns in YIQ and torchvision in HSV, and warps of bilinear interpolation along
-the edge of the image, which DALI mixes with the fill.
+Measured against torchvision on PIL images (tests/translate/test_pixels.py holds the bounds):
+geometry is exact to a pixel, values to a gray level or two. Two things have the same parameters and
+other pixels: hue, which DALI turns in YIQ and torchvision in HSV, and warps of bilinear
+interpolation along the edge of the image, which DALI mixes with the fill.
 
 Numbers are the same for every image (Python's) or different for each (DALI's); one set of functions
 does both.
@@ -93,7 +93,8 @@ class DaliImages:
 
     Attributes:
         node: uint8 HWC on the CPU or the GPU.
-        height, width: a number of Python where all images have the same, else int64 nodes on the CPU.
+        height, width: a number of Python where all images have the same, else int64 nodes on the
+            CPU.
     """
 
     node: Any
@@ -168,7 +169,8 @@ def _random_crop(images: DaliImages, operation: of.RandomCrop) -> DaliImages:
     for has, wants in ((images.height, operation.size[0]), (images.width, operation.size[1])):
         places = has - wants + 1
         starts.append(_least(_floor(fn.random.uniform(range=(0.0, 1.0)) * places), places - 1))
-    return _cut(images, starts[0], starts[1], *operation.size, fill=None)  # torchvision raises too when it does not fit
+    # torchvision raises too when it does not fit
+    return _cut(images, starts[0], starts[1], *operation.size, fill=None)
 
 
 def _flip(images: DaliImages, horizontal: _Number = 0, vertical: _Number = 0) -> DaliImages:
@@ -196,7 +198,8 @@ def _contrast(node: Any, factor: _Number) -> Any:
     weights = fn.constant(fdata=list(_LUMA), shape=[1, 1, 3], device=node.device)
     if node.device == "cpu":
         return fn.contrast(node, contrast=factor, contrast_center=fn.reductions.sum(mean * weights, axes=[0, 1, 2]))
-    center = fn.reductions.sum(mean * weights, axis_names="C", keep_dims=True)  # on the GPU, where an argument cannot be
+    # on the GPU, where an argument cannot be
+    center = fn.reductions.sum(mean * weights, axis_names="C", keep_dims=True)
     return fn.cast_like(center + (node - center) * factor, node)
 
 
@@ -227,7 +230,8 @@ def _warp(
     radians = math.pi / 180
     c, s = _cosine(angle * radians), _sine(angle * radians)
     tangent_x, tangent_y = (_sine(value * radians) / _cosine(value * radians) for value in shear)
-    a, b = c + s * tangent_y, s - c * tangent_y  # the first column of turn @ shear_y; the second is (-s, c)
+    # the first column of turn @ shear_y; the second is (-s, c)
+    a, b = c + s * tangent_y, s - c * tangent_y
     rows = [(c - b * tangent_x) / scale, (s + a * tangent_x) / scale, -1 * b / scale, a / scale]
     x, y = settings.center or (images.width / 2, images.height / 2)
     from_x, from_y = -1 * (x + move[0]), -1 * (y + move[1])
@@ -300,7 +304,8 @@ def _jitter(images: DaliImages, operation: of.ColorJitter) -> DaliImages:
         return images
     saturation = _uniform(*operation.saturation) if operation.saturation else 1.0
     hue = _uniform(*operation.hue) * 360.0 if operation.hue else 0.0
-    return replace(images, node=fn.hsv(images.node, hue=hue, saturation=saturation))  # both in one pass
+    # both in one pass
+    return replace(images, node=fn.hsv(images.node, hue=hue, saturation=saturation))
 
 
 def _random_gray(images: DaliImages, operation: of.RandomGrayscale) -> DaliImages:
@@ -389,7 +394,8 @@ def erase(tensor: Any, operation: of.RandomErasing | of.Erase, size: of.Size | N
         start = _vector([operation.top * height, operation.left * width])
         extent = _vector([operation.height * height, operation.width * width])
     else:
-        wide = 1 / operation.ratio[1], 1 / operation.ratio[0]  # RandomErasing's ratio is height to width
+        # RandomErasing's ratio is height to width
+        wide = 1 / operation.ratio[1], 1 / operation.ratio[0]
         start, extent = _random_window(height, width, operation.scale, wide)
         start, extent = fn.cast(start, dtype=types.FLOAT), fn.cast(extent * _coin(operation.p), dtype=types.FLOAT)
     return fn.erase(tensor, anchor=start, shape=extent, axis_names="HW", fill_value=fill)

@@ -1,4 +1,4 @@
-"""Differences between the translations and torchvision on the user's images, operation by operation."""
+"""Differences between the translations and torchvision, operation by operation."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -23,9 +23,10 @@ class LibraryDifference:
     """One operation in one library, against torchvision on PIL images with the same parameters.
 
     Attributes:
-        operation: its name; ``decoding`` alone, in libraries that decode; ``whole recipe`` for all of them in order.
-        mean, max: absolute difference of all values of all images, in gray levels (0 to 255); None: it cannot be done; infinite: another
-            size.
+        operation: its name; ``decoding`` alone, in libraries that decode; ``whole recipe`` for all
+            of them in order.
+        mean, max: absolute difference of all values of all images, in gray levels (0 to 255); None:
+            it cannot be done; infinite: another size.
         message: why it cannot be done, or what is different on purpose; empty: nothing to say.
     """
 
@@ -39,9 +40,9 @@ class LibraryDifference:
 def compare_libraries(recipe: Recipe, photos: Photos, sample: int) -> list[LibraryDifference]:
     """Compare every library with torchvision, random parameters fixed.
 
-    Every operation is applied alone to the decoded image; then the whole recipe, without what the library
-    cannot do (nor does the reference then). Erasing and normalising are arithmetic on the finished tensor
-    and left out. A library that is not installed has one row that says so.
+    Every operation is applied alone to the decoded image; then the whole recipe, without what the
+    library cannot do (nor does the reference then). Erasing and normalising are arithmetic on the
+    finished tensor and left out. A library that is not installed has one row that says so.
 
     Args:
         recipe: the user's.

@@ -2,7 +2,8 @@
 
 The operations and ranges of RandAugment and TrivialAugmentWide are those of torchvision
 (``torchvision.transforms.autoaugment``), which took them from the papers: RandAugment (Cubuk et al.
-2019, arXiv:1909.13719) and TrivialAugment's "wide" space (Mueller and Hutter 2021, arXiv:2103.10158).
+2019, arXiv:1909.13719) and TrivialAugment's "wide" space (Mueller and Hutter 2021,
+arXiv:2103.10158).
 """
 
 import math
@@ -26,8 +27,11 @@ _AUGMENT_NAMES = [
     "AutoContrast",
     "Equalize",
 ]
-NOMINAL_SIZE = (400, 500)  # (height, width) that shares are drawn for when there is no image: about the mean of ImageNet's files
-_MAX_TRIES = 10  # torchvision's: a crop or an erased rectangle that does not fit is drawn again this many times
+# (height, width) that shares are drawn for when there is no image: about the mean of ImageNet's
+# files
+NOMINAL_SIZE = (400, 500)
+# torchvision's: a crop or an erased rectangle that does not fit is drawn again this many times
+_MAX_TRIES = 10
 _FIXED_BY_RANDOM: dict[type[ImageOperation], ImageOperation] = {
     of.RandomHorizontalFlip: of.Flip(horizontal=True),
     of.RandomVerticalFlip: of.Flip(horizontal=False),
@@ -39,7 +43,8 @@ _FIXED_BY_RANDOM: dict[type[ImageOperation], ImageOperation] = {
 class _AugmentSpace:
     """Largest magnitudes.
 
-    Shear is a tangent, translate (share of the width, pixels), rotate degrees, enhance |factor - 1|.
+    Shear is a tangent, translate (share of the width, pixels), rotate degrees, enhance |factor -
+    1|.
     """
 
     shear: float
@@ -120,8 +125,8 @@ def draw(operation: ImageOperation, dice: random.Random, size: Size, always: boo
         operation: any, random or not.
         dice: what to draw from.
         size: (height, width) of the image that it will be applied to.
-        always: an operation that happens with a probability happens, and a crop is resized to its nominal
-            size, so that the result fits images of another size as well.
+        always: an operation that happens with a probability happens, and a crop is resized to its
+            nominal size, so that the result fits images of another size as well.
 
     Raises:
         ValueError: RandomCrop is larger than the image (torchvision raises it too).

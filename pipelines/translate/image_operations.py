@@ -1,9 +1,9 @@
 """Every operation of a recipe, with the names and settings of torchvision.
 
 Sizes are (height, width) and padding is (left, top, right, bottom), in pixels, as in torchvision;
-fills are 0 to 255; ``interpolation`` is torchvision's word: nearest, bilinear, bicubic, lanczos, box,
-hamming. A random operation is never applied itself: draw.py turns it into fixed ones. A fixed position
-is a share of the image's size, so that it fits images of every size.
+fills are 0 to 255; ``interpolation`` is torchvision's word: nearest, bilinear, bicubic, lanczos,
+box, hamming. A random operation is never applied itself: draw.py turns it into fixed ones. A fixed
+position is a share of the image's size, so that it fits images of every size.
 """
 
 import math
@@ -97,8 +97,8 @@ class Crop(ImageOperation):
     """Cut out a rectangle.
 
     Attributes:
-        top, left, height, width: shares of the image's height and width; each is rounded to the nearest
-            pixel.
+        top, left, height, width: shares of the image's height and width; each is rounded to the
+            nearest pixel.
     """
 
     top: float
@@ -107,7 +107,7 @@ class Crop(ImageOperation):
     width: float
 
     def box(self, size: Size) -> tuple[int, int, int, int]:
-        """Return pixels (top, left, height, width), inside the image and at least one pixel large."""
+        """Return pixels (top, left, height, width), inside the image and at least one large."""
         height = min(max(math.floor(self.height * size[0] + 0.5), 1), size[0])
         width = min(max(math.floor(self.width * size[1] + 0.5), 1), size[1])
         top = min(max(math.floor(self.top * size[0] + 0.5), 0), size[0] - height)
@@ -157,8 +157,8 @@ class Adjust(ImageOperation):
     """Change colors by a factor.
 
     Attributes:
-        kind: brightness, contrast, saturation, sharpness (factor 1: unchanged) or hue (-0.5 to 0.5, 0:
-            unchanged).
+        kind: brightness, contrast, saturation, sharpness (factor 1: unchanged) or hue (-0.5 to 0.5,
+            0: unchanged).
     """
 
     kind: str
@@ -222,7 +222,8 @@ class Tone(ImageOperation):
     """Change gray levels as in RandAugment and TrivialAugmentWide.
 
     Attributes:
-        kind: posterize (magnitude: bits kept), solarize (magnitude: threshold), autocontrast, equalize.
+        kind: posterize (magnitude: bits kept), solarize (magnitude: threshold), autocontrast,
+            equalize.
     """
 
     kind: str
@@ -235,7 +236,8 @@ class Erase(ImageOperation):
 
     Attributes:
         top, left, height, width: shares of the image's.
-        value: one a channel (or one for all), in the tensor's units; None: normally distributed noise.
+        value: one a channel (or one for all), in the tensor's units; None: normally distributed
+            noise.
         normalised: whether it follows Normalize, or comes before it.
     """
 

@@ -1,7 +1,7 @@
 """The user's transforms as a list of plain operations, from which the translations are made.
 
-The settings of torchvision's transform objects, v1 and v2, are read by class name; torchvision itself
-is never imported.
+The settings of torchvision's transform objects, v1 and v2, are read by class name; torchvision
+itself is never imported.
 """
 
 import random
@@ -159,8 +159,8 @@ class _TransformReader:
     """Fills the list ``operations``, and tracks the value range of the tensor.
 
     Attributes:
-        values: what the pixels are by now: ``image`` (PIL), ``uint8`` (a tensor, 0 to 255), ``unit``
-            (floats 0 to 1) or ``bytes`` (floats 0 to 255).
+        values: what the pixels are by now: ``image`` (PIL), ``uint8`` (a tensor, 0 to 255),
+            ``unit`` (floats 0 to 1) or ``bytes`` (floats 0 to 255).
     """
 
     def __init__(self, values: str = "image") -> None:
@@ -232,7 +232,8 @@ class _TransformReader:
     def _no_erasing_before(self, operation: ImageOperation) -> None:
         """Replace erasing that other operations follow.
 
-        Every translation erases last of all, which is the same only if nothing but flips would come after it.
+        Every translation erases last of all, which is the same only if nothing but flips would come
+        after it.
         """
         late = UnknownOperation("RandomErasing", f"{operation.name} follows it, where only flips and Normalize are translated")
         self.operations = [late if isinstance(earlier, of.RandomErasing) else earlier for earlier in self.operations]
@@ -294,11 +295,12 @@ class _TransformReader:
 class Recipe:
     """Operations in order, from a decoded RGB image to the tensor.
 
-    Conversions of type (ToTensor, PILToTensor, ToImage, ToDtype, ConvertImageDtype) are not in the list: every translation ends in float32.
+    Conversions of type (ToTensor, PILToTensor, ToImage, ToDtype, ConvertImageDtype) are not in the
+    list: every translation ends in float32.
 
     Attributes:
-        mean, std: of the final Normalize, in units of 0 to 1; None: the tensor stays at 0 to 1. A transform that ends in a tensor of
-            0 to 255 has a std of 1 / 255.
+        mean, std: of the final Normalize, in units of 0 to 1; None: the tensor stays at 0 to 1. A
+            transform that ends in a tensor of 0 to 255 has a std of 1 / 255.
     """
 
     operations: Sequence[ImageOperation]
@@ -350,8 +352,10 @@ class Translation:
 
     Attributes:
         apply: pickles, so that it can be sent to a spawned worker.
-        missing: operations that are left out, each with the reason: ``RandAugment: DALI has no ...``.
-        differs: operations that are done with the same distribution of parameters but other pixels than torchvision, each with the reason.
+        missing: operations that are left out, each with the reason: ``RandAugment: DALI has no
+            ...``.
+        differs: operations that are done with the same distribution of parameters but other pixels
+            than torchvision, each with the reason.
         does: the recipe without what is missing.
     """
 
@@ -381,8 +385,10 @@ def read_recipe(transform: Any) -> Recipe:
     """Read torchvision transforms without importing torchvision.
 
     Args:
-        transform: a Compose of ``torchvision.transforms`` or its ``v2``, an ``nn.Sequential``, a list, or one transform. Equal transforms
-            of v1 and v2 give equal recipes. What is not torchvision's own (lambdas, functions, classes of the user's) becomes ``Unknown``.
+        transform: a Compose of ``torchvision.transforms`` or its ``v2``, an ``nn.Sequential``, a
+            list, or one transform. Equal transforms of v1 and v2 give equal recipes. What is not
+            torchvision's own (lambdas, functions, classes of the user's) becomes
+            ``UnknownOperation``.
     """
     reading = _TransformReader()
     reading.add(transform)

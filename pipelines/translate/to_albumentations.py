@@ -1,7 +1,8 @@
 """Translation to OpenCV and albumentations on uint8 arrays.
 
-Random parameters are drawn as torchvision draws them, and albumentations' functions are called with them: its own transform objects draw
-from ranges that are not all torchvision's. OpenCV has no resize like Pillow's: where an image shrinks, INTER_AREA is used.
+Random parameters are drawn as torchvision draws them, and albumentations' functions are called with
+them: its own transform objects draw from ranges that are not all torchvision's. OpenCV has no
+resize like Pillow's: where an image shrinks, INTER_AREA is used.
 """
 
 import numpy as np

@@ -1,8 +1,10 @@
-"""Translation to a DALI pipeline: decoding, operations and normalising, on the CPU or with a GPU ("mixed").
+"""Translation to a DALI pipeline, on the CPU or with a GPU ("mixed").
 
-Decoding ignores EXIF orientation and smooths chroma as libjpeg does for Pillow. What DALI cannot do is left out and named in ``missing``:
-RandAugment and TrivialAugmentWide (DALI has ready policies, with other ranges), padding by reflection, fills of several colors in warps,
-expanding rotations. ColorJitter comes in one fixed order; the random order of torchvision changes only what clipping and rounding change.
+Decoding ignores EXIF orientation and smooths chroma as libjpeg does for Pillow. What DALI cannot do
+is left out and named in ``missing``: RandAugment and TrivialAugmentWide (DALI has ready policies,
+with other ranges), padding by reflection, fills of several colors in warps, expanding rotations.
+ColorJitter comes in one fixed order; the random order of torchvision changes only what clipping and
+rounding change.
 """
 
 from typing import Any
@@ -127,7 +129,8 @@ def normalise_in_pipeline(images: Any, recipe: Recipe) -> Any:
             continue
         assert operation.value is not None
         fill = _per_channel(operation.value)
-        if not operation.normalised:  # torchvision erases before it normalises: the same as after, with the value normalised
+        # torchvision erases before it normalises: the same as after, with the value normalised
+        if not operation.normalised:
             fill = [(value - m) / s for value, m, s in zip(fill, mean, std, strict=True)]
         tensor = erase(tensor, operation, size, fill)
     return tensor

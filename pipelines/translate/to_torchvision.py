@@ -34,9 +34,10 @@ def perform_torchvision(functional: ModuleType, image: Any, operation: ImageOper
     """Apply one operation.
 
     Args:
-        functional: ``torchvision.transforms.functional`` or ``torchvision.transforms.v2.functional``.
+        functional: ``torchvision.transforms.functional`` or
+            ``torchvision.transforms.v2.functional``.
         image: a PIL image, or a uint8 tensor [3, h, w] or [n, 3, h, w].
-        operation: not random, not Unknown, not Erase.
+        operation: not random, not unknown, not Erase.
         size: (height, width) of the image.
     """
     return _CALLS[type(operation)](functional, image, operation, size)
