@@ -10,8 +10,8 @@ from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.samplers.cgroup import effective_cpus
 
 PROBES = {  # name -> module with a ``probe(subject)``
-    "read": "storage",
-    "decode": "decode",
+    "read": "read_speed",
+    "decode": "decoders",
     "augment": "augment",
     "transport": "transport",
     "copy": "device_copy",
