@@ -53,8 +53,8 @@ def _frozen_task(task: LoadTask) -> LoadTask:
         else list(photos)
     )
     recipe = freeze_recipe(task.recipe, task.settings.seed)
-    steady = [operation for operation in recipe.operations if not (isinstance(operation, Erase) and operation.value is None)]
-    fixed = Recipe(tuple(steady), recipe.mean, recipe.std)
+    repeatable = [operation for operation in recipe.operations if not (isinstance(operation, Erase) and operation.value is None)]
+    fixed = Recipe(tuple(repeatable), recipe.mean, recipe.std)
     return replace(task, photos=replace(task.photos, photos=chosen), recipe=fixed, transform=None)
 
 
@@ -148,7 +148,7 @@ class ComparisonRun:
         self.notify(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
 
 
-def compare_loaders(contest: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
+def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
     """Check and measure all loaders.
 
     One that fails becomes a row with the reason; the others continue. Each loader first runs a
@@ -157,19 +157,19 @@ def compare_loaders(contest: ComparisonRun, compute: Callable[[], Compute] | Non
     backwards in turn.
 
     Args:
-        contest: what to compare.
+        run: what to compare.
         compute: measures the model; called at the end.
     """
-    task = contest.task
-    rows = [LoaderRow(kind.name, kind.about, kind.refuses(task.settings.device) or "") for kind in contest.kinds]
-    running = [(kind, row) for kind, row in zip(contest.kinds, rows, strict=True) if not row.why]
-    if not contest.plan.cold:
+    task = run.task
+    rows = [LoaderRow(kind.name, kind.about, kind.refuses(task.settings.device) or "") for kind in run.kinds]
+    running = [(kind, row) for kind, row in zip(run.kinds, rows, strict=True) if not row.why]
+    if not run.plan.cold:
         fill_page_cache(task.photos)
-    check_epochs(contest, running)
-    _check_images(contest, running)
-    _time_stages(contest, running)
-    run_rounds(contest, running)
-    contest.tell("operations")
+    check_epochs(run, running)
+    _check_images(run, running)
+    _time_stages(run, running)
+    run_rounds(run, running)
+    run.tell("operations")
     operations, operations_why = _check_operations(task)
     cores = effective_cpus()
     step = compute() if compute is not None else None
@@ -187,8 +187,8 @@ def compare_loaders(contest: ComparisonRun, compute: Callable[[], Compute] | Non
         photos=len(task.photos),
         sample_bytes=task.photos.mean_bytes,
         left_out=left_out,
-        settings={**settings, "seed": task.settings.seed, "rounds": contest.plan.rounds, "part_s": contest.plan.part_s},
-        cache="cold" if contest.plan.cold else "warm",
+        settings={**settings, "seed": task.settings.seed, "rounds": run.plan.rounds, "part_s": run.plan.part_s},
+        cache="cold" if run.plan.cold else "warm",
         cores=cores,
         compute=step,
         choice=chosen.message,
@@ -201,20 +201,20 @@ def compare_loaders(contest: ComparisonRun, compute: Callable[[], Compute] | Non
 _RunningLoaders = Sequence[tuple[LoaderKind, LoaderRow]]
 
 
-def check_epochs(contest: ComparisonRun, running: _RunningLoaders) -> None:
+def check_epochs(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Check that every sample arrives exactly once."""
     for kind, row in running:
-        contest.tell(f"{kind.name}: one epoch")
+        run.tell(f"{kind.name}: one epoch")
         try:
-            row.epoch, loader = run_epoch(kind, contest.task)
+            row.epoch, loader = run_epoch(kind, run.task)
             row.missing, row.about = loader.missing, getattr(loader, "about", row.about)
         except Exception as error:
             row.why = _error_line(error)
 
 
-def _check_images(contest: ComparisonRun, running: _RunningLoaders) -> None:
+def _check_images(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Compare the images with those of the user's transform."""
-    task = _frozen_task(contest.task)
+    task = _frozen_task(run.task)
     try:
         reference = _gray_images(pillow_loaders.PILLOW_V1, task)
     except Exception as error:
@@ -222,7 +222,7 @@ def _check_images(contest: ComparisonRun, running: _RunningLoaders) -> None:
             row.pixels_why = f"pillow-v1, the reference for the images, failed: {_error_line(error)}"
         return
     for kind, row in running:
-        contest.tell(f"{kind.name}: images")
+        run.tell(f"{kind.name}: images")
         if row.why:
             continue
         if row.is_upper_bound:
@@ -246,28 +246,28 @@ def _check_operations(task: LoadTask) -> tuple[list[LibraryDifference], str]:
         return [], _error_line(error)
 
 
-def _time_stages(contest: ComparisonRun, running: _RunningLoaders) -> None:
+def _time_stages(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Measure the cost of each step of a loader."""
     for kind, row in running:
-        contest.tell(f"{kind.name}: steps")
+        run.tell(f"{kind.name}: steps")
         if row.why:
             continue
         try:
-            costs = time_stages(kind, contest.task)
+            costs = time_stages(kind, run.task)
         except Exception as error:
             costs = _error_line(error)
         row.stages, row.stages_why = (None, costs) if isinstance(costs, str) else (costs, "")
 
 
-def run_rounds(contest: ComparisonRun, running: _RunningLoaders) -> None:
+def run_rounds(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Measure throughput and cost."""
-    plan = contest.plan
+    plan = run.plan
     for number in range(plan.rounds):
         for kind, row in running if number % 2 == 0 else list(reversed(running)):
-            contest.tell(f"{kind.name}: round {number + 1} of {plan.rounds}")
+            run.tell(f"{kind.name}: round {number + 1} of {plan.rounds}")
             if row.why or row.epoch is None:
                 continue
-            task = contest.task if plan.cold else _repeated(contest.task, row, plan.part_s)
+            task = run.task if plan.cold else _repeated(run.task, row, plan.part_s)
             if plan.cold:
                 evict_photos(task.photos)
             try:

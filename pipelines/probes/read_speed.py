@@ -279,34 +279,34 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
 def _one_file(fd: int, size: int, pattern: str, block: int, plan: ProbePlan, where: str, readers: Readers) -> Iterator[Ceiling]:
     """Measure one pattern in an open file, cold, then warm."""
     for cache in ("cold", "warm"):
-        ways = {
-            way.name: way
+        modes = {
+            mode.name: mode
             for how in ((READ, MMAP) if pattern == "sequential" else (READ, MMAP, ADVISED))
             for number in plan.readers
-            for way in [ReadMode(pattern, how, cache, number, block)]
+            for mode in [ReadMode(pattern, how, cache, number, block)]
         }
-        rates = measure_in_turns({name: pattern_workload(fd, size, way, plan, readers) for name, way in ways.items()}, plan)
-        for name, way in ways.items():
-            source = f"{way.how} of {block:,} B, {pattern}, in a file of {size // _MEBIBYTE} MiB made for it"
-            settings = {**way.settings(where), "read_ahead_bytes": pagecache.readahead_bytes(fd)}
+        rates = measure_in_turns({name: pattern_workload(fd, size, mode, plan, readers) for name, mode in modes.items()}, plan)
+        for name, mode in modes.items():
+            source = f"{mode.how} of {block:,} B, {pattern}, in a file of {size // _MEBIBYTE} MiB made for it"
+            settings = {**mode.settings(where), "read_ahead_bytes": pagecache.readahead_bytes(fd)}
             yield as_ceiling(name, rates[name], unit="B/s", source=source, settings=settings)
 
 
-def read_pattern(fd: int, size: int, way: ReadMode) -> _ReadPattern:
+def read_pattern(fd: int, size: int, mode: ReadMode) -> _ReadPattern:
     """Return the blocks to read."""
-    if way.pattern == "sequential":
-        return _sequential_reads(fd, size, way.block, way.how)
-    return _scattered_reads(fd, size, way.block, way.how, way.cache == "cold")
+    if mode.pattern == "sequential":
+        return _sequential_reads(fd, size, mode.block, mode.how)
+    return _scattered_reads(fd, size, mode.block, mode.how, mode.cache == "cold")
 
 
-def pattern_workload(fd: int, size: int, way: ReadMode, plan: ProbePlan, readers: Readers) -> Workload:
+def pattern_workload(fd: int, size: int, mode: ReadMode, plan: ProbePlan, readers: Readers) -> Workload:
     """Read one open file in one pattern.
 
     Warm, the readers go round until the time is up, so that none waits for the last one. Cold, a
     slow disk ends a pass early.
     """
-    is_cold = way.cache == "cold"
-    jobs = read_pattern(fd, size, way).jobs(way.readers, 4 * plan.seconds if is_cold else plan.seconds, again=not is_cold)
+    is_cold = mode.cache == "cold"
+    jobs = read_pattern(fd, size, mode).jobs(mode.readers, 4 * plan.seconds if is_cold else plan.seconds, again=not is_cold)
 
     def run() -> _ReadPass:
         return readers.at_once(jobs)
@@ -325,32 +325,32 @@ def _by_file(subject: Subject, where: str, readers: Readers) -> Iterator[Ceiling
         paths = [photo.path for photo in photos]
         mean = sum(photo.bytes for photo in photos) / len(photos)
         for cache in ("cold", "warm"):
-            ways = {
-                way.name: way
+            modes = {
+                mode.name: mode
                 for how in (READ, MMAP)
                 for number in (subject.plan.readers if group == "files" else (1,))
-                for way in [ReadMode(group, how, cache, number, round(mean))]
+                for mode in [ReadMode(group, how, cache, number, round(mean))]
             }
             rates = measure_in_turns(
-                {name: _files_work(paths, way, mean, subject.plan, readers) for name, way in ways.items()}, subject.plan
+                {name: _files_work(paths, mode, mean, subject.plan, readers) for name, mode in modes.items()}, subject.plan
             )
-            for name, way in ways.items():
-                source = f"open, {way.how}, close of {len(paths)} of the user's files, {mean:,.0f} B on average"
-                yield as_ceiling(name, rates[name], source=source, settings=way.settings(where))
+            for name, mode in modes.items():
+                source = f"open, {mode.how}, close of {len(paths)} of the user's files, {mean:,.0f} B on average"
+                yield as_ceiling(name, rates[name], source=source, settings=mode.settings(where))
 
 
-def _files_work(paths: Sequence[str], way: ReadMode, mean: float, plan: ProbePlan, readers: Readers) -> Workload:
+def _files_work(paths: Sequence[str], mode: ReadMode, mean: float, plan: ProbePlan, readers: Readers) -> Workload:
     order = random.Random(0).sample(list(paths), len(paths))
 
     def once(number: int, limit_s: float = _UNLIMITED_S, again: bool = False) -> _ReadPass:
-        return readers.at_once([("files", round(limit_s * 1e9), again, order[n::number], way.how) for n in range(number)])
+        return readers.at_once([("files", round(limit_s * 1e9), again, order[n::number], mode.how) for n in range(number)])
 
     def total(files: float) -> float:
         return files * mean
 
-    if way.cache == "cold":
-        return _cold_workload(lambda: (os.open(path, os.O_RDONLY) for path in paths), lambda: once(way.readers), total)
-    return _warm_workload(lambda: once(way.readers, plan.seconds, again=True), total, lambda: once(1))
+    if mode.cache == "cold":
+        return _cold_workload(lambda: (os.open(path, os.O_RDONLY) for path in paths), lambda: once(mode.readers), total)
+    return _warm_workload(lambda: once(mode.readers, plan.seconds, again=True), total, lambda: once(1))
 
 
 def _by_size(photos: Sequence[Photo]) -> dict[str, Sequence[Photo]]:

@@ -62,18 +62,18 @@ def probe(subject: Subject) -> Iterator[Ceiling]:
     for dtype in _BATCH_DTYPES:
         shape = _BatchShape(subject.batch_size, *size, dtype)
         about: dict[str, object] = {"dtype": dtype, "batch_size": shape.samples, "batch_bytes": shape.bytes, "image": list(size)}
-        names = [f"collate/{dtype} {way}" for way in _TRANSPORTS[:2]] + [f"transport/{dtype} {way}" for way in _TRANSPORTS]
+        names = [f"collate/{dtype} {method}" for method in _TRANSPORTS[:2]] + [f"transport/{dtype} {method}" for method in _TRANSPORTS]
         try:
             count = _in_flight(shape)
-            with _start_worker(shape) as far:
-                rates = measure_in_turns({name: far.work(name, count) for name in names}, subject.plan)
+            with _start_worker(shape) as handle:
+                rates = measure_in_turns({name: handle.work(name, count) for name in names}, subject.plan)
         except Exception as error:
             rates = {name: probe_rounds.error_reason(error) for name in names}
         for name in names:
-            way = name.rsplit(" ", 1)[1]
+            method = name.rsplit(" ", 1)[1]
             collates = name.startswith("collate/")
             source = "default_collate in a worker process" if collates else "a worker process, DataLoader's kind of queue, collated before"
-            yield as_ceiling(name, rates[name], per="core" if collates else "machine", source=source, settings={**about, "how": way})
+            yield as_ceiling(name, rates[name], per="core" if collates else "machine", source=source, settings={**about, "how": method})
 
 
 def _in_flight(shape: _BatchShape) -> int:
@@ -105,13 +105,13 @@ class _WorkerHandle:
     expected: torch.Tensor
 
     def work(self, name: str, count: int) -> Workload:
-        way = name.rsplit(" ", 1)[1]
+        method = name.rsplit(" ", 1)[1]
         if name.startswith("collate/"):
-            return Workload(lambda: self._collates(way, count))
+            return Workload(lambda: self._collates(method, count))
         checked: list[bool] = []
 
         def run() -> TimedPass:
-            timed, batch = self._sends(way, count)
+            timed, batch = self._sends(method, count)
             if not checked and not torch.equal(torch.as_tensor(batch), self.expected):
                 raise CannotMeasure("the batch that came out of the queue is not the one that was put in")
             checked.append(True)
@@ -119,13 +119,13 @@ class _WorkerHandle:
 
         return Workload(run)
 
-    def _collates(self, way: str, count: int) -> TimedPass:
-        self.requests.put(("collate", way, count))
+    def _collates(self, method: str, count: int) -> TimedPass:
+        self.requests.put(("collate", method, count))
         wall_s, cpu_s = self._answer()
         return TimedPass(count * len(self.expected), wall_s, cpu_s)
 
-    def _sends(self, way: str, count: int) -> tuple[TimedPass, Any]:
-        self.requests.put(("send", way, count))
+    def _sends(self, method: str, count: int) -> tuple[TimedPass, Any]:
+        self.requests.put(("send", method, count))
         before = self._answer()
         wall, cpu = clock.wall_ns(), probe_rounds.process_cpu_ns()
         self.requests.put("go")
@@ -176,14 +176,14 @@ def _serve(requests: Any, results: Any, shape: _BatchShape) -> None:
     torch.set_num_threads(1)  # as DataLoader's workers do
     samples = shape.made()
     while (request := requests.get()) is not None:
-        kind, way, count = request
+        kind, method, count = request
         wall, cpu = time.perf_counter(), time.process_time()
         if kind == "collate":
             for _ in range(count):
-                _collated(samples, way)
+                _collated(samples, method)
             results.put((time.perf_counter() - wall, time.process_time() - cpu))
             continue
-        batches = [_collated(samples, way) for _ in range(count)]
+        batches = [_collated(samples, method) for _ in range(count)]
         results.put(time.process_time())
         requests.get()
         while batches:
@@ -192,10 +192,10 @@ def _serve(requests: Any, results: Any, shape: _BatchShape) -> None:
         results.put(time.process_time())
 
 
-def _collated(samples: list[torch.Tensor], way: str) -> Any:
-    if way != "shared":
+def _collated(samples: list[torch.Tensor], method: str) -> Any:
+    if method != "shared":
         batch = default_collate(samples)
-        return batch.numpy() if way == "pickled" else batch
+        return batch.numpy() if method == "pickled" else batch
     with _as_a_worker():
         batch = default_collate(samples)
     if not batch.is_shared():
