@@ -164,7 +164,7 @@ def test_a_killed_reader_refuses_the_pass_and_none_is_left_running(file):
 
 
 def test_readers_end_with_the_process_that_started_them():
-    program = "from feedline.pipelines.probes import reading\nimport os\nwith reading.readers(2) as started:\n"
+    program = "from feedline.pipelines.probes import read_speed\nimport os\nwith read_speed.start_readers(2) as started:\n"
     program += "    print(*(one.pid for one in started.processes), flush=True)\n    os.kill(os.getpid(), 9)"
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
     pids = done.stdout.split()
