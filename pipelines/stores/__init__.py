@@ -15,4 +15,4 @@ from feedline.pipelines.stores.index import LeftOut, Progress, Store
 from feedline.pipelines.stores.kinds import STORE_KINDS, Verified, open_store, verify
 from feedline.pipelines.stores.packing import Packed, pack
 
-__all__ = ["STORE_KINDS", "LeftOut", "Packed", "Progress", "Store", "Verified", "open_store", "pack", "verify"]
+__all__ = ["LeftOut", "Packed", "Progress", "STORE_KINDS", "Store", "Verified", "open_store", "pack", "verify"]
