@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from twins import Estimate, in_turns, table, write_json
 
-from feedline.convergence import ghosts
+from feedline.convergence.fixes import ghost_bn
 from feedline.convergence.fixes.ghost_bn import convert_ghost_batchnorm
 
 #: (shape, ghost, layout): the acceptance table's, a ResNet's on 32 pixels from first to last stage, a multilayer perceptron's.
@@ -37,7 +37,7 @@ WAYS = ["loop", "ghost", "whole"]
 def measure(shape: tuple[int, ...], ghost: int, layout: str, rounds: int, together_below: int | None) -> dict[str, list[float]]:
     """CPU seconds of a forward and a backward, by way, round by round."""
     if together_below is not None:
-        ghosts.TOGETHER_BELOW = together_below
+        ghost_bn.TOGETHER_BELOW = together_below
     norm = NORMS[len(shape)](shape[1])
     ghosted = convert_ghost_batchnorm(copy.deepcopy(norm), ghost)
     x = torch.randn(shape)

@@ -32,9 +32,9 @@ import torch
 from twins import Estimate, in_turns, table, wait_for_quiet, write_json
 
 from feedline.pipelines.photos import scan
-from feedline.pipelines.probes import compute, decode, decoders, device_copy, pagecache, storage
-from feedline.pipelines.probes.measure import Plan, Work, one_core, one_round
-from feedline.pipelines.probes.reading import ADVISED, MMAP, READ, Readers, readers
+from feedline.pipelines.probes import compute, decoders, device_copy, pagecache, read_speed
+from feedline.pipelines.probes.probe_rounds import ProbePlan, Workload, on_one_core, run_round
+from feedline.pipelines.probes.read_speed import ADVISED, MMAP, READ, Readers, start_readers
 
 MIB = 1 << 20
 SIZE = 512 * MIB
@@ -59,19 +59,19 @@ def storage_pairs(file: Path, pool: Readers) -> Iterator[Pair]:
     patterns = (("sequential", MIB, (READ, MMAP)), ("random 4 KiB", 4096, (READ, ADVISED)), ("random 64 KiB", 65536, (READ,)))
     for cache, (pattern, block, hows), number in itertools.product(("cold", "warm"), patterns, READERS):
         for how in hows:
-            way = storage.Way(pattern, how, cache, number, block)
+            way = read_speed.ReadMode(pattern, how, cache, number, block)
             yield Pair(way.name, partial(probe, file, way, pool), partial(fio, file, way), 0.10)
 
 
-def probe(file: Path, way: storage.Way, pool: Readers) -> float:
+def probe(file: Path, way: read_speed.ReadMode, pool: Readers) -> float:
     """B/s of the probe."""
     rest(file, way)
     with open(file, "rb") as opened:
-        work = storage.span_work(opened.fileno(), SIZE, way, Plan(seconds=10.0 if way.cache == "cold" else SECONDS), pool)
+        work = read_speed.pattern_workload(opened.fileno(), SIZE, way, ProbePlan(seconds=10.0 if way.cache == "cold" else SECONDS), pool)
         return rate_of(work, 0.0)()
 
 
-def fio(file: Path, way: storage.Way) -> float:
+def fio(file: Path, way: read_speed.ReadMode) -> float:
     """B/s of fio for the same way, by as many processes.
 
     Each reads from a stretch of its own, as the probe's readers do. With an offset, fio's mmap engine (3.33) reads the start of the file in
@@ -111,10 +111,10 @@ def fio(file: Path, way: storage.Way) -> float:
     return float(read["io_bytes"]) / (read["runtime"] * 1e-3)
 
 
-def rest(file: Path, way: storage.Way) -> int:
+def rest(file: Path, way: read_speed.ReadMode) -> int:
     """Wait until the disk can be fast again. Returns the bytes of the pass that follows."""
     with open(file, "rb") as opened:
-        span_bytes = storage.span_of(opened.fileno(), SIZE, way).bytes
+        span_bytes = read_speed.read_pattern(opened.fileno(), SIZE, way).bytes
     if way.cache == "cold":
         time.sleep(span_bytes * REST)
     return span_bytes
@@ -135,11 +135,11 @@ def decode_pairs(data: Path) -> Iterator[Pair]:
     photos = scan(data, limit=100).photos
     blobs = [Path(photo.path).read_bytes() for photo in photos]
     for name, bare in BARE.items():
-        decoder = next(one for one in decoders.DECODERS if one.name == name)
-        ready = decode.prepared(decoder, photos)
-        assert isinstance(ready, decode.Ready), ready
-        work = decode.work(ready)
-        yield Pair(f"decode/{name}", on_one_core(rate_of(work, SECONDS)), partial(looped, partial(bare, blobs), len(blobs)), 0.10)
+        decoder = next(one for one in decoders.IMAGE_DECODERS if one.name == name)
+        ready = decoders.prepare_decoder(decoder, photos)
+        assert isinstance(ready, decoders.CheckedDecoder), ready
+        work = decoders.decode_workload(ready)
+        yield Pair(f"decode/{name}", pinned_rate(rate_of(work, SECONDS)), partial(looped, partial(bare, blobs), len(blobs)), 0.10)
 
 
 def with_pillow(blobs: list[bytes]) -> None:
@@ -172,25 +172,25 @@ def torch_pairs() -> Iterator[Pair]:
     size = device_copy.MEMORY_BYTES
     one, other = torch.zeros(size, dtype=torch.uint8), torch.ones(size, dtype=torch.uint8)
     yield Pair("memory/copy", rate_of(device_copy.memory_copy(size), SECONDS), lambda: looped(lambda: one.copy_(other), size), 0.05)
-    work, n = compute.matmul(torch.float32, "cpu")
+    work, n = compute.matmul_workload(torch.float32, "cpu")
     left, right = torch.randn(n, n), torch.randn(n, n)
     out = torch.empty(n, n)
     yield Pair(f"compute/matmul {n}", rate_of(work, SECONDS), lambda: looped(lambda: torch.mm(left, right, out=out), 2 * n**3), 0.05)
 
 
-def rate_of(work: Work, seconds: float) -> Rate:
+def rate_of(work: Workload, seconds: float) -> Rate:
     """What the probe finds in one round."""
 
     def rate() -> float:
-        found = one_round(work, seconds)
+        found = run_round(work, seconds)
         return found.units / found.wall_s
 
     return rate
 
 
-def on_one_core(rate: Rate) -> Rate:
+def pinned_rate(rate: Rate) -> Rate:
     def pinned() -> float:
-        with one_core():
+        with on_one_core():
             return rate()
 
     return pinned
@@ -263,7 +263,7 @@ def main() -> None:
         parser.exit(1, "probe_truth.py: fio is not installed: apt-get install fio\n")
     load = wait_for_quiet(0.5, args.wait)
     rows, kept = [["what", "probe", "bare loop or fio", "probe / bare", "drift", "goal", "within"]], {}
-    with random_file(args.folder) as file, readers(max(READERS)) as pool:
+    with random_file(args.folder) as file, start_readers(max(READERS)) as pool:
         for pair in [*storage_pairs(file, pool), *decode_pairs(args.data), *torch_pairs()]:
             if args.only in pair.name:
                 kept[pair.name] = measure(pair, args.rounds)

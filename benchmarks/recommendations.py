@@ -23,9 +23,9 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 from twins import Estimate, in_turns, machine, table, tree_cpu_s, wait_for_quiet, write_json
 
-from feedline.pipelines.loaders.decode import libjpeg_turbo, pillow
+from feedline.pipelines.loaders.image_samples import decode_libjpeg, decode_pillow
 from feedline.pipelines.probes.pagecache import evict
-from feedline.pipelines.stores import KINDS, open_store, pack
+from feedline.pipelines.stores import STORE_KINDS, open_store, pack
 
 SIZE, BATCH = 224, 32
 Turn = dict[str, float]
@@ -60,8 +60,8 @@ def make_cold(folder: Path) -> None:
 
 def stores(folder: Path, data: Path, shuffled: bool, rounds: int) -> list[dict[str, Turn]]:
     """Read every sample once with a cold cache, from each kind of store."""
-    places = {"files": data, **{kind: folder / f"{data.name}-{kind}" for kind in KINDS}}
-    for kind in KINDS:
+    places = {"files": data, **{kind: folder / f"{data.name}-{kind}" for kind in STORE_KINDS}}
+    for kind in STORE_KINDS:
         if not places[kind].exists():
             pack(data, places[kind], kind)
     opened = {kind: open_store(place) for kind, place in places.items()}
@@ -121,7 +121,7 @@ def mapped(folder: Path, shuffled: bool, rounds: int, megabytes: int = 128, piec
 
 
 def decoders(files: Sequence[bytes], rounds: int) -> list[dict[str, Turn]]:
-    ways: dict[str, Callable[[bytes], object]] = {"Pillow": lambda data: pillow(data).load(), "libjpeg-turbo": libjpeg_turbo}
+    ways: dict[str, Callable[[bytes], object]] = {"Pillow": lambda data: decode_pillow(data).load(), "libjpeg-turbo": decode_libjpeg}
 
     def decode(how: str) -> Turn:
         def all_of_it() -> int:

@@ -1,4 +1,7 @@
-"""Warm-up, gradient noise and ghost batch norm as a callback for Lightning or transformers, imported when one is created."""
+"""Fixes as a callback for Lightning or transformers, imported when one is created.
+
+They are warm-up, gradient noise and ghost batch norm.
+"""
 
 import importlib
 import importlib.util
@@ -35,10 +38,11 @@ class Fixes:
     ghost_bn: int | None = None
 
 
-class Applied:
+class _AppliedFixes:
     """Fixes applied to one training, independent of the library that runs its loop."""
 
     def __init__(self, fixes: Fixes) -> None:
+        """Make the noise; nothing acts before ``begin``."""
         self.fixes = fixes
         self.noise = None if fixes.gradient_noise is None else GradientNoise(fixes.gradient_noise, fixes.noise_seed)
         self.outputs = 0
@@ -47,11 +51,12 @@ class Applied:
         self._hooks: list[Any] = []
 
     def norms(self, model: nn.Module) -> None:
+        """Convert the model's batch norms."""
         if self.fixes.ghost_bn is not None:
             convert_ghost_batchnorm(model, self.fixes.ghost_bn)
 
     def begin(self, model: nn.Module, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-        """Add noise to the model's output and warm-ups to the optimizers, continuing from their saved state."""
+        """Add noise and warm-ups, continuing from their saved state."""
         if self.noise is not None:
             self._hooks.append(model.register_forward_hook(self._output))
         if self.fixes.warmup is not None:
@@ -77,28 +82,34 @@ class Applied:
         self.noise(tensor)
 
     def check_outputs(self) -> None:
-        """Raises ValueError if a training step is over and no output of the model was seen."""
+        """Check, after a training step, that the noise has seen an output.
+
+        Raises:
+            ValueError: it has seen none.
+        """
         if self.noise is not None and not self.outputs:
             raise ValueError("gradient noise saw no output of the model: the training step has to call the model itself, as in self(x)")
 
     def end(self) -> None:
+        """Remove all hooks and warm-ups."""
         for each in (*self._hooks, *self._warmups):
             each.remove()
         self._hooks, self._warmups = [], []
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain numbers and text, which any checkpoint can store."""
+        """Return plain numbers and text, which any checkpoint can store."""
         noise = None if self.noise is None else bytes(self.noise.state_dict()["generator"].tolist()).hex()
         return {"counted": self.counted, "noise": noise}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state."""
         self.counted = int(state["counted"])
         if self.noise is not None and state["noise"] is not None:
             self.noise.load_state_dict({"generator": torch.tensor(list(bytes.fromhex(state["noise"])), dtype=torch.uint8)})
 
 
 def _inside(optimizer: Any) -> torch.optim.Optimizer:
-    """Of accelerate's wrapper, which has no step hooks, the optimizer inside."""
+    """Return the optimizer inside accelerate's wrapper, which has no step hooks."""
     return _inside(optimizer.optimizer) if isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer) else optimizer
 
 
@@ -109,26 +120,26 @@ def _parts(batch: object) -> Iterable[Any]:
 
 
 def _samples(batch: object) -> int | None:
-    """Length of the first tensor in a batch."""
+    """Return the length of the first tensor in a batch."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.ndim else None
     if not isinstance(batch, dict | list | tuple):
         return None
-    return next((found for found in map(_samples, _parts(batch)) if found is not None), None)
+    return next((samples for samples in map(_samples, _parts(batch)) if samples is not None), None)
 
 
 def lightning_callback(**fixes: Any) -> Any:
-    """A callback for ``Trainer(callbacks=[...])`` of Lightning; arguments as the attributes of `Fixes`.
+    """Make a callback for ``Trainer(callbacks=[...])`` of Lightning.
 
-    Noise is added to the output of the LightningModule's own forward, so ``training_step`` has to call ``self(x)``. The state goes into
-    Lightning's checkpoints.
+    Noise is added to the output of the LightningModule's own forward, so ``training_step`` has to
+    call ``self(x)``. The state goes into Lightning's checkpoints.
     """
     name = next((name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules), None)
     library: Any = importlib.import_module(name or _first_installed("lightning.pytorch", "pytorch_lightning"))
 
     class FeedlineFixes(library.Callback):
         def __init__(self) -> None:
-            self.applied = Applied(Fixes(**fixes))
+            self.applied = _AppliedFixes(Fixes(**fixes))
 
         def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
             if stage == "fit":
@@ -156,16 +167,16 @@ def lightning_callback(**fixes: Any) -> Any:
 
 
 def transformers_callback(**fixes: Any) -> Any:
-    """A callback for ``Trainer(callbacks=[...])`` of transformers; arguments as the attributes of `Fixes`.
+    """Make a callback for ``Trainer(callbacks=[...])`` of transformers.
 
-    The state goes into the Trainer's checkpoints; with ``restore_callback_states_from_checkpoint=True`` among the training's arguments it
-    comes back.
+    The state goes into the Trainer's checkpoints; with
+    ``restore_callback_states_from_checkpoint=True`` among the training's arguments it comes back.
     """
     library: Any = importlib.import_module("transformers.trainer_callback")
 
     class FeedlineFixes(library.TrainerCallback, library.ExportableState):
         def __init__(self, **given: Any) -> None:
-            self.applied = Applied(Fixes(**given))
+            self.applied = _AppliedFixes(Fixes(**given))
             self.resumed: dict[str, Any] | None = None
             self.watch: Any = None
 

@@ -1,6 +1,7 @@
-"""The user's images: a folder with one subfolder per class, as in torchvision's ImageFolder. Every file is checked once.
+"""The user's images: a folder with one subfolder per class, as in torchvision's ImageFolder.
 
-What the loaders cannot all read alike (CMYK, 16 bits, animations, ...) is left out of the comparison and named.
+Every file is checked once. What the loaders cannot all read alike (CMYK, 16 bits, animations, ...)
+is left out of the comparison and named.
 """
 
 import os
@@ -12,43 +13,155 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from feedline.pipelines.photo_check import ENDINGS, Checked, check
 from feedline.profiler.errors import DataError, MissingDependency
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+# Formats by content that ImageFolder, OpenCV and DALI all read, with the endings that go with them.
+_FORMAT_ENDINGS = {
+    "JPEG": (".jpg", ".jpeg"),
+    "PNG": (".png",),
+    "PPM": (".ppm", ".pgm"),
+    "BMP": (".bmp",),
+    "TIFF": (".tif", ".tiff"),
+    "WEBP": (".webp",),
+}
+# Pillow modes that all loaders convert to the same RGB
+_EIGHT_BITS = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX"}
+_SIXTEEN_BITS = {"I", "I;16", "I;16B", "I;16L", "I;16N", "F"}
+_EXIF_ORIENTATION = 0x0112
+_TIFF_BITS_PER_SAMPLE = 258
+# Files with other endings are not looked at, as torchvision does; .gif is, to be named.
+IMAGE_ENDINGS = {ending for endings in _FORMAT_ENDINGS.values() for ending in endings} | {".gif"}
 
-def walk(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
-    """All files below a folder, in the order of torchvision's ImageFolder: each folder sorted. Links are followed.
 
-    A link to a folder above itself is not, which ImageFolder follows until the operating system ends it: 40 times every file.
+@dataclass(frozen=True)
+class ImageCheck:
+    """One image file, as Pillow sees it.
+
+    Attributes:
+        bad: (kind, says) of the reason why it is left out; None: all loaders read it.
+        remarks: (kind, says) of what is worth knowing about it.
+    """
+
+    bytes: int = 0
+    format: str = ""
+    width: int = 0
+    height: int = 0
+    mode: str = ""
+    bad: tuple[str, str] | None = None
+    remarks: list[tuple[str, str]] = field(default_factory=list)
+
+
+def check_image(path: Path) -> ImageCheck:
+    """Open and fully decode one file. Never raises: Pillow's errors become ``bad``.
+
+    Pillow decodes a JPEG with errors in its middle without a word; such a file passes here.
+    """
+    from PIL import Image
+
+    size = 0
+    try:
+        size = path.stat().st_size
+        if size == 0:
+            return ImageCheck(bad=("zero_bytes", "the file is empty"))
+        with Image.open(path) as image:
+            # MPO: a JPEG with more pictures behind it, as phones write
+            kind = "JPEG" if image.format == "MPO" else str(image.format)
+            bad = _unreadable(image, kind)
+            if bad is None:
+                image.load()
+            checked = ImageCheck(size, kind, image.width, image.height, image.mode, bad)
+            return checked if bad else ImageCheck(size, kind, image.width, image.height, image.mode, None, _remarks(image, kind, path))
+    except Exception as error:  # noqa: BLE001 - Pillow's plugins raise nearly everything (SyntaxError, struct.error, ...) on broken files
+        return ImageCheck(size, bad=_broken(error))
+
+
+def _broken(error: Exception) -> tuple[str, str]:
+    """Return (kind, says) of an error that Pillow raised."""
+    message = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        return "corrupt", f"cannot be read ({error.strerror})"
+    if "truncated" in message.lower() or "unexpected end" in message.lower():
+        return "truncated", f"the file ends too early ({message})"
+    if type(error).__name__ == "UnidentifiedImageError":
+        return "corrupt", "not an image, by its content"
+    return "corrupt", f"cannot be decoded ({message})"
+
+
+def _unreadable(image: "Image", kind: str) -> tuple[str, str] | None:
+    """Return (kind, says) of why loaders would read this image differently."""
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1 and image.format != "MPO":
+        return "animated", f"{frames} frames or pages; loaders take one of them, and not all the same one"
+    if kind not in _FORMAT_ENDINGS:
+        return "other_format", f"{kind} is not read by all loaders"
+    if image.mode == "CMYK":
+        return "cmyk", "CMYK colors; loaders convert them differently"
+    if image.mode in _SIXTEEN_BITS or _deep(image):
+        return "16_bit", "more than 8 bits per channel; loaders reduce them differently"
+    if image.mode not in _EIGHT_BITS:
+        return "other_format", f"its colors are {image.mode}, which not all loaders read"
+    return None
+
+
+def _deep(image: "Image") -> bool:
+    """Tell whether a file has more than 8 bits per channel although Pillow's mode says otherwise.
+
+    Pillow opens 16-bit RGB as RGB.
+    """
+    bits = getattr(image, "tag_v2", {}).get(_TIFF_BITS_PER_SAMPLE, ())
+    if any(value > 8 for value in (bits if isinstance(bits, tuple) else (bits,))):
+        return True
+    arguments: list[Any] = []
+    for tile in getattr(image, "tile", []):
+        settings = tile[3]
+        arguments += settings if isinstance(settings, list | tuple) else [settings]
+        if tile[0].startswith("ppm"):
+            arguments += [";16" for value in arguments if isinstance(value, int) and value > 255]
+    return any(isinstance(value, str) and ";16" in value for value in arguments)
+
+
+def _remarks(image: "Image", kind: str, path: Path) -> list[tuple[str, str]]:
+    """List (kind, says) of unusual properties of a usable image."""
+    remarks = []
+    orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
+    if orientation != 1:
+        remarks.append(("exif_rotated", f"EXIF orientation {orientation}; not applied by any loader here, as in torchvision"))
+    if path.suffix.lower() not in _FORMAT_ENDINGS[kind]:
+        remarks.append(("misnamed", f"a {kind} by its content"))
+    return remarks
+
+
+def walk_files(folder: str | os.PathLike[str], cannot: Callable[[OSError], None] | None = None) -> Iterator[str]:
+    """Yield all files below a folder, in the order of torchvision's ImageFolder.
+
+    Each folder is sorted. Links are followed; a link to a folder above itself is not, which
+    ImageFolder follows until the operating system ends it: 40 times every file.
 
     Args:
+        folder: where to begin.
         cannot: called with the error of a folder that cannot be listed; the others are walked.
     """
     above: dict[str, frozenset[str]] = {}  # folder, as walked -> the real folders on the way to it
-    found: list[tuple[str, list[str]]] = []
+    folders: list[tuple[str, list[str]]] = []
     for place, below, names in os.walk(os.fspath(folder), onerror=cannot, followlinks=True):
         real, before = os.path.realpath(place), above.pop(place, frozenset())
         if real in before:
             below.clear()
             continue
         above |= {os.path.join(place, name): before | {real} for name in below}
-        found.append((place, sorted(names)))
-    for place, names in sorted(found):
+        folders.append((place, sorted(names)))
+    for place, names in sorted(folders):
         yield from (os.path.join(place, name) for name in names)
-
-
-# Files with other endings are not looked at, as torchvision does; .gif is, to be named.
-LOOKED_AT = {ending for endings in ENDINGS.values() for ending in endings} | {".gif"}
 
 
 @dataclass(frozen=True)
 class Photo:
-    """One file.
+    """One usable image file.
 
     Attributes:
         format: by its content, not its name: ``JPEG``, ``PNG``, ...
@@ -64,7 +177,7 @@ class Photo:
     mode: str
 
     def decoded(self) -> "Image":
-        """Its image as Pillow decodes it, in RGB. Raises OSError."""
+        """Decode it with Pillow, in RGB. Raises OSError."""
         from PIL import Image
 
         with Image.open(self.path) as image:
@@ -77,8 +190,9 @@ class Problem:
 
     Attributes:
         path: of the file, or of the folder of an ``empty_class``.
-        kind: left out: ``zero_bytes``, ``truncated``, ``corrupt``, ``cmyk``, ``16_bit``, ``animated``, ``other_format``; remarks:
-            ``exif_rotated``, ``misnamed``, ``empty_class``.
+        kind: left out: ``zero_bytes``, ``truncated``, ``corrupt``, ``cmyk``, ``16_bit``,
+            ``animated``, ``other_format``; remarks: ``exif_rotated``, ``misnamed``,
+            ``empty_class``.
         left_out: whether the comparison excludes it.
     """
 
@@ -98,10 +212,12 @@ class Photos:
     problems: list[Problem] = field(default_factory=list)
 
     def __len__(self) -> int:
+        """Return the number of photos."""
         return len(self.photos)
 
     @property
     def mean_bytes(self) -> float:
+        """The mean size of a file."""
         return sum(photo.bytes for photo in self.photos) / len(self.photos)
 
 
@@ -109,10 +225,11 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
     """Check every file of a dataset, decoding each once.
 
     Args:
-        root: a folder per class, as ImageFolder reads it (files in folders below belong to the class, hidden folders to none); a folder
-            with images and no folders is one class.
-        limit: take this many usable images, equally many of each class if possible, chosen by ``seed``. Files that are not chosen
-            are not looked at.
+        root: a folder per class, as ImageFolder reads it (files in folders below belong to the
+            class, hidden folders to none); a folder with images and no folders is one class.
+        limit: take this many usable images, equally many of each class if possible. Files that are
+            not chosen are not looked at.
+        seed: chooses them.
 
     Returns:
         Images in the order of ImageFolder; a class without an image keeps its label.
@@ -143,36 +260,36 @@ def scan(root: Path, limit: int | None = None, seed: int = 0) -> Photos:
 
 
 def _classes(root: Path) -> dict[str, list[Path]]:
-    """Class name -> its files, both sorted."""
+    """Map each class name to its files, both sorted."""
     if not os.path.isdir(root):
-        there = "is a file" if os.path.exists(root) else "does not exist"
-        raise DataError(f"{root} {there}: give an image folder with one subfolder per class")
+        state = "is a file" if os.path.exists(root) else "does not exist"
+        raise DataError(f"{root} {state}: give an image folder with one subfolder per class")
     try:
         folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-        classes = {name: [path for path in map(Path, walk(root / name)) if _is_image(path)] for name in folders}
+        classes = {name: [path for path in map(Path, walk_files(root / name)) if _is_image(path)] for name in folders}
         if not any(classes.values()):
             loose = [path for path in sorted(root.iterdir()) if _is_image(path)]
             classes = {root.resolve().name: loose} if loose else classes
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read ({error.strerror}): you need permission to read it") from error
     if not any(classes.values()):
-        raise DataError(f"{root} has no images ({', '.join(sorted(LOOKED_AT))}): give an image folder with one subfolder per class")
+        raise DataError(f"{root} has no images ({', '.join(sorted(IMAGE_ENDINGS))}): give an image folder with one subfolder per class")
     return classes
 
 
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in LOOKED_AT and not path.is_dir()
+    return path.suffix.lower() in IMAGE_ENDINGS and not path.is_dir()
 
 
 def _balanced(classes: dict[str, list[Path]], label: dict[str, int], seed: int) -> list[tuple[Path, int]]:
-    """Every file, shuffled in its class, one class after the other in turn."""
+    """Shuffle each class's files, and take one of each class in turn."""
     dice = random.Random(seed)
     columns = [[(path, label[name]) for path in dice.sample(paths, len(paths))] for name, paths in classes.items()]
-    return [one for row in zip_longest(*columns) for one in row if one is not None]
+    return [candidate for row in zip_longest(*columns) for candidate in row if candidate is not None]
 
 
 def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[list[Photo], list[Problem]]:
-    """Look at files until ``limit`` can be used."""
+    """Check files until ``limit`` can be used."""
     try:
         import PIL.Image
     except ImportError as error:
@@ -185,19 +302,20 @@ def _examine(candidates: list[tuple[Path, int]], limit: int | None) -> tuple[lis
     threads = min(os.cpu_count() or 1, 16)
     rest = iter(candidates)
     with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
-        warnings.simplefilter("ignore")  # Pillow warns of odd EXIF data and of very large images; both decode
-        while len(photos) < wanted and (some := list(islice(rest, min(wanted - len(photos), 1024)))):
-            looked_at = pool.map(check, [path for path, _ in some])
+        # Pillow warns of odd EXIF data and of very large images; both decode
+        warnings.simplefilter("ignore")
+        while len(photos) < wanted and (chunk := list(islice(rest, min(wanted - len(photos), 1024)))):
+            looked_at = pool.map(check_image, [path for path, _ in chunk])
             with closing(looked_at):  # type: ignore[type-var]  # a generator; closing it calls off what has not begun
-                for (path, label), found in zip(some, looked_at):
-                    problems += _problems(path, found)
-                    if found.bad is None:
-                        photos.append(Photo(str(path), label, found.bytes, found.format, found.width, found.height, found.mode))
+                for (path, label), checked in zip(chunk, looked_at):
+                    problems += _problems(path, checked)
+                    if checked.bad is None:
+                        photos.append(Photo(str(path), label, checked.bytes, checked.format, checked.width, checked.height, checked.mode))
     return photos, problems
 
 
-def _problems(path: Path, found: Checked) -> Iterator[Problem]:
-    if found.bad:
-        yield Problem(str(path), *found.bad, left_out=True)
-    for kind, message in found.remarks:
+def _problems(path: Path, checked: ImageCheck) -> Iterator[Problem]:
+    if checked.bad:
+        yield Problem(str(path), *checked.bad, left_out=True)
+    for kind, message in checked.remarks:
         yield Problem(str(path), kind, message, left_out=False)

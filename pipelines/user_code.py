@@ -1,4 +1,7 @@
-"""Loads the user's transforms and model from ``module:name``. Modules are found as by ``python -m``, from the working folder."""
+"""Loads the user's transforms and model from ``module:name``.
+
+Modules are found as by ``python -m``, from the working folder.
+"""
 
 import difflib
 import importlib
@@ -19,27 +22,30 @@ _GUARD = 'put what trains under `if __name__ == "__main__":`, so that the module
 
 
 def load_transforms(name: str) -> Callable[[Any], Any]:
-    """The transform to be applied to every PIL image.
+    """Load the transform to be applied to every PIL image.
 
     Args:
-        name: ``module:name`` of a transform (a Compose, a module, a function of an image), or of a class or function without required
-            arguments that gives one.
+        name: ``module:name`` of a transform (a Compose, a module, a function of an image), or of a
+            class or function without required arguments that gives one.
 
     Raises:
         UserCodeError: there is no such name, or the code raises; with its file and line.
     """
-    found = _find(name, "--transforms")
-    made = _call(found, name, "--transforms") if _is_maker(found) else found
-    if not callable(made):
-        kind = type(made).__name__
-        hint = "torchvision.transforms.Compose(...) makes one of a list" if isinstance(made, (list, tuple)) else "it must take a PIL image"
+    named = _find(name, "--transforms")
+    transform: Any = _call(named, name, "--transforms") if _is_maker(named) else named
+    if not callable(transform):
+        kind = type(transform).__name__
+        hint = (
+            "torchvision.transforms.Compose(...) makes one of a list"
+            if isinstance(transform, (list, tuple))
+            else "it must take a PIL image"
+        )
         raise UserCodeError(f"--transforms {name} is a {kind}, not a transform: {hint}")
-    transform: Callable[[Any], Any] = made
     return transform
 
 
 def makes_transforms(name: str) -> bool:
-    """Whether the object given to ``load_transforms`` must be called to get the transform.
+    """Tell whether the object given to ``load_transforms`` must be called for the transform.
 
     Raises:
         UserCodeError: as there.
@@ -48,38 +54,40 @@ def makes_transforms(name: str) -> bool:
 
 
 def load_model(name: str) -> "nn.Module":
-    """The model.
+    """Load the model.
 
     Args:
-        name: ``module:name`` of an nn.Module, or of a class or function without required arguments that gives one.
+        name: ``module:name`` of an nn.Module, or of a class or function without required arguments
+            that gives one.
 
     Raises:
-        UserCodeError: there is no such name, the code raises, or the result is not an nn.Module; with its file and line.
+        UserCodeError: there is no such name, the code raises, or the result is not an nn.Module;
+            with its file and line.
     """
     from torch import nn
 
-    found = _find(name, "--model")
-    made = found if isinstance(found, nn.Module) else _call(found, name, "--model")
-    if not isinstance(made, nn.Module):
+    named = _find(name, "--model")
+    model = named if isinstance(named, nn.Module) else _call(named, name, "--model")
+    if not isinstance(model, nn.Module):
         raise UserCodeError(
-            f"--model {name} returns a {type(made).__name__}, not an nn.Module: give the model, its class, or a function that returns it"
+            f"--model {name} returns a {type(model).__name__}, not an nn.Module: give the model, its class, or a function that returns it"
         )
-    return made
+    return model
 
 
 def _find(name: str, option: str) -> Any:
-    """The object of that name."""
+    """Return the object of that name."""
     module_name, colon, attributes = name.partition(":")
     if not module_name or not colon or not attributes:
         raise UserCodeError(f"{option} {name}: expected MODULE:NAME, such as train:model for `model` in train.py")
-    found: Any = _import(module_name, option)
+    named: Any = _import(module_name, option)
     for attribute in attributes.split("."):
-        if not hasattr(found, attribute):
-            near = difflib.get_close_matches(attribute, dir(found), n=1)
-            hint = f": did you mean {near[0]}?" if near else f": give it that name at the top level of {_file(found) or module_name}"
-            raise UserCodeError(f"{option} {name}: {_file(found) or module_name} has no {attribute}{hint}")
-        found = getattr(found, attribute)
-    return found
+        if not hasattr(named, attribute):
+            near = difflib.get_close_matches(attribute, dir(named), n=1)
+            hint = f": did you mean {near[0]}?" if near else f": give it that name at the top level of {_file(named) or module_name}"
+            raise UserCodeError(f"{option} {name}: {_file(named) or module_name} has no {attribute}{hint}")
+        named = getattr(named, attribute)
+    return named
 
 
 def _import(name: str, option: str) -> ModuleType:
@@ -100,36 +108,40 @@ def _import(name: str, option: str) -> ModuleType:
 
 
 def _safe_path() -> bool:
-    """Python was told (-P, -I) not to look into the working folder; it is not looked into then."""
+    """Tell whether Python was told (-P, -I) not to look into the working folder."""
     return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 
 
-def _is_maker(found: Any) -> bool:
-    """Whether it is to be called to give a transform: a class, or a function without required arguments. A function of an image is one."""
-    if inspect.isclass(found):
+def _is_maker(named: Any) -> bool:
+    """Tell whether it is to be called to give a transform.
+
+    A class is, and a function without required arguments; a function of an image is a transform
+    itself.
+    """
+    if inspect.isclass(named):
         return True
-    return inspect.isfunction(found) and not _required(found)
+    return inspect.isfunction(named) and not _required(named)
 
 
-def _required(found: Any) -> list[str]:
-    """Names of the arguments that must be given."""
+def _required(named: Any) -> list[str]:
+    """List the names of the arguments that must be given."""
     try:
-        parameters = inspect.signature(found).parameters.values()
+        parameters = inspect.signature(named).parameters.values()
     except (TypeError, ValueError):
         return []
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
+    return [parameter.name for parameter in parameters if parameter.default is parameter.empty and parameter.kind not in variable]
 
 
-def _call(found: Any, name: str, option: str) -> Any:
-    if not callable(found):
-        return found
-    if required := _required(found):
+def _call(named: Any, name: str, option: str) -> Any:
+    if not callable(named):
+        return named
+    if required := _required(named):
         raise UserCodeError(
-            f"{option} {name} at {_defined(found)} requires {', '.join(required)}: give a function without required arguments that calls it"
+            f"{option} {name} at {_defined(named)} requires {', '.join(required)}: give a function without required arguments that calls it"
         )
     try:
-        return found()
+        return named()
     except (Exception, SystemExit) as error:
         raise UserCodeError(f"{option}: {name}() raised {_said(error)} at {_place(error)}: make it work without arguments") from error
 
@@ -140,7 +152,10 @@ def _said(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """``file:line`` of the innermost line that is the user's own: below the working folder, and not in a library installed there."""
+    """Return ``file:line`` of the innermost line that is the user's own.
+
+    That is below the working folder, and not in a library installed there.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -152,14 +167,14 @@ def _is_users(file: str) -> bool:
     return file.startswith(os.getcwd() + os.sep) and "site-packages" not in file and file != __file__
 
 
-def _defined(found: Any) -> str:
+def _defined(named: Any) -> str:
     try:
-        file, (_, line) = inspect.getsourcefile(found), inspect.getsourcelines(found)
+        file, (_, line) = inspect.getsourcefile(named), inspect.getsourcelines(named)
     except (OSError, TypeError):
-        return f"{getattr(found, '__module__', '?')}"
+        return f"{getattr(named, '__module__', '?')}"
     return f"{os.path.relpath(file or '?')}:{max(line, 1)}"
 
 
-def _file(found: Any) -> str | None:
-    file = getattr(found, "__file__", None)
+def _file(named: Any) -> str | None:
+    file = getattr(named, "__file__", None)
     return os.path.relpath(file) if file else None

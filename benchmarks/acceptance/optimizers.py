@@ -6,13 +6,13 @@ import torch
 from torch import nn
 
 from acceptance.arms import Arm
+from feedline.convergence.fix import without_small_decay
 from feedline.convergence.fixes.adamw import adamw
 from feedline.convergence.fixes.lamb import Lamb
 from feedline.convergence.fixes.larc import Larc
 from feedline.convergence.fixes.lars import Lars
 from feedline.convergence.fixes.muon import muon
 from feedline.convergence.fixes.novograd import NovoGrad
-from feedline.convergence.layerwise import without_small_decay
 
 Make = Callable[[nn.Module, Arm], torch.optim.Optimizer]
 MOMENTUM = 0.9  # of SGD

@@ -4,8 +4,7 @@ from typing import Any
 
 import torch
 
-from feedline.convergence.layerwise import without_small_decay
-from feedline.convergence.optimizer_fix import optimizer_fix
+from feedline.convergence.fix import optimizer_fix, without_small_decay
 
 __all__ = ["FIX", "adamw"]
 
@@ -13,11 +12,15 @@ __all__ = ["FIX", "adamw"]
 def adamw(
     params: Any, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01, **more: Any
 ) -> torch.optim.AdamW:
-    """``torch.optim.AdamW`` without weight decay on tensors of at most one dimension.
+    """Make a ``torch.optim.AdamW`` without decay on tensors of at most one dimension.
 
     Args:
-        params: tensors, (name, tensor) pairs or groups. A group with both kinds of tensors becomes two.
-        lr, betas, eps, weight_decay, more: as for ``torch.optim.AdamW``.
+        params: tensors, (name, tensor) pairs or groups. A group with both kinds becomes two.
+        lr: as for ``torch.optim.AdamW``.
+        betas: likewise.
+        eps: likewise.
+        weight_decay: likewise.
+        **more: likewise.
     """
     return torch.optim.AdamW(without_small_decay(params, weight_decay), lr, betas, eps, weight_decay, **more)
 

@@ -1,4 +1,7 @@
-"""A batch sampler whose batch grows from epoch to epoch and that can be resumed (Smith et al. 2017, arXiv 1711.00489)."""
+"""A batch sampler whose batch grows from epoch to epoch and that can be resumed.
+
+Smith et al. 2017, arXiv 1711.00489.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,8 +17,13 @@ from feedline.convergence.fix import Fix
 __all__ = ["FIX", "GrowingBatchSampler", "SamplesSchedule", "growth_stages"]
 
 
+_VALUE = "32:6=128:9=512 (samples per rank: at first, from epoch 6 and from epoch 9)"
+
+
 def growth_stages(batch: int, milestones: Sequence[int], gamma: float) -> list[tuple[int, int]]:
-    """The stages that replace ``MultiStepLR(milestones, gamma)``: at each milestone the batch grows by ``1 / gamma``.
+    """Return the stages that replace ``MultiStepLR(milestones, gamma)``.
+
+    At each milestone the batch grows by ``1 / gamma``.
 
     Args:
         batch: samples at the start.
@@ -34,7 +42,9 @@ def growth_stages(batch: int, milestones: Sequence[int], gamma: float) -> list[t
 
 
 class GrowingBatchSampler(Sampler[list[int]]):
-    """A batch sampler whose batch depends on the epoch::
+    """A batch sampler whose batch depends on the epoch.
+
+    ::
 
         sampler = GrowingBatchSampler(DistributedSampler(data), stages=[(0, 32), (6, 128)])
         loader = DataLoader(data, batch_sampler=sampler, num_workers=4)
@@ -44,9 +54,11 @@ class GrowingBatchSampler(Sampler[list[int]]):
                 ...
                 sampler.count(len(images))
 
-    Workers fetch batches before the training asks for them, so the sampler cannot know which the training has had: `count` says it, and
-    only with it can a checkpoint in mid-epoch be resumed, on any number of workers. If the sampler inside has ``set_epoch``
-    (DistributedSampler), its order is made again from the epoch; of any other the order itself goes into the state, 8 bytes a sample.
+    Workers fetch batches before the training asks for them, so the sampler cannot know which the
+    training has had: `count` says it, and only with it can a checkpoint in mid-epoch be resumed, on
+    any number of workers. If the sampler inside has ``set_epoch`` (DistributedSampler), its order
+    is made again from the epoch; of any other the order itself goes into the state, 8 bytes a
+    sample.
 
     Args:
         sampler: of indices; on several ranks a DistributedSampler.
@@ -58,6 +70,7 @@ class GrowingBatchSampler(Sampler[list[int]]):
     """
 
     def __init__(self, sampler: Iterable[int], stages: Sequence[tuple[int, int]], drop_last: bool = False) -> None:
+        """Check the stages, and begin with epoch 0."""
         epochs = [epoch for epoch, _ in stages]
         if not stages or epochs[0] != 0 or epochs != sorted(set(epochs)) or any(batch < 1 for _, batch in stages):
             raise ValueError(f"stages must be (first epoch, batch) pairs: epochs ascending from 0, batches of at least 1; not {stages}")
@@ -82,12 +95,12 @@ class GrowingBatchSampler(Sampler[list[int]]):
         self.taken += samples
 
     def __len__(self) -> int:
-        """Batches in the next iteration."""
+        """Return the number of batches in the next iteration."""
         left = max(0, len(self.sampler) - self.taken)  # type: ignore[arg-type]
         return left // self.batch if self.drop_last else math.ceil(left / self.batch)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The remaining batches of this epoch.
+        """Yield the remaining batches of this epoch.
 
         Raises:
             ValueError: the epoch was begun before; without set_epoch the batch would never grow.
@@ -102,12 +115,14 @@ class GrowingBatchSampler(Sampler[list[int]]):
             self._order = list(self.sampler)
         indices, batch = self._order[self.taken :], self.batch
         for start in range(0, len(indices), batch):
-            found = indices[start : start + batch]
-            if len(found) == batch or not self.drop_last:
-                yield found
+            indices_of_batch = indices[start : start + batch]
+            if len(indices_of_batch) == batch or not self.drop_last:
+                yield indices_of_batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch, its counted samples, and what reproduces the order: the order itself and the generator for the next one.
+        """Return the epoch, its counted samples, and what reproduces the order.
+
+        That is the order itself, and the generator for the next one.
 
         Raises:
             ValueError: the epoch was begun and nothing counted, so its position is unknown.
@@ -126,6 +141,7 @@ class GrowingBatchSampler(Sampler[list[int]]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state."""
         self.epoch, self.taken, self._begun = int(state["epoch"]), int(state["taken"]), False
         self._order = None if state["order"] is None else state["order"].tolist()
         if state["generator"] is not None:
@@ -133,9 +149,10 @@ class GrowingBatchSampler(Sampler[list[int]]):
 
 
 class SamplesSchedule(LRScheduler):
-    """Multiplies the rate of each group by a function of the samples seen, where torch's schedules count steps.
+    """Multiplies the rate of each group by a function of the samples seen.
 
-    When the batch changes in the middle of a training, a schedule in steps is over too late or too early; this one is not::
+    torch's schedules count steps. When the batch changes in the middle of a training, a schedule in
+    steps is over too late or too early; this one is not::
 
         schedule = SamplesSchedule(optimizer, lambda samples: 0.5 * (1 + math.cos(math.pi * samples / (12 * len(data)))))
         ...
@@ -147,10 +164,12 @@ class SamplesSchedule(LRScheduler):
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, factor: Callable[[int], float]) -> None:
+        """Begin with no samples."""
         self.factor, self.samples = factor, 0
         super().__init__(optimizer)
 
     def get_lr(self) -> list[Any]:
+        """Return the rate of each group."""
         return [base * self.factor(self.samples) for base in self.base_lrs]
 
     def step(self, samples: int = 0) -> None:  # type: ignore[override]
@@ -165,21 +184,21 @@ class SamplesSchedule(LRScheduler):
         super().step()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state without the optimizer and the function, which the program creates again."""
+        """Return the state without the optimizer and the function.
+
+        The program creates these again.
+        """
         return {key: value for key, value in super().state_dict().items() if key != "factor"}
 
 
-_VALUE = "32:6=128:9=512 (samples per rank: at first, from epoch 6 and from epoch 9)"
-
-
 @dataclass(frozen=True)
-class Setting:
-    """stages: (first epoch, samples)."""
+class _GrowthSetting:
+    """Stages: (first epoch, samples)."""
 
     stages: tuple[tuple[int, int], ...]
 
 
-def parse(text: str) -> Setting:
+def _parse(text: str) -> _GrowthSetting:
     parts = [part.partition("=") for part in f"0={text.strip()}".split(":")]
     try:
         stages = tuple((int(epoch), int(batch)) for epoch, _, batch in parts)
@@ -188,10 +207,10 @@ def parse(text: str) -> Setting:
     epochs = [epoch for epoch, _ in stages]
     if not stages or epochs != sorted(set(epochs)) or min(batch for _, batch in stages) < 1:
         raise ValueError(f"{text!r} is not a batch schedule: expected {_VALUE}")
-    return Setting(stages)
+    return _GrowthSetting(stages)
 
 
-def lines(setting: Setting) -> str:
+def _lines(setting: _GrowthSetting) -> str:
     return (
         "from feedline.convergence.fixes.batch_growth import GrowingBatchSampler, SamplesSchedule\n\n"
         f"sampler = GrowingBatchSampler(sampler, stages={list(setting.stages)})  # of a DistributedSampler on several ranks\n"
@@ -209,6 +228,6 @@ FIX = Fix(
     name="batch_growth",
     value=_VALUE,
     summary="a batch that grows where the rate would decay: the same noise in fewer updates",
-    parse=parse,
-    lines=lines,
+    parse=_parse,
+    lines=_lines,
 )

@@ -1,4 +1,7 @@
-"""LARC: LARS whose rate never exceeds the global one (NVIDIA apex, apex/parallel/LARC.py, clip=True; after arXiv 1708.03888)."""
+"""LARC: LARS whose rate never exceeds the global one.
+
+NVIDIA apex, apex/parallel/LARC.py, clip=True; after arXiv 1708.03888.
+"""
 
 import math
 from collections.abc import Callable
@@ -6,24 +9,25 @@ from typing import Any
 
 from torch import Tensor
 
-from feedline.convergence.fixes.lars import Lars
-from feedline.convergence.layerwise import Rate, at_most_one_dimension, unless_zero
-from feedline.convergence.optimizer_fix import optimizer_fix
+from feedline.convergence.fix import at_most_one_dimension, optimizer_fix
+from feedline.convergence.fixes.lars import Lars, LearningRate, unless_zero
 
 __all__ = ["FIX", "Larc"]
 
 
 class Larc(Lars):
-    """SGD with momentum whose rate is, tensor by tensor, ``min(lr, trust_coefficient * |w| / (|g| + weight_decay * |w| + eps))``.
+    """SGD with momentum whose rate adapts tensor by tensor, but never exceeds ``lr``.
 
-    The rate stands inside the momentum. apex has it outside; the two are the same while ``lr`` is constant, and when it changes this
-    one's velocity keeps the rate of each gradient's own step, as in the paper of LARS.
+    It is ``min(lr, trust_coefficient * |w| / (|g| + weight_decay * |w| + eps))``, inside the
+    momentum. apex has it outside; the two are the same while ``lr`` is constant, and when it
+    changes this one's velocity keeps the rate of each gradient's own step, as in the paper of LARS.
 
     Args:
         lr: the most that any tensor's rate can be; a number or a tensor of one element.
         trust_coefficient: apex's default.
         eps: added to the norm of the gradient.
-        excluded_lr_scale: excluded tensors, and tensors whose weights or gradient are all zero, move like in SGD at lr times this.
+        excluded_lr_scale: excluded tensors, and tensors whose weights or gradient are all zero,
+            move like in SGD at lr times this.
         params, momentum, weight_decay, exclude, maximize, foreach: as for ``Lars``.
 
     Raises:
@@ -35,7 +39,7 @@ class Larc(Lars):
     def __init__(
         self,
         params: Any,
-        lr: Rate,
+        lr: LearningRate,
         momentum: float = 0.9,
         weight_decay: float = 5e-4,
         trust_coefficient: float = 0.02,
@@ -46,12 +50,13 @@ class Larc(Lars):
         maximize: bool = False,
         foreach: bool = True,
     ) -> None:
+        """Pass the numbers on as defaults of the groups."""
         numbers = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust_coefficient": trust_coefficient, "eps": eps}
         super(Lars, self).__init__(
             params, {**numbers, "excluded_lr_scale": excluded_lr_scale, "maximize": maximize, "foreach": foreach}, exclude
         )
 
-    def _adapted(self, weights: Tensor, gradients: Tensor, lr: Rate, otherwise: Rate, group: dict[str, Any]) -> Tensor:
+    def _adapted(self, weights: Tensor, gradients: Tensor, lr: LearningRate, otherwise: LearningRate, group: dict[str, Any]) -> Tensor:
         trusted = group["trust_coefficient"] * weights / (gradients + group["weight_decay"] * weights + group["eps"])
         return unless_zero(trusted.clamp(max=lr), otherwise, weights, gradients)
 

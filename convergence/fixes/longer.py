@@ -1,12 +1,20 @@
-"""Samples for an equal loss: E / Emin = 1 + B / Bc (McCandlish et al. 2018, arXiv 1812.06162, section 2.3)."""
+"""Samples for an equal loss: E / Emin = 1 + B / Bc.
+
+McCandlish et al. 2018, arXiv 1812.06162, section 2.3.
+"""
 
 import math
 from dataclasses import dataclass
 
-from feedline.convergence.fix import Fix
-from feedline.convergence.value import Value, number
+from feedline.convergence.fix import Fix, FixValue
 
 __all__ = ["FIX", "Longer", "inflation", "longer"]
+
+
+_VALUE = (
+    "256:base_batch=32:critical_batch=144 (new batch, the batch that the training was tuned for, critical batch in samples), and "
+    "low=92:high=200 for the interval of the critical batch"
+)
 
 
 @dataclass(frozen=True)
@@ -29,27 +37,35 @@ class Longer:
 
 
 def inflation(batch: float, base_batch: float, critical_batch: float) -> float:
-    """How many times more samples reach the same loss, ``(1 + B / Bc) / (1 + B0 / Bc)``. All in samples; an infinite Bc costs none."""
+    """Return how many times more samples reach the same loss, ``(1 + B / Bc) / (1 + B0 / Bc)``.
+
+    All in samples; an infinite Bc costs none.
+    """
     if not (0 < batch < math.inf and 0 < base_batch < math.inf and critical_batch >= 0):
         raise ValueError(f"batch sizes must be above 0, not {batch}, {base_batch} and a critical batch of {critical_batch}")
     if critical_batch == math.inf:
         return 1.0
-    return (critical_batch + batch) / (critical_batch + base_batch)  # divided through by Bc, a tiny one would overflow
+    # divided through by Bc, a tiny one would overflow
+    return (critical_batch + batch) / (critical_batch + base_batch)
 
 
 def longer(
     epochs: float, batch: float, base_batch: float, critical_batch: float, low: float | None = None, high: float | None = None
 ) -> Longer:
-    """Epochs at a batch for the loss that a base batch reached.
+    """Predict the epochs at a batch for the loss that a base batch reached.
 
     Args:
         epochs: at the base batch.
-        batch, base_batch: samples.
-        critical_batch: Bc in samples, the noise scale of the training (``feedline converge advise``); 0: even one sample is enough.
-        low, high: interval of the critical batch, both or neither; high may be infinite.
+        batch: samples.
+        base_batch: samples.
+        critical_batch: Bc in samples, the noise scale of the training (``feedline converge
+            advise``); 0: even one sample is enough.
+        low: lower end of the interval of the critical batch; with high, or neither.
+        high: its upper end; may be infinite.
 
     Raises:
-        ValueError: a number that cannot be one, or an interval that does not contain the critical batch.
+        ValueError: a number that cannot be one, or an interval that does not contain the critical
+            batch.
     """
     if not 0 < epochs < math.inf:
         raise ValueError(f"epochs must be finite and above 0, not {epochs}")
@@ -62,15 +78,9 @@ def longer(
     return Longer(predicted, *ends)
 
 
-_VALUE = (
-    "256:base_batch=32:critical_batch=144 (new batch, the batch that the training was tuned for, critical batch in samples), and "
-    "low=92:high=200 for the interval of the critical batch"
-)
-
-
 @dataclass(frozen=True)
-class Setting:
-    """All in samples; low and high: interval of the critical batch, or None."""
+class _LongerSetting:
+    """Batches in samples; low and high: interval of the critical batch, or None."""
 
     batch: float
     base_batch: float
@@ -79,18 +89,19 @@ class Setting:
     high: float | None
 
 
-def parse(text: str) -> Setting:
-    value = Value.of(text, _VALUE, ("base_batch", "critical_batch", "low", "high"))
-    given = value.options
-    if len(value.words) != 1 or "base_batch" not in given or "critical_batch" not in given:
+def _parse(text: str) -> _LongerSetting:
+    value = FixValue.of(text, _VALUE, ("base_batch", "critical_batch", "low", "high"))
+    options = value.options
+    if len(value.words) != 1 or "base_batch" not in options or "critical_batch" not in options:
         raise ValueError(f"{text!r} does not say how much longer: expected {_VALUE}")
-    batch = number(value.words[0], _VALUE)
-    setting = Setting(batch, given["base_batch"], given["critical_batch"], given.get("low"), given.get("high"))
-    longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)  # says what is wrong with it
+    batch = FixValue.number(value.words[0], _VALUE)
+    setting = _LongerSetting(batch, options["base_batch"], options["critical_batch"], options.get("low"), options.get("high"))
+    # says what is wrong with it
+    longer(1.0, setting.batch, setting.base_batch, setting.critical_batch, setting.low, setting.high)
     return setting
 
 
-def lines(setting: Setting) -> str:
+def _lines(setting: _LongerSetting) -> str:
     interval = "" if setting.low is None else f", low={setting.low:g}, high={setting.high:g}"
     return (
         "from feedline.convergence.fixes.longer import longer\n\n"
@@ -103,6 +114,6 @@ FIX = Fix(
     name="longer",
     value=_VALUE,
     summary="as many more epochs as the larger batch is predicted to need for the same loss, still in fewer updates",
-    parse=parse,
-    lines=lines,
+    parse=_parse,
+    lines=_lines,
 )

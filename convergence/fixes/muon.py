@@ -1,4 +1,7 @@
-"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon), with AdamW for all other weights."""
+"""Muon, with AdamW for all other weights.
+
+Jordan et al. 2024, kellerjordan.github.io/posts/muon; torch.optim.Muon.
+"""
 
 import inspect
 from collections import defaultdict
@@ -9,22 +12,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from feedline.convergence.fix import Training
-from feedline.convergence.layerwise import at_most_one_dimension
-from feedline.convergence.optimizer_fix import Setting, groups_at, optimizer_fix
+from feedline.convergence.fix import OptimizerSetting, TrainingHooks, at_most_one_dimension, groups_at_rate, optimizer_fix
 from feedline.profiler.errors import MissingDependency
 
 __all__ = ["FIX", "MuonWithAdamW", "muon"]
 
 
+_EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+
+
 def muon(params: Any, lr: float, rest_lr: float | None = None, **more: Any) -> "MuonWithAdamW":
-    """Muon for the hidden weights of a model and AdamW for its embeddings, its output layer, biases and normalisation weights.
+    """Make Muon for the hidden weights of a model and AdamW for all others.
+
+    These are its embeddings, its output layer, biases and normalisation weights.
 
     Args:
-        params: best a model; also (name, tensor) pairs, tensors or groups, among which the last matrix is taken for the output layer.
+        params: best a model; also (name, tensor) pairs, tensors or groups, among which the last
+            matrix is taken for the output layer.
         lr: of Muon.
         rest_lr: of AdamW; None: the same. A scheduler changes both in proportion.
-        more: as for ``MuonWithAdamW``.
+        **more: as for ``MuonWithAdamW``.
 
     Raises:
         MissingDependency: torch is older than 2.9 and has no Muon.
@@ -36,18 +43,21 @@ def muon(params: Any, lr: float, rest_lr: float | None = None, **more: Any) -> "
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
-    """torch.optim.Muon and torch.optim.AdamW behind one set of parameter groups, one state and one ``step``.
+    """torch's Muon and AdamW behind one set of parameter groups, one state and one ``step``.
 
-    A convolution's weight goes to Muon as a matrix, one row for each output channel. The key ``"hidden"`` of a group says for each of its
-    parameters whether it goes to Muon.
+    A convolution's weight goes to Muon as a matrix, one row for each output channel. The key
+    ``"hidden"`` of a group says for each of its parameters whether it goes to Muon.
 
     Args:
         params: tensors, (name, tensor) pairs or groups.
         lr: of Muon.
         rest_lr: of AdamW; None: the same.
-        momentum, adjust_lr_fn: of Muon. "match_rms_adamw" (Liu et al. 2025, arXiv 2502.16982) lets it take a rate that suits AdamW.
+        momentum: of Muon.
         weight_decay: decoupled, for both, but not on tensors of at most one dimension.
-        betas, eps: of AdamW.
+        betas: of AdamW.
+        eps: of AdamW.
+        adjust_lr_fn: of Muon. "match_rms_adamw" (Liu et al. 2025, arXiv 2502.16982) lets it take a
+            rate that suits AdamW.
 
     Raises:
         MissingDependency: torch is older than 2.9 and has no Muon.
@@ -65,6 +75,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         eps: float = 1e-8,
         adjust_lr_fn: str = "match_rms_adamw",
     ) -> None:
+        """Make both optimizers, and guess from names which weights are hidden."""
         if not hasattr(torch.optim, "Muon"):
             raise MissingDependency(f"Muon needs torch 2.9 or later, this is {torch.__version__}: pip install -U torch")
         if rest_lr is not None and not lr > 0:
@@ -73,7 +84,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         scale = 1.0 if rest_lr is None else rest_lr / lr
         numbers = {"momentum": momentum, "weight_decay": weight_decay, "betas": betas, "eps": eps, "adjust_lr_fn": adjust_lr_fn}
         super().__init__(params, {"lr": lr, "rest_lr_scale": scale, **numbers})
-        self._choose(hidden_among(self._named()))
+        self._choose(_hidden_among(self._named()))
 
     def _make_engines(self, lr: Any, decay: float, momentum: float, adjust: str, betas: tuple[float, float], eps: float) -> None:
         self._muon = torch.optim.Muon([torch.zeros(1, 1)], lr, decay, momentum, adjust_lr_fn=adjust)
@@ -84,14 +95,18 @@ class MuonWithAdamW(torch.optim.Optimizer):
         return list(zip(names, (param for group in self.param_groups for param in group["params"])))
 
     def choose(self, model: nn.Module) -> None:
-        """Determine from the model's modules which weights are hidden. Only before the first update."""
-        self._choose(hidden_in(model))
+        """Determine from the model's modules which weights are hidden.
+
+        Only before the first update.
+        """
+        self._choose(_hidden_in(model))
 
     def _choose(self, hidden: set[Tensor]) -> None:
         for group in self.param_groups:
             group["hidden"] = [param in hidden for param in group["params"]]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a state; a copy or an unpickled one makes both optimizers again."""
         super().__setstate__(state)
         if "_muon" not in self.__dict__:  # a copy or an unpickled one
             names = ("lr", "weight_decay", "momentum", "adjust_lr_fn", "betas", "eps")
@@ -109,7 +124,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            hidden = group.get("hidden") or [is_matrix(param) for param in group["params"]]
+            hidden = group.get("hidden") or [_is_matrix(param) for param in group["params"]]
             trained = [(param, at_muon) for param, at_muon in zip(group["params"], hidden) if param.grad is not None]
             self._orthogonal([param for param, at_muon in trained if at_muon], group)
             self._adaptive([param for param, at_muon in trained if not at_muon], group)
@@ -132,7 +147,10 @@ class MuonWithAdamW(torch.optim.Optimizer):
 
 
 def _matrix(param: Tensor) -> Tensor:
-    """The parameter and its gradient as a matrix, one row for each of its first dimension; the same memory if it is contiguous."""
+    """Return the parameter and its gradient as a matrix, one row for each of its first dimension.
+
+    It is the same memory if the parameter is contiguous.
+    """
     matrix = param.detach().flatten(1)
     assert param.grad is not None
     matrix.grad = param.grad.flatten(1)
@@ -140,45 +158,54 @@ def _matrix(param: Tensor) -> Tensor:
 
 
 def _advance(engine: torch.optim.Optimizer, state: dict[Tensor, Any], group: dict[str, Any]) -> None:
-    """One step without the hooks of torch.optim: whoever counts steps by them would count this one twice."""
+    """Make one step without the hooks of torch.optim.
+
+    Whoever counts steps by them would count this one twice.
+    """
     if group["params"]:
         engine.state, engine.param_groups = defaultdict(dict, state), [group]
         inspect.unwrap(type(engine).step)(engine)
 
 
-_EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+def _hidden_in(model: nn.Module) -> set[Tensor]:
+    """Return the weights that are matrices, except embeddings and the last layer with one.
 
-
-def hidden_in(model: nn.Module) -> set[Tensor]:
-    """Weights that are matrices, except those of embeddings (tied ones too) and of the last layer that has one."""
-    matrices: list[Tensor] = [param for module in model.modules() for param in module.parameters(recurse=False) if is_matrix(param)]
+    Tied embeddings are left out too.
+    """
+    matrices: list[Tensor] = [param for module in model.modules() for param in module.parameters(recurse=False) if _is_matrix(param)]
     embedded: set[Tensor] = {
         param for module in model.modules() if isinstance(module, _EMBEDDINGS) for param in module.parameters(recurse=False)
     }
     return set(matrices[:-1]) - embedded
 
 
-def hidden_among(params: Iterable[tuple[str, Tensor]]) -> set[Tensor]:
-    """The same without a model: the last matrix is assumed to be the output layer, and names with "embed" are embeddings."""
-    matrices = [(name, param) for name, param in params if is_matrix(param)]
+def _hidden_among(params: Iterable[tuple[str, Tensor]]) -> set[Tensor]:
+    """Guess the hidden weights without a model.
+
+    The last matrix is assumed to be the output layer, and names with "embed" are embeddings.
+    """
+    matrices = [(name, param) for name, param in params if _is_matrix(param)]
     return {param for name, param in matrices[:-1] if "embed" not in name.lower()}
 
 
-def is_matrix(param: Tensor) -> bool:
-    """Of at least 2 rows (the first dimension) and 2 columns: a single row or column is a vector, with nothing to orthogonalise."""
+def _is_matrix(param: Tensor) -> bool:
+    """Tell whether it has at least 2 rows (the first dimension) and 2 columns.
+
+    A single row or column is a vector, with nothing to orthogonalise.
+    """
     return param.ndim >= 2 and param.shape[0] > 1 and param.numel() > param.shape[0]
 
 
-def attach(setting: Setting, training: Training) -> None:
-    """The optimizer is made from tensors; once the model is seen, its modules say which are embeddings and the output layer."""
-    made: list[MuonWithAdamW] = []
+def _attach(setting: OptimizerSetting, training: TrainingHooks) -> None:
+    """Make the optimizer from tensors; the model's modules then say which are hidden."""
+    optimizers: list[MuonWithAdamW] = []
 
     def make(_: type, params: Any, arguments: dict[str, Any]) -> MuonWithAdamW:
-        made.append(muon(groups_at(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
-        return made[-1]
+        optimizers.append(muon(groups_at_rate(params, arguments, setting.lr), lr=setting.lr, **setting.arguments))
+        return optimizers[-1]
 
     def choose(model: nn.Module) -> None:
-        for optimizer in made:
+        for optimizer in optimizers:
             optimizer.choose(model)
 
     training.optimizer(make)
@@ -194,5 +221,5 @@ FIX = replace(
         control="lr_rule=linear,warmup=5ep",
         params="model",
     ),
-    attach=attach,
+    attach=_attach,
 )

@@ -7,22 +7,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from feedline.convergence.layerwise import Batch, LayerwiseOptimizer, Rate, add_scaled, at_most_one_dimension
-from feedline.convergence.optimizer_fix import optimizer_fix
+from feedline.convergence.fix import at_most_one_dimension, optimizer_fix
+from feedline.convergence.fixes.lars import LayerwiseOptimizer, LearningRate, TensorBatch, add_scaled
 
 __all__ = ["FIX", "NovoGrad"]
 
 
 class NovoGrad(LayerwiseOptimizer):
-    """Momentum over gradients that are divided, tensor by tensor, by the root of a moving average of their squared norm.
+    """Momentum over gradients that are divided by the root of a running mean of their squared norm.
 
-    ``v = beta2 * v + (1 - beta2) * |g|^2`` (at first ``|g|^2``), ``m = beta1 * m + (g / (sqrt(v) + eps) + weight_decay * w)``,
-    ``w = w - lr * m``. Excluded tensors are divided too, as in the paper, where every tensor is a layer; they have no weight decay.
+    Tensor by tensor: ``v = beta2 * v + (1 - beta2) * |g|^2`` (at first ``|g|^2``),
+    ``m = beta1 * m + (g / (sqrt(v) + eps) + weight_decay * w)``, ``w = w - lr * m``. Excluded
+    tensors are divided too, as in the paper, where every tensor is a layer; they have no weight
+    decay.
 
     Args:
-        params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for all its tensors.
+        params: as for any torch optimizer. A group may say ``"excluded": True`` or ``False`` for
+            all its tensors.
         lr: a number or a tensor of one element (which does not make torch.compile recompile).
-        betas: not the paper's (0.95, 0.98), with which short trainings went worse (README.md).
+        betas: not the paper's (0.95, 0.98), with which short trainings went worse (docs/fixes/novograd.md).
         eps: added to the root of the second moment.
         weight_decay: the paper's for ResNet-50.
         excluded_lr_scale: excluded tensors move at lr times this.
@@ -41,7 +44,7 @@ class NovoGrad(LayerwiseOptimizer):
     def __init__(
         self,
         params: Any,
-        lr: Rate,
+        lr: LearningRate,
         betas: tuple[float, float] = (0.8, 0.5),
         eps: float = 1e-8,
         weight_decay: float = 0.001,
@@ -51,10 +54,11 @@ class NovoGrad(LayerwiseOptimizer):
         maximize: bool = False,
         foreach: bool = True,
     ) -> None:
+        """Pass the numbers on as defaults of the groups."""
         numbers = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "excluded_lr_scale": excluded_lr_scale}
         super().__init__(params, {**numbers, "maximize": maximize, "foreach": foreach}, exclude)
 
-    def _update(self, batch: Batch, group: dict[str, Any]) -> None:
+    def _update(self, batch: TensorBatch, group: dict[str, Any]) -> None:
         moments, (beta1, beta2) = batch.state["exp_avg"], group["betas"]
         (norms,) = batch.norms(batch.grads)
         before = torch.stack(batch.state["norm_sq"])

@@ -4,8 +4,7 @@ from typing import Any
 
 import torch
 
-from feedline.convergence.layerwise import without_small_decay
-from feedline.convergence.optimizer_fix import optimizer_fix
+from feedline.convergence.fix import optimizer_fix, without_small_decay
 from feedline.profiler.errors import MissingDependency
 
 __all__ = ["FIX", "soap"]
@@ -20,12 +19,16 @@ def soap(
     precondition_frequency: int = 10,
     **more: Any,
 ) -> torch.optim.Optimizer:
-    """pytorch_optimizer's ``SOAP`` without weight decay on tensors of at most one dimension.
+    """Make pytorch_optimizer's ``SOAP`` without decay on tensors of at most one dimension.
 
     Args:
-        params: tensors, (name, tensor) pairs or groups. A group with both kinds of tensors becomes two.
+        params: tensors, (name, tensor) pairs or groups. A group with both kinds becomes two.
+        lr: as for ``pytorch_optimizer.SOAP``. Its first update only looks at the gradient.
+        betas: likewise.
+        eps: likewise.
+        weight_decay: likewise.
         precondition_frequency: updates between two eigenbases.
-        lr, betas, eps, weight_decay, more: as for ``pytorch_optimizer.SOAP``. Its first update only looks at the gradient.
+        **more: likewise.
 
     Raises:
         MissingDependency: pytorch_optimizer is not installed.
@@ -37,10 +40,10 @@ def soap(
             "SOAP comes from the package pytorch_optimizer, which is not installed: pip install pytorch_optimizer"
         ) from None
     groups = without_small_decay(params, weight_decay)
-    made: torch.optim.Optimizer = SOAP(
+    optimizer: torch.optim.Optimizer = SOAP(
         groups, lr, betas=betas, eps=eps, weight_decay=weight_decay, precondition_frequency=precondition_frequency, **more
     )
-    return made
+    return optimizer
 
 
 FIX = optimizer_fix(

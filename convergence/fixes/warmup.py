@@ -6,26 +6,38 @@ from typing import Any
 
 import torch
 
-from feedline.convergence.fix import Fix, Progress, Training
-from feedline.convergence.rates import Changed, multiply, put_back
-from feedline.convergence.value import Value, number
+from feedline.convergence.fix import (
+    Fix,
+    FixValue,
+    RateChanges,
+    TrainingHooks,
+    TrainingProgress,
+    multiply_rates,
+    restore_rates,
+)
 
 __all__ = ["FIX", "Warmup", "warmup_factor"]
 
 
+_VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an eighth of the rate; without it from 0)"
+
+
 def warmup_factor(share: float, start: float = 0.0) -> float:
-    """What to multiply the rate by, linear from ``start`` to 1.
+    """Return what to multiply the rate by, linear from ``start`` to 1.
 
     Args:
-        share: of the warm-up that lies behind, the samples of this update included, so that the first update is not lost at ``start=0``.
+        share: of the warm-up that has passed, the samples of this update included, so that the
+            first update is not lost at ``start=0``.
+        start: factor at the beginning.
     """
     return start + (1 - start) * min(1.0, max(0.0, share))
 
 
 class Warmup:
-    """Multiplies the rates of an optimizer while it makes an update, and puts them back after it: no scheduler ever sees the factor.
+    """Multiplies the rates of an optimizer during an update, and restores them after it.
 
-    A scheduler therefore may be of any kind (chainable, closed form, in epochs or in steps), and counts through the warm-up::
+    No scheduler ever sees the factor. It may be of any kind (chainable, closed form, in epochs or
+    in steps), and counts through the warm-up::
 
         warmup = Warmup(optimizer, samples=20_000)
         for images, labels in loader:
@@ -36,15 +48,18 @@ class Warmup:
             optimizer.zero_grad()
 
     Args:
-        optimizer: one whose ``register_step_pre_hook`` works; of a wrapper that has none, the optimizer inside.
+        optimizer: one whose ``register_step_pre_hook`` works; of a wrapper that has none, the optimizer
+            inside.
         samples: how long, in samples of all ranks together.
-        start: factor at the beginning, 0 to 1. After scaling the rate by k, ``1 / k`` starts from the old rate.
+        start: factor at the beginning, 0 to 1. After scaling the rate by k, ``1 / k`` starts from the
+            old rate.
 
     Raises:
         ValueError: a number that cannot be one, or an optimizer without hooks.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, samples: int, start: float = 0.0) -> None:
+        """Check the numbers, and hook into the optimizer's steps."""
         if not 0 <= samples < math.inf:
             raise ValueError(f"a warm-up cannot last {samples} samples")
         if not 0 <= start <= 1:
@@ -54,10 +69,10 @@ class Warmup:
         except AttributeError as error:
             raise ValueError(f"{type(optimizer).__name__} takes no step hooks: pass the optimizer that it wraps") from error
         self.samples, self.start, self.counted = samples, start, 0
-        self._changed: Changed = []
+        self._changed: RateChanges = []
 
     def count(self, samples: int) -> None:
-        """Say, before the update, how many samples go into it, on all ranks together.
+        """Count, before an update, the samples that go into it on all ranks together.
 
         Raises:
             ValueError: fewer than none.
@@ -76,48 +91,46 @@ class Warmup:
         if self.counted == 0 and self.samples:
             raise ValueError("no sample was counted before this update: call warmup.count(samples) before optimizer.step()")
         if self.factor != 1:
-            self._changed = multiply(optimizer, self.factor)
+            self._changed = multiply_rates(optimizer, self.factor)
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         changed, self._changed = self._changed, []
-        put_back(changed)
+        restore_rates(changed)
 
     def remove(self) -> None:
-        """Leave the optimizer."""
+        """Remove the hooks from the optimizer."""
         for hook in self._hooks:
             hook.remove()
 
     def state_dict(self) -> dict[str, int]:
-        """What a checkpoint needs; the length and the start come from the program."""
+        """Return what a checkpoint needs; the length and the start come from the program."""
         return {"counted": self.counted}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue from a saved state."""
         self.counted = int(state["counted"])
 
 
-_VALUE = "5ep (epochs), 20000 (samples of all ranks), 5ep:from=0.125 (from an eighth of the rate; without it from 0)"
-
-
 @dataclass(frozen=True)
-class Setting:
-    """One of epochs and samples is None."""
+class _WarmupSetting:
+    """Length and start; one of epochs and samples is None."""
 
     epochs: float | None
     samples: int | None
     start: float
 
 
-def parse(text: str) -> Setting:
-    value = Value.of(text, _VALUE, ("from",))
+def _parse(text: str) -> _WarmupSetting:
+    value = FixValue.of(text, _VALUE, ("from",))
     length, start = value.words[0] if len(value.words) == 1 else "", value.options.get("from", 0.0)
     in_epochs = length.endswith("ep")
-    amount = number(length.removesuffix("ep"), _VALUE)
+    amount = FixValue.number(length.removesuffix("ep"), _VALUE)
     if amount <= 0 or not 0 <= start <= 1 or not (in_epochs or amount.is_integer()):
         raise ValueError(f"{text!r} is not a warm-up: expected {_VALUE}")
-    return Setting(amount if in_epochs else None, None if in_epochs else int(amount), start)
+    return _WarmupSetting(amount if in_epochs else None, None if in_epochs else int(amount), start)
 
 
-def lines(setting: Setting) -> str:
+def _lines(setting: _WarmupSetting) -> str:
     length = f"{setting.samples}" if setting.epochs is None else f"int({setting.epochs:g} * len(loader.dataset))"
     start = f", start={setting.start:g}" if setting.start else ""
     return (
@@ -128,8 +141,8 @@ def lines(setting: Setting) -> str:
     )
 
 
-def attach(setting: Setting, training: Training) -> None:
-    def factor(progress: Progress) -> float:
+def _attach(setting: _WarmupSetting, training: TrainingHooks) -> None:
+    def factor(progress: TrainingProgress) -> float:
         with_this_update = replace(progress, samples=progress.samples + progress.batch)
         return warmup_factor(with_this_update.after(setting.epochs, setting.samples), setting.start)
 
@@ -140,7 +153,7 @@ FIX = Fix(
     name="warmup",
     value=_VALUE,
     summary="a learning rate that grows linearly over the first epochs or samples",
-    parse=parse,
-    lines=lines,
-    attach=attach,
+    parse=_parse,
+    lines=_lines,
+    attach=_attach,
 )

@@ -17,8 +17,8 @@ from feedline.profiler.errors import ScriptError
 from feedline.profiler.files import results
 
 if TYPE_CHECKING:
-    from feedline.pipelines.compare.result import Comparison, Compute
-    from feedline.pipelines.loaders.protocol import LoaderKind, Task
+    from feedline.pipelines.compare.comparison import Comparison, Compute
+    from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
 
 _FILES = ("compare.json", "benchmark.json", "compare.html", "ceilings.json")
 _IMAGE = 224  # pixels, of the default transform
@@ -82,13 +82,15 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
     from feedline.cli.compare_lines import lines
     from feedline.cli.compare_text import show
     from feedline.cli.work import working
-    from feedline.pipelines.compare.side_by_side import FULL, ComparisonRun, compare
+    from feedline.pipelines.compare.side_by_side import FULL_COMPARISON, ComparisonRun, compare_loaders
 
     console = Console(quiet=args.quiet)
     with working(args.quiet, "comparing") as tell:
         steps = count(1)
-        plan = dataclasses.replace(FULL, rounds=args.rounds or FULL.rounds, cold=args.cold)
-        comparison = compare(ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)), _compute_of(args.model, task))
+        plan = dataclasses.replace(FULL_COMPARISON, rounds=args.rounds or FULL_COMPARISON.rounds, cold=args.cold)
+        comparison = compare_loaders(
+            ComparisonRun(task, kinds, plan, lambda what, of: tell(what, next(steps), of)), _compute_of(args.model, task)
+        )
     comparison.machine.update(_machine())
     if comparison.takes:
         program = lines(
@@ -108,16 +110,16 @@ def _chosen(wanted: list[str] | None) -> "list[LoaderKind]":
     Raises:
         ScriptError: there is no such loader.
     """
-    from feedline.pipelines.loaders import KINDS
+    from feedline.pipelines.loaders import LOADERS
 
-    known = [kind.name for kind in KINDS]
+    known = [kind.name for kind in LOADERS]
     for name in wanted or []:
         if name not in known:
             raise ScriptError(f"--loaders: unknown loader {name!r}; the loaders are {', '.join(known)}")
-    return [kind for kind in KINDS if wanted is None or kind.name in wanted]
+    return [kind for kind in LOADERS if wanted is None or kind.name in wanted]
 
 
-def _task_of(args: argparse.Namespace) -> "Task":
+def _task_of(args: argparse.Namespace) -> "LoadTask":
     """Images, transform and settings to load.
 
     Raises:
@@ -125,7 +127,7 @@ def _task_of(args: argparse.Namespace) -> "Task":
     """
     import torch
 
-    from feedline.pipelines.loaders.protocol import Settings, Task
+    from feedline.pipelines.loaders.protocol import LoaderSettings, LoadTask
     from feedline.pipelines.photos import scan
     from feedline.pipelines.translate import recipe
     from feedline.profiler.samplers.cgroup import effective_cpus
@@ -134,7 +136,7 @@ def _task_of(args: argparse.Namespace) -> "Task":
     photos = scan(args.data, args.max_images)
     workers = args.workers if args.workers is not None else max(1, min(16, int(effective_cpus())))
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    task = Task(photos, recipe.read(transform), Settings(args.batch_size, workers, device=device), transform)
+    task = LoadTask(photos, recipe.read_recipe(transform), LoaderSettings(args.batch_size, workers, device=device), transform)
     _try_out(task)
     return task
 
@@ -146,7 +148,7 @@ def _the_transform(spec: str | None) -> Any:
 
         return user_code.load_transforms(spec)
 
-    from feedline.pipelines.translate.missing import load
+    from feedline.pipelines.libraries import load
 
     transforms = load("torchvision.transforms")
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -159,17 +161,17 @@ def _the_transform(spec: str | None) -> Any:
     return transforms.Compose(steps)
 
 
-def _try_out(task: "Task") -> None:
+def _try_out(task: "LoadTask") -> None:
     """Run the transform on images of very different sizes and shapes, so that a mistake in it is reported at once.
 
     Raises:
         UserCodeError: it raises, gives no tensor, or tensors that do not fit into one batch.
     """
-    from feedline.pipelines.loaders import pillow_v1
-    from feedline.pipelines.loaders.random_state import OwnRandomState
+    from feedline.pipelines.loaders import pillow_loaders
+    from feedline.pipelines.random_states import OwnRandomState
     from feedline.profiler.errors import UserCodeError
 
-    samples, _ = pillow_v1.steps(task)
+    samples, _ = pillow_loaders.reference_samples(task)
     by_shape = sorted(enumerate(task.photos.photos), key=lambda one: one[1].width / one[1].height)
     by_size = sorted(by_shape, key=lambda one: one[1].width * one[1].height)
     with OwnRandomState(0):
@@ -182,7 +184,7 @@ def _try_out(task: "Task") -> None:
         )
 
 
-def _compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None":
+def _compute_of(spec: str | None, task: "LoadTask") -> "Callable[[], Compute] | None":
     """A function that measures a training step of the user's model; None if no model was given.
 
     Raises:
@@ -191,9 +193,9 @@ def _compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None
     if spec is None:
         return None
     from feedline.pipelines import user_code
-    from feedline.pipelines.compare.training_step import prepared
+    from feedline.pipelines.compare.loader_timing import prepare_training_step
 
-    return prepared(user_code.load_model(spec), task)
+    return prepare_training_step(user_code.load_model(spec), task)
 
 
 def _machine() -> dict[str, object]:
@@ -213,14 +215,14 @@ def _write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Pa
         OutputError: a file cannot be written.
     """
     from feedline.cli import compare_page
-    from feedline.pipelines.compare import to_json
+    from feedline.pipelines.compare.comparison import loader_ceilings, to_plain, to_pytest_benchmark
 
-    plain = json.dumps(to_json.plain(comparison), indent=1)
+    plain = json.dumps(to_plain(comparison), indent=1)
     texts = (
         plain,
-        json.dumps(to_json.benchmark(comparison), indent=1),
+        json.dumps(to_pytest_benchmark(comparison), indent=1),
         compare_page.render(comparison),
-        to_json.ceilings(comparison).text(),
+        loader_ceilings(comparison).text(),
     )
     written = [results.save(folder, name, text) for name, text in zip(_FILES, texts, strict=True)]
     if also is not None:

@@ -9,9 +9,7 @@ from feedline.analysis.formatting import Scale, number
 from feedline.analysis.report import page
 from feedline.analysis.report.figures.svg import percent, tag
 from feedline.cli import compare_text
-from feedline.pipelines.compare.choice import SYNTHETIC
-from feedline.pipelines.compare.ranking import median_interval, places
-from feedline.pipelines.compare.result import Comparison, Row
+from feedline.pipelines.compare.comparison import Comparison, LoaderRow, median_interval, rank_loaders
 from feedline.profiler.printable import printable_in
 
 _HERE = Path(__file__).parent
@@ -22,7 +20,7 @@ _COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport"
 def render(comparison: Comparison) -> str:
     """The whole page."""
     comparison = printable_in(comparison)
-    ranked = places(comparison.measured)
+    ranked = rank_loaders(comparison.measured)
     rows = [row for _, row in ranked]
     return page.render(
         _HERE / "compare.html",
@@ -39,9 +37,9 @@ def render(comparison: Comparison) -> str:
     )
 
 
-def _rates(rows: list[Row], comparison: Comparison) -> Markup | None:
+def _rates(rows: list[LoaderRow], comparison: Comparison) -> Markup | None:
     """Samples/s: a bar for the median, a line for its 95 % interval; the model's own speed as a line across all."""
-    shown = [row for row in rows if row.name != SYNTHETIC]
+    shown = [row for row in rows if not row.is_upper_bound]
     if not shown:
         return None
     model = 1 / comparison.compute.step_s if comparison.compute else None
@@ -69,9 +67,9 @@ def _rates(rows: list[Row], comparison: Comparison) -> Markup | None:
     return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
 
 
-def _costs(rows: list[Row]) -> Markup | None:
+def _costs(rows: list[LoaderRow]) -> Markup | None:
     """CPU time per sample: the steps side by side, and the rest that the running loader spent."""
-    shown = [row for row in rows if row.name != SYNTHETIC]
+    shown = [row for row in rows if not row.is_upper_bound]
     if not shown:
         return None
     split = {row.name: _shares(row) for row in shown}
@@ -89,7 +87,7 @@ def _costs(rows: list[Row]) -> Markup | None:
     return tag("svg", *parts, width="100%", height=_ROW * len(shown), role="img", tabindex=0, class_="marks", aria_label=label)
 
 
-def _shares(row: Row) -> dict[str, float]:
+def _shares(row: LoaderRow) -> dict[str, float]:
     """Seconds of each step; ``rest`` is what the running loader spent in addition, or everything if the steps are unknown."""
     known = {stage: getattr(row.stages, stage) for stage in compare_text.STAGES} if row.stages else {}
     return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}

@@ -8,10 +8,8 @@ from rich.text import Text
 from feedline.analysis.formatting import BLANK, Scale, number, seconds
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import columns, plain
-from feedline.pipelines.compare.choice import SYNTHETIC
-from feedline.pipelines.compare.ranking import median_interval, places
-from feedline.pipelines.compare.result import Comparison, Row
-from feedline.pipelines.translate.difference import Difference
+from feedline.pipelines.compare.comparison import Comparison, LoaderRow, median_interval, rank_loaders
+from feedline.pipelines.translate.difference import LibraryDifference
 from feedline.profiler.few import few
 from feedline.profiler.printable import printable_in
 
@@ -65,9 +63,9 @@ def rates(comparison: Comparison) -> Table:
     """Samples/s and their cost; the fastest first, with its place."""
     fed = comparison.compute is not None
     table = columns("loader", "", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
-    for place, row in places(comparison.measured):
+    for place, row in rank_loaders(comparison.measured):
         low, high = median_interval(row.rates)
-        spread = f"({number(low)}{BLANK}{number(high)})" if row.name != SYNTHETIC else "(upper bound)"
+        spread = f"({number(low)}{BLANK}{number(high)})" if not row.is_upper_bound else "(upper bound)"
         figures = [str(place), number(row.samples_per_s), spread, f"{1000 * row.cpu_s:.2f}", f"{row.cores:.1f}", seconds(row.first_batch_s)]
         if fed:
             figures.append(f"{number(row.feeds.samples_per_s)} {row.feeds.limit}" if row.feeds else BLANK)
@@ -80,7 +78,7 @@ def rates(comparison: Comparison) -> Table:
     return table
 
 
-def steps(rows: Sequence[Row]) -> Table:
+def steps(rows: Sequence[LoaderRow]) -> Table:
     """CPU time by step."""
     scale = Scale.column(max(getattr(row.stages, stage) for row in rows if row.stages for stage in STAGES))
     table = columns("loader", *(f"{stage} {scale.unit}" for stage in STAGES))
@@ -92,7 +90,7 @@ def steps(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _equality(rows: Sequence[Row]) -> Table:
+def _equality(rows: Sequence[LoaderRow]) -> Table:
     """Differences from pillow-v1, in gray levels of 255."""
     table = columns("loader", "each once", "mean", "worst image", "largest")
     for row in rows:
@@ -102,7 +100,7 @@ def _equality(rows: Sequence[Row]) -> Table:
     return table
 
 
-def operations(found: Sequence[Difference]) -> Table:
+def operations(found: Sequence[LibraryDifference]) -> Table:
     """A row per operation, a column per installed library."""
     backends = _backends(found)
     table = columns("operation", *backends)
@@ -112,19 +110,19 @@ def operations(found: Sequence[Difference]) -> Table:
     return table
 
 
-def _backends(found: Sequence[Difference]) -> list[str]:
+def _backends(found: Sequence[LibraryDifference]) -> list[str]:
     """Libraries that are installed."""
     return [name for name in dict.fromkeys(one.backend for one in found) if len([one for one in found if one.backend == name]) > 1]
 
 
-def operation_remarks(found: Sequence[Difference]) -> Iterable[str]:
+def operation_remarks(found: Sequence[LibraryDifference]) -> Iterable[str]:
     """Why a library cannot do an operation, or does it differently."""
     for one in found:
         if one.message:
             yield f"{one.backend}, {one.operation}: {one.message}"
 
 
-def remarks(rows: Sequence[Row]) -> Iterable[str]:
+def remarks(rows: Sequence[LoaderRow]) -> Iterable[str]:
     """Remarks below the tables: reasons, faults, and missing operations."""
     for row in rows:
         if row.why:

@@ -10,7 +10,7 @@ from feedline.cli.options import add_output, add_training
 from feedline.cli.output import check_files, name_files
 
 if TYPE_CHECKING:
-    from feedline.pipelines.probes.subject import Subject
+    from feedline.pipelines.probes.probe_rounds import Subject
 
 PARTS = ("read", "decode", "augment", "transport", "copy", "compute", "sweep", "all_reduce")
 
@@ -43,16 +43,16 @@ class Probe:
         from feedline.analysis.report.progress import building
         from feedline.cli import probe_table
         from feedline.cli.probe_says import conclusion
-        from feedline.pipelines.probes import parts
+        from feedline.pipelines import probes
 
         console = Console(quiet=args.quiet)
         found = []
         with building(Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.parts]) as done:
             subject, notes = _subject_of(args)
             for part in args.parts:
-                found += parts.run(subject, part)
+                found += probes.run_probe(subject, part)
                 done()
-        ceilings = parts.together(subject, found, notes)
+        ceilings = probes.all_ceilings(subject, found, notes)
         ceilings = replace(ceilings, conclusion=conclusion(ceilings))
         for part in probe_table.shown(ceilings):
             console.print(part)
@@ -81,16 +81,15 @@ def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
     import torch
 
     from feedline.pipelines import photos, user_code
-    from feedline.pipelines.probes.measure import FULL, QUICK
-    from feedline.pipelines.probes.subject import Subject
-    from feedline.pipelines.translate.recipe import read
+    from feedline.pipelines.probes.probe_rounds import ProbePlan, Subject
+    from feedline.pipelines.translate.recipe import read_recipe
 
-    plan = QUICK if args.quick else FULL
+    plan = ProbePlan.quick() if args.quick else ProbePlan()
     data = photos.scan(args.data, limit=plan.files) if args.data else None
     transform = user_code.load_transforms(args.transforms) if args.transforms is not None else None
     model = user_code.load_model(args.model) if args.model is not None else None
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    recipe = read(transform) if transform is not None else None
+    recipe = read_recipe(transform) if transform is not None else None
     notes = (
         [f"{os.path.relpath(problem.path, data.root)}: {problem.message}" for problem in data.problems if problem.left_out] if data else []
     )

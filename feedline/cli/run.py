@@ -18,7 +18,7 @@ from feedline.profiler.say import say
 from feedline.profiler.session.ending import Ending
 
 if TYPE_CHECKING:
-    from feedline.convergence.apply.outside import FixInjector
+    from feedline.convergence.apply import FixInjector
     from feedline.profiler.record.window import Window
     from feedline.profiler.session.hooks import Hooks
     from feedline.profiler.session.session import Session
@@ -182,9 +182,9 @@ class _Fixes:
     """
 
     def __init__(self, text: str) -> None:
-        from feedline.convergence.apply import parse
+        from feedline.convergence.apply import parse_fixes
 
-        self.text, self._requests = text, parse(text)
+        self.text, self._requests = text, parse_fixes(text)
         self._outside: FixInjector | None = None
 
     def lines(self) -> str:
@@ -195,7 +195,7 @@ class _Fixes:
         """Apply the fixes once torch is imported."""
 
         def arrived() -> None:
-            from feedline.convergence.apply.outside import FixInjector
+            from feedline.convergence.apply import FixInjector
 
             outside = self._outside = FixInjector(hooks.tell)
             hooks.attach("fixes", "the training is changed", lambda patches: hooks.add_undo(outside.attach(self._requests, patches)))

@@ -105,18 +105,18 @@ def _measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> Measur
     Raises:
         ScriptError: there is no such decoder. DataError, MissingDependency: the images cannot be used.
     """
-    from feedline.pipelines.probes import instead
+    from feedline.pipelines.probes import decoders
 
-    new = instead.decoder(name)
+    new = decoders.find_decoder(name)
     operations = facts.workers.operations if facts.workers else []
-    now = instead.decoder_of([operation.name for operation in operations if operation.stage == "decode"])
+    now = decoders.recorded_decoder([operation.name for operation in operations if operation.stage == "decode"])
     if now is None:
         return Refused("decoder_not_seen", f"decode={name}: which decoder this training uses was not recorded, so nothing can be compared")
     if now == new:
         return Refused("same_decoder", f"decode={name}: this training decodes with {new.name} already")
     if data is None:
         return Refused("no_data", f"decode={name}: {new.name} has to be measured on your own files: add --data DIR")
-    found = instead.measure(now, new, data, facts.workers.decoded_pixels if facts.workers else None)
+    found = decoders.compare_decoders(now, new, data, facts.workers.decoded_pixels if facts.workers else None)
     if isinstance(found, str):
         return Refused("not_measured", f"decode={name}: {found.rstrip('.')}")
     remark = (

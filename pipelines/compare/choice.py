@@ -3,31 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from feedline.pipelines.compare.ranking import FEWEST, apart, faster, median_interval
-from feedline.pipelines.compare.result import Compute, Feeds, Row
+from feedline.pipelines.compare.comparison import MIN_ROUNDS, Compute, LoaderRow, TrainingRate, faster_loaders, lies_above, median_interval
 
-_ALIKE = 0.05  # rates that differ by less are alike: choosing between them is luck
+_MIN_GAIN = 0.05  # rates that differ by less are alike: choosing between them is luck
 _REFERENCE = "pillow-v1"
-SYNTHETIC = "synthetic"
 
 
-def feeds(row: Row, compute: Compute, cores: float, device: str) -> Feeds:
+def predict_training_rate(row: LoaderRow, compute: Compute, cores: float, device: str) -> TrainingRate:
     """Predict samples/s of a training with this loader: the lowest of three limits.
 
-    loader: what the loader gave when nothing else ran.
-    compute: one step after the other in the main thread: receiving a sample, then computing with it; and the loader's time on the GPU.
-    cores: the CPU seconds of loading and computing a sample, shared out over the cores.
+    - loader: what the loader gave when nothing else ran.
+    - compute: one step after the other in the main thread: receiving a sample, then computing with
+      it; and the loader's time on the GPU.
+    - cores: the CPU seconds of loading and computing a sample, shared out over the cores.
     """
-    stolen = (row.gpu_s or 0.0) if device != "cpu" else 0.0
+    gpu_s = (row.gpu_s or 0.0) if device != "cpu" else 0.0
 
     def limited(rate: float, cpu_s: float, main_s: float) -> dict[str, float]:
-        return {"loader": rate, "compute": 1 / (compute.step_s + main_s + stolen), "cores": cores / (cpu_s + compute.cpu_s)}
+        return {"loader": rate, "compute": 1 / (compute.step_s + main_s + gpu_s), "cores": cores / (cpu_s + compute.cpu_s)}
 
     limits = limited(row.samples_per_s, row.cpu_s, row.main_s)
     limit = min(limits, key=lambda name: limits[name])
-    (slow, fast), (cheap, dear), (brief, long) = (median_interval(each) for each in (row.rates, row.cpu_each, row.main_each))
-    ends = min(limited(slow, dear, long).values()), min(limited(fast, cheap, brief).values())
-    return Feeds(limits[limit], limit, limits, *ends)
+    (slow, fast), (cpu_low, cpu_high), (main_low, main_high) = (median_interval(each) for each in (row.rates, row.cpu_each, row.main_each))
+    ends = min(limited(slow, cpu_high, main_high).values()), min(limited(fast, cpu_low, main_low).values())
+    return TrainingRate(limits[limit], limit, limits, *ends)
 
 
 @dataclass(frozen=True)
@@ -43,115 +42,122 @@ class Choice:
     takes: str = ""
 
 
-def choose(rows: Sequence[Row], compute: Compute | None, cores: float) -> Choice:
-    """Recommend a loader, with reasons. Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better.
+def choose(rows: Sequence[LoaderRow], compute: Compute | None, cores: float) -> Choice:
+    """Recommend a loader, with reasons.
 
+    Only faultless loaders are candidates; pillow-v1 stays unless another one is clearly better.
     That one is faster than another is said only where their intervals lie apart.
     """
     measured = [row for row in rows if row.measured]
-    candidates = [row for row in measured if row.faultless and row.name != SYNTHETIC]
+    candidates = [row for row in measured if row.faultless and not row.is_upper_bound]
     if not candidates:
         return Choice("No loader was measured without a fault, so none is recommended.")
-    clearly = _slower(measured)
-    now = next((row for row in candidates if row.name == _REFERENCE), None)
-    better = [row for row in candidates if now is None or row.name in clearly[now.name]]
-    best = max(better or candidates, key=rate)
-    less = _if_less_will_do(rows, clearly, best if better else now or best)
-    if now is not None and not better:
-        return Choice(f"Keep {now.name}: {_keep(now, rows, candidates)}.{less}")
-    if now is None and len(measured) == 1:
-        return Choice(f"Only {best.name} was measured ({rate(best):,.0f} samples/s), so there is nothing to compare it with.")
-    alike = [row for row in better if best.name not in clearly[row.name]]
-    chosen = min(alike, key=lambda row: row.cpu_s)
-    return Choice(f"Use {chosen.name}: {_gains(chosen, now, compute)}{_fewest(chosen, alike)}.{less}", chosen.name)
+    faster = _slower(measured)
+    current = next((row for row in candidates if row.name == _REFERENCE), None)
+    better = [row for row in candidates if current is None or row.name in faster[current.name]]
+    best = max(better or candidates, key=_rate)
+    incomplete = _faster_but_incomplete(rows, faster, best if better else current or best)
+    if current is not None and not better:
+        return Choice(f"Keep {current.name}: {_keep(current, rows, candidates)}.{incomplete}")
+    if current is None and len(measured) == 1:
+        return Choice(f"Only {best.name} was measured ({_rate(best):,.0f} samples/s), so there is nothing to compare it with.")
+    equally_fast = [row for row in better if best.name not in faster[row.name]]
+    chosen = min(equally_fast, key=lambda row: row.cpu_s)
+    return Choice(f"Use {chosen.name}: {_gains(chosen, current, compute)}{_why_cheapest(chosen, equally_fast)}.{incomplete}", chosen.name)
 
 
-def rate(row: Row) -> float:
-    """Samples/s that count: those that the model gets, or the loader's own."""
+def _rate(row: LoaderRow) -> float:
+    """Return the samples/s that count: those that the model gets, or the loader's own."""
     return row.feeds.samples_per_s if row.feeds else row.samples_per_s
 
 
-def interval(row: Row) -> tuple[float, float]:
-    """The 95 % interval of ``rate``."""
+def _interval(row: LoaderRow) -> tuple[float, float]:
+    """Return the 95 % interval of ``_rate``."""
     return (row.feeds.low, row.feeds.high) if row.feeds else median_interval(row.rates)
 
 
-def _slower(rows: Sequence[Row]) -> dict[str, set[str]]:
-    """Name -> names of those that are clearly better: of loaders alone as in the table (``faster``); of trainings with them, with an
-    interval above its own, and by more than ALIKE."""
+def _slower(rows: Sequence[LoaderRow]) -> dict[str, set[str]]:
+    """Map each loader to those that are clearly better.
+
+    Without a model as in the table (``faster_loaders``); else those whose training has an interval
+    above its own, and is faster by more than _MIN_GAIN.
+    """
     if not all(row.feeds for row in rows):
-        return faster(rows)
+        return faster_loaders(rows)
     return {
-        row.name: {one.name for one in rows if apart(interval(one), interval(row)) and rate(one) > (1 + _ALIKE) * rate(row)} for row in rows
+        row.name: {
+            better.name for better in rows if lies_above(_interval(better), _interval(row)) and _rate(better) > (1 + _MIN_GAIN) * _rate(row)
+        }
+        for row in rows
     }
 
 
-def _if_less_will_do(rows: Sequence[Row], clearly: dict[str, set[str]], best: Row) -> str:
-    """The best of those that would be candidates if they did all of the transform."""
-    would_be = [row for row in rows if row.missing and row.name != SYNTHETIC and replace(row, missing=()).faultless]
-    more = [row for row in would_be if row.name in clearly[best.name]]
+def _faster_but_incomplete(rows: Sequence[LoaderRow], faster: dict[str, set[str]], best: LoaderRow) -> str:
+    """Name the best of those that would be candidates if they did all of the transform."""
+    incomplete = [row for row in rows if row.missing and not row.is_upper_bound and replace(row, missing=()).faultless]
+    more = [row for row in incomplete if row.name in faster[best.name]]
     if not more:
         return ""
-    chosen = max(more, key=rate)
-    missing = ", ".join(one.partition(":")[0] for one in chosen.missing)
-    return f" {chosen.name} would be {rate(chosen) / rate(best):.2f} times as fast, but does not support {missing}."
+    chosen = max(more, key=_rate)
+    missing = ", ".join(operation.partition(":")[0] for operation in chosen.missing)
+    return f" {chosen.name} would be {_rate(chosen) / _rate(best):.2f} times as fast, but does not support {missing}."
 
 
-def _keep(now: Row, rows: Sequence[Row], candidates: Sequence[Row]) -> str:
-    others = [row for row in rows if row.measured and row.name not in (now.name, SYNTHETIC)]
-    rivals = [row for row in candidates if row is not now]
+def _keep(current: LoaderRow, rows: Sequence[LoaderRow], candidates: Sequence[LoaderRow]) -> str:
+    others = [row for row in rows if row.measured and row.name != current.name and not row.is_upper_bound]
+    rivals = [row for row in candidates if row is not current]
     if not others:
         same = "no other loader was measured"
     elif not rivals:
         names = ", ".join(row.name for row in others)
         same = f"no other measured loader supports the full transform without a fault ({names})"
     else:
-        same = _no_gain(now, max(rivals, key=rate))
-    if now.feeds is None or now.feeds.limit == "loader":
-        return f"{now.samples_per_s:,.0f} samples/s; {same}"
-    model = now.feeds.limits["compute"]
-    return f"the model takes {model:,.0f} samples/s and gets {now.feeds.samples_per_s:,.0f} with it; {same}"
+        same = _no_gain(current, max(rivals, key=_rate))
+    if current.feeds is None or current.feeds.limit == "loader":
+        return f"{current.samples_per_s:,.0f} samples/s; {same}"
+    model = current.feeds.limits["compute"]
+    return f"the model takes {model:,.0f} samples/s and gets {current.feeds.samples_per_s:,.0f} with it; {same}"
 
 
-def _no_gain(now: Row, fastest: Row) -> str:
-    """Why the fastest of the others is not taken: too small a gain, or none that these rounds show."""
-    if apart(interval(fastest), interval(now)):
-        gain = f"more than {100 * _ALIKE:.0f} %" if now.feeds else "clearly"
-        times = rate(fastest) / rate(now)
+def _no_gain(current: LoaderRow, fastest: LoaderRow) -> str:
+    """Say why the fastest of the others is not chosen: too small a gain, or none shown."""
+    if lies_above(_interval(fastest), _interval(current)):
+        gain = f"more than {100 * _MIN_GAIN:.0f} %" if current.feeds else "clearly"
+        times = _rate(fastest) / _rate(current)
         return f"no other loader that supports the full transform is {gain} faster ({fastest.name}: {times:.2f} times as fast)"
-    if rate(fastest) <= rate(now):
-        return f"no other loader that supports the full transform gave more ({fastest.name}: {rate(fastest):,.0f})"
-    told = f"{rate(fastest):,.0f} samples/s ({_spread(fastest)}) against {rate(now):,.0f} ({_spread(now)})"
-    more = f", and more rounds (--rounds {2 * len(now.parts)}) may" if len(now.parts) >= FEWEST else ""
-    return f"{fastest.name} shows no difference beyond the spread of the rounds, {told}{more}"
+    if _rate(fastest) <= _rate(current):
+        return f"no other loader that supports the full transform gave more ({fastest.name}: {_rate(fastest):,.0f})"
+    rates = f"{_rate(fastest):,.0f} samples/s ({_spread(fastest)}) against {_rate(current):,.0f} ({_spread(current)})"
+    more = f", and more rounds (--rounds {2 * len(current.parts)}) may" if len(current.parts) >= MIN_ROUNDS else ""
+    return f"{fastest.name} shows no difference beyond the spread of the rounds, {rates}{more}"
 
 
-def _spread(row: Row) -> str:
-    """Its interval in words."""
-    low, high = interval(row)
+def _spread(row: LoaderRow) -> str:
+    """Write the interval in words."""
+    low, high = _interval(row)
     return f"{low:,.0f} to {high:,.0f}"
 
 
-def _gains(chosen: Row, now: Row | None, compute: Compute | None) -> str:
-    what = f"the model would get {rate(chosen):,.0f} samples/s" if compute is not None else f"{rate(chosen):,.0f} samples/s"
-    said = what if now is None or now is chosen else f"{what}, {rate(chosen) / rate(now):.2f} times as fast as {now.name}"
+def _gains(chosen: LoaderRow, current: LoaderRow | None, compute: Compute | None) -> str:
+    what = f"the model would get {_rate(chosen):,.0f} samples/s" if compute is not None else f"{_rate(chosen):,.0f} samples/s"
+    gain = what if current is None or current is chosen else f"{what}, {_rate(chosen) / _rate(current):.2f} times as fast as {current.name}"
     if compute is None or chosen.feeds is None:
-        return said
+        return gain
     why = {
         "loader": "the loader would still be the limit",
         "compute": "the model itself would be the limit",
         "cores": "loader and model would use all cores",
     }
-    return f"{said}; {why[chosen.feeds.limit]}"
+    return f"{gain}; {why[chosen.feeds.limit]}"
 
 
-def _fewest(chosen: Row, alike: Sequence[Row]) -> str:
-    """Why it is taken rather than one that is not clearly slower."""
-    others = [row for row in alike if row is not chosen]
+def _why_cheapest(chosen: LoaderRow, equally_fast: Sequence[LoaderRow]) -> str:
+    """Say why it is chosen rather than one that is not clearly slower."""
+    others = [row for row in equally_fast if row is not chosen]
     if not others:
         return ""
-    dear = median_interval(chosen.cpu_each)
-    cheapest = all(apart(median_interval(row.cpu_each), dear) for row in others)
+    own_cpu_s = median_interval(chosen.cpu_each)
+    cheapest = all(lies_above(median_interval(row.cpu_each), own_cpu_s) for row in others)
     names = ", ".join(row.name for row in others)
     return f"; these rounds show no difference in speed to {names}" + (
         f", which need{'s' * (len(others) == 1)} more CPU time" if cheapest else ""

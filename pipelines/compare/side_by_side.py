@@ -1,26 +1,119 @@
-"""Compares loaders: each is checked, then all are measured in alternation."""
+"""Compares loaders: each is checked, then all are measured in alternation.
+
+The images of two loaders are compared with every random parameter of the user's recipe fixed.
+"""
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from feedline.pipelines.compare import choice, pixels
-from feedline.pipelines.compare.parts import evict_all, long_enough, made_ahead, part_of_epoch, read_all, whole_epoch
-from feedline.pipelines.compare.result import Comparison, Compute, Row
-from feedline.pipelines.compare.stages import stages_of
-from feedline.pipelines.loaders import KINDS, pillow_v1
-from feedline.pipelines.loaders.protocol import LoaderKind, Task
-from feedline.pipelines.probes.measure import reason
-from feedline.pipelines.translate.difference import Difference, differences
+import torch
+
+from feedline.pipelines.compare import choice
+from feedline.pipelines.compare.comparison import Comparison, Compute, LoaderRow, PixelDifference
+from feedline.pipelines.compare.loader_timing import (
+    batches_ahead,
+    evict_photos,
+    fill_page_cache,
+    open_loader,
+    repeat_photos,
+    run_epoch,
+    run_part,
+    time_stages,
+)
+from feedline.pipelines.loaders import LOADERS, pillow_loaders
+from feedline.pipelines.loaders.protocol import LoaderKind, LoadTask
+from feedline.pipelines.probes.probe_rounds import error_reason
+from feedline.pipelines.translate.difference import LibraryDifference, compare_libraries
+from feedline.pipelines.translate.image_operations import Erase
+from feedline.pipelines.translate.recipe import Recipe, freeze_recipe
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.samplers.cgroup import effective_cpus
 
+_COMPARED_IMAGES = 48
+#: Bounds in gray levels. Decoders differ by 1 or 2 levels where chroma is upsampled, antialiased
+#: resizes by less than 1 on average; an image that is mirrored, shifted by a pixel or of swapped
+#: channels is off by 5 and more on average.
+_MEAN_BOUND, _IMAGE_BOUND = 1.5, 3.0
+
+_GrayImages = dict[int, torch.Tensor]
 _OPERATION_IMAGES = 16
 
 
+def _frozen_task(task: LoadTask) -> LoadTask:
+    """Choose some photos, spread over the dataset, and fix the recipe.
+
+    Erasing with noise is left out, because noise never repeats.
+    """
+    photos = task.photos.photos
+    chosen = (
+        [photos[number * len(photos) // _COMPARED_IMAGES] for number in range(_COMPARED_IMAGES)]
+        if len(photos) > _COMPARED_IMAGES
+        else list(photos)
+    )
+    recipe = freeze_recipe(task.recipe, task.settings.seed)
+    repeatable = [operation for operation in recipe.operations if not (isinstance(operation, Erase) and operation.value is None)]
+    fixed = Recipe(tuple(repeatable), recipe.mean, recipe.std)
+    return replace(task, photos=replace(task.photos, photos=chosen), recipe=fixed, transform=None)
+
+
+def _gray_images(kind: LoaderKind, task: LoadTask) -> _GrayImages:
+    """Return images by index, as gray levels: float32 [3, h, w] on the CPU, 0 to 255."""
+    images: _GrayImages = {}
+    with open_loader(kind, task) as loader:
+        for batch in loader.epoch(0):
+            gray = _grey_levels(batch.images.float().cpu(), task.recipe)
+            images.update(zip(batch.index.tolist(), gray, strict=True))
+    return images
+
+
+def _grey_levels(images: torch.Tensor, recipe: Recipe) -> torch.Tensor:
+    """Undo the normalisation.
+
+    Args:
+        images: float32 [n, 3, h, w].
+        recipe: says how they were normalised.
+    """
+    if recipe.mean is not None and recipe.std is not None:
+        images = images * torch.tensor(recipe.std).view(-1, 1, 1) + torch.tensor(recipe.mean).view(-1, 1, 1)
+    return images * 255
+
+
+def _compare_images(images: _GrayImages, reference: _GrayImages) -> PixelDifference:
+    """Compare images of the same index."""
+    if images.keys() != reference.keys():
+        return PixelDifference(len(images), 0.0, 0.0, 0.0, f"{len(images)} images came, not {len(reference)}")
+    shapes = next(((images[at].shape, reference[at].shape) for at in images if images[at].shape != reference[at].shape), None)
+    if shapes:
+        return PixelDifference(len(images), 0.0, 0.0, 0.0, f"images are {_size(shapes[0])}, not {_size(shapes[1])}")
+    means, largest = [], 0.0
+    for at, image in images.items():
+        difference = (image - reference[at]).abs()
+        means.append(float(difference.mean()))
+        largest = max(largest, float(difference.max()))
+    return PixelDifference(len(images), sum(means) / len(means), max(means), largest, _why_not_equal(means))
+
+
+def _why_not_equal(means: Sequence[float]) -> str:
+    """Say why images with these mean differences are not equal; empty if they are.
+
+    A NaN is a difference.
+    """
+    mean = sum(means) / len(means)
+    if not mean <= _MEAN_BOUND:
+        return f"{mean:.2f} gray levels on average, more than {_MEAN_BOUND}"
+    if not max(means) <= _IMAGE_BOUND:
+        return f"one image is off by {max(means):.2f} gray levels on average, more than {_IMAGE_BOUND}"
+    return ""
+
+
+def _size(shape: torch.Size) -> str:
+    return " x ".join(map(str, shape))
+
+
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """How long to measure.
 
     Attributes:
@@ -33,7 +126,7 @@ class Plan:
     cold: bool = False
 
 
-FULL = Plan()
+FULL_COMPARISON = ComparisonPlan()
 
 
 @dataclass(frozen=True)
@@ -41,43 +134,48 @@ class ComparisonRun:
     """What to compare.
 
     Attributes:
-        told: called with a few words whenever something new begins, and how many of these there are.
+        notify: called with a few words whenever something new begins, and how many of these there
+            are.
     """
 
-    task: Task
-    kinds: Sequence[LoaderKind] = tuple(KINDS)
-    plan: Plan = FULL
-    told: Callable[[str, int], None] = lambda what, of: None
+    task: LoadTask
+    kinds: Sequence[LoaderKind] = tuple(LOADERS)
+    plan: ComparisonPlan = FULL_COMPARISON
+    notify: Callable[[str, int], None] = lambda what, of: None
 
     def tell(self, what: str) -> None:
-        self.told(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
+        """Report that something new begins."""
+        self.notify(what, len(self.kinds) * (3 + self.plan.rounds) + 1)
 
 
-def compare(contest: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
-    """Check and measure all loaders. One that fails becomes a row with the reason; the others continue.
+def compare_loaders(run: ComparisonRun, compute: Callable[[], Compute] | None = None) -> Comparison:
+    """Check and measure all loaders.
 
-    Each loader first runs a whole epoch, which also warms it up and says how long a part has to be; then its images are compared with
-    those of pillow-v1, and its steps are timed; then come the rounds, forwards and backwards in turns.
+    One that fails becomes a row with the reason; the others continue. Each loader first runs a
+    whole epoch, which also warms it up and says how long a part has to be; then its images are
+    compared with those of pillow-v1, and its steps are timed; then come the rounds, forwards and
+    backwards in turn.
 
     Args:
+        run: what to compare.
         compute: measures the model; called at the end.
     """
-    task = contest.task
-    rows = [Row(kind.name, kind.about, kind.refuses(task.settings.device) or "") for kind in contest.kinds]
-    running = [(kind, row) for kind, row in zip(contest.kinds, rows, strict=True) if not row.why]
-    if not contest.plan.cold:
-        read_all(task.photos)
-    check_epochs(contest, running)
-    _check_images(contest, running)
-    _time_stages(contest, running)
-    run_rounds(contest, running)
-    contest.tell("operations")
+    task = run.task
+    rows = [LoaderRow(kind.name, kind.about, kind.refuses(task.settings.device) or "") for kind in run.kinds]
+    running = [(kind, row) for kind, row in zip(run.kinds, rows, strict=True) if not row.why]
+    if not run.plan.cold:
+        fill_page_cache(task.photos)
+    check_epochs(run, running)
+    _check_images(run, running)
+    _time_stages(run, running)
+    run_rounds(run, running)
+    run.tell("operations")
     operations, operations_why = _check_operations(task)
     cores = effective_cpus()
     step = compute() if compute is not None else None
     if step is not None:
         for row in rows:
-            row.feeds = choice.feeds(row, step, cores, task.settings.device) if row.measured else None
+            row.feeds = choice.predict_training_rate(row, step, cores, task.settings.device) if row.measured else None
     chosen = choice.choose(rows, step, cores)
     left_out: dict[str, list[str]] = {}
     for problem in task.photos.problems:
@@ -89,8 +187,8 @@ def compare(contest: ComparisonRun, compute: Callable[[], Compute] | None = None
         photos=len(task.photos),
         sample_bytes=task.photos.mean_bytes,
         left_out=left_out,
-        settings={**settings, "seed": task.settings.seed, "rounds": contest.plan.rounds, "part_s": contest.plan.part_s},
-        cache="cold" if contest.plan.cold else "warm",
+        settings={**settings, "seed": task.settings.seed, "rounds": run.plan.rounds, "part_s": run.plan.part_s},
+        cache="cold" if run.plan.cold else "warm",
         cores=cores,
         compute=step,
         choice=chosen.message,
@@ -100,93 +198,104 @@ def compare(contest: ComparisonRun, compute: Callable[[], Compute] | None = None
     )
 
 
-Running = Sequence[tuple[LoaderKind, Row]]
+_RunningLoaders = Sequence[tuple[LoaderKind, LoaderRow]]
 
 
-def check_epochs(contest: ComparisonRun, running: Running) -> None:
+def check_epochs(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Check that every sample arrives exactly once."""
     for kind, row in running:
-        contest.tell(f"{kind.name}: one epoch")
+        run.tell(f"{kind.name}: one epoch")
         try:
-            row.epoch, loader = whole_epoch(kind, contest.task)
+            row.epoch, loader = run_epoch(kind, run.task)
             row.missing, row.about = loader.missing, getattr(loader, "about", row.about)
         except Exception as error:
-            row.why = why(error)
+            row.why = _error_line(error)
 
 
-def _check_images(contest: ComparisonRun, running: Running) -> None:
+def _check_images(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Compare the images with those of the user's transform."""
-    task = pixels.frozen_task(contest.task)
+    task = _frozen_task(run.task)
     try:
-        reference = pixels.images_of(pillow_v1.KIND, task)
+        reference = _gray_images(pillow_loaders.PILLOW_V1, task)
     except Exception as error:
         for _, row in running:
-            row.pixels_why = f"pillow-v1, the reference for the images, failed: {why(error)}"
+            row.pixels_why = f"pillow-v1, the reference for the images, failed: {_error_line(error)}"
         return
     for kind, row in running:
-        contest.tell(f"{kind.name}: images")
+        run.tell(f"{kind.name}: images")
         if row.why:
             continue
-        if kind.name == choice.SYNTHETIC:
+        if row.is_upper_bound:
             row.pixels_why = "it always returns the same images"
             continue
         try:
-            row.pixels = pixels.compare_images(pixels.images_of(kind, task), reference)
+            row.pixels = _compare_images(_gray_images(kind, task), reference)
         except Exception as error:
-            row.pixels_why = why(error)
+            row.pixels_why = _error_line(error)
 
 
-def _check_operations(task: Task) -> tuple[list[Difference], str]:
-    """Compare each library's result of each operation of the transform; also returns why that is unknown."""
+def _check_operations(task: LoadTask) -> tuple[list[LibraryDifference], str]:
+    """Compare each library's result of each operation of the transform.
+
+    Returns:
+        The differences, and why they are unknown.
+    """
     try:
-        return differences(task.recipe, task.photos, _OPERATION_IMAGES), ""
+        return compare_libraries(task.recipe, task.photos, _OPERATION_IMAGES), ""
     except Exception as error:
-        return [], why(error)
+        return [], _error_line(error)
 
 
-def _time_stages(contest: ComparisonRun, running: Running) -> None:
+def _time_stages(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Measure the cost of each step of a loader."""
     for kind, row in running:
-        contest.tell(f"{kind.name}: steps")
+        run.tell(f"{kind.name}: steps")
         if row.why:
             continue
         try:
-            found = stages_of(kind, contest.task)
+            costs = time_stages(kind, run.task)
         except Exception as error:
-            found = why(error)
-        row.stages, row.stages_why = (None, found) if isinstance(found, str) else (found, "")
+            costs = _error_line(error)
+        row.stages, row.stages_why = (None, costs) if isinstance(costs, str) else (costs, "")
 
 
-def run_rounds(contest: ComparisonRun, running: Running) -> None:
+def run_rounds(run: ComparisonRun, running: _RunningLoaders) -> None:
     """Measure throughput and cost."""
-    plan = contest.plan
+    plan = run.plan
     for number in range(plan.rounds):
         for kind, row in running if number % 2 == 0 else list(reversed(running)):
-            contest.tell(f"{kind.name}: round {number + 1} of {plan.rounds}")
+            run.tell(f"{kind.name}: round {number + 1} of {plan.rounds}")
             if row.why or row.epoch is None:
                 continue
-            task = contest.task if plan.cold else _repeated(contest.task, row, plan.part_s)
+            task = run.task if plan.cold else _repeated(run.task, row, plan.part_s)
             if plan.cold:
-                evict_all(task.photos)
+                evict_photos(task.photos)
             try:
-                row.parts.append(part_of_epoch(kind, task, number + 1, plan.part_s))
+                row.parts.append(run_part(kind, task, number + 1, plan.part_s))
             except Exception as error:
-                row.why = why(error)
+                row.why = _error_line(error)
 
 
-def _repeated(task: Task, row: Row, part_s: float) -> Task:
-    """The dataset, repeated so that no part reaches its end: the last batches of an epoch come from idle workers."""
+def _repeated(task: LoadTask, row: LoaderRow, part_s: float) -> LoadTask:
+    """Repeat the dataset so that no part reaches its end.
+
+    The last batches of an epoch come from idle workers.
+    """
     assert row.epoch is not None
     rate = row.epoch.samples / max(row.epoch.wall_s, 1e-9)
     if row.parts:
         rate = max(rate, *row.rates)
-    ahead = made_ahead(replace(task, photos=replace(task.photos, photos=task.photos.photos * 100)))
-    return long_enough(task, 2 * rate * part_s + (ahead + 2) * task.settings.batch_size)
+    ahead = batches_ahead(replace(task, photos=replace(task.photos, photos=task.photos.photos * 100)))
+    return repeat_photos(task, 2 * rate * part_s + (ahead + 2) * task.settings.batch_size)
 
 
-def why(error: Exception) -> str:
-    """An error in one line. feedline's own errors are complete; errors from a worker have their message at the end of a traceback."""
+def _error_line(error: Exception) -> str:
+    """Write an error in one line.
+
+    feedline's own errors are complete; errors from a worker have their message at the end of a
+    traceback.
+    """
     if isinstance(error, FeedlineError):
         return masks.text(str(error))
     lines = str(error).strip().splitlines()
-    return masks.text(lines[-1]) if lines and "DataLoader worker" in lines[0] and len(lines) > 1 else reason(error)
+    return masks.text(lines[-1]) if lines and "DataLoader worker" in lines[0] and len(lines) > 1 else error_reason(error)

@@ -1,33 +1,39 @@
-"""Loaders of the same images, one file each, behind one protocol (protocol.py)."""
+"""Loaders of the same images, one file for each back end, behind one protocol (protocol.py)."""
 
 from feedline.pipelines.loaders import (
-    dali_cpu,
-    dali_gpu,
-    dali_proxy,
-    gpu_augment,
-    opencv_albumentations,
-    pillow_v1,
-    pillow_v1_uint8,
-    pillow_v2,
-    simplejpeg_albumentations,
-    simplejpeg_v2,
-    spdl_threads,
-    synthetic,
+    dali_loaders,
+    opencv_loader,
+    pillow_loaders,
+    simplejpeg_loaders,
+    spdl_loader,
+    synthetic_loader,
 )
 from feedline.pipelines.loaders.protocol import LoaderKind
 
-#: The fastest first, as they were where all of them were measured (docs/measured/compare.md).
-KINDS: list[LoaderKind] = [
-    synthetic.KIND,
-    dali_gpu.KIND,
-    dali_proxy.KIND,
-    gpu_augment.KIND,
-    dali_cpu.KIND,
-    simplejpeg_v2.KIND,
-    simplejpeg_albumentations.KIND,
-    opencv_albumentations.KIND,
-    pillow_v2.KIND,
-    spdl_threads.KIND,
-    pillow_v1_uint8.KIND,
-    pillow_v1.KIND,
-]
+#: As they were where all of them were measured (docs/measured/compare.md).
+_FASTEST_FIRST = (
+    "synthetic",
+    "dali-gpu",
+    "dali-proxy",
+    "gpu-augment",
+    "dali-cpu",
+    "simplejpeg-v2",
+    "simplejpeg-albu",
+    "opencv-albu",
+    "pillow-v2",
+    "spdl",
+    "pillow-v1-uint8",
+    "pillow-v1",
+)
+
+LOADERS: list[LoaderKind] = sorted(
+    (
+        synthetic_loader.SYNTHETIC,
+        *dali_loaders.LOADERS,
+        *simplejpeg_loaders.LOADERS,
+        *opencv_loader.LOADERS,
+        *pillow_loaders.LOADERS,
+        *spdl_loader.LOADERS,
+    ),
+    key=lambda kind: _FASTEST_FIRST.index(kind.name),
+)

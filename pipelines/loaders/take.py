@@ -6,17 +6,19 @@ from typing import Any
 
 import torch
 
-from feedline.pipelines.loaders import KINDS
-from feedline.pipelines.loaders.protocol import Settings, Task
+from feedline.pipelines.loaders import LOADERS
+from feedline.pipelines.loaders.protocol import LoaderSettings, LoadTask
 from feedline.pipelines.photos import scan
 from feedline.pipelines.translate import recipe
 
 
 class Taken:
-    """A loader of `feedline compare` for a training. Each iteration is one epoch of (images, labels), newly shuffled and augmented.
+    """A loader of `feedline compare` for a training.
 
-    images: float32 [n, 3, h, w], the output of the transform, on the device. labels: int64 [n], on the same device; ``classes`` names them.
-    If torch.distributed is initialized, each rank gets its own part of the data, and all ranks get equally many batches.
+    Each iteration is one epoch of (images, labels), newly shuffled and augmented. images: float32
+    [n, 3, h, w], the output of the transform, on the device. labels: int64 [n], on the same device;
+    ``classes`` names them. If torch.distributed is initialized, each rank gets its own part of the
+    data, and all ranks get equally many batches.
 
     Args:
         name: of the loader, as `feedline compare` shows it.
@@ -41,9 +43,10 @@ class Taken:
         device: str | None = None,
         seed: int = 0,
     ) -> None:
-        kind = next((kind for kind in KINDS if kind.name == name), None)
+        """Scan the folder, and make the loader."""
+        kind = next((kind for kind in LOADERS if kind.name == name), None)
         if kind is None:
-            raise ValueError(f"unknown loader {name!r}; the loaders are {', '.join(kind.name for kind in KINDS)}")
+            raise ValueError(f"unknown loader {name!r}; the loaders are {', '.join(kind.name for kind in LOADERS)}")
         device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
         why = kind.refuses(device)
         if why is not None:
@@ -54,13 +57,16 @@ class Taken:
         self._labels = torch.tensor([photo.label for photo in photos.photos])
         self._batches = -(-(len(photos) // ranks) // batch_size)
         self._device, self._epoch = device, 0
-        self._loader = kind.make(Task(photos, recipe.read(transform), Settings(batch_size, workers, seed, rank, ranks, device), transform))
+        self._loader = kind.make(
+            LoadTask(photos, recipe.read_recipe(transform), LoaderSettings(batch_size, workers, seed, rank, ranks, device), transform)
+        )
 
     def __len__(self) -> int:
-        """Batches per epoch."""
+        """Return the number of batches per epoch."""
         return self._batches
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield the next epoch."""
         number, self._epoch = self._epoch, self._epoch + 1
         for _, batch in zip(range(self._batches), self._loader.epoch(number)):
             yield batch.images, self._labels[batch.index].to(self._device)
@@ -71,6 +77,6 @@ class Taken:
 
 
 def _place() -> tuple[int, int]:
-    """Rank and how many there are."""
+    """Return the rank and how many there are."""
     ready = torch.distributed.is_available() and torch.distributed.is_initialized()
     return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if ready else (0, 1)

@@ -7,58 +7,60 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from feedline.pipelines.loaders.protocol import Batch, Settings, Task
-from feedline.pipelines.loaders.random_state import OwnRandomState
-from feedline.pipelines.loaders.samples import Samples
-from feedline.pipelines.loaders.shard import in_batches, order, seed_of_rank
-from feedline.pipelines.translate.finish import finish
-from feedline.pipelines.translate.transform_rng import TransformRng
+from feedline.pipelines.loaders.image_samples import ImageSamples
+from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderSettings, LoadTask
+from feedline.pipelines.random_states import OwnRandomState, TransformRng
+from feedline.pipelines.translate.to_torchvision import finish
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.pool import sheltered
 
-Collate = Callable[[list[tuple[torch.Tensor, int]]], Any]
+_Collate = Callable[[list[tuple[torch.Tensor, int]]], Any]
 
 
-class Batches(Sampler[list[int]]):
+class EpochBatches(Sampler[list[int]]):
     """The batches of indices of one epoch."""
 
-    def __init__(self, samples: int, settings: Settings) -> None:
+    def __init__(self, samples: int, settings: LoaderSettings) -> None:
+        """Begin with epoch 0; set ``epoch`` before each."""
         self.samples, self.settings = samples, settings
         self.epoch = 0
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(in_batches(order(self.samples, self.settings, self.epoch), self.settings.batch_size))
+        """Yield the batches of ``epoch``."""
+        return iter(self.settings.epoch_batches(self.samples, self.epoch))
 
 
 class WorkerLoader:
-    """A ``Loader`` of one ``Samples``.
+    """A loader of one ``ImageSamples``, a DataLoader with worker processes.
 
-    Workers stay from epoch to epoch. Their seeds come from a generator of the loader's own; without workers, the global generators are
-    put back after every batch.
+    Workers stay from epoch to epoch. Their seeds come from a generator of the loader's own; without
+    workers, the global generators are put back after every batch.
 
     Args:
-        finish: what the workers sent, on the device -> float32 images; None: they are float32 already.
+        finish: what the workers sent, on the device -> float32 images; None: they are float32
+            already.
         collate: a list of samples -> what the workers send and their indices; None: torch's own.
         prepare: called in every worker before its first sample.
     """
 
     def __init__(
         self,
-        task: Task,
-        samples: Samples,
+        task: LoadTask,
+        samples: ImageSamples,
         missing: tuple[str, ...] = (),
         finish: Callable[[Any], torch.Tensor] | None = None,
-        collate: Collate | None = None,
+        collate: _Collate | None = None,
         prepare: Callable[[int], None] | None = None,
     ) -> None:
+        """Make the DataLoader; workers start with the first epoch."""
         settings = task.settings
-        self.samples: Samples | str = samples
+        self.samples: ImageSamples | str = samples
         self.missing = missing
         self.device = settings.device
         self.collate = collate
-        self.finish = finish or _as_it_is
-        self._batches = Batches(len(samples), settings)
-        self._aside = nullcontext() if settings.workers else OwnRandomState(seed_of_rank(settings))
+        self.finish = finish or _unchanged
+        self._batches = EpochBatches(len(samples), settings)
+        self._aside = nullcontext() if settings.workers else OwnRandomState(settings.rank_seed)
         self._loader: DataLoader[Any] | None = DataLoader(
             samples,
             batch_sampler=self._batches,
@@ -67,10 +69,15 @@ class WorkerLoader:
             pin_memory=settings.device != "cpu",
             persistent_workers=settings.workers > 0,
             worker_init_fn=prepare,
-            generator=torch.Generator().manual_seed(seed_of_rank(settings)),
+            generator=torch.Generator().manual_seed(settings.rank_seed),
         )
 
-    def epoch(self, number: int) -> Iterator[Batch]:
+    def epoch(self, number: int) -> Iterator[LoadedBatch]:
+        """Yield all batches of one epoch of this rank.
+
+        Raises:
+            FeedlineError: a worker raised it.
+        """
         if self._loader is None:
             raise ValueError("the loader is closed")
         self._batches.epoch = number
@@ -83,23 +90,25 @@ class WorkerLoader:
             except StopIteration:
                 return
             except FeedlineError as error:
-                raise type(error)(last_line(error)) from None
+                raise type(error)(worker_message(error)) from None
             images = to_device(images, self.device)
-            yield Batch(self.finish(images), index)
+            yield LoadedBatch(self.finish(images), index)
 
     def close(self) -> None:
+        """End the workers."""
         workers = getattr(self._loader, "_iterator", None)
         self._loader = None
         if workers is not None:
-            workers._shutdown_workers()  # there is no public way to end persistent workers before they are garbage
+            # there is no public way to end persistent workers before they are garbage
+            workers._shutdown_workers()
 
 
-def _as_it_is(images: torch.Tensor) -> torch.Tensor:
+def _unchanged(images: torch.Tensor) -> torch.Tensor:
     return images
 
 
-def last_line(error: FeedlineError) -> str:
-    """The message of an error, without the traceback that the DataLoader prepends to errors from workers."""
+def worker_message(error: FeedlineError) -> str:
+    """Return an error's message without the traceback that the DataLoader prepends."""
     return str(error).strip().splitlines()[-1].removeprefix(f"{type(error).__module__}.{type(error).__name__}: ")
 
 
@@ -108,23 +117,18 @@ def to_device(images: Any, device: str) -> Any:
     if device == "cpu":
         return images
     if isinstance(images, list):
-        return [to_device(one, device) for one in images]
+        return [to_device(image, device) for image in images]
     return images.to(device, non_blocking=True) if isinstance(images, torch.Tensor) else images
 
 
-class Finish:
-    """uint8 [n, 3, h, w] -> float32, normalised, on the same device."""
+class FinishOnDevice:
+    """Turns uint8 [n, 3, h, w] into float32, normalised, on the same device."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: LoadTask) -> None:
+        """Keep the recipe, and make a generator for its erasing."""
         self.recipe = task.recipe
-        self.dice = TransformRng(seed_of_rank(task.settings))
+        self.dice = TransformRng(task.settings.rank_seed)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        """Scale, normalise and erase."""
         return finish(self.recipe, images, self.dice.here())
-
-
-def opencv_alone(worker: int) -> None:
-    """Stop OpenCV from starting a thread per core in every worker (the DataLoader limits torch's threads)."""
-    import cv2
-
-    cv2.setNumThreads(0)

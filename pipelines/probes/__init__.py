@@ -1,1 +1,87 @@
-"""Probes: each file measures one ceiling."""
+"""Probes, which each measure one ceiling, and their combined result."""
+
+import platform
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from feedline.pipelines.probes.probe_rounds import Subject, as_ceiling, error_reason
+from feedline.profiler.ceilings import Ceiling, Ceilings
+from feedline.profiler.samplers.cgroup import effective_cpus
+
+PROBES = {  # name -> module with a ``probe(subject)``
+    "read": "read_speed",
+    "decode": "decoders",
+    "augment": "augment",
+    "transport": "transport",
+    "copy": "device_copy",
+    "compute": "compute",
+    "sweep": "sweep",
+    "all_reduce": "all_reduce",
+}
+
+
+def run_probe(subject: Subject, part: str) -> list[Ceiling]:
+    """Run one probe.
+
+    One that fails is a row with the reason; the global random generators are restored.
+    """
+    from feedline.pipelines.random_states import OwnRandomState
+
+    ceilings: list[Ceiling] = []
+    try:
+        with OwnRandomState(0):
+            probe: Callable[[Subject], Iterator[Ceiling]] = import_module(f"feedline.pipelines.probes.{PROBES[part]}").probe
+            ceilings += probe(subject)
+    except Exception as error:
+        ceilings.append(as_ceiling(part, error_reason(error)))
+    return ceilings
+
+
+def all_ceilings(subject: Subject, ceilings: list[Ceiling], notes: list[str]) -> Ceilings:
+    """Combine ceilings with facts about the model and the machine."""
+    model = next((ceiling.settings for ceiling in ceilings if ceiling.name == "compute/model"), {})
+    return Ceilings(
+        ceilings,
+        machine=_machine_facts(),
+        flop_per_sample=_number(model.get("flop_per_sample")),
+        peak_flops=_number(model.get("peak_flops")) or _fastest(ceilings),
+        sample_bytes=subject.photos.mean_bytes if subject.photos else None,
+        cores=effective_cpus(),
+        notes=notes,
+    )
+
+
+def _machine_facts() -> dict[str, object]:
+    """Return facts about the machine that the figures depend on."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    return {
+        "cpu": _cpu_model(),
+        "gpus": gpus,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def _fastest(ceilings: list[Ceiling]) -> float | None:
+    """Return the peak for float32, the maker's before the measured one."""
+    for name in ("compute/specified float32", "compute/matmul float32"):
+        for ceiling in ceilings:
+            if ceiling.name == name and ceiling.value:
+                return ceiling.high or ceiling.value
+    return None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None

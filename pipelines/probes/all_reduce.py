@@ -11,50 +11,61 @@ from typing import Any
 import torch
 import torch.multiprocessing
 
-from feedline.pipelines.probes.measure import Measured, Plan, Refused, Timed, ceiling, reason, summary
-from feedline.pipelines.probes.subject import Subject
+from feedline.pipelines.probes.probe_rounds import (
+    CannotMeasure,
+    MeasuredRate,
+    ProbePlan,
+    Subject,
+    TimedPass,
+    as_ceiling,
+    error_reason,
+    summarise_rounds,
+)
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.pool import sheltered
 
-_MIB = 1 << 20
-SIZES = (_MIB, 25 * _MIB)  # 25 MiB: DistributedDataParallel's default bucket
-_PATIENCE_S = 120.0
+_MEBIBYTE = 1 << 20
+_MESSAGE_SIZES = (_MEBIBYTE, 25 * _MEBIBYTE)  # 25 MiB: DistributedDataParallel's default bucket
+_ANSWER_TIMEOUT_S = 120.0
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """Bytes of gradient that are summed a second, per size of the message. ``settings``: ranks, bytes, and the bus bandwidth, which is
-    2 (n - 1) / n times as much (nccl-tests, PERFORMANCE.md)."""
+    """Measure bytes of gradient that are summed a second, per size of the message.
+
+    ``settings``: ranks, bytes, and the bus bandwidth, which is 2 (n - 1) / n times as much
+    (nccl-tests, PERFORMANCE.md).
+    """
     yield from _backend("gloo", 2, subject)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if gpus < 2:
-        yield ceiling("all_reduce/nccl", f"needs two GPUs, and there {'is one' if gpus else 'is none'}", unit="B/s")
+        yield as_ceiling("all_reduce/nccl", f"needs two GPUs, and there {'is one' if gpus else 'is none'}", unit="B/s")
     else:
         yield from _backend("nccl", gpus, subject)
 
 
 def _backend(backend: str, ranks: int, subject: Subject) -> Iterator[Ceiling]:
-    sizes = list(SIZES)
+    sizes = list(_MESSAGE_SIZES)
     if subject.model is not None:
-        sizes.append(max(4, sum(one.numel() * 4 for one in subject.model.parameters() if one.requires_grad)))
+        sizes.append(max(4, sum(parameter.numel() * 4 for parameter in subject.model.parameters() if parameter.requires_grad)))
     try:
-        found: dict[int, Measured | str] = dict(together(backend, ranks, sizes, subject.plan))
+        rates: dict[int, MeasuredRate | str] = dict(measure_all_reduce(backend, ranks, sizes, subject.plan))
     except Exception as error:
-        found = dict.fromkeys(sizes, reason(error))
+        rates = dict.fromkeys(sizes, error_reason(error))
     for number, size in enumerate(sizes):
-        measured = found[size]
-        what = "the model's gradients" if number == len(SIZES) else f"{size // _MIB} MiB"
+        measured = rates[size]
+        what = "the model's gradients" if number == len(_MESSAGE_SIZES) else f"{size // _MEBIBYTE} MiB"
         settings: dict[str, object] = {"backend": backend, "ranks": ranks, "bytes": size}
-        if isinstance(measured, Measured):
+        if isinstance(measured, MeasuredRate):
             settings["bus_bytes_per_s"] = measured.value * 2 * (ranks - 1) / ranks
         source = f"torch.distributed.all_reduce, float32, {ranks} processes of this machine; the slowest rank's time"
-        yield ceiling(f"all_reduce/{backend} {what}", measured, unit="B/s", source=source, settings=settings)
+        yield as_ceiling(f"all_reduce/{backend} {what}", measured, unit="B/s", source=source, settings=settings)
 
 
-def together(backend: str, ranks: int, sizes: list[int], plan: Plan) -> dict[int, Measured]:
+def measure_all_reduce(backend: str, ranks: int, sizes: list[int], plan: ProbePlan) -> dict[int, MeasuredRate]:
     """Start the processes, measure all sizes in alternation, end them.
 
     Raises:
-        Refused: a process failed or gave no answer; its own reason.
+        CannotMeasure: a process failed or gave no answer; its own reason.
     """
     context = torch.multiprocessing.get_context("spawn" if torch.cuda.is_initialized() or backend == "nccl" else None)
     answers = context.Queue()
@@ -77,40 +88,43 @@ def together(backend: str, ranks: int, sizes: list[int], plan: Plan) -> dict[int
                     process.kill()
                     process.join()
             answers.close()
-    return {size: summary([_slowest(rows, number, at) for at in range(plan.rounds)]) for number, size in enumerate(sizes)}
+    return {size: summarise_rounds([_slowest(rows, number, at) for at in range(plan.rounds)]) for number, size in enumerate(sizes)}
 
 
 def _started(processes: list[Any]) -> list[Any]:
-    """Processes started so far: Ctrl-C can arrive before the last one."""
+    """List the processes started so far: Ctrl-C can arrive before the last one."""
     return [process for process in processes if process.pid is not None]
 
 
-def _slowest(rows: list[list[list[Timed]]], number: int, at: int) -> Timed:
-    """One round of one size over all ranks: the longest wall time, and the CPU of all."""
+def _slowest(rows: list[list[list[TimedPass]]], number: int, at: int) -> TimedPass:
+    """Combine one round of one size over all ranks.
+
+    It has the longest wall time, and the CPU of all.
+    """
     each = [row[number][at] for row in rows]
-    return Timed(each[0].units, max(one.wall_s for one in each), sum(one.cpu_s for one in each))
+    return TimedPass(each[0].units, max(timed.wall_s for timed in each), sum(timed.cpu_s for timed in each))
 
 
-def _answer(answers: Any, processes: list[Any]) -> list[list[Timed]]:
+def _answer(answers: Any, processes: list[Any]) -> list[list[TimedPass]]:
     import queue
 
-    until = time.monotonic() + _PATIENCE_S
+    until = time.monotonic() + _ANSWER_TIMEOUT_S
     while time.monotonic() < until:
         try:
             answer = answers.get(timeout=1.0)
         except queue.Empty:
             if all(process.exitcode not in (None, 0) for process in processes):
-                raise Refused(f"its processes ended with exit code {processes[0].exitcode}") from None
+                raise CannotMeasure(f"its processes ended with exit code {processes[0].exitcode}") from None
             continue
         if isinstance(answer, str):
-            raise Refused(answer)
-        rows: list[list[Timed]] = answer
+            raise CannotMeasure(answer)
+        rows: list[list[TimedPass]] = answer
         return rows
-    raise Refused(f"its processes did not respond for {_PATIENCE_S:.0f} s")
+    raise CannotMeasure(f"its processes did not respond for {_ANSWER_TIMEOUT_S:.0f} s")
 
 
-def _rank(rank: int, ranks: int, backend: str, store: Path, sizes: list[int], plan: Plan, answers: Any) -> None:
-    """One process. Its answer: for every size, its rounds; or why there is none."""
+def _rank(rank: int, ranks: int, backend: str, store: Path, sizes: list[int], plan: ProbePlan, answers: Any) -> None:
+    """Run one process; it answers with the rounds of every size, or why there are none."""
     try:
         torch.set_num_threads(1)
         with _group(rank, ranks, backend, store):
@@ -119,14 +133,14 @@ def _rank(rank: int, ranks: int, backend: str, store: Path, sizes: list[int], pl
             for message in messages:
                 _check(message, ranks)
             repeats = [_repeats(message, plan) for message in messages]
-            rounds: list[list[Timed]] = [[] for _ in messages]
+            rounds: list[list[TimedPass]] = [[] for _ in messages]
             for number in range(plan.rounds):
                 order = list(range(len(messages)))
                 for at in order if number % 2 == 0 else reversed(order):
                     rounds[at].append(_round(messages[at], repeats[at]))
         answers.put(rounds)
     except Exception as error:
-        answers.put(reason(error))
+        answers.put(error_reason(error))
 
 
 @contextmanager
@@ -144,17 +158,20 @@ def _group(rank: int, ranks: int, backend: str, store: Path) -> Iterator[None]:
 
 
 def _check(message: torch.Tensor, ranks: int) -> None:
-    """Ones summed over all ranks are the number of ranks."""
+    """Check that ones summed over all ranks are the number of ranks."""
     import torch.distributed as dist
 
     dist.all_reduce(message)
     if not bool((message == ranks).all()):
-        raise Refused("the sum over all ranks is wrong")
+        raise CannotMeasure("the sum over all ranks is wrong")
     message.fill_(0.0)  # summing zeros again and again stays zero
 
 
-def _repeats(message: torch.Tensor, plan: Plan) -> int:
-    """How often a round repeats the call: the same number on all ranks, or they would wait for each other for ever."""
+def _repeats(message: torch.Tensor, plan: ProbePlan) -> int:
+    """Choose how often a round repeats the call.
+
+    It is the same number on all ranks, or they would wait for each other for ever.
+    """
     import torch.distributed as dist
 
     took = torch.tensor([_round(message, 2).wall_s / 2], device=message.device)
@@ -162,7 +179,7 @@ def _repeats(message: torch.Tensor, plan: Plan) -> int:
     return max(1, min(1000, int(plan.seconds / max(took.item(), 1e-6))))
 
 
-def _round(message: torch.Tensor, repeats: int) -> Timed:
+def _round(message: torch.Tensor, repeats: int) -> TimedPass:
     import torch.distributed as dist
 
     dist.barrier()
@@ -171,4 +188,4 @@ def _round(message: torch.Tensor, repeats: int) -> Timed:
         dist.all_reduce(message)
     if message.is_cuda:
         torch.cuda.synchronize()
-    return Timed(repeats * message.numel() * 4, time.perf_counter() - wall, time.process_time() - cpu)
+    return TimedPass(repeats * message.numel() * 4, time.perf_counter() - wall, time.process_time() - cpu)

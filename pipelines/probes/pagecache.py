@@ -1,4 +1,4 @@
-"""The page cache of a file: evict it, fill it, and measure how much of it is cached. Needs no root."""
+"""The page cache of a file: evict it, and measure how much is cached. Needs no root."""
 
 import ctypes
 import mmap
@@ -22,9 +22,10 @@ def evict(fd: int) -> None:
 
 
 def resident_share(fd: int) -> float | None:
-    """Share of the file's pages in the page cache (mincore); None if the kernel does not provide it.
+    """Return the share of the file's pages in the page cache (mincore).
 
-    Linux tells only who owns the file or may write it, and says "all of it" to everybody else (mm/mincore.c, can_do_mincore).
+    None if the kernel does not provide it. Linux tells only who owns the file or may write it, and
+    says "all of it" to everybody else (mm/mincore.c, can_do_mincore).
     """
     size = os.fstat(fd).st_size
     if size == 0:
@@ -42,7 +43,10 @@ def resident_share(fd: int) -> float | None:
 
 
 def readahead_bytes(fd: int) -> int:
-    """Bytes that one page fault of a mapping may read; Linux's default of 128 KiB if the kernel does not say."""
+    """Return how many bytes one page fault of a mapping may read.
+
+    Linux's default of 128 KiB if the kernel does not say.
+    """
     device = os.fstat(fd).st_dev
     try:
         return int(Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").read_text()) * 1024
@@ -51,7 +55,7 @@ def readahead_bytes(fd: int) -> int:
 
 
 def filesystem(path: Path) -> str:
-    """The type of the file system that a path is on: ``ext4``, ``overlay``, ``tmpfs``, ``nfs4``."""
+    """Return the type of a path's file system: ``ext4``, ``overlay``, ``tmpfs``, ``nfs4``."""
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:

@@ -1,7 +1,8 @@
-"""The program that reads files one by one, or blocks of one file. It is a separate process, like a worker of a DataLoader.
+"""The program that reads files one by one, or blocks of one file.
 
-It runs without site packages and imports nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its
-standard input and answers on its standard output, both in Python's marshal format, until the input ends:
+It is a separate process, like a worker of a DataLoader. It runs without site packages and imports
+nothing of feedline, torch or numpy, so that a start takes milliseconds. It gets jobs on its standard
+input and answers on its standard output, both in Python's marshal format, until the input ends:
 
     in   (name in ``_JOBS``, arguments of its function ...)
     out  "ready": the file is open, nothing was read
@@ -16,23 +17,34 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-READ, MMAP, ADVISED = "read", "mmap", "mmap advised"  # advised: MADV_RANDOM, as LMDB's MDB_NORDAHEAD does
+# advised: MADV_RANDOM, as LMDB's MDB_NORDAHEAD does
+READ, MMAP, ADVISED = "read", "mmap", "mmap advised"
 GO, CALLED_OFF = b"+", b"-"
-_UNCHECKED = 64 * 1024  # bytes between two looks at the clock
-Begin = Callable[[], int]  # waits for the go and returns the time in ns
-Done = tuple[int, int]  # units, the time in ns
+_UNCHECKED_BYTES = 64 * 1024  # bytes between two looks at the clock
+_Begin = Callable[[], int]  # waits for the go and returns the time in ns
+_Done = tuple[int, int]  # units, the time in ns
 
 
-def _read_blocks(begin: Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> Done:
-    """Copy the blocks at these offsets into a buffer, until done or until ``limit_ns`` have passed. Returns bytes.
+def _read_blocks(begin: _Begin, limit_ns: int, again: bool, path: str, block: int, offsets: Sequence[int], how: str) -> _Done:
+    """Copy the blocks at these offsets into a buffer, until done or for ``limit_ns``.
 
-    A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page faults are paid the first time through. The
-    buffer begins with a page: 16 bytes later, where malloc puts a large one, some processors copy at a fifth of the rate.
+    A mapping is made at the start and kept until the end, as LMDB and Arrow keep theirs: page
+    faults are paid the first time through. The buffer begins with a page: 16 bytes later, where
+    malloc puts a large one, some processors copy at a fifth of the rate.
 
     Args:
+        begin: waits for the go and returns the time in ns.
+        limit_ns: when to end.
         again: start over when done, so that readers at once all read until the end.
+        path: of the file.
+        block: bytes.
+        offsets: of the blocks.
+        how: READ, MMAP or ADVISED.
+
+    Returns:
+        Bytes, and the time in ns.
     """
-    step, done = max(1, _UNCHECKED // block), 0
+    step, done = max(1, _UNCHECKED_BYTES // block), 0
     with open(path, "rb", buffering=0) as file:
         buffer = memoryview(mmap.mmap(-1, block))
         buffer[:] = bytes(block)
@@ -72,8 +84,11 @@ def _faults(fd: int, buffer: memoryview, how: str) -> Callable[[Sequence[int]], 
     return copy
 
 
-def _read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> Done:
-    """Open, read and close each file, as a dataset with a file per sample does. Returns files. Arguments as for ``_read_blocks``."""
+def _read_files(begin: _Begin, limit_ns: int, again: bool, paths: Sequence[str], how: str) -> _Done:
+    """Open, read and close each file, as a dataset with a file per sample does.
+
+    Arguments are as for ``_read_blocks``; returns files, and the time in ns.
+    """
     done, until = 0, begin() + limit_ns
     while True:
         for path in paths:
@@ -86,7 +101,7 @@ def _read_files(begin: Begin, limit_ns: int, again: bool, paths: Sequence[str], 
 
 
 def _read_file(path: str, how: str) -> int:
-    """Read a file. Returns its bytes."""
+    """Read a file, and return its bytes."""
     with open(path, "rb") as file:
         if how == READ:
             return len(file.read())
@@ -94,11 +109,14 @@ def _read_file(path: str, how: str) -> int:
             return len(mapping[:])
 
 
-_JOBS: dict[str, Callable[..., Done]] = {"blocks": _read_blocks, "files": _read_files}
+_JOBS: dict[str, Callable[..., _Done]] = {"blocks": _read_blocks, "files": _read_files}
 
 
 def _disk_bytes() -> int | None:
-    """Bytes that this process has read from the disk so far (/proc/self/io, read_bytes); None if the kernel does not provide it."""
+    """Return the bytes that this process has read from the disk so far.
+
+    From /proc/self/io, read_bytes; None if the kernel does not provide it.
+    """
     try:
         with open("/proc/self/io", "rb") as file:
             return next(int(line.split()[1]) for line in file if line.startswith(b"read_bytes"))
@@ -122,6 +140,7 @@ def _measured(name: str, arguments: Sequence[object], wait: Callable[[], object]
 
 
 def main() -> None:
+    """Do jobs until the input ends."""
     jobs, answers = sys.stdin.buffer, sys.stdout.buffer
 
     def answer(what: object) -> None:
@@ -137,10 +156,10 @@ def main() -> None:
         while True:
             name, *arguments = marshal.load(jobs)
             try:
-                found: object = _measured(name, arguments, wait)
+                result: object = _measured(name, arguments, wait)
             except Exception as error:
-                found = f"{type(error).__name__}: {error}"
-            answer(found)
+                result = f"{type(error).__name__}: {error}"
+            answer(result)
     except (EOFError, BrokenPipeError):  # the process that asked is gone
         os._exit(0)  # without the flush, which would fail
 

@@ -1,4 +1,4 @@
-"""Throughput of the user's model by batch size: where it stops to increase, and the time of a step as a line a + b B."""
+"""Throughput of the user's model by batch size: where it stops to increase, and a line a + b B."""
 
 import resource
 from collections.abc import Iterator, Sequence
@@ -7,22 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from feedline.pipelines.probes.measure import Measured, Plan, ceiling, in_turns, one_round, reason
-from feedline.pipelines.probes.subject import Subject
+from feedline.pipelines.probes.probe_rounds import MeasuredRate, ProbePlan, Subject, as_ceiling, error_reason, measure_in_turns, run_round
 from feedline.pipelines.probes.training_step import Step, cached_batch
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.samplers.memory import Memory
 
-LARGEST = 4096
-_KNEE_SHARE = 0.95  # of the best throughput
+_MAX_BATCH = 4096
+_MIN_KNEE_SHARE = 0.95  # of the best throughput
 _SATURATED = 1.03  # two doublings that bring less than this factor end the sweep
-_SLOW = 8.0  # a step that takes this many times ``plan.seconds``, and at least SLOW_S, ends the sweep
+# a step that takes this many times ``plan.seconds``, and at least _SLOW_S, ends the sweep
+_SLOW = 8.0
 _SLOW_S = 0.5
-_MEMORY_SHARE = 0.5  # of what is available: a larger batch that would need more is not tried on a CPU
+# of what is available: a larger batch that would need more is not tried on a CPU
+_MEMORY_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Fit:
+class _StepTimeFit:
     """The line t(B) = a + b B through the times of a step, weighted for equal relative errors.
 
     Attributes:
@@ -39,17 +40,21 @@ class Fit:
     worst_share: float
 
 
-def knee(batches: Sequence[int], rates: Sequence[float]) -> int:
-    """The smallest batch with at least 95 % of the best throughput.
+def _knee(batches: Sequence[int], rates: Sequence[float]) -> int:
+    """Return the smallest batch with at least 95 % of the best throughput.
 
     Args:
-        batches: ascending. rates: samples/s of each.
+        batches: ascending.
+        rates: samples/s of each.
     """
-    return next(batch for batch, rate in zip(batches, rates) if rate >= _KNEE_SHARE * max(rates))
+    return next(batch for batch, rate in zip(batches, rates) if rate >= _MIN_KNEE_SHARE * max(rates))
 
 
-def fit(batches: Sequence[int], times_s: Sequence[float]) -> Fit | None:
-    """Weighted least squares (Bevington and Robinson, Data Reduction and Error Analysis, chapter 6); None for fewer than three sizes."""
+def _fit_step_times(batches: Sequence[int], times_s: Sequence[float]) -> _StepTimeFit | None:
+    """Fit a line by weighted least squares; None for fewer than three sizes.
+
+    Bevington and Robinson, Data Reduction and Error Analysis, chapter 6.
+    """
     if len(batches) < 3:
         return None
     times = np.asarray(times_s)
@@ -59,46 +64,50 @@ def fit(batches: Sequence[int], times_s: Sequence[float]) -> Fit | None:
     distance = (design @ (a, b) - times) / times
     covariance = np.linalg.inv(weighted.T @ weighted) * (distance @ distance) / (len(batches) - 2)
     errors = np.sqrt(np.diag(covariance))
-    return Fit(float(a), float(b), float(errors[0]), float(errors[1]), float(np.abs(distance).max()))
+    return _StepTimeFit(float(a), float(b), float(errors[0]), float(errors[1]), float(np.abs(distance).max()))
 
 
 def probe(subject: Subject) -> Iterator[Ceiling]:
-    """The best throughput over batch sizes 1, 2, 4, ... up to a limit of memory, time or saturation.
+    """Measure the best throughput over batch sizes 1, 2, 4, ...
 
-    ``settings``: batches, samples_per_s, low, high (lists), knee, stopped, and the fit of t(B) = a_s + b_s B with a_error_s, b_error_s,
+    The sweep ends at a limit of memory, time or saturation. ``settings``: batches, samples_per_s,
+    low, high (lists), knee, stopped, and the fit of t(B) = a_s + b_s B with a_error_s, b_error_s,
     worst_share.
     """
     if subject.model is None:
-        yield ceiling("sweep/model", "no model was given: name it with --model module:name", per="device")
+        yield as_ceiling("sweep/model", "no model was given: name it with --model module:name", per="device")
         return
     batch, made_of = cached_batch(subject)
     try:
         step = Step.of(subject.model, batch[:2], subject.device)
-        sizes, stopped = reachable(step, subject.plan)
-        found = in_turns({str(size): step.with_samples(size).works()["model"] for size in sizes}, subject.plan)
+        sizes, stopped = _reachable_batches(step, subject.plan)
+        rates = measure_in_turns({str(size): step.with_samples(size).works()["model"] for size in sizes}, subject.plan)
     except Exception as error:
-        yield ceiling("sweep/model", reason(error), per="device")
+        yield as_ceiling("sweep/model", error_reason(error), per="device")
         return
-    measured = {int(size): one for size, one in found.items() if isinstance(one, Measured)}
+    measured = {int(size): rate for size, rate in rates.items() if isinstance(rate, MeasuredRate)}
     if not measured:
-        yield ceiling("sweep/model", str(next(iter(found.values()), stopped)), per="device")
+        yield as_ceiling("sweep/model", str(next(iter(rates.values()), stopped)), per="device")
         return
     yield _ceiling(measured, stopped, made_of, subject.device)
 
 
-def reachable(step: Step, plan: Plan) -> tuple[list[int], str]:
-    """Batch sizes 1, 2, 4, ... and the reason for the last one: ``memory``, ``saturation``, ``time`` or ``largest``."""
+def _reachable_batches(step: Step, plan: ProbePlan) -> tuple[list[int], str]:
+    """Find the batch sizes 1, 2, 4, ... to measure, and the reason for the last one.
+
+    The reason is ``memory``, ``saturation``, ``time`` or ``largest``.
+    """
     sizes: list[int] = []
     rates: list[float] = []
-    room = _Room(step)
+    room = _MemoryRoom(step)
     size = 1
-    while size <= LARGEST:
+    while size <= _MAX_BATCH:
         if not room.for_twice():
             return sizes, "memory"
         try:
             work = step.with_samples(size).works()["model"]
-            one_round(work, 0.0)
-            took = min((one_round(work, 0.0) for _ in range(2)), key=lambda one: one.wall_s)
+            run_round(work, 0.0)
+            took = min((run_round(work, 0.0) for _ in range(2)), key=lambda timed: timed.wall_s)
         except (torch.OutOfMemoryError, MemoryError):
             if step.batch.is_cuda:
                 torch.cuda.empty_cache()
@@ -113,8 +122,11 @@ def reachable(step: Step, plan: Plan) -> tuple[list[int], str]:
     return sizes, "largest"
 
 
-class _Room:
-    """Whether twice the batch fits into main memory, where the kernel would kill the process. A GPU raises an error instead."""
+class _MemoryRoom:
+    """Tells whether twice the batch fits into main memory.
+
+    There the kernel would kill the process; a GPU raises an error instead.
+    """
 
     def __init__(self, step: Step) -> None:
         self._watched = not step.batch.is_cuda
@@ -133,21 +145,21 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _ceiling(measured: dict[int, Measured], stopped: str, made_of: str, device: str) -> Ceiling:
+def _ceiling(measured: dict[int, MeasuredRate], stopped: str, made_of: str, device: str) -> Ceiling:
     batches = sorted(measured)
     rates = [measured[size].value for size in batches]
     best = batches[rates.index(max(rates))]
-    line = fit(batches, [size / rate for size, rate in zip(batches, rates)])
+    line = _fit_step_times(batches, [size / rate for size, rate in zip(batches, rates)])
     settings: dict[str, object] = {
         "batches": batches,
         "samples_per_s": rates,
         "low": [measured[size].low for size in batches],
         "high": [measured[size].high for size in batches],
         "best_batch": best,
-        "knee": knee(batches, rates),
+        "knee": _knee(batches, rates),
         "stopped": stopped,
         "device": device,
     }
     if line is not None:
         settings |= vars(line)
-    return ceiling("sweep/model", measured[best], per="device", source=f"cached batches: {made_of}; SGD", settings=settings)
+    return as_ceiling("sweep/model", measured[best], per="device", source=f"cached batches: {made_of}; SGD", settings=settings)

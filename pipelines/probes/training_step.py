@@ -1,4 +1,4 @@
-"""The user's model on one cached batch: forward, backward and optimizer, separately and together."""
+"""The user's model on one cached batch: forward, backward and optimizer, apart and together."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,15 +7,16 @@ import torch
 from torch import nn
 
 from feedline.pipelines.photos import Photo
-from feedline.pipelines.probes.measure import Refused, Work, reason
-from feedline.pipelines.probes.subject import Subject
+from feedline.pipelines.probes.probe_rounds import CannotMeasure, Subject, Workload, error_reason
 
-_SIZE = (3, 224, 224)  # of the images where none are given: ImageNet's usual
+_DEFAULT_SHAPE = (3, 224, 224)  # of the images where none are given: ImageNet's usual
 
 
 @dataclass(frozen=True)
 class Step:
-    """A training step that can run in parts. SGD with momentum at a rate of 0, so the parameters do not change.
+    """A training step that can run in parts.
+
+    It has SGD with momentum at a rate of 0, so the parameters do not change.
 
     Attributes:
         batch: float32 [n, ...], on the model's device.
@@ -27,14 +28,16 @@ class Step:
 
     @classmethod
     def of(cls, model: nn.Module, batch: torch.Tensor, device: str) -> "Step":
-        """Raises:
-        Refused: the model does not take such a batch, or has nothing to train.
+        """Make a step, and run it once.
+
+        Raises:
+            CannotMeasure: the model does not take such a batch, or has nothing to train.
         """
         model = model.to(device).train()
-        parameters = [one for one in model.parameters() if one.requires_grad]
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not parameters:
-            raise Refused("the model has no parameter that requires a gradient")
-        dtype = next((one.dtype for one in parameters if one.is_floating_point()), torch.float32)
+            raise CannotMeasure("the model has no parameter that requires a gradient")
+        dtype = next((parameter.dtype for parameter in parameters if parameter.is_floating_point()), torch.float32)
         step = cls(model, batch.to(device, dtype), torch.optim.SGD(parameters, lr=0.0, momentum=0.9))
         try:
             step.whole()
@@ -42,26 +45,30 @@ class Step:
             raise
         except Exception as error:
             shape = f"a {dtype} batch of shape {list(batch.shape)}"
-            raise Refused(f"the model could not train on {shape}: {reason(error)}") from error
+            raise CannotMeasure(f"the model could not train on {shape}: {error_reason(error)}") from error
         return step
 
     def __len__(self) -> int:
+        """Return the number of samples."""
         return len(self.batch)
 
     @property
     def dtype(self) -> str:
+        """The data type of the batch, as text."""
         return str(self.batch.dtype).removeprefix("torch.")
 
     def with_samples(self, number: int) -> "Step":
-        """The same with another batch size: samples are repeated or dropped."""
+        """Return the same with another batch size: samples are repeated or dropped."""
         times = -(-number // len(self.batch))
         batch = self.batch.repeat(times, *[1] * (self.batch.ndim - 1))[:number].contiguous()
         return Step(self.model, batch, self.optimizer)
 
     def forward(self) -> torch.Tensor:
-        return loss_of(self.model(self.batch))
+        """Return the loss."""
+        return _any_loss(self.model(self.batch))
 
     def whole(self) -> int:
+        """Run all parts; returns the number of samples."""
         self.optimizer.zero_grad()
         self.forward().backward()
         self.optimizer.step()
@@ -69,11 +76,12 @@ class Step:
         return len(self)
 
     def wait(self) -> None:
+        """Wait for the device."""
         if self.batch.is_cuda:
             torch.cuda.synchronize()
 
-    def works(self) -> dict[str, Work]:
-        """The measurements ``forward``, ``backward``, ``optimizer`` and ``model``, which is all of them."""
+    def works(self) -> dict[str, Workload]:
+        """Return the workloads ``forward``, ``backward``, ``optimizer``, and ``model``: all."""
         held: list[torch.Tensor] = []
 
         def forward() -> int:
@@ -92,7 +100,7 @@ class Step:
             return len(self)
 
         def before_optimizer() -> None:
-            if any(one["params"][0].grad is None for one in self.optimizer.param_groups):
+            if any(group["params"][0].grad is None for group in self.optimizer.param_groups):
                 self.forward().backward()
                 self.wait()
 
@@ -101,26 +109,32 @@ class Step:
             self.wait()
             return len(self)
 
-        parts = {"forward": Work(forward), "backward": Work(backward, before_backward), "optimizer": Work(optimizer, before_optimizer)}
-        return {"model": Work(self.whole), **parts}
+        parts = {
+            "forward": Workload(forward),
+            "backward": Workload(backward, before_backward),
+            "optimizer": Workload(optimizer, before_optimizer),
+        }
+        return {"model": Workload(self.whole), **parts}
 
 
-def loss_of(output: Any) -> torch.Tensor:
-    """A loss for any output of a model: cross entropy for logits [n, classes], else the mean square of all differentiable tensors.
+def _any_loss(output: Any) -> torch.Tensor:
+    """Compute a loss for any output of a model.
+
+    Cross entropy for logits [n, classes], else the mean square of all differentiable tensors.
 
     Raises:
-        Refused: it has no differentiable tensor.
+        CannotMeasure: it has no differentiable tensor.
     """
     for name in ("loss", "logits"):
         if getattr(output, name, None) is not None:
             output = getattr(output, name)
-    tensors = [one for one in _tensors(output) if one.is_floating_point() and one.requires_grad]
+    tensors = [tensor for tensor in _tensors(output) if tensor.is_floating_point() and tensor.requires_grad]
     if not tensors:
-        raise Refused("its output has no differentiable tensor to compute a loss from")
+        raise CannotMeasure("its output has no differentiable tensor to compute a loss from")
     if len(tensors) == 1 and tensors[0].ndim == 2:
         logits = tensors[0]
         return nn.functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device) % logits.shape[1])
-    return torch.stack([one.float().square().mean() for one in tensors]).sum()
+    return torch.stack([tensor.float().square().mean() for tensor in tensors]).sum()
 
 
 def _tensors(output: Any) -> list[torch.Tensor]:
@@ -131,7 +145,9 @@ def _tensors(output: Any) -> list[torch.Tensor]:
 
 
 def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
-    """A batch of the user's images through their own transform, or noise of the size that the transforms produce.
+    """Make a batch of the user's images through their own transform.
+
+    Without images or a transform, noise of the size that the transforms produce.
 
     Returns:
         float32 [batch_size, ...], and what it is made of.
@@ -141,11 +157,11 @@ def cached_batch(subject: Subject) -> tuple[torch.Tensor, str]:
             images = [_changed(subject, photo) for photo in subject.images[: subject.batch_size]]
             return _repeated(torch.stack(images), subject.batch_size), f"{len(images)} of the user's images"
         except Exception as error:
-            why = f"noise, because the images cannot be batched ({reason(error)})"
+            why = f"noise, because the images cannot be batched ({error_reason(error)})"
     else:
         why = "noise, because no dataset and transforms were given"
     size = subject.recipe.output_size if subject.recipe else None
-    shape = (3, *size) if size else _SIZE
+    shape = (3, *size) if size else _DEFAULT_SHAPE
     return torch.randn(subject.batch_size, *shape, generator=torch.Generator().manual_seed(0)), why
 
 

@@ -11,9 +11,8 @@ What a packed store's folder holds:
     pack.json        only while packing: what is being packed, so that a pack that was killed goes on
 """
 
-from feedline.pipelines.stores.kinds import KINDS, open_store
-from feedline.pipelines.stores.pack import Packed, pack
-from feedline.pipelines.stores.protocol import LeftOut, Progress, Store
-from feedline.pipelines.stores.verify import Verified, verify
+from feedline.pipelines.stores.index import LeftOut, Progress, Store
+from feedline.pipelines.stores.kinds import STORE_KINDS, Verified, open_store, verify
+from feedline.pipelines.stores.packing import Packed, pack
 
-__all__ = ["KINDS", "LeftOut", "Packed", "Progress", "Store", "Verified", "open_store", "pack", "verify"]
+__all__ = ["LeftOut", "Packed", "Progress", "STORE_KINDS", "Store", "Verified", "open_store", "pack", "verify"]

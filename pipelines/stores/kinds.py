@@ -1,43 +1,16 @@
-"""The formats of stores, and how to open one."""
+"""The formats of stores: how to open one, and how to verify it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from feedline.pipelines.stores import lmdb, recordio, tar, tfrecord
-from feedline.pipelines.stores.files import FileStore
-from feedline.pipelines.stores.indexed import IndexedStore
-from feedline.pipelines.stores.manifest import MANIFEST, PLAN, Manifest, redo
-from feedline.pipelines.stores.protocol import Store, Writer
+from feedline.pipelines.stores.image_folder import FileStore
+from feedline.pipelines.stores.index import Progress, ReportProgress, Store, ignore_progress
+from feedline.pipelines.stores.packed import MANIFEST_FILE, PLAN_FILE, IndexedStore, StoreManifest, file_crc32, how_to_repack
 from feedline.profiler.errors import DataError, StoreDamaged
 
-
-@dataclass(frozen=True)
-class StoreKind:
-    """A format.
-
-    Attributes:
-        writer: called with the folder, bytes after which a shard ends, and bytes that all will take. Raises MissingDependency, OSError.
-        store: opens a whole store. Raises StoreDamaged.
-        stored_bytes: how much a file of some bytes, with a path of some bytes, takes at most.
-    """
-
-    name: str
-    about: str
-    writer: Callable[[Path, int, int], Writer]
-    store: type[IndexedStore]
-    stored_bytes: Callable[[int, int], int]
-
-
-KINDS = {
-    kind.name: kind
-    for kind in (
-        StoreKind("lmdb", "one LMDB database", lmdb.LMDBWriter, lmdb.LMDBStore, lmdb.stored_bytes),
-        StoreKind("tar", "WebDataset tar files", tar.TarWriter, tar.TarStore, tar.stored_bytes),
-        StoreKind("recordio", "MXNet RecordIO files", recordio.RecordIOWriter, recordio.RecordIOStore, recordio.stored_bytes),
-        StoreKind("tfrecord", "TensorFlow TFRecord files", tfrecord.TFRecordWriter, tfrecord.TFRecordStore, tfrecord.stored_bytes),
-    )
-}
+STORE_KINDS = {kind.name: kind for kind in (lmdb.LMDB, tar.TAR, recordio.RECORDIO, tfrecord.TFRECORD)}
+_MAX_NAMED = 5  # damaged samples that a message names
 
 
 def open_store(path: Path | str) -> Store:
@@ -49,7 +22,7 @@ def open_store(path: Path | str) -> Store:
         DataError: there is nothing of the kind.
     """
     folder = Path(path)
-    if not (folder / MANIFEST).exists() and not (folder / PLAN).exists():
+    if not (folder / MANIFEST_FILE).exists() and not (folder / PLAN_FILE).exists():
         if not folder.is_dir():
             raise DataError(
                 f"{folder} is neither a store nor an image folder: give a packed store, or a folder with one subfolder per class"
@@ -60,7 +33,62 @@ def open_store(path: Path | str) -> Store:
 
 def open_packed(folder: Path) -> IndexedStore:
     """Open a packed store. Raises StoreDamaged, SchemaTooNew."""
-    kind = Manifest.read(folder).plan.kind
-    if kind not in KINDS:
-        raise StoreDamaged(f"{folder} has kind {kind!r}, which this version of feedline does not support: {redo(folder)}")
-    return KINDS[kind].store(folder)
+    kind = StoreManifest.read(folder).plan.kind
+    if kind not in STORE_KINDS:
+        raise StoreDamaged(f"{folder} has kind {kind!r}, which this version of feedline does not support: {how_to_repack(folder)}")
+    return STORE_KINDS[kind].store(folder)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The size of a store that matches its checksums.
+
+    Attributes:
+        bytes: of the samples' values.
+    """
+
+    samples: int
+    bytes: int
+
+
+def verify(path: Path | str, progress: ReportProgress = ignore_progress) -> Verified:
+    """Read every sample and every file of a packed store.
+
+    Raises:
+        StoreDamaged: it is not whole, or not what was packed: names files and samples, and counts
+            them.
+    """
+    store = open_packed(Path(path))
+    try:
+        problems = _damaged_files(store)
+        problems = problems or _damaged_samples(store, progress)
+    finally:
+        store.close()
+    if problems:
+        more = f"; and {len(problems) - _MAX_NAMED:,} more" if len(problems) > _MAX_NAMED else ""
+        raise StoreDamaged(f"{path} is not what was packed: {'; '.join(problems[:_MAX_NAMED])}{more}: {how_to_repack(Path(path))}")
+    return Verified(len(store), store.manifest.bytes)
+
+
+def _damaged_files(store: IndexedStore) -> list[str]:
+    """List files that differ from what was written, apart from samples in shards."""
+    problems = []
+    data_file = store.damaged_file()
+    if data_file is not None:
+        problems.append(data_file)
+    for name, entry in store.manifest.files.items():
+        if name.endswith(".idx") and file_crc32(store.path / name) != entry.crc32:
+            problems.append(f"{name}: its checksum differs")
+    return problems
+
+
+def _damaged_samples(store: IndexedStore, progress: ReportProgress) -> list[str]:
+    """List samples that differ from what was packed, one line each."""
+    problems, done = [], 0
+    for number in range(len(store)):
+        message = store.damage(number)
+        if message is not None:
+            problems.append(f"sample {number}, {store.name(number)} ({message})")
+        done += int(store.index.records["bytes"][number])
+        progress(Progress("verifying", number + 1, len(store), done))
+    return problems

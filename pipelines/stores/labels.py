@@ -1,6 +1,7 @@
-"""Finds labels that a store would not keep. It keeps one per sample: the folder that lies directly in the dataset's.
+"""Finds labels that a store would not keep.
 
-Nothing is decoded: names are compared, and tables are read as text.
+It keeps one per sample: the folder that lies directly in the dataset's. Nothing is decoded: names
+are compared, and tables are read as text.
 """
 
 import csv
@@ -12,15 +13,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from feedline.pipelines.photos import LOOKED_AT
-from feedline.pipelines.stores.listing import Listing
+from feedline.pipelines.photos import IMAGE_ENDINGS
+from feedline.pipelines.stores.image_folder import FolderListing
 from feedline.profiler.few import few
 
-TABLES = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".lst", ".xml", ".yaml", ".yml"}
-_MOST_TABLES = 16  # files with images' names are annotations of one image each, and are not read
-_MOST_BYTES = 4 << 20  # of a table
-_ENOUGH = 10  # images that a table names, or half of all
-_SHORTEST = 4  # characters of a number that counts as an image's name without its ending: other numbers stand in any table
+_TABLE_ENDINGS = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".lst", ".xml", ".yaml", ".yml"}
+_MAX_TABLES = 16  # files with images' names are annotations of one image each, and are not read
+_MAX_TABLE_BYTES = 4 << 20  # of a table
+_MIN_NAMED_IMAGES = 10  # images that a table names, or half of all
+# characters of a number that counts as an image's name without its ending: other numbers stand in
+# any table
+_MIN_STEM_LENGTH = 4
 _SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval", "holdout"}
 _ROLES = {
     "annotations",
@@ -35,11 +38,11 @@ _ROLES = {
     "groundtruth",
     "ground_truth",
 }
-_WORDS = re.compile(r"[^\s,;|\"'\[\]{}<>()=:]+")
+_WORD = re.compile(r"[^\s,;|\"'\[\]{}<>()=:]+")
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherLabels:
     """Labels that are not the class folders.
 
     Attributes:
@@ -53,63 +56,65 @@ class Elsewhere:
     fix: str = "put the images into one folder per class"
 
 
-def elsewhere(listing: Listing) -> list[Elsewhere]:
-    """All labels that a store of this listing would not have."""
-    images = [source.path for source in listing.sources if PurePath(source.path).suffix.lower() in LOOKED_AT]
+def other_labels(listing: FolderListing) -> list[OtherLabels]:
+    """Find all labels that a store of this listing would not have."""
+    images = [source.path for source in listing.sources if PurePath(source.path).suffix.lower() in IMAGE_ENDINGS]
     used = {PurePath(path).parts[0] for path in images}
-    found = [*_splits(listing, used), *_roles(used), *_below(listing, images, used)]
-    beside = _beside(listing, images, used)
-    if beside is not None:
-        return [*found, beside]
-    return [*found, *_tables(listing, images, used)]
+    labels = [*_splits(listing, used), *_roles(used), *_below(listing, images, used)]
+    annotations = _beside(listing, images, used)
+    if annotations is not None:
+        return [*labels, annotations]
+    return [*labels, *_tables(listing, images, used)]
 
 
-def _splits(listing: Listing, used: set[str]) -> Iterator[Elsewhere]:
+def _splits(listing: FolderListing, used: set[str]) -> Iterator[OtherLabels]:
     if used and {name.lower() for name in used} <= _SPLITS:
         names = sorted(used)
         folders = " and ".join(str(listing.root / name) for name in names)
         below = any(len(PurePath(source.path).parts) > 2 for source in listing.sources)
-        yield Elsewhere(
+        yield OtherLabels(
             f"its folders are the parts of a split, not classes ({few(names, 3)})", below, f"pack {folders} into stores of their own"
         )
 
 
-def _roles(used: set[str]) -> Iterator[Elsewhere]:
+def _roles(used: set[str]) -> Iterator[OtherLabels]:
     named = sorted(name for name in used if name.lower() in _ROLES)
     if named and len(used) > 1:
-        yield Elsewhere(f"{few(named, 3)} would become a class of its own, not the images' labels", True, "keep them where they are")
+        yield OtherLabels(f"{few(named, 3)} would become a class of its own, not the images' labels", True, "keep them where they are")
 
 
-def _below(listing: Listing, images: Sequence[str], used: set[str]) -> Iterator[Elsewhere]:
-    """The only class folder is divided further."""
+def _below(listing: FolderListing, images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:
+    """Find folders that divide the only class folder further."""
     below = {parts[1] for path in images if len(parts := PurePath(path).parts) > 2}
     if len(used) == 1 and len(below) > 1:
         (name,) = used
         if name.lower() not in _SPLITS:
-            yield Elsewhere(f"{name} has {len(below):,} folders, which may be the classes", True, f"pack {listing.root / name}")
+            yield OtherLabels(f"{name} has {len(below):,} folders, which may be the classes", True, f"pack {listing.root / name}")
 
 
-def _beside(listing: Listing, images: Sequence[str], used: set[str]) -> Elsewhere | None:
-    """Files that are called as an image is: boxes, captions, masks."""
+def _beside(listing: FolderListing, images: Sequence[str], used: set[str]) -> OtherLabels | None:
+    """Find files that are called as an image is: boxes, captions, masks."""
     stems = {PurePath(path).stem for path in images}
-    others = [PurePath(source.path) for source in listing.sources if PurePath(source.path).suffix.lower() not in LOOKED_AT]
+    others = [PurePath(source.path) for source in listing.sources if PurePath(source.path).suffix.lower() not in IMAGE_ENDINGS]
     endings = Counter(path.suffix.lower() for path in others if path.stem in stems and path.suffix)
-    ending, files = max(endings.items(), key=lambda one: one[1], default=("", 0))
+    ending, files = max(endings.items(), key=lambda item: item[1], default=("", 0))
     if files < max(1, len(stems) // 2):
         return None
     keep = "keep them beside the store: it has the images' paths"
-    return Elsewhere(f"{files:,} {ending} files have an image's name, as annotations do", len(used) == 1, keep)
+    return OtherLabels(f"{files:,} {ending} files have an image's name, as annotations do", len(used) == 1, keep)
 
 
-def _tables(listing: Listing, images: Sequence[str], used: set[str]) -> Iterator[Elsewhere]:
+def _tables(listing: FolderListing, images: Sequence[str], used: set[str]) -> Iterator[OtherLabels]:
     loose = [entry.path for entry in listing.left_out]
-    paths = [path for path in (*loose, *(source.path for source in listing.sources)) if PurePath(path).suffix.lower() in TABLES]
+    paths = [path for path in (*loose, *(source.path for source in listing.sources)) if PurePath(path).suffix.lower() in _TABLE_ENDINGS]
     label = {PurePath(path).name: PurePath(path).parts[0] for path in images}
-    stems = {PurePath(name).stem: name for name in label if not PurePath(name).stem.isdigit() or len(PurePath(name).stem) >= _SHORTEST}
-    for path in paths[:_MOST_TABLES]:
+    stems = {
+        PurePath(name).stem: name for name in label if not PurePath(name).stem.isdigit() or len(PurePath(name).stem) >= _MIN_STEM_LENGTH
+    }
+    for path in paths[:_MAX_TABLES]:
         text = _text(listing.root, path)
-        named = {name for word in _WORDS.findall(text) if (name := _image(word, label, stems))}
-        if len(named) < min(_ENOUGH, max(1, len(label) // 2)):
+        named = {name for word in _WORD.findall(text) if (name := _image(word, label, stems))}
+        if len(named) < min(_MIN_NAMED_IMAGES, max(1, len(label) // 2)):
             continue
         columns = _columns(path, text, label, stems)
         if len(used) > 1 and any(_is_the_folder(values) for values in columns.values()):
@@ -118,26 +123,29 @@ def _tables(listing: Listing, images: Sequence[str], used: set[str]) -> Iterator
             (name for name in columns if len({value for _, value in columns[name]}) > 1), key=lambda name: _size(columns[name]), default=""
         )
         values = f", with {_size(columns[column]):,} different values of {column!r}" if column else ""
-        yield Elsewhere(f"{path} names {len(named):,} images{values}", len(used) == 1)
+        yield OtherLabels(f"{path} names {len(named):,} images{values}", len(used) == 1)
 
 
 def _text(root: Path, path: str) -> str:
-    """The beginning of a file; empty where it cannot be read."""
+    """Read the beginning of a file; empty where it cannot be read."""
     try:
         with open(os.path.join(root, path), "rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8-sig", "replace")
+            return file.read(_MAX_TABLE_BYTES).decode("utf-8-sig", "replace")
     except OSError:
         return ""
 
 
 def _image(word: str, label: dict[str, str], stems: dict[str, str]) -> str | None:
-    """The name of the image that a word names, with or without folder and ending."""
+    """Return the name of the image that a word names, with or without folder and ending."""
     name = word.rpartition("/")[2].rpartition("\\")[2]
     return name if name in label else stems.get(name)
 
 
 def _columns(path: str, text: str, label: dict[str, str], stems: dict[str, str]) -> dict[str, list[tuple[str, str]]]:
-    """Column -> (class folder, value) of each row that names an image; empty of what is no table with a head."""
+    """Map each column to (class folder, value) of the rows that name an image.
+
+    Empty of what is no table with a head.
+    """
     if PurePath(path).suffix.lower() not in (".csv", ".tsv"):
         return {}
     try:
@@ -146,7 +154,7 @@ def _columns(path: str, text: str, label: dict[str, str], stems: dict[str, str])
         return {}
     columns: dict[str, list[tuple[str, str]]] = {name: [] for name in head}
     for row in rows:
-        image = next((found for value in row if (found := _image(value.strip(), label, stems))), None)
+        image = next((named for value in row if (named := _image(value.strip(), label, stems))), None)
         if image is None or len(row) != len(head):
             continue
         for name, value in zip(head, row, strict=True):
@@ -156,7 +164,7 @@ def _columns(path: str, text: str, label: dict[str, str], stems: dict[str, str])
 
 
 def _is_the_folder(values: list[tuple[str, str]]) -> bool:
-    """Whether a column says the same as the class folders."""
+    """Tell whether a column says the same as the class folders."""
     pairs = set(values)
     return 1 < len(pairs) == len({folder for folder, _ in pairs}) == len({value for _, value in pairs})
 

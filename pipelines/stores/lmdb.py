@@ -1,6 +1,7 @@
-"""LMDB: data.mdb in the store's folder. Three keys per sample: 0000000012.image (the file), 0000000012.label (decimal), 0000000012.path.
+"""LMDB: data.mdb in the store's folder.
 
-Any LMDB library opens the folder. Written without a lock file: the pack itself lets nobody else write.
+Three keys per sample: 0000000012.image (the file), 0000000012.label (decimal), 0000000012.path. Any
+LMDB library opens the folder. Written without a lock file: the pack itself lets nobody else write.
 """
 
 import errno
@@ -16,46 +17,51 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from feedline.pipelines.stores.index import Index, Place
-from feedline.pipelines.stores.indexed import IndexedStore
-from feedline.pipelines.stores.protocol import Sample
+from feedline.pipelines.stores.index import FramePlace, Index, StoredSample
+from feedline.pipelines.stores.packed import IndexedStore, StoreKind, file_crc32
 from feedline.profiler.errors import MissingDependency
 from feedline.profiler.few import few
 from feedline.profiler.files import output, owned
 
-DATA = "data.mdb"
-_PAGE_BYTES = 4096
-_PAGE_HEADER_BYTES = 16  # lmdb.h: a value of more than about half a page gets pages of its own, with one header
-_KEYS = 3
-_FULL_BYTES = 1 << 20  # LMDB calls a write that was cut short, which is what a full disk does, an input/output error
-# A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another process looks which samples are left.
-_LOOK = "import sys; from feedline.pipelines.stores.lmdb import LMDBStore, look; look(LMDBStore(sys.argv[1]))"
+_DATA_FILE = "data.mdb"
+_LMDB_PAGE_BYTES = 4096
+# lmdb.h: a value of more than about half a page gets pages of its own, with one header
+_PAGE_HEADER_BYTES = 16
+_KEYS_PER_SAMPLE = 3
+# LMDB calls a write that was cut short, which is what a full disk does, an input/output error
+_FULL_BYTES = 1 << 20
+# A damaged tree of pages can end the process that reads it (LMDB trusts its file), so that another
+# process looks which samples are left.
+_LOOK = "import sys; from feedline.pipelines.stores.lmdb import _LmdbStore, _look; _look(_LmdbStore(sys.argv[1]))"
+# of _SHARED_ENVIRONMENTS and what is in it; reentrant, as a store may be dropped at any time
+_LOCK = threading.RLock()
 
 
-class LMDBWriter:
+class _LmdbWriter:
     """Writes one transaction per checkpoint: a kill loses only the open one."""
 
     max_bytes = (1 << 32) - 1  # a value's length is 32 bits
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
-        """Raises MissingDependency; OSError."""
+        """Open the database for writing. Raises MissingDependency, OSError."""
         self._folder = folder
-        os.close(owned.reopen(folder, DATA, output.SHARED))  # LMDB makes nothing, so that the list has what there is
+        # LMDB makes nothing, so that the list has what there is
+        os.close(owned.reopen(folder, _DATA_FILE, output.SHARED))
         with _as_os_errors():
             self._environment: Any = _library().open(str(folder), map_size=4 * total_bytes + (1 << 28), lock=False, meminit=True)
             self._transaction: Any = None
 
     def recover(self, index: Index) -> int:
         with _as_os_errors(), self._environment.begin(write=True) as transaction:
-            whole = 0
-            while whole < len(index) and damage(transaction, index, whole) is None:
-                whole += 1
-            surplus = [bytes(key) for key in _keys_from(transaction, _key_of(whole, ""))]
+            complete = 0
+            while complete < len(index) and _sample_damage(transaction, index, complete) is None:
+                complete += 1
+            surplus = [bytes(key) for key in _keys_from(transaction, _key_of(complete, ""))]
             for key in surplus:
                 transaction.delete(key)
-        return whole
+        return complete
 
-    def add(self, sample: Sample) -> Place:
+    def add(self, sample: StoredSample) -> FramePlace:
         crc32 = 0
         with _as_os_errors():
             if self._transaction is None:
@@ -63,7 +69,7 @@ class LMDBWriter:
             for name, value in _entries(sample.value, sample.label, sample.path):
                 self._transaction.put(_key_of(sample.number, name), value, append=True)
                 crc32 = zlib.crc32(value, crc32)
-        return Place(shard=0, start=0, stored=len(sample.value), skip=0, frame_crc32=crc32)
+        return FramePlace(shard=0, start=0, stored=len(sample.value), skip=0, frame_crc32=crc32)
 
     def checkpoint(self) -> None:
         transaction, self._transaction = self._transaction, None
@@ -80,7 +86,7 @@ class LMDBWriter:
         self.checkpoint()
         with _as_os_errors():
             self._environment.sync(True)
-        return [DATA]
+        return [_DATA_FILE]
 
     def close(self) -> None:
         if self._transaction is not None:
@@ -89,13 +95,13 @@ class LMDBWriter:
         self._environment.close()
 
 
-class LMDBStore(IndexedStore):
+class _LmdbStore(IndexedStore):
     """Reads by key from the memory map."""
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(path)
         _library()  # said at once, not when the first sample is read
-        self._map: Map | None = None
+        self._map: _SharedEnvironment | None = None
 
     def close(self) -> None:
         with _LOCK:
@@ -110,29 +116,29 @@ class LMDBStore(IndexedStore):
     def damage(self, number: int) -> str | None:
         try:
             with self._transaction() as transaction:
-                return damage(transaction, self.index, number)
+                return _sample_damage(transaction, self.index, number)
         except OSError as error:
-            return f"{DATA}: {error.strerror}"
+            return f"{_DATA_FILE}: {error.strerror}"
 
     def damaged_file(self) -> str | None:
-        if file_crc32(self.path / DATA) == self.manifest.files[DATA].crc32:
+        if file_crc32(self.path / _DATA_FILE) == self.manifest.files[_DATA_FILE].crc32:
             return None
         done = subprocess.run([sys.executable, "-c", _LOOK, str(self.path)], capture_output=True, text=True)
         lost = done.stdout.strip() if done.returncode == 0 else "too much for LMDB to read it"
-        return f"{DATA}: its checksum differs (damaged: {lost or 'no sample'})"
+        return f"{_DATA_FILE}: its checksum differs (damaged: {lost or 'no sample'})"
 
     def _read(self, number: int) -> bytes:
         with self._transaction() as transaction:
             value = transaction.get(_key_of(number, "image"))
         if value is None or len(value) != int(self._bytes[number]):
-            raise ValueError(f"not under its key in {DATA}")
+            raise ValueError(f"not under its key in {_DATA_FILE}")
         return bytes(value)
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         with _LOCK:
             if self._map is None:
-                self._map = MAPS.setdefault(self.path, Map(self.path))
+                self._map = _SHARED_ENVIRONMENTS.setdefault(self.path, _SharedEnvironment(self.path))
                 self._map.users += 1
             here = self._map
             here.users += 1  # a thread that closes the store does not close what another reads
@@ -144,8 +150,10 @@ class LMDBStore(IndexedStore):
                 here.leave()
 
 
-class Map:
-    """An environment open for reading, shared by all stores on one folder: LMDB allows one in a process, and none across a fork.
+class _SharedEnvironment:
+    """An environment open for reading, shared by all stores on one folder.
+
+    LMDB allows one in a process, and none across a fork.
 
     Attributes:
         users: stores and reads. The last one closes it.
@@ -161,7 +169,7 @@ class Map:
         return self._opened is not None
 
     def environment(self) -> Any:
-        """Open it if it is not. Raises lmdb.Error."""
+        """Return the environment, opened if it is not. Raises lmdb.Error."""
         if self._opened is None:
             with _LOCK:
                 if self._opened is None:
@@ -169,36 +177,38 @@ class Map:
         return self._opened
 
     def leave(self) -> None:
-        """Remove one user of the environment. LOCK must be held."""
+        """Remove one user of the environment. _LOCK must be held."""
         self.users -= 1
         if not self.users:
-            del MAPS[self._folder]
+            del _SHARED_ENVIRONMENTS[self._folder]
             self.close()
 
     def close(self) -> None:
-        """Close the environment; the next read opens it again. In a forked child this does not affect the parent."""
+        """Close the environment; the next read opens it again.
+
+        In a forked child this does not affect the parent.
+        """
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
 
 
-MAPS: dict[Path, Map] = {}
-_LOCK = threading.RLock()  # of MAPS and what is in it; reentrant, as a store may be dropped at any time
+_SHARED_ENVIRONMENTS: dict[Path, _SharedEnvironment] = {}
 
 
 def _forked() -> None:
-    """Called in every forked child."""
+    """Close what a forked child has inherited."""
     global _LOCK
     _LOCK = threading.RLock()  # a thread of the parent may have held it
-    for one in MAPS.values():
-        one.close()
+    for environment in _SHARED_ENVIRONMENTS.values():
+        environment.close()
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
 def _library() -> ModuleType:
-    """py-lmdb. Raises MissingDependency."""
+    """Import py-lmdb. Raises MissingDependency."""
     try:
         import lmdb
     except ImportError as error:
@@ -218,52 +228,49 @@ def _as_os_errors() -> Iterator[None]:
 
 
 def _key_of(number: int, name: str) -> bytes:
-    """Ten digits, so that keys sort as numbers."""
+    """Return a key with ten digits, so that keys sort as numbers."""
     return f"{number:010d}.{name}".encode()
 
 
 def _entries(value: bytes, label: int, path: str) -> list[tuple[str, bytes]]:
-    """The three key-value pairs of a sample, in the order of their keys."""
+    """Return the three key-value pairs of a sample, in the order of their keys."""
     return [("image", value), ("label", str(label).encode()), ("path", os.fsencode(path))]
 
 
 def _keys_from(transaction: Any, key: bytes) -> Iterator[bytes]:
-    """All keys from one on."""
+    """Yield all keys from one on."""
     with transaction.cursor() as cursor:
         if cursor.set_range(key):
             yield from cursor.iternext(values=False)
 
 
-def damage(transaction: Any, index: Index, number: int) -> str | None:
-    """The difference from what was packed, or None."""
+def _sample_damage(transaction: Any, index: Index, number: int) -> str | None:
+    """Say how a sample differs from what was packed; None: it does not."""
     crc32 = 0
     for name in ("image", "label", "path"):
         value = transaction.get(_key_of(number, name))
         if value is None:
-            return f"{DATA}: no key {_key_of(number, name).decode()}"
+            return f"{_DATA_FILE}: no key {_key_of(number, name).decode()}"
         crc32 = zlib.crc32(value, crc32)
         if name == "image" and zlib.crc32(value) != int(index.records["value_crc32"][number]):
-            return f"{DATA}: the checksum of {_key_of(number, name).decode()} differs"
-    return None if crc32 == int(index.records["frame_crc32"][number]) else f"{DATA}: label or path of sample {number} differs"
+            return f"{_DATA_FILE}: the checksum of {_key_of(number, name).decode()} differs"
+    return None if crc32 == int(index.records["frame_crc32"][number]) else f"{_DATA_FILE}: label or path of sample {number} differs"
 
 
-def _look(store: LMDBStore) -> None:
+def _look(store: _LmdbStore) -> None:
     """Print the damaged samples; run in a separate process, which may crash on them."""
-    found = [store.name(number) for number in range(len(store)) if store.damage(number) is not None]
-    print(few(found, 5))
+    names = [store.name(number) for number in range(len(store)) if store.damage(number) is not None]
+    print(few(names, 5))
 
 
-def file_crc32(path: Path) -> int:
-    """CRC-32 of a file, read in pieces. Raises OSError."""
-    crc32 = 0
-    with open(path, "rb", buffering=0) as file:
-        while piece := file.read(1 << 20):
-            crc32 = zlib.crc32(piece, crc32)
-    return crc32
+def _stored_bytes(size: int, path_bytes: int) -> int:
+    """Return the bytes that a file takes, at most.
 
-
-def stored_bytes(size: int, path_bytes: int) -> int:
-    """Bytes that a file takes, at most: pages of its own, and its part of a page of keys."""
+    These are pages of its own, and its part of a page of keys.
+    """
     own = size + _PAGE_HEADER_BYTES
-    keys = _KEYS * (8 + 2 + 16) + 8 + 11 + path_bytes
-    return own + -own % _PAGE_BYTES + keys + keys // 8
+    keys = _KEYS_PER_SAMPLE * (8 + 2 + 16) + 8 + 11 + path_bytes
+    return own + -own % _LMDB_PAGE_BYTES + keys + keys // 8
+
+
+LMDB = StoreKind("lmdb", "one LMDB database", _LmdbWriter, _LmdbStore, _stored_bytes)

@@ -1,6 +1,7 @@
 """Common parts of the formats that append samples to data files: tar, RecordIO and TFRecord.
 
-A sample's bytes in a shard are its frame; frames lie one after another. Reading one sample is one ``pread``.
+A sample's bytes in a shard are its frame; frames lie one after another. Reading one sample is one
+``pread``.
 """
 
 import os
@@ -11,12 +12,11 @@ from typing import BinaryIO, ClassVar
 
 import numpy as np
 
-from feedline.pipelines.stores.index import SPLIT, Index, Place
-from feedline.pipelines.stores.indexed import IndexedStore
-from feedline.pipelines.stores.protocol import Sample
+from feedline.pipelines.stores.index import SPLIT_VALUE, FramePlace, Index, StoredSample
+from feedline.pipelines.stores.packed import IndexedStore
 from feedline.profiler.files import output, owned
 
-BUFFER_BYTES = 1 << 20  # a write call for each small chunk would cost more than its copy
+_BUFFER_BYTES = 1 << 20  # a write call for each small chunk would cost more than its copy
 
 
 def _shard_name(number: int, suffix: str) -> str:
@@ -24,51 +24,57 @@ def _shard_name(number: int, suffix: str) -> str:
 
 
 class ShardWriter:
-    """Writes frames, and starts a new shard when one is long enough. The format defines a frame."""
+    """Writes frames, and starts a new shard when one is long enough.
+
+    The format defines a frame.
+    """
 
     suffix: ClassVar[str]
     end: ClassVar[bytes] = b""  #: what a shard ends with
     max_bytes: int = 1 << 40
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
+        """Begin without a shard."""
         self._folder = folder
         self._shard_bytes = shard_bytes
         self._shard = -1
         self._at = 0
         self._file: BinaryIO | None = None
 
-    def frame(self, sample: Sample) -> tuple[list[bytes], int]:
-        """The frame in pieces, and the position of the value in it, or ``SPLIT``."""
+    def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
+        """Return the frame in pieces, and where the value is in it, or ``SPLIT_VALUE``."""
         raise NotImplementedError
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
-        """Lines of the text file beside a shard, for the samples in it."""
+        """Yield lines of the text file beside a shard, for the samples in it."""
         raise NotImplementedError
 
     def recover(self, index: Index) -> int:
-        whole = 0
+        """Keep the complete samples from the first on; returns their number."""
+        complete = 0
         shards = _Frames(self._folder, self.suffix)
         try:
-            while whole < len(index) and zlib.crc32(shards.read(index.records[whole])) == int(index.records[whole]["frame_crc32"]):
-                whole += 1
+            while complete < len(index) and zlib.crc32(shards.read(index.records[complete])) == int(index.records[complete]["frame_crc32"]):
+                complete += 1
         except OSError:
             pass
         finally:
             shards.close()
-        last = int(index.records["shard"][whole - 1]) if whole else -1
+        last = int(index.records["shard"][complete - 1]) if complete else -1
         for path in self._folder.glob(f"data-*.{self.suffix}"):
             if int(path.stem.partition("-")[2]) > last:
                 owned.discard(self._folder, path.name)
         for shard in range(last + 1):
-            rows = _rows_of(index.head(whole), shard)
+            rows = _rows_of(index.head(complete), shard)
             end = int(index.records["start"][rows[-1]] + index.records["stored"][rows[-1]])
             self._file = self._open(shard, end)
             self._shard, self._at = shard, end
             if shard < last:
                 self._seal()
-        return whole
+        return complete
 
-    def add(self, sample: Sample) -> Place:
+    def add(self, sample: StoredSample) -> FramePlace:
+        """Write a sample. Raises OSError."""
         if self._file is None or self._at >= self._shard_bytes:
             self._seal()
             self._shard, self._at = self._shard + 1, 0
@@ -79,13 +85,15 @@ class ShardWriter:
             self._file.write(piece)
             crc32 = zlib.crc32(piece, crc32)
             self._at += len(piece)
-        return Place(self._shard, start, self._at - start, skip, crc32)
+        return FramePlace(self._shard, start, self._at - start, skip, crc32)
 
     def checkpoint(self) -> None:
+        """Hand what was written to the kernel, where it survives a kill."""
         if self._file is not None:
             self._file.flush()
 
     def finish(self, index: Index) -> list[str]:
+        """Write the side files; returns the names of all files."""
         self._seal()
         names = []
         for shard in range(self._shard + 1):
@@ -97,12 +105,13 @@ class ShardWriter:
         return names
 
     def close(self) -> None:
+        """Close the open shard."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
     def _open(self, shard: int, keep_bytes: int) -> BinaryIO:
-        return owned.append(self._folder, _shard_name(shard, self.suffix), keep_bytes, output.SHARED, BUFFER_BYTES)
+        return owned.append(self._folder, _shard_name(shard, self.suffix), keep_bytes, output.SHARED, _BUFFER_BYTES)
 
     def _seal(self) -> None:
         if self._file is not None:
@@ -113,7 +122,10 @@ class ShardWriter:
 
 
 class _OpenShard:
-    """A file open for reading. It is closed once nothing uses it: never while a thread is reading."""
+    """A file open for reading.
+
+    It is closed once nothing uses it: never while a thread is reading.
+    """
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -123,7 +135,10 @@ class _OpenShard:
 
 
 class _Frames:
-    """Reads frames and keeps the files open. ``pread`` moves no file position, so forks and threads can share them."""
+    """Reads frames and keeps the files open.
+
+    ``pread`` moves no file position, so forks and threads can share them.
+    """
 
     def __init__(self, folder: Path, suffix: str) -> None:
         self._folder = folder
@@ -131,11 +146,12 @@ class _Frames:
         self._open: dict[int, _OpenShard] = {}
 
     def piece(self, shard: int, start: int, length: int) -> bytes:
-        """Raises OSError, also where the file ends before that."""
+        """Read bytes of a shard. Raises OSError, also where the file ends before that."""
         opened = self._open.get(shard)
         if opened is None:
             handle = os.open(self._folder / _shard_name(shard, self._suffix), os.O_RDONLY | os.O_CLOEXEC)
-            opened = self._open.setdefault(shard, _OpenShard(handle))  # another thread may have been faster
+            # another thread may have been faster
+            opened = self._open.setdefault(shard, _OpenShard(handle))
         got = os.pread(opened.handle, length, start)
         while len(got) < length:  # one call hands over 2 GiB at most
             more = os.pread(opened.handle, length - len(got), start + len(got))
@@ -145,7 +161,7 @@ class _Frames:
         return got
 
     def read(self, record: np.void) -> bytes:
-        """A whole frame. Raises OSError."""
+        """Read a whole frame. Raises OSError."""
         return self.piece(int(record["shard"]), int(record["start"]), int(record["stored"]))
 
     def close(self) -> None:
@@ -158,21 +174,24 @@ class ShardStore(IndexedStore):
     writer: ClassVar[type[ShardWriter]]
 
     def __init__(self, path: Path | str) -> None:
+        """Open the store; shards are opened when they are read."""
         super().__init__(path)
         records = self.index.records
-        self._shard, self._split = records["shard"], records["skip"] == SPLIT
+        self._shard, self._split = records["shard"], records["skip"] == SPLIT_VALUE
         self._frames = _Frames(self.path, self.writer.suffix)
 
     def close(self) -> None:
+        """Close the shards; reading opens them again."""
         frames = getattr(self, "_frames", None)
         if frames is not None:
             frames.close()
 
     def unframe(self, frame: bytes) -> bytes:
-        """The value of a frame in which it is split. Raises ValueError."""
+        """Return the value of a frame in which it is split. Raises ValueError."""
         raise ValueError(f"{self.writer.suffix}: a value is always in one piece")
 
     def damage(self, number: int) -> str | None:
+        """Compare a sample's frame and value with their checksums."""
         record = self.index.records[number]
         where = f"{_shard_name(int(record['shard']), self.writer.suffix)} from byte {int(record['start']):,}"
         try:
@@ -184,8 +203,9 @@ class ShardStore(IndexedStore):
         return None
 
     def damaged_file(self) -> str | None:
+        """Compare the ends of the shards with what was written."""
         records, end = self.index.records, self.writer.end
-        last = np.flatnonzero(np.diff(records["shard"], append=SPLIT))
+        last = np.flatnonzero(np.diff(records["shard"], append=SPLIT_VALUE))
         for record in records[last]:
             shard, at = int(record["shard"]), int(record["start"] + record["stored"])
             if self._frames.piece(shard, at, len(end)) != end:
@@ -208,6 +228,6 @@ class ShardStore(IndexedStore):
 
 
 def _rows_of(index: Index, shard: int) -> range:
-    """Numbers of the samples in a shard."""
+    """Return the numbers of the samples in a shard."""
     first, last = np.searchsorted(index.records["shard"], [shard, shard + 1])
     return range(int(first), int(last))

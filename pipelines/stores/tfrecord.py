@@ -1,8 +1,12 @@
-"""TFRecord: data-00000.tfrecord, and data-00000.idx with a line ``offset length`` per sample, for DALI's ``fn.readers.tfrecord``.
+"""TFRecord files, for TensorFlow and DALI.
 
-A record is its length (8 bytes), the masked CRC-32C of those 8 bytes, the data, and the masked CRC-32C of the data. The data is a
-``tf.train.Example`` with the features image/encoded, image/class/label (from 0) and image/filename, the names of TensorFlow's ImageNet
-files. Sources: TensorFlow's record_writer.cc and hash/crc32c.h, example.proto, the protocol buffers' encoding.
+Beside data-00000.tfrecord is data-00000.idx with a line ``offset length`` per sample, for DALI's
+``fn.readers.tfrecord``.
+
+A record is its length (8 bytes), the masked CRC-32C of those 8 bytes, the data, and the masked
+CRC-32C of the data. The data is a ``tf.train.Example`` with the features image/encoded,
+image/class/label (from 0) and image/filename, the names of TensorFlow's ImageNet files. Sources:
+TensorFlow's record_writer.cc and hash/crc32c.h, example.proto, the protocol buffers' encoding.
 """
 
 import os
@@ -10,8 +14,8 @@ import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from feedline.pipelines.stores.index import Index
-from feedline.pipelines.stores.protocol import Sample
+from feedline.pipelines.stores.index import Index, StoredSample
+from feedline.pipelines.stores.packed import StoreKind
 from feedline.pipelines.stores.shards import ShardStore, ShardWriter
 from feedline.profiler.errors import MissingDependency
 
@@ -19,34 +23,39 @@ _MASK_DELTA = 0xA282EAD8
 _BYTES_LIST, _INT64_LIST = 1, 3  # field numbers of tf.train.Feature
 
 
-class TFRecordWriter(ShardWriter):
+class _TFRecordWriter(ShardWriter):
+    """Writes TFRecord shards."""
+
     suffix = "tfrecord"
 
     def __init__(self, folder: Path, shard_bytes: int, total_bytes: int) -> None:
-        """Raises MissingDependency."""
+        """Load the checksum's library. Raises MissingDependency."""
         super().__init__(folder, shard_bytes, total_bytes)
-        self._crc32c = crc32c()
+        self._crc32c = _crc32c()
 
-    def frame(self, sample: Sample) -> tuple[list[bytes], int]:
+    def frame(self, sample: StoredSample) -> tuple[list[bytes], int]:
         before = _example_before(sample)
         length = struct.pack("<Q", len(before) + len(sample.value))
         crc = self._crc32c(sample.value, self._crc32c(before, 0))
-        start = length + masked(self._crc32c(length, 0)) + before
-        return [start, sample.value, masked(crc)], len(start)
+        start = length + _masked(self._crc32c(length, 0)) + before
+        return [start, sample.value, _masked(crc)], len(start)
 
     def side_file(self, index: Index, rows: range) -> Iterable[str]:
         starts, lengths = index.records["start"], index.records["stored"]
         return (f"{int(starts[number])} {int(lengths[number])}\n" for number in rows)
 
 
-class TFRecordStore(ShardStore):
+class _TFRecordStore(ShardStore):
     """Reads TFRecord shards by sample number; needs no TensorFlow."""
 
-    writer = TFRecordWriter
+    writer = _TFRecordWriter
 
 
-def crc32c() -> Callable[[bytes, int], int]:
-    """CRC-32C of some bytes, continued from that of the bytes before them. Raises MissingDependency."""
+def _crc32c() -> Callable[[bytes, int], int]:
+    """Return a function for the CRC-32C of some bytes. Raises MissingDependency.
+
+    It continues from that of the bytes before them.
+    """
     try:
         import google_crc32c
     except ImportError as error:
@@ -58,14 +67,17 @@ def crc32c() -> Callable[[bytes, int], int]:
     return extend
 
 
-def masked(crc: int) -> bytes:
-    """The checksum as TensorFlow stores it, masked because the data may contain CRCs."""
+def _masked(crc: int) -> bytes:
+    """Return the checksum as TensorFlow stores it.
+
+    It is masked because the data may contain CRCs.
+    """
     return struct.pack("<I", ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)
 
 
-def _example_before(sample: Sample) -> bytes:
-    """The Example up to the value, which is at its end."""
-    label = _field(_INT64_LIST, _field(1, varint(sample.label)))
+def _example_before(sample: StoredSample) -> bytes:
+    """Return the Example up to the value, which is at its end."""
+    label = _field(_INT64_LIST, _field(1, _varint(sample.label)))
     path = _field(_BYTES_LIST, _field(1, os.fsencode(sample.path)))
     others = _entry(b"image/class/label", label) + _entry(b"image/filename", path)
     image = b""
@@ -80,22 +92,22 @@ def _example_before(sample: Sample) -> bytes:
 
 
 def _entry(key: bytes, feature: bytes) -> bytes:
-    """An entry of the map of features."""
+    """Return an entry of the map of features."""
     return _field(1, _field(1, key) + _field(2, feature))
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """A length-delimited field."""
+    """Return a length-delimited field."""
     return _tag(number, len(value)) + value
 
 
 def _tag(number: int, length: int) -> bytes:
-    """The bytes before a length-delimited field (wire type 2)."""
-    return varint(number << 3 | 2) + varint(length)
+    """Return the bytes before a length-delimited field (wire type 2)."""
+    return _varint(number << 3 | 2) + _varint(length)
 
 
-def varint(value: int) -> bytes:
-    """A number >= 0, 7 bits per byte, the lowest first."""
+def _varint(value: int) -> bytes:
+    """Encode a number >= 0, 7 bits per byte, the lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -104,6 +116,9 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def stored_bytes(size: int, path_bytes: int) -> int:
-    """How much a file takes, at most."""
+def _stored_bytes(size: int, path_bytes: int) -> int:
+    """Return how much a file takes, at most."""
     return size + path_bytes + 16 + 160 + 32
+
+
+TFRECORD = StoreKind("tfrecord", "TensorFlow TFRecord files", _TFRecordWriter, _TFRecordStore, _stored_bytes)

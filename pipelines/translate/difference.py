@@ -1,4 +1,4 @@
-"""Differences between the translations and torchvision on the user's images, operation by operation."""
+"""Differences between the translations and torchvision, operation by operation."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -9,23 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feedline.pipelines.photos import Photo, Photos
-from feedline.pipelines.translate import albumentations, dali, pillow, v2
-from feedline.pipelines.translate.recipe import Built, Recipe, frozen
+from feedline.pipelines.translate import to_albumentations, to_dali, to_torchvision
+from feedline.pipelines.translate.recipe import Recipe, Translation, freeze_recipe
 from feedline.profiler.errors import MissingDependency
 
 _PARAMETERS_SEED = 7  # any: it only has to be the same for all libraries
-_DECODING, WHOLE = "decoding", "whole recipe"
-Images = list[NDArray[np.float32]]
+_DECODING, WHOLE_RECIPE = "decoding", "whole recipe"
+_Images = list[NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Difference:
+class LibraryDifference:
     """One operation in one library, against torchvision on PIL images with the same parameters.
 
     Attributes:
-        operation: its name; ``decoding`` alone, in libraries that decode; ``whole recipe`` for all of them in order.
-        mean, max: absolute difference of all values of all images, in gray levels (0 to 255); None: it cannot be done; infinite: another
-            size.
+        operation: its name; ``decoding`` alone, in libraries that decode; ``whole recipe`` for all
+            of them in order.
+        mean, max: absolute difference of all values of all images, in gray levels (0 to 255); None:
+            it cannot be done; infinite: another size.
         message: why it cannot be done, or what is different on purpose; empty: nothing to say.
     """
 
@@ -36,33 +37,35 @@ class Difference:
     message: str = ""
 
 
-def differences(recipe: Recipe, photos: Photos, sample: int) -> list[Difference]:
+def compare_libraries(recipe: Recipe, photos: Photos, sample: int) -> list[LibraryDifference]:
     """Compare every library with torchvision, random parameters fixed.
 
-    Every operation is applied alone to the decoded image; then the whole recipe, without what the library cannot do (nor does the reference
-    then). Erasing and normalising are arithmetic on the finished tensor and left out. A library that is not installed has one row that says
-    so.
+    Every operation is applied alone to the decoded image; then the whole recipe, without what the
+    library cannot do (nor does the reference then). Erasing and normalising are arithmetic on the
+    finished tensor and left out. A library that is not installed has one row that says so.
 
     Args:
+        recipe: the user's.
+        photos: the dataset.
         sample: number of images, spread over the dataset.
     """
     chosen = random.Random(_PARAMETERS_SEED).sample(photos.photos, min(sample, len(photos)))
     parts = [(operation.name, Recipe((operation,))) for operation in recipe.images]
-    parts.append((WHOLE, Recipe(tuple(recipe.images))))
-    rows: list[Difference] = []
-    for backend in BACKENDS:
+    parts.append((WHOLE_RECIPE, Recipe(tuple(recipe.images))))
+    rows: list[LibraryDifference] = []
+    for backend in _COMPARED_LIBRARIES:
         try:
             backend.build(Recipe(()))
         except MissingDependency as error:
-            rows.append(Difference(WHOLE, backend.name, None, None, str(error)))
+            rows.append(LibraryDifference(WHOLE_RECIPE, backend.name, None, None, str(error)))
             continue
         decoding = [(_DECODING, Recipe(()))] if backend.decodes else []
-        rows += [compare(backend, name, part, chosen) for name, part in [*decoding, *parts]]
+        rows += [_compare_operation(backend, name, part, chosen) for name, part in [*decoding, *parts]]
     return rows
 
 
 @dataclass(frozen=True)
-class Backend:
+class _ComparedLibrary:
     """A library to compare.
 
     Attributes:
@@ -71,59 +74,60 @@ class Backend:
     """
 
     name: str
-    build: Callable[[Recipe], Built]
-    run: Callable[[Built, Sequence[Photo]], Images]
+    build: Callable[[Recipe], Translation]
+    run: Callable[[Translation, Sequence[Photo]], _Images]
     decodes: bool = False
 
 
-def compare(backend: Backend, name: str, recipe: Recipe, photos: Sequence[Photo]) -> Difference:
-    """One row, for a recipe without erasing."""
+def _compare_operation(backend: _ComparedLibrary, name: str, recipe: Recipe, photos: Sequence[Photo]) -> LibraryDifference:
+    """Return one row, for a recipe without erasing."""
     built = backend.build(recipe)
-    message = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in pillow.differs(built.does))])
-    if name not in (_DECODING, WHOLE) and built.missing:
-        return Difference(name, backend.name, None, None, message)
-    fixed = frozen(replace(built.does, mean=None, std=None), _PARAMETERS_SEED)
-    mean, largest = measured(backend.run(backend.build(fixed), photos), on_pillow(pillow.build(fixed), photos))
-    return Difference(name, backend.name, mean, largest, message)
+    message = "; ".join([*built.missing, *built.differs, *(f"the reference: {how}" for how in to_torchvision.pillow_differs(built.does))])
+    if name not in (_DECODING, WHOLE_RECIPE) and built.missing:
+        return LibraryDifference(name, backend.name, None, None, message)
+    fixed = freeze_recipe(replace(built.does, mean=None, std=None), _PARAMETERS_SEED)
+    mean, largest = _mean_and_largest(backend.run(backend.build(fixed), photos), _on_pillow(to_torchvision.build_v1(fixed), photos))
+    return LibraryDifference(name, backend.name, mean, largest, message)
 
 
-def measured(ours: Images, theirs: Images) -> tuple[float, float]:
-    """Mean and largest absolute difference; infinite if two images differ in size.
+def _mean_and_largest(ours: _Images, theirs: _Images) -> tuple[float, float]:
+    """Return the mean and largest absolute difference; infinite if sizes differ.
 
     Args:
-        ours, theirs: float32 [3, h, w] each, in gray levels.
+        ours: float32 [3, h, w] each, in gray levels.
+        theirs: likewise.
     """
-    if any(one.shape != other.shape for one, other in zip(ours, theirs, strict=True)):
+    if any(our.shape != their.shape for our, their in zip(ours, theirs, strict=True)):
         return float("inf"), float("inf")
-    gaps = [np.abs(one - other) for one, other in zip(ours, theirs, strict=True)]
+    gaps = [np.abs(our - their) for our, their in zip(ours, theirs, strict=True)]
     total = sum(float(gap.sum(dtype=np.float64)) for gap in gaps)
     return total / sum(gap.size for gap in gaps), max(float(gap.max()) for gap in gaps)
 
 
-def on_pillow(built: Built, photos: Sequence[Photo]) -> Images:
+def _on_pillow(built: Translation, photos: Sequence[Photo]) -> _Images:
     return [np.round(built.apply(photo.decoded()).numpy() * 255).astype(np.float32) for photo in photos]
 
 
-def _on_v2(built: Built, photos: Sequence[Photo]) -> Images:
+def _on_v2(built: Translation, photos: Sequence[Photo]) -> _Images:
     import torch
 
     tensors = [torch.from_numpy(np.array(photo.decoded())).permute(2, 0, 1) for photo in photos]
     return [built.apply(tensor).numpy().astype(np.float32) for tensor in tensors]
 
 
-def _on_arrays(built: Built, photos: Sequence[Photo]) -> Images:
+def _on_arrays(built: Translation, photos: Sequence[Photo]) -> _Images:
     return [built.apply(np.array(photo.decoded())).transpose(2, 0, 1).astype(np.float32) for photo in photos]
 
 
-def on_dali_cpu(built: Built, photos: Sequence[Photo]) -> Images:
-    return in_pipeline(built, photos, None)
+def _on_dali_cpu(built: Translation, photos: Sequence[Photo]) -> _Images:
+    return _in_pipeline(built, photos, None)
 
 
-def _on_dali_gpu(built: Built, photos: Sequence[Photo]) -> Images:
-    return in_pipeline(built, photos, 0)
+def _on_dali_gpu(built: Translation, photos: Sequence[Photo]) -> _Images:
+    return _in_pipeline(built, photos, 0)
 
 
-def in_pipeline(built: Built, photos: Sequence[Photo], device_id: int | None) -> Images:
+def _in_pipeline(built: Translation, photos: Sequence[Photo], device_id: int | None) -> _Images:
     """Run a DALI pipeline once over the files, as one batch."""
     from nvidia.dali import Pipeline, fn
 
@@ -137,22 +141,22 @@ def in_pipeline(built: Built, photos: Sequence[Photo], device_id: int | None) ->
     return [np.array(images.at(number)).transpose(2, 0, 1).astype(np.float32) for number in range(len(files))]
 
 
-def _dali_on_a_gpu(recipe: Recipe) -> Built:
-    """As dali.build.
+def _dali_on_a_gpu(recipe: Recipe) -> Translation:
+    """Translate to DALI on a GPU.
 
     Raises:
-        MissingDependency: there is no GPU.
+        MissingDependency: there is no GPU, or no DALI.
     """
     import torch
 
     if not torch.cuda.is_available():
         raise MissingDependency("DALI with mixed decoding needs a CUDA device, and torch sees none: compare on a machine that has one")
-    return dali.build(recipe, "mixed")
+    return to_dali.build_dali(recipe, "mixed")
 
 
-BACKENDS = [
-    Backend("v2", v2.build, _on_v2),
-    Backend("albumentations", albumentations.build, _on_arrays),
-    Backend("DALI CPU", lambda recipe: dali.build(recipe, "cpu"), on_dali_cpu, decodes=True),
-    Backend("DALI GPU", _dali_on_a_gpu, _on_dali_gpu, decodes=True),
+_COMPARED_LIBRARIES = [
+    _ComparedLibrary("v2", to_torchvision.build_v2, _on_v2),
+    _ComparedLibrary("albumentations", to_albumentations.build_albumentations, _on_arrays),
+    _ComparedLibrary("DALI CPU", lambda recipe: to_dali.build_dali(recipe, "cpu"), _on_dali_cpu, decodes=True),
+    _ComparedLibrary("DALI GPU", _dali_on_a_gpu, _on_dali_gpu, decodes=True),
 ]

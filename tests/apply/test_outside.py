@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from feedline.convergence.apply import parse
-from feedline.convergence.apply.outside import FixInjector
+from feedline.convergence.apply import FixInjector, parse_fixes
 from feedline.convergence.fixes.ghost_bn import GhostBatchNorm1d
 from feedline.convergence.fixes.lamb import Lamb
 from feedline.profiler.taps.patch import Patches
@@ -18,7 +17,7 @@ from feedline.profiler.taps.patch import Patches
 def fixed(text):
     told, patches = [], Patches()
     outside = FixInjector(lambda *row: told.append(row))
-    undo = outside.attach(parse(text), patches)
+    undo = outside.attach(parse_fixes(text), patches)
     try:
         yield outside
     finally:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from feedline.convergence.apply import parse
+from feedline.convergence.apply import parse_fixes
 from feedline.profiler.errors import FixError
 
 
 def test_fixes_are_read_in_the_order_they_are_asked_for():
-    assert [request.fix.name for request in parse("warmup=5ep,lr_rule=sqrt:8,ghost_bn=32")] == ["warmup", "lr_rule", "ghost_bn"]
+    assert [request.fix.name for request in parse_fixes("warmup=5ep,lr_rule=sqrt:8,ghost_bn=32")] == ["warmup", "lr_rule", "ghost_bn"]
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,5 @@ def test_fixes_are_read_in_the_order_they_are_asked_for():
 )
 def test_what_cannot_be_is_an_error_that_says_the_way_out(text, message):
     with pytest.raises(FixError, match=message) as raised:
-        parse(text)
+        parse_fixes(text)
     assert raised.value.exit_code == 64

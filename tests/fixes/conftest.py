@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from feedline.convergence.fix import Progress
+from feedline.convergence.fix import TrainingProgress
 
 
 class Seen:
-    """Keeps what a fix wants of a training (feedline.convergence.fix.Training)."""
+    """Keeps what a fix wants of a training (feedline.convergence.fix.TrainingHooks)."""
 
     def __init__(self) -> None:
         self.ranks = 1
@@ -22,7 +22,7 @@ class Seen:
     def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
         self.acts["made_optimizer"] = act
 
-    def rate(self, factor: Callable[[Progress], float]) -> None:
+    def rate(self, factor: Callable[[TrainingProgress], float]) -> None:
         self.acts["rate"] = factor
 
     def model(self, act: Callable[[torch.nn.Module], None]) -> None:

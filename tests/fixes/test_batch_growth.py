@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, SequentialSampler
 
-from feedline.convergence.apply import request
+from feedline.convergence import apply
 from feedline.convergence.fixes.batch_growth import FIX, GrowingBatchSampler, SamplesSchedule, growth_stages
 from feedline.profiler.errors import FixError
 
@@ -230,6 +230,6 @@ def test_a_value_that_is_none_says_what_it_may_be(text):
 
 def test_the_command_line_that_converge_advise_prints_prints_the_lines():
     with pytest.raises(FixError, match="cannot be applied from outside; add it to the program") as caught:
-        request.parse("batch_growth=64:2=128:3=256")
+        apply.parse_fixes("batch_growth=64:2=128:3=256")
 
     assert "stages=[(0, 64), (2, 128), (3, 256)]" in " ".join(caught.value.args)

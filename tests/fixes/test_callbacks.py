@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from feedline.convergence.callbacks import Applied, Fixes, lightning_callback, transformers_callback
+from feedline.convergence.callbacks import Fixes, _AppliedFixes, lightning_callback, transformers_callback
 from feedline.convergence.fixes.ghost_bn import GhostBatchNorm1d
 
 
@@ -133,7 +133,7 @@ def test_a_transformers_training_warms_up_with_noise_and_resumes(tmp_path):
 
 
 def test_a_batch_of_any_kind_is_counted():
-    applied = Applied(Fixes(warmup=100))
+    applied = _AppliedFixes(Fixes(warmup=100))
     for batch in (torch.zeros(3, 2), (torch.zeros(4, 2), torch.zeros(4)), {"x": [torch.zeros(5)]}, {"text": "no tensor"}, torch.zeros(())):
         applied.count(batch, ranks=2)
 
@@ -141,7 +141,7 @@ def test_a_batch_of_any_kind_is_counted():
 
 
 def test_a_training_step_that_goes_around_the_model_is_told():
-    applied = Applied(Fixes(gradient_noise=0.5))
+    applied = _AppliedFixes(Fixes(gradient_noise=0.5))
     applied.begin(nn.Linear(2, 2), [])
 
     with pytest.raises(ValueError, match="the training step has to call the model itself"):
@@ -150,7 +150,7 @@ def test_a_training_step_that_goes_around_the_model_is_told():
 
 def test_a_model_without_batch_norm_is_told():
     with pytest.raises(ValueError, match="Linear has no batch norm"):
-        Applied(Fixes(ghost_bn=8)).norms(nn.Linear(2, 2))
+        _AppliedFixes(Fixes(ghost_bn=8)).norms(nn.Linear(2, 2))
 
 
 def test_an_option_that_is_none_is_refused():

@@ -9,9 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from feedline.convergence import ghosts
-from feedline.convergence.fixes.ghost_bn import FIX, GhostBatchNorm1d, GhostBatchNorm2d, GhostBatchNorm3d, convert_ghost_batchnorm
-from feedline.convergence.ghosts import ghost_sizes
+from feedline.convergence.fixes import ghost_bn
+from feedline.convergence.fixes.ghost_bn import (
+    FIX,
+    GhostBatchNorm1d,
+    GhostBatchNorm2d,
+    GhostBatchNorm3d,
+    _ghost_sizes,
+    convert_ghost_batchnorm,
+)
 
 NORMS = {0: nn.BatchNorm1d, 1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 SETTINGS = {
@@ -41,13 +47,13 @@ def way(request, monkeypatch):
 
 
 def take(way, monkeypatch):
-    monkeypatch.setattr(ghosts, "TOGETHER_BELOW", 1 << 40 if way == "together" else 0)
+    monkeypatch.setattr(ghost_bn, "TOGETHER_BELOW", 1 << 40 if way == "together" else 0)
     if way == "folded":
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
 
 
 def looped(norm, x, ghost):
-    return torch.cat([norm(part) for part in x.split(ghost_sizes(len(x), ghost, x[0, 0].numel()))])
+    return torch.cat([norm(part) for part in x.split(_ghost_sizes(len(x), ghost, x[0, 0].numel()))])
 
 
 def pair(shape, ghost, dtype=torch.float32, **given):
@@ -129,7 +135,7 @@ def test_it_is_the_loop_whatever_the_shape(batch, ghost, channels, spatial, give
 
 @given(batch=st.integers(1, 2000), ghost=st.integers(2, 100), values=st.integers(1, 3))
 def test_ghosts_make_up_the_batch_and_none_is_a_single_value(batch, ghost, values):
-    sizes = ghost_sizes(batch, ghost, values)
+    sizes = _ghost_sizes(batch, ghost, values)
 
     assert sum(sizes) == batch
     assert max(sizes) <= ghost + 1
@@ -137,8 +143,8 @@ def test_ghosts_make_up_the_batch_and_none_is_a_single_value(batch, ghost, value
 
 
 def test_a_single_sample_left_over_is_a_ghost_where_it_has_several_values():
-    assert ghost_sizes(65, 32, values=4) == [32, 32, 1]
-    assert ghost_sizes(65, 32, values=1) == [32, 33]
+    assert _ghost_sizes(65, 32, values=4) == [32, 32, 1]
+    assert _ghost_sizes(65, 32, values=1) == [32, 33]
 
 
 @pytest.mark.parametrize("batch", [1, 7, 16])

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from feedline.convergence.fixes.local_sgd import FIX, local_sgd
+from feedline.convergence.fixes import FIXES
+from feedline.convergence.fixes.local_sgd import local_sgd
+
+LOCAL_SGD = next(fix for fix in FIXES if fix.name == "local_sgd")
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +88,12 @@ def test_without_ranks_it_says_what_it_needs():
 
 
 def test_it_cannot_be_attached_and_says_its_lines():
-    assert FIX.attach is None
-    assert "local_sgd(model, optimizer, period=4, after=500)" in FIX.lines(FIX.parse("4:after=500"))
-    assert "local_sgd(model, optimizer, period=4)" in FIX.lines(FIX.parse("4"))
+    assert LOCAL_SGD.attach is None
+    assert "local_sgd(model, optimizer, period=4, after=500)" in LOCAL_SGD.lines(LOCAL_SGD.parse("4:after=500"))
+    assert "local_sgd(model, optimizer, period=4)" in LOCAL_SGD.lines(LOCAL_SGD.parse("4"))
 
 
 @pytest.mark.parametrize("text", ["", "0", "2.5", "x", "4:after=-1", "4:after=1.5", "4:before=2", "4:5"])
 def test_a_value_that_is_none_says_what_it_may_be(text):
     with pytest.raises(ValueError, match="expected 4"):
-        FIX.parse(text)
+        LOCAL_SGD.parse(text)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from feedline.convergence.fix import Progress
+from feedline.convergence.fix import TrainingProgress
 from feedline.convergence.fixes.warmup import FIX, Warmup
 
 SCHEDULERS = {
@@ -171,7 +171,7 @@ def test_an_update_of_fewer_samples_than_none_is_refused(samples):
 
 
 def progress(samples, batch=50, epoch: int | None = 1000):
-    return Progress(updates=0, samples=samples, samples_per_epoch=epoch, batch=batch, ranks=1)
+    return TrainingProgress(updates=0, samples=samples, samples_per_epoch=epoch, batch=batch, ranks=1)
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import pytest
 import torch
 from PIL import Image
 
-from feedline.pipelines.loaders import KINDS
-from feedline.pipelines.loaders.protocol import LoaderKind, Settings, Task
+from feedline.pipelines.loaders import LOADERS
+from feedline.pipelines.loaders.protocol import LoaderKind, LoaderSettings, LoadTask
 from feedline.pipelines.photos import Photos, scan
-from feedline.pipelines.translate.recipe import read
+from feedline.pipelines.translate.recipe import read_recipe
 from feedline.profiler.samplers.processes import descendants
 
-RUNNING = [kind for kind in KINDS if kind.refuses("cpu") is None]
+RUNNING = [kind for kind in LOADERS if kind.refuses("cpu") is None]
 COUNT = 23  # not a multiple of the batch size, nor of the number of ranks
 
 
@@ -57,8 +57,8 @@ def transform():
 
 
 @pytest.fixture
-def task(photos, transform) -> Task:
-    return Task(photos, read(transform), Settings(batch_size=4, workers=1), transform)
+def task(photos, transform) -> LoadTask:
+    return LoadTask(photos, read_recipe(transform), LoaderSettings(batch_size=4, workers=1), transform)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def loader_of():
     """Makes loaders of (kind, task, changed settings); all are closed at the end of the test."""
     made = []
 
-    def make(kind: LoaderKind | Callable, task: Task, **settings):
+    def make(kind: LoaderKind | Callable, task: LoadTask, **settings):
         loader = (kind.make if isinstance(kind, LoaderKind) else kind)(replace(task, settings=replace(task.settings, **settings)))
         made.append(loader)
         return loader

@@ -5,23 +5,23 @@ from dataclasses import replace
 import pytest
 
 from feedline.pipelines.compare import choice
-from feedline.pipelines.compare.choice import feeds
-from feedline.pipelines.compare.result import Compute, Epoch, Part, Pixels, Row
+from feedline.pipelines.compare.choice import predict_training_rate
+from feedline.pipelines.compare.comparison import Compute, Epoch, EpochPart, LoaderRow, PixelDifference
 
 
-def row(name: str, rate: float, cpu_s: float, main_s: float = 0.0, **more) -> Row:
+def row(name: str, rate: float, cpu_s: float, main_s: float = 0.0, **more) -> LoaderRow:
     """A loader that gives ``rate`` samples/s."""
-    part = Part(samples=1000, wall_s=1000 / rate, cpu_s=1000 * cpu_s, main_s=1000 * main_s, first_batch_s=0.1)
-    return Row(name, "", parts=[part], epoch=Epoch(1000, 1.0), pixels=Pixels(48, 0.1, 0.2, 3.0), **more)
+    part = EpochPart(samples=1000, wall_s=1000 / rate, cpu_s=1000 * cpu_s, main_s=1000 * main_s, first_batch_s=0.1)
+    return LoaderRow(name, "", parts=[part], epoch=Epoch(1000, 1.0), pixels=PixelDifference(48, 0.1, 0.2, 3.0), **more)
 
 
-def choose(rows: list[Row], compute: Compute | None, cores: float) -> str:
+def choose(rows: list[LoaderRow], compute: Compute | None, cores: float) -> str:
     return choice.choose(rows, compute, cores).message
 
 
-def fed(rows: list[Row], compute: Compute, cores: float) -> list[Row]:
+def fed(rows: list[LoaderRow], compute: Compute, cores: float) -> list[LoaderRow]:
     for one in rows:
-        one.feeds = feeds(one, compute, cores, "cpu")
+        one.feeds = predict_training_rate(one, compute, cores, "cpu")
     return rows
 
 
@@ -34,16 +34,16 @@ def fed(rows: list[Row], compute: Compute, cores: float) -> list[Row]:
     ],
 )
 def test_the_lowest_of_three_limits_is_what_a_training_gets(loader, compute, cores, limit, rate):
-    found = feeds(loader, compute, cores, "cpu")
+    found = predict_training_rate(loader, compute, cores, "cpu")
 
     assert found.limit == limit
     assert found.samples_per_s == pytest.approx(rate)
 
 
 def test_the_gpu_time_of_a_loader_is_taken_from_the_models():
-    part = Part(1000, 1.0, 0.1, 0.0, 0.1, gpu_s=1.0)
+    part = EpochPart(1000, 1.0, 0.1, 0.0, 0.1, gpu_s=1.0)
 
-    found = feeds(Row("dali-gpu", "", parts=[part]), Compute(0.001, 0.0), 8, "cuda:0")
+    found = predict_training_rate(LoaderRow("dali-gpu", "", parts=[part]), Compute(0.001, 0.0), 8, "cuda:0")
 
     assert found.limits["compute"] == pytest.approx(500)
 
@@ -116,10 +116,10 @@ def test_a_loader_that_is_taken_is_named_apart():
     assert choice.choose([row("dali-cpu", 200, 0.001), row("pillow-v1", 100, 0.006)], None, 2).takes == "dali-cpu"
 
 
-def rounds(name: str, *rates: float, cpu_s: float = 0.003, **more) -> Row:
+def rounds(name: str, *rates: float, cpu_s: float = 0.003, **more) -> LoaderRow:
     """A loader that gave these samples/s, round by round."""
-    parts = [Part(1000, 1000 / rate, 1000 * cpu_s, 0.0, 0.1) for rate in rates]
-    return Row(name, "", parts=parts, epoch=Epoch(1000, 1.0), pixels=Pixels(48, 0.1, 0.2, 3.0), **more)
+    parts = [EpochPart(1000, 1000 / rate, 1000 * cpu_s, 0.0, 0.1) for rate in rates]
+    return LoaderRow(name, "", parts=parts, epoch=Epoch(1000, 1.0), pixels=PixelDifference(48, 0.1, 0.2, 3.0), **more)
 
 
 OVERLAPS = (
@@ -161,7 +161,7 @@ def test_one_that_is_cheaper_but_not_clearly_faster_than_the_present_one_is_not_
 
 
 def test_cpu_time_is_compared_only_where_its_intervals_lie_apart():
-    unsteady = [Part(1000, 1000 / 600, 1000 * cpu_s, 0.0, 0.1) for cpu_s in (0.001, 0.001, *[0.002] * 5, 0.009, 0.009)]
+    unsteady = [EpochPart(1000, 1000 / 600, 1000 * cpu_s, 0.0, 0.1) for cpu_s in (0.001, 0.001, *[0.002] * 5, 0.009, 0.009)]
     a = replace(rounds("a", *[600] * 9), parts=unsteady)
 
     said = choose([rounds("pillow-v1", *[300] * 9), a, rounds("b", *[600] * 9)], None, 2)

@@ -12,15 +12,15 @@ import torch
 from loaders.conftest import COUNT, picture
 
 from feedline.cli import main
-from feedline.pipelines.compare import parts, pixels, side_by_side
-from feedline.pipelines.compare.cpu_time import tree_cpu_s
-from feedline.pipelines.compare.side_by_side import ComparisonRun, Plan, compare
-from feedline.pipelines.loaders import pillow_v1, simplejpeg_v2
-from feedline.pipelines.loaders.protocol import Batch, LoaderKind
+from feedline.pipelines.compare import loader_timing, side_by_side
+from feedline.pipelines.compare.loader_timing import _tree_cpu_s
+from feedline.pipelines.compare.side_by_side import ComparisonPlan, ComparisonRun, compare_loaders
+from feedline.pipelines.loaders import pillow_loaders, simplejpeg_loaders
+from feedline.pipelines.loaders.protocol import LoadedBatch, LoaderKind
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import OutputError
 
-QUICK = Plan(rounds=2, part_s=0.05)
+QUICK = ComparisonPlan(rounds=2, part_s=0.05)
 ONLY = "pillow-v1,simplejpeg-v2,dali-cpu,dali-gpu,synthetic"
 
 
@@ -42,7 +42,7 @@ def compared(forty, tmp_path_factory):
     import io
 
     out, said = tmp_path_factory.mktemp("out"), io.StringIO()
-    before, side_by_side.FULL = side_by_side.FULL, QUICK
+    before, side_by_side.FULL_COMPARISON = side_by_side.FULL_COMPARISON, QUICK
     try:
         with contextlib.redirect_stdout(said):
             code = main(
@@ -63,7 +63,7 @@ def compared(forty, tmp_path_factory):
                 ]
             )
     finally:
-        side_by_side.FULL = before
+        side_by_side.FULL_COMPARISON = before
     assert code == 0
     return out, said.getvalue()
 
@@ -173,7 +173,7 @@ class Faulty:
     missing = ()
 
     def __init__(self, task, fault):
-        self.inner, self.fault = simplejpeg_v2.make(task), fault
+        self.inner, self.fault = simplejpeg_loaders._make_v2(task), fault
 
     def epoch(self, number):
         for at, batch in enumerate(self.inner.epoch(number)):
@@ -188,7 +188,7 @@ class Faulty:
             if self.fault == "nan":
                 batch = replace(batch, images=batch.images * float("nan"))
             if self.fault == "labels of another" and at == 0:
-                batch = Batch(batch.images.roll(1, 0), batch.index)
+                batch = LoadedBatch(batch.images.roll(1, 0), batch.index)
             yield batch
 
     def close(self):
@@ -200,14 +200,14 @@ def faulty(fault) -> LoaderKind:
 
 
 def test_a_loader_that_fails_is_a_row_with_its_reason_and_the_others_go_on(task):
-    found = compare(ComparisonRun(task, [faulty("raises"), pillow_v1.KIND], QUICK))
+    found = compare_loaders(ComparisonRun(task, [faulty("raises"), pillow_loaders.PILLOW_V1], QUICK))
 
     assert found.rows[0].why == "RuntimeError: the third batch is lost"
     assert found.rows[1].measured and len(found.rows[1].parts) == 2
 
 
 def test_a_label_that_comes_twice_is_found_and_the_loader_not_recommended(task):
-    (row,) = (found := compare(ComparisonRun(task, [faulty("a label twice")], QUICK))).rows
+    (row,) = (found := compare_loaders(ComparisonRun(task, [faulty("a label twice")], QUICK))).rows
 
     assert row.epoch.wrong.startswith("1 came more than once (") and "1 never came (" in row.epoch.wrong
     assert found.choice == "No loader was measured without a fault, so none is recommended."
@@ -215,20 +215,20 @@ def test_a_label_that_comes_twice_is_found_and_the_loader_not_recommended(task):
 
 @pytest.mark.parametrize("fault", ["mirrored", "channels swapped", "nan", "labels of another"])
 def test_images_that_are_not_those_of_the_transform_are_found(task, fault):
-    fixed = pixels.frozen_task(task)
-    reference = pixels.images_of(pillow_v1.KIND, fixed)
+    fixed = side_by_side._frozen_task(task)
+    reference = side_by_side._gray_images(pillow_loaders.PILLOW_V1, fixed)
 
-    assert pixels.compare_images(pixels.images_of(faulty(fault), fixed), reference).outside
-    assert not pixels.compare_images(pixels.images_of(faulty("none"), fixed), reference).outside
+    assert side_by_side._compare_images(side_by_side._gray_images(faulty(fault), fixed), reference).outside
+    assert not side_by_side._compare_images(side_by_side._gray_images(faulty("none"), fixed), reference).outside
 
 
 def test_samples_that_came_twice_or_never_are_named():
-    assert parts.not_once({0: 1, 1: 1, 2: 1}, 3) == ""
-    assert parts.not_once({0: 2, 5: 1}, 3) == "1 came more than once (0); 2 never came (1, 2); 1 do not exist (5)"
+    assert loader_timing._arrival_problems({0: 1, 1: 1, 2: 1}, 3) == ""
+    assert loader_timing._arrival_problems({0: 2, 5: 1}, 3) == "1 came more than once (0); 2 never came (1, 2); 1 do not exist (5)"
 
 
 def test_a_part_of_an_epoch_counts_the_cpu_time_of_the_workers(task):
-    found = parts.part_of_epoch(pillow_v1.KIND, parts.long_enough(task, 20 * COUNT), 0, 0.3)
+    found = loader_timing.run_part(pillow_loaders.PILLOW_V1, loader_timing.repeat_photos(task, 20 * COUNT), 0, 0.3)
 
     assert found.samples % task.settings.batch_size == 0
     assert 3 * found.main_s < found.cpu_s < 3 * found.wall_s
@@ -238,17 +238,17 @@ def test_an_epoch_too_short_to_measure_is_said(task):
     short = replace(task, photos=replace(task.photos, photos=task.photos.photos[:3]))
 
     with pytest.raises(ValueError, match="an epoch of 1 batches is too short"):
-        parts.part_of_epoch(pillow_v1.KIND, short, 0, 0.1)
+        loader_timing.run_part(pillow_loaders.PILLOW_V1, short, 0, 0.1)
 
 
 def test_cpu_time_includes_children_alive_and_ended():
-    before = tree_cpu_s()
+    before = _tree_cpu_s()
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         child.stdout.readline()
-        alive = tree_cpu_s() - before
+        alive = _tree_cpu_s() - before
         child.communicate(b"\n")
     time.sleep(0.01)
 
     assert alive > 0.29
-    assert tree_cpu_s() - before > 0.29
+    assert _tree_cpu_s() - before > 0.29

@@ -10,21 +10,22 @@ import pytest
 import torch
 from loaders.conftest import COUNT, RUNNING, indices, left_behind
 
-from feedline.pipelines.compare import pixels
-from feedline.pipelines.loaders import KINDS, pillow_v1, synthetic
-from feedline.pipelines.loaders.shard import in_batches, order
-from feedline.pipelines.translate.recipe import read
+from feedline.pipelines.compare import side_by_side
+from feedline.pipelines.loaders import LOADERS, pillow_loaders, synthetic_loader
+from feedline.pipelines.translate.recipe import read_recipe
 from feedline.profiler.errors import DataError
 from feedline.profiler.samplers.processes import descendants
 
 every_loader = pytest.mark.parametrize("kind", RUNNING, ids=lambda kind: kind.name)
-with_images = pytest.mark.parametrize("kind", [kind for kind in RUNNING if kind is not synthetic.KIND], ids=lambda kind: kind.name)
+with_images = pytest.mark.parametrize(
+    "kind", [kind for kind in RUNNING if kind is not synthetic_loader.SYNTHETIC], ids=lambda kind: kind.name
+)
 
 
 def test_the_loaders_of_a_cpu_all_run_here():
     here = {kind.name for kind in RUNNING}
 
-    assert {kind.name for kind in KINDS} - here == {"gpu-augment", "dali-proxy", "dali-gpu"}
+    assert {kind.name for kind in LOADERS} - here == {"gpu-augment", "dali-proxy", "dali-gpu"}
 
 
 @every_loader
@@ -32,7 +33,7 @@ def test_batches_are_those_of_the_common_order_epoch_after_epoch(kind, task, loa
     loader = loader_of(kind, task, seed=7)
 
     for epoch in (0, 1, 0):
-        assert indices(loader, epoch) == in_batches(order(COUNT, replace(task.settings, seed=7), epoch), 4)
+        assert indices(loader, epoch) == replace(task.settings, seed=7, batch_size=4).epoch_batches(COUNT, epoch)
 
 
 @every_loader
@@ -64,10 +65,10 @@ def test_a_batch_stays_as_it_is_when_others_follow_and_the_loader_is_closed(kind
 
 @with_images
 def test_images_are_those_of_pillow_v1_when_nothing_is_random(kind, task):
-    fixed = pixels.frozen_task(task)
-    reference = pixels.images_of(pillow_v1.KIND, fixed)
+    fixed = side_by_side._frozen_task(task)
+    reference = side_by_side._gray_images(pillow_loaders.PILLOW_V1, fixed)
 
-    found = pixels.compare_images(pixels.images_of(kind, fixed), reference)
+    found = side_by_side._compare_images(side_by_side._gray_images(kind, fixed), reference)
 
     assert found.images == COUNT
     assert found.outside == "" and found.mean < 1.0
@@ -85,7 +86,7 @@ def test_random_transforms_differ_from_epoch_to_epoch(kind, task, loader_of):
 def test_an_operation_without_a_translation_is_named_and_the_rest_is_done(kind, task, loader_of):
     from torchvision import transforms as T
 
-    odd = read(T.Compose([T.Resize((48, 48)), T.Lambda(lambda image: image), T.ToTensor()]))
+    odd = read_recipe(T.Compose([T.Resize((48, 48)), T.Lambda(lambda image: image), T.ToTensor()]))
     loader = loader_of(kind, replace(task, recipe=odd, transform=None))
 
     assert len(loader.missing) == 1 and "Lambda" in loader.missing[0]

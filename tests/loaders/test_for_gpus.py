@@ -6,13 +6,15 @@ import pytest
 import torch
 from loaders.conftest import COUNT, indices
 
-from feedline.pipelines.compare import pixels
-from feedline.pipelines.loaders import dali_gpu, dali_proxy, gpu_augment, pillow_v1
+from feedline.pipelines.compare import side_by_side
+from feedline.pipelines.libraries import needs
+from feedline.pipelines.loaders import LOADERS, dali_loaders, pillow_loaders, simplejpeg_loaders
 from feedline.pipelines.loaders.protocol import LoaderKind
-from feedline.pipelines.loaders.requirements import needs
+
+FOR_GPUS = [kind for kind in LOADERS if kind.name in ("dali-gpu", "dali-proxy", "gpu-augment")]
 
 
-@pytest.mark.parametrize("kind", [dali_gpu.KIND, dali_proxy.KIND, gpu_augment.KIND], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", FOR_GPUS, ids=lambda kind: kind.name)
 def test_they_say_why_they_refuse(kind):
     assert "CUDA device" in kind.refuses("cpu")
 
@@ -22,7 +24,7 @@ def test_a_library_that_is_not_there_is_named_with_the_way_to_install_it():
 
 
 def on_the_cpu(task):
-    return dali_proxy.ProxyLoader(task, "cpu")
+    return dali_loaders._DaliProxyLoader(task, "cpu")
 
 
 @pytest.fixture
@@ -36,19 +38,24 @@ def without_cuda(monkeypatch):
     monkeypatch.setattr(proxy.DALIServer, "_get_input_batches", lambda self, most, timeout: asked(self, most, timeout and 0.1))
 
 
-@pytest.mark.parametrize("make", [gpu_augment.make, on_the_cpu], ids=["gpu-augment", "dali-proxy"])
+@pytest.mark.parametrize("make", [simplejpeg_loaders._make_gpu_augment, on_the_cpu], ids=["gpu-augment", "dali-proxy"])
 def test_on_the_cpu_they_give_every_sample_once_with_the_right_images(make, task, without_cuda, loader_of):
-    fixed = pixels.frozen_task(task)
+    fixed = side_by_side._frozen_task(task)
     kind = LoaderKind("under test", "", lambda device: None, make)
 
     assert sorted(index for batch in indices(loader_of(make, task)) for index in batch) == list(range(COUNT))
-    assert pixels.compare_images(pixels.images_of(kind, fixed), pixels.images_of(pillow_v1.KIND, fixed)).outside == ""
+    assert (
+        side_by_side._compare_images(
+            side_by_side._gray_images(kind, fixed), side_by_side._gray_images(pillow_loaders.PILLOW_V1, fixed)
+        ).outside
+        == ""
+    )
 
 
 def test_images_of_different_size_travel_as_one_tensor():
     images = [(torch.arange(12, dtype=torch.uint8).view(3, 2, 2), 5), (torch.arange(18, dtype=torch.uint8).view(3, 2, 3), 6)]
 
-    (together, shapes), index = gpu_augment.flat(images)
+    (together, shapes), index = simplejpeg_loaders._flatten_images(images)
 
     assert together.is_shared() and together.numel() == 30
     assert shapes == ((2, 2, 3), (2, 3, 3)) and index.tolist() == [5, 6]
@@ -56,15 +63,20 @@ def test_images_of_different_size_travel_as_one_tensor():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", [dali_gpu.KIND, dali_proxy.KIND, gpu_augment.KIND], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", FOR_GPUS, ids=lambda kind: kind.name)
 def test_on_a_gpu_they_give_every_sample_once_with_the_right_images(kind, task, loader_of):
     if why := kind.refuses("cuda:0"):  # no GPU, or no DALI
         pytest.skip(why)
     on_gpu = replace(task, settings=replace(task.settings, device="cuda:0"))
-    fixed = pixels.frozen_task(on_gpu)
+    fixed = side_by_side._frozen_task(on_gpu)
 
     batches = list(loader_of(kind, on_gpu).epoch(0))
 
     assert all(batch.images.is_cuda for batch in batches)
     assert sorted(index for batch in batches for index in batch.index.tolist()) == list(range(COUNT))
-    assert pixels.compare_images(pixels.images_of(kind, fixed), pixels.images_of(pillow_v1.KIND, fixed)).outside == ""
+    assert (
+        side_by_side._compare_images(
+            side_by_side._gray_images(kind, fixed), side_by_side._gray_images(pillow_loaders.PILLOW_V1, fixed)
+        ).outside
+        == ""
+    )

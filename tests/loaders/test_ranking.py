@@ -5,17 +5,16 @@ import random
 
 import pytest
 
-from feedline.pipelines.compare.ranking import median_interval, places
-from feedline.pipelines.compare.result import Part, Row
+from feedline.pipelines.compare.comparison import EpochPart, LoaderRow, median_interval, rank_loaders
 
 
-def row(name: str, *rates: float) -> Row:
+def row(name: str, *rates: float) -> LoaderRow:
     """A loader that gave these samples/s, round by round."""
-    return Row(name, "", parts=[Part(1000, 1000 / rate, 1.0, 0.0, 0.1) for rate in rates])
+    return LoaderRow(name, "", parts=[EpochPart(1000, 1000 / rate, 1.0, 0.0, 0.1) for rate in rates])
 
 
-def order(*rows: Row) -> list[tuple[int, str]]:
-    return [(place, one.name) for place, one in places(rows)]
+def order(*rows: LoaderRow) -> list[tuple[int, str]]:
+    return [(place, one.name) for place, one in rank_loaders(rows)]
 
 
 def test_the_fastest_comes_first():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from loaders.conftest import COUNT, RUNNING, indices
 
-from feedline.pipelines.loaders import opencv_albumentations, pillow_v1
+from feedline.pipelines.loaders import opencv_loader, pillow_loaders
 from feedline.pipelines.loaders.workers import WorkerLoader
 from feedline.profiler.errors import UserCodeError
 
@@ -23,7 +23,7 @@ def start_method(request):
     multiprocessing.set_start_method(before, force=True)
 
 
-@pytest.mark.parametrize("kind", [pillow_v1.KIND, opencv_albumentations.KIND], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [pillow_loaders.PILLOW_V1, *opencv_loader.LOADERS], ids=lambda kind: kind.name)
 def test_workers_start_by_fork_and_by_spawn(kind, start_method, task, loader_of):
     assert sorted(index for batch in indices(loader_of(kind, task)) for index in batch) == list(range(COUNT))
 
@@ -57,7 +57,7 @@ class Raises:
 def test_a_transform_that_raises_is_told_in_one_line(task, workers, loader_of):
     from dataclasses import replace
 
-    loader = loader_of(pillow_v1.KIND, replace(task, transform=Raises(KeyError("mask"))), workers=workers)
+    loader = loader_of(pillow_loaders.PILLOW_V1, replace(task, transform=Raises(KeyError("mask"))), workers=workers)
 
     with pytest.raises(UserCodeError, match=r"^the transform raises KeyError: 'mask'$"):
         indices(loader)
@@ -67,12 +67,12 @@ def test_random_transforms_without_workers_go_on_from_batch_to_batch(task, loade
     from dataclasses import replace
 
     photos = replace(task.photos, photos=[task.photos.photos[0]] * 8)
-    first, second = [batch.images for batch in loader_of(pillow_v1.KIND, replace(task, photos=photos), workers=0).epoch(0)]
+    first, second = [batch.images for batch in loader_of(pillow_loaders.PILLOW_V1, replace(task, photos=photos), workers=0).epoch(0)]
 
     assert not torch.equal(first, second)
 
 
 def test_two_loaders_of_one_seed_give_the_same_images(task, loader_of):
-    first, second = [[batch.images for batch in loader_of(pillow_v1.KIND, task, workers=1).epoch(0)] for _ in range(2)]
+    first, second = [[batch.images for batch in loader_of(pillow_loaders.PILLOW_V1, task, workers=1).epoch(0)] for _ in range(2)]
 
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

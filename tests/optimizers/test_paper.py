@@ -6,7 +6,7 @@ from optimizers import paper
 from optimizers.kinds import KINDS, WARM_UP, by_optimizer, by_paper, furthest
 from optimizers.problems import PROBLEMS, Problem, made
 
-from feedline.convergence import layerwise
+from feedline.convergence.fixes import lars
 
 NAMES = list(KINDS)
 
@@ -86,7 +86,7 @@ def test_a_tensor_at_a_time_is_the_same_as_all_at_once(name):
 def test_batches_that_fit_the_cache_make_no_difference(name, monkeypatch):
     problem = PROBLEMS["convolution"]
     whole = by_optimizer(make(name, problem, weight_decay=0.01), problem, WARM_UP)
-    monkeypatch.setattr(layerwise, "CPU_BATCH", 4)
+    monkeypatch.setattr(lars, "_CPU_BATCH_ELEMENTS", 4)
 
     assert furthest(by_optimizer(make(name, problem, weight_decay=0.01), problem, WARM_UP), whole) == 0
 

@@ -7,11 +7,10 @@ import pytest
 from planted import photos as photographs
 
 from feedline.pipelines.photos import Photos, scan
-from feedline.pipelines.probes.measure import Plan
-from feedline.pipelines.probes.subject import Subject
+from feedline.pipelines.probes.probe_rounds import ProbePlan, Subject
 from feedline.profiler.ceilings import Ceiling
 
-PLAN = Plan(rounds=1, seconds=0.0, files=20, pixels=1e9, scratch_bytes=16 << 20, readers=(1, 4))
+PLAN = ProbePlan(rounds=1, seconds=0.0, files=20, pixels=1e9, scratch_bytes=16 << 20, readers=(1, 4))
 
 
 @pytest.fixture(scope="session")
@@ -59,10 +58,10 @@ class Clock:
 
 @pytest.fixture
 def fake_clock(monkeypatch) -> Clock:
-    from feedline.pipelines.probes import measure
+    from feedline.pipelines.probes import probe_rounds
     from feedline.profiler import clock
 
     fake = Clock()
     monkeypatch.setattr(clock, "wall_ns", lambda: fake.wall)
-    monkeypatch.setattr(measure, "process_cpu_ns", lambda: fake.cpu)
+    monkeypatch.setattr(probe_rounds, "process_cpu_ns", lambda: fake.cpu)
     return fake

@@ -6,7 +6,8 @@ import pytest
 
 from feedline.cli import main, probe
 from feedline.cli.commands import COMMANDS
-from feedline.pipelines.probes import decode, parts
+from feedline.pipelines import probes
+from feedline.pipelines.probes import decoders
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MINE = """
@@ -56,7 +57,7 @@ def test_a_probe_that_breaks_is_a_row_and_the_others_go_on(working_folder, folde
     def breaks(_: object) -> None:
         raise RuntimeError("the probe itself is broken")
 
-    monkeypatch.setattr(decode, "probe", breaks)
+    monkeypatch.setattr(decoders, "probe", breaks)
 
     assert main(["probe", "--data", str(folder), "--parts", "decode,copy", "--quick"]) == 0
 
@@ -87,7 +88,7 @@ def test_a_folder_that_is_not_there_and_code_that_is_not_there_have_their_exit_c
 
 def test_the_command_and_the_probes_know_the_same_parts():
     assert COMMANDS["probe"] is probe.Probe
-    assert probe.PARTS == tuple(parts.PARTS)
+    assert probe.PARTS == tuple(probes.PROBES)
 
 
 def test_of_several_numbers_of_readers_the_table_shows_the_fastest():

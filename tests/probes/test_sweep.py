@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from feedline.pipelines.probes import sweep
-from feedline.pipelines.probes.measure import Plan, Work
+from feedline.pipelines.probes.probe_rounds import ProbePlan, Workload
 from feedline.pipelines.probes.training_step import Step
 
 SIZES = [1, 2, 4, 8, 16, 32, 64]
@@ -21,18 +21,18 @@ class MadeUp(Step):
     def with_samples(self, number: int) -> Step:
         return MadeUp(self.clock, self.a, self.b, number, self.fits)
 
-    def works(self) -> dict[str, Work]:
+    def works(self) -> dict[str, Workload]:
         def run() -> int:
             if len(self) > self.fits:
                 raise torch.OutOfMemoryError("out of memory")
             self.clock.spend(self.a + self.b * len(self))
             return len(self)
 
-        return {"model": Work(run)}
+        return {"model": Workload(run)}
 
 
 def test_exact_times_give_the_exact_line():
-    line = sweep.fit(SIZES, [0.010 + 0.002 * size for size in SIZES])
+    line = sweep._fit_step_times(SIZES, [0.010 + 0.002 * size for size in SIZES])
 
     assert line.a_s == pytest.approx(0.010) and line.b_s == pytest.approx(0.002)
     assert line.a_error_s < 1e-12 and line.b_error_s < 1e-12 and line.worst_share < 1e-9
@@ -41,41 +41,41 @@ def test_exact_times_give_the_exact_line():
 def test_the_errors_say_how_far_off_the_line_is():
     times = [(0.010 + 0.002 * size) * (1.05 if number % 2 else 0.95) for number, size in enumerate(SIZES)]
 
-    line = sweep.fit(SIZES, times)
+    line = sweep._fit_step_times(SIZES, times)
 
     assert abs(line.a_s - 0.010) < 3 * line.a_error_s and abs(line.b_s - 0.002) < 3 * line.b_error_s
     assert 0.03 < line.worst_share < 0.1
 
 
 def test_two_sizes_give_no_line():
-    assert sweep.fit([1, 2], [0.1, 0.2]) is None
+    assert sweep._fit_step_times([1, 2], [0.1, 0.2]) is None
 
 
 def test_the_knee_is_the_smallest_batch_with_95_percent_of_the_best():
-    assert sweep.knee([1, 2, 4, 8, 16], [10.0, 50.0, 94.9, 95.0, 100.0]) == 8
-    assert sweep.knee([1, 2, 4], [10.0, 20.0, 40.0]) == 4
-    assert sweep.knee([1, 2, 4], [100.0, 90.0, 80.0]) == 1
+    assert sweep._knee([1, 2, 4, 8, 16], [10.0, 50.0, 94.9, 95.0, 100.0]) == 8
+    assert sweep._knee([1, 2, 4], [10.0, 20.0, 40.0]) == 4
+    assert sweep._knee([1, 2, 4], [100.0, 90.0, 80.0]) == 1
 
 
 def test_a_sweep_ends_when_two_doublings_bring_nothing(fake_clock):
-    sizes, stopped = sweep.reachable(MadeUp(fake_clock, a=0.001, b=0.001), Plan())
+    sizes, stopped = sweep._reachable_batches(MadeUp(fake_clock, a=0.001, b=0.001), ProbePlan())
 
     # a + b B: with a = b the throughput is B / (1 + B), and from 32 to 128 it grows by less than 3 %
     assert (sizes[-1], stopped) == (128, "saturation")
 
 
 def test_a_sweep_ends_where_memory_does(fake_clock):
-    assert sweep.reachable(MadeUp(fake_clock, a=1e-3, b=1e-6, fits=8), Plan()) == ([1, 2, 4, 8], "memory")
+    assert sweep._reachable_batches(MadeUp(fake_clock, a=1e-3, b=1e-6, fits=8), ProbePlan()) == ([1, 2, 4, 8], "memory")
 
 
 def test_a_sweep_ends_when_a_step_takes_long(fake_clock):
-    sizes, stopped = sweep.reachable(MadeUp(fake_clock, a=1.0, b=0.3), Plan(seconds=0.25))
+    sizes, stopped = sweep._reachable_batches(MadeUp(fake_clock, a=1.0, b=0.3), ProbePlan(seconds=0.25))
 
     assert (sizes, stopped) == ([1, 2, 4], "time")
 
 
 def test_the_sweep_of_a_real_model_has_its_knee_and_its_line(subject, monkeypatch):
-    monkeypatch.setattr(sweep, "LARGEST", 16)
+    monkeypatch.setattr(sweep, "_MAX_BATCH", 16)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 4))
 
     [row] = sweep.probe(subject(model=model))

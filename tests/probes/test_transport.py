@@ -6,12 +6,12 @@ import signal
 import pytest
 import torch
 
-from feedline.pipelines.probes import measure, transport
-from feedline.pipelines.probes.measure import Plan, Refused, in_turns
-from feedline.pipelines.probes.transport import Shape, worker
+from feedline.pipelines.probes import probe_rounds, transport
+from feedline.pipelines.probes.probe_rounds import CannotMeasure, ProbePlan, measure_in_turns
+from feedline.pipelines.probes.transport import _BatchShape, _start_worker
 from feedline.profiler.samplers.processes import descendants
 
-SMALL = Shape(4, 16, 16, "uint8")
+SMALL = _BatchShape(4, 16, 16, "uint8")
 
 
 def test_collate_and_transport_are_measured_for_both_kinds_of_number(subject, named):
@@ -33,10 +33,10 @@ def test_collate_and_transport_are_measured_for_both_kinds_of_number(subject, na
 
 
 def test_a_batch_that_arrives_changed_is_refused():
-    with worker(SMALL) as far:
-        other = transport.FarSide(far.process, far.requests, far.results, far.expected + 1)
+    with _start_worker(SMALL) as far:
+        other = transport._WorkerHandle(far.process, far.requests, far.results, far.expected + 1)
 
-        found = in_turns({"transport/uint8 shared": other.work("transport/uint8 shared", 1)}, Plan(rounds=1, seconds=0.0))
+        found = measure_in_turns({"transport/uint8 shared": other.work("transport/uint8 shared", 1)}, ProbePlan(rounds=1, seconds=0.0))
 
     assert found["transport/uint8 shared"] == "the batch that came out of the queue is not the one that was put in"
 
@@ -44,7 +44,7 @@ def test_a_batch_that_arrives_changed_is_refused():
 def test_the_worker_has_ended_afterwards():
     before = set(descendants(os.getpid()))
 
-    with worker(SMALL) as far:
+    with _start_worker(SMALL) as far:
         far._sends("copied", 2)
         during = set(descendants(os.getpid()))
 
@@ -53,23 +53,23 @@ def test_the_worker_has_ended_afterwards():
 
 
 def test_a_worker_that_is_killed_is_said_and_not_waited_for(monkeypatch):
-    with worker(SMALL) as far:
+    with _start_worker(SMALL) as far:
         os.kill(far.process.pid, signal.SIGKILL)
 
-        with pytest.raises(Refused, match="the worker process ended with exit code -9"):
+        with pytest.raises(CannotMeasure, match="the worker process ended with exit code -9"):
             far._collates("shared", 1)
 
 
 def test_a_batch_that_does_not_fit_in_shared_memory_is_refused():
-    with pytest.raises(Refused, match="does not fit in /dev/shm"):
-        transport.in_flight(Shape(10**9, 224, 224, "float32"))
+    with pytest.raises(CannotMeasure, match="does not fit in /dev/shm"):
+        transport._in_flight(_BatchShape(10**9, 224, 224, "float32"))
 
 
 def test_cpu_time_of_the_worker_counts(monkeypatch):
     """The main process' clock stands still: what is left is the worker's."""
-    monkeypatch.setattr(measure, "process_cpu_ns", lambda: 0)
+    monkeypatch.setattr(probe_rounds, "process_cpu_ns", lambda: 0)
 
-    with worker(Shape(32, 224, 224, "float32")) as far:
+    with _start_worker(_BatchShape(32, 224, 224, "float32")) as far:
         timed, batch = far._sends("copied", 1)
 
     assert timed.cpu_s > 0

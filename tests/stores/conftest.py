@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from planted import photos
 
-from feedline.pipelines.stores import KINDS, pack
+from feedline.pipelines.stores import STORE_KINDS, pack
 
 COUNT = 13
 CLASSES = ("cat", "dog", "été")
@@ -29,7 +29,7 @@ def folder(tmp_path_factory) -> Path:
 def packed(folder, tmp_path_factory) -> dict[str, Path]:
     """A whole store of each kind; not to be changed."""
     root = tmp_path_factory.mktemp("stores")
-    return {kind: pack(folder, root / kind, kind, shard_bytes=SHARD_BYTES).path for kind in KINDS}
+    return {kind: pack(folder, root / kind, kind, shard_bytes=SHARD_BYTES).path for kind in STORE_KINDS}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from feedline.cli import main
 from feedline.cli.pack import KINDS as CHOICES
-from feedline.pipelines.stores import KINDS, open_store, pack
+from feedline.pipelines.stores import STORE_KINDS, open_store, pack
 from feedline.profiler.errors import StoreDamaged
 
 
@@ -23,10 +23,10 @@ def packs(capsys, *args) -> tuple[int, str, str]:
 
 
 def test_the_choices_are_the_kinds_there_are():
-    assert sorted(KINDS) == list(CHOICES)
+    assert sorted(STORE_KINDS) == list(CHOICES)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STORE_KINDS)
 def test_it_packs_verifies_and_says_what_it_did(kind, folder, tmp_path, capsys):
     code, out, err = packs(capsys, folder, "-o", tmp_path / "store", "--kind", kind, "--verify")
 
@@ -68,7 +68,7 @@ def test_the_command_to_go_on_with_can_be_typed(folder, tmp_path, monkeypatch):
     data = tmp_path / "my photos"
     shutil.copytree(folder, data)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("feedline.pipelines.stores.reading.read", interrupt)
+        patched.setattr("feedline.pipelines.stores.image_folder.read_image", interrupt)
         pack(data, tmp_path / "my store", "tar")
     with pytest.raises(StoreDamaged) as raised:
         open_store(tmp_path / "my store")
@@ -132,7 +132,7 @@ def test_interrupted_it_says_how_to_go_on(folder, tmp_path, capsys, monkeypatch)
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("feedline.pipelines.stores.reading.read", interrupt)
+    monkeypatch.setattr("feedline.pipelines.stores.image_folder.read_image", interrupt)
 
     code, _, err = packs(capsys, folder, "-o", tmp_path / "store", "--kind", "tar")
 

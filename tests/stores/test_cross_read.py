@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from feedline.pipelines.stores import open_store
-from feedline.pipelines.stores.lmdb import DATA
-from feedline.pipelines.stores.protocol import Sample
-from feedline.pipelines.stores.recordio import MAGIC, RecordIOWriter
-from feedline.pipelines.stores.tfrecord import TFRecordWriter
+from feedline.pipelines.stores.index import StoredSample
+from feedline.pipelines.stores.lmdb import _DATA_FILE
+from feedline.pipelines.stores.recordio import _RECORDIO_MAGIC, _RecordIOWriter
+from feedline.pipelines.stores.tfrecord import _TFRecordWriter
 
 SIZES = (0, 1, 2, 3, 4, 5, 127, 128, 129, 16383, 16384)  # around padding to 4, and where a varint gets longer
 
@@ -75,7 +75,7 @@ def test_lmdb_itself_walks_through_the_keys_in_order(packed):
 
     with lmdb.open(str(packed["lmdb"]), readonly=True, lock=False) as environment, environment.begin() as transaction:
         assert list(transaction.cursor()) == expected
-    assert (packed["lmdb"] / DATA).exists()
+    assert (packed["lmdb"] / _DATA_FILE).exists()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset leaves closing its files to the collector
@@ -138,21 +138,21 @@ def odd_values() -> list[bytes]:
     """Every size at a boundary, and RecordIO's magic word everywhere it matters."""
     plain = [bytes(range(1, 256)) * 80 for _ in SIZES]
     return [value[:size] for value, size in zip(plain, SIZES)] + [
-        MAGIC,
-        MAGIC * 3,
-        b"abcd" + MAGIC + b"xy",
-        b"a" + MAGIC,
-        b"abcd" * 5 + MAGIC,
+        _RECORDIO_MAGIC,
+        _RECORDIO_MAGIC * 3,
+        b"abcd" + _RECORDIO_MAGIC + b"xy",
+        b"a" + _RECORDIO_MAGIC,
+        b"abcd" * 5 + _RECORDIO_MAGIC,
     ]
 
 
 @needs_dali
 def test_dali_reads_records_of_odd_sizes_and_with_the_magic_word_inside(odd_values, tmp_path):
     rec, idx = tmp_path / "odd.rec", tmp_path / "odd.idx"
-    writer, data, lines = RecordIOWriter(tmp_path, 1, 1), b"", []
+    writer, data, lines = _RecordIOWriter(tmp_path, 1, 1), b"", []
     for number, value in enumerate(odd_values):
         lines.append(f"{number}\t{len(data)}\n")
-        data += b"".join(writer.frame(Sample(number, value, number, "x", "jpg"))[0])
+        data += b"".join(writer.frame(StoredSample(number, value, number, "x", "jpg"))[0])
     rec.write_bytes(data)
     idx.write_text("".join(lines))
 
@@ -165,9 +165,9 @@ def test_dali_reads_records_of_odd_sizes_and_with_the_magic_word_inside(odd_valu
 def test_dali_reads_examples_of_odd_sizes(odd_values, tmp_path):
     file, idx = tmp_path / "odd.tfrecord", tmp_path / "odd.idx"
     values = [value for value in odd_values if value]  # DALI's reader has no outer shape for an empty string
-    writer, data, lines = TFRecordWriter(tmp_path, 1, 1), b"", []
+    writer, data, lines = _TFRecordWriter(tmp_path, 1, 1), b"", []
     for number, value in enumerate(values):
-        frame = b"".join(writer.frame(Sample(number, value, number * 100, "x" * number * 10, "jpg"))[0])
+        frame = b"".join(writer.frame(StoredSample(number, value, number * 100, "x" * number * 10, "jpg"))[0])
         lines.append(f"{len(data)} {len(frame)}\n")
         data += frame
     file.write_bytes(data)

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from feedline.pipelines.stores import KINDS, open_store, verify
-from feedline.pipelines.stores.manifest import MANIFEST, checksum
+from feedline.pipelines.stores import STORE_KINDS, open_store, verify
+from feedline.pipelines.stores.packed import MANIFEST_FILE, _json_crc32
 from feedline.profiler.errors import FeedlineError, SchemaTooNew, StoreDamaged
 
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", STORE_KINDS)
 sharded = pytest.mark.parametrize("kind", ["tar", "recordio", "tfrecord"])
 
 
@@ -26,7 +26,7 @@ def test_a_flipped_bit_anywhere_in_a_sample_names_the_sample_and_its_place(kind,
     dice = random.Random(kind)
     for number in dice.sample(range(len(index)), 12):
         record = index.records[number]
-        shard = store / f"data-{record['shard']:05d}.{KINDS[kind].store.writer.suffix}"
+        shard = store / f"data-{record['shard']:05d}.{STORE_KINDS[kind].store.writer.suffix}"
         at = int(record["start"]) + dice.randrange(int(record["stored"]))
         flip(shard, at)
 
@@ -56,7 +56,7 @@ def test_a_flipped_bit_in_any_file_is_found(kind, copied):
 @kinds
 def test_a_changed_value_in_the_index_or_the_manifest_keeps_the_store_closed(kind, copied):
     store = copied(kind)
-    for name in ("index.bin", "paths.bin", MANIFEST):
+    for name in ("index.bin", "paths.bin", MANIFEST_FILE):
         flip(store / name, 40)
         with pytest.raises(StoreDamaged, match=name):
             open_store(store)
@@ -78,7 +78,7 @@ def test_a_cut_off_data_file_keeps_the_store_closed(kind, copied):
 def test_a_cut_off_shard_says_from_which_sample_on_it_is_lost(kind, copied):
     store = copied(kind)
     records = open_store(store).index.records
-    shard = store / f"data-00000.{KINDS[kind].store.writer.suffix}"
+    shard = store / f"data-00000.{STORE_KINDS[kind].store.writer.suffix}"
     with open(shard, "r+b") as file:
         file.truncate(int(records["start"][2]) + 1)
     lost = int((records["shard"] == 0).sum()) - 2
@@ -141,9 +141,9 @@ def test_an_lmdb_tree_that_ends_the_process_that_walks_it_ends_another_one(copie
 
 def test_a_store_by_a_newer_feedline_says_so(copied):
     store = copied("tar")
-    manifest = json.loads((store / MANIFEST).read_text()) | {"feedline_store": 99}
+    manifest = json.loads((store / MANIFEST_FILE).read_text()) | {"feedline_store": 99}
     del manifest["crc32"]
-    (store / MANIFEST).write_text(json.dumps({**manifest, "crc32": checksum(manifest)}))
+    (store / MANIFEST_FILE).write_text(json.dumps({**manifest, "crc32": _json_crc32(manifest)}))
 
     with pytest.raises(SchemaTooNew, match="by a newer feedline"):
         open_store(store)
@@ -152,9 +152,9 @@ def test_a_store_by_a_newer_feedline_says_so(copied):
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"3", b'{"feedline_store": "x", "crc32": 1}', b"\xff\xfe"])
 def test_a_manifest_of_something_else_is_refused(content, copied):
     store = copied("tar")
-    (store / MANIFEST).write_bytes(content)
+    (store / MANIFEST_FILE).write_bytes(content)
 
-    with pytest.raises(StoreDamaged, match=MANIFEST):
+    with pytest.raises(StoreDamaged, match=MANIFEST_FILE):
         open_store(store)
 
 

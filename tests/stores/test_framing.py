@@ -7,13 +7,20 @@ import google_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.pipelines.stores.protocol import Sample
-from feedline.pipelines.stores.recordio import IMAGE, MAGIC, RecordIOStore, RecordIOWriter, framed, payload, split
-from feedline.pipelines.stores.shards import SPLIT
-from feedline.pipelines.stores.tfrecord import TFRecordWriter, masked, varint
+from feedline.pipelines.stores.index import SPLIT_VALUE, StoredSample
+from feedline.pipelines.stores.recordio import (
+    _IMAGE_HEADER,
+    _RECORDIO_MAGIC,
+    _frame_parts,
+    _join_parts,
+    _RecordIOStore,
+    _RecordIOWriter,
+    _split_at_magic,
+)
+from feedline.pipelines.stores.tfrecord import _masked, _TFRecordWriter, _varint
 
 # Pieces that make magic words at all alignments, whole and half, likely.
-pieces = st.one_of(st.binary(max_size=9), st.just(MAGIC), st.just(MAGIC[:2]), st.just(MAGIC[2:]))
+pieces = st.one_of(st.binary(max_size=9), st.just(_RECORDIO_MAGIC), st.just(_RECORDIO_MAGIC[:2]), st.just(_RECORDIO_MAGIC[2:]))
 values = st.one_of(st.lists(pieces, max_size=12).map(b"".join), st.sampled_from([0, 1, 3, 4, 5, 127, 128, 16383, 16384]).map(bytes))
 labels = st.integers(0, 1 << 23)  # beyond 2**24 RecordIO's label, a float32, is not exact
 paths = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=200)
@@ -23,7 +30,7 @@ def dmlc_parts(data: bytes) -> list[bytes]:
     """The parts of one record, as dmlc-core's recordio.h describes them; the payload has the magic word between them."""
     parts, at = [], 0
     while True:
-        assert data[at : at + 4] == MAGIC
+        assert data[at : at + 4] == _RECORDIO_MAGIC
         (word,) = struct.unpack_from("<I", data, at + 4)
         kind, length = word >> 29, word & 0x1FFFFFFF
         assert (kind in (0, 1)) == (not parts)
@@ -65,45 +72,45 @@ def fields(data: bytes) -> list[tuple[int, int | bytes]]:
 
 @given(values, labels)
 def test_a_recordio_record_gives_back_its_header_and_its_value(value, label):
-    pieces, skip = RecordIOWriter(Path(), 1, 1).frame(Sample(7, value, label, "x", "jpg"))
+    pieces, skip = _RecordIOWriter(Path(), 1, 1).frame(StoredSample(7, value, label, "x", "jpg"))
     frame = b"".join(pieces)
 
-    whole = MAGIC.join(dmlc_parts(frame))
+    whole = _RECORDIO_MAGIC.join(dmlc_parts(frame))
 
     assert len(frame) % 4 == 0
-    assert IMAGE.unpack(whole[:24]) == (0, float(label), 7, 0)
+    assert _IMAGE_HEADER.unpack(whole[:24]) == (0, float(label), 7, 0)
     assert whole[24:] == value
-    assert (frame[skip : skip + len(value)] if skip != SPLIT else payload(frame)[24:]) == value
+    assert (frame[skip : skip + len(value)] if skip != SPLIT_VALUE else _join_parts(frame)[24:]) == value
 
 
 @given(values)
 def test_no_part_of_a_record_has_the_magic_word_where_a_reader_looks_for_it(value):
-    parts = split(value)
+    parts = _split_at_magic(value)
 
-    assert MAGIC.join(parts) == value
-    assert all(part[at : at + 4] != MAGIC for part in parts for at in range(0, len(part), 4))
+    assert _RECORDIO_MAGIC.join(parts) == value
+    assert all(part[at : at + 4] != _RECORDIO_MAGIC for part in parts for at in range(0, len(part), 4))
     assert all(len(part) % 4 == 0 for part in parts[:-1])
-    assert payload(b"".join(framed(parts))) == value
+    assert _join_parts(b"".join(_frame_parts(parts))) == value
 
 
 @given(values, labels, paths)
 def test_a_tfrecord_gives_back_all_three_features(value, label, path):
-    pieces, skip = TFRecordWriter(Path(), 1, 1).frame(Sample(7, value, label, path, "jpg"))
+    pieces, skip = _TFRecordWriter(Path(), 1, 1).frame(StoredSample(7, value, label, path, "jpg"))
     frame = b"".join(pieces)
     (length,) = struct.unpack_from("<Q", frame)
     example = frame[12:-4]
 
     assert length == len(example)
-    assert frame[8:12] == masked(google_crc32c.value(frame[:8]))
-    assert frame[-4:] == masked(google_crc32c.value(example))
+    assert frame[8:12] == _masked(google_crc32c.value(frame[:8]))
+    assert frame[-4:] == _masked(google_crc32c.value(example))
     assert frame[skip : skip + len(value)] == value
     ((one, features),) = fields(example)
     entries = [dict(fields(entry)) for number, entry in fields(features) if number == one == 1]
     kinds = {entry[1]: fields(entry[2]) for entry in entries}
     assert kinds == {
-        b"image/class/label": [(3, b"\x0a" + varint(len(varint(label))) + varint(label))],
-        b"image/filename": [(1, b"\x0a" + varint(len(path.encode())) + path.encode())],
-        b"image/encoded": [(1, b"\x0a" + varint(len(value)) + value)],
+        b"image/class/label": [(3, b"\x0a" + _varint(len(_varint(label))) + _varint(label))],
+        b"image/filename": [(1, b"\x0a" + _varint(len(path.encode())) + path.encode())],
+        b"image/encoded": [(1, b"\x0a" + _varint(len(value)) + value)],
     }
 
 
@@ -112,19 +119,19 @@ def test_the_mask_is_that_of_tensorflow():
     crc = google_crc32c.value(bytes(32))
 
     assert crc == 0x8A9136AA
-    assert masked(crc) == struct.pack("<I", (((crc >> 15) | (crc << 17 & 0xFFFFFFFF)) + 0xA282EAD8) % 2**32)
+    assert _masked(crc) == struct.pack("<I", (((crc >> 15) | (crc << 17 & 0xFFFFFFFF)) + 0xA282EAD8) % 2**32)
 
 
 def test_a_value_with_the_magic_word_comes_back_out_of_a_store(tmp_path):
     from feedline.pipelines.stores import open_store, pack, verify
 
-    png = b"\x89PNG\r\n\x1a\n" + MAGIC + b"yz" + MAGIC * 2  # aligned with the 24 bytes before it
+    png = b"\x89PNG\r\n\x1a\n" + _RECORDIO_MAGIC + b"yz" + _RECORDIO_MAGIC * 2  # aligned with the 24 bytes before it
     (tmp_path / "in" / "a").mkdir(parents=True)
     (tmp_path / "in" / "a" / "1.png").write_bytes(png)
 
     store = open_store(pack(tmp_path / "in", tmp_path / "store", "recordio").path)
 
-    assert isinstance(store, RecordIOStore)
-    assert store.index.records["skip"][0] == SPLIT
+    assert isinstance(store, _RecordIOStore)
+    assert store.index.records["skip"][0] == SPLIT_VALUE
     assert store[0] == (png, 0)
     assert verify(tmp_path / "store").samples == 1

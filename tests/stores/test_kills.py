@@ -4,20 +4,18 @@ import multiprocessing
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from feedline.pipelines.stores import KINDS, manifest, open_store, pack, verify
-from feedline.pipelines.stores.index import RECORD, Journal
+from feedline.pipelines.stores import STORE_KINDS, open_store, pack, packed, packing, verify
+from feedline.pipelines.stores.index import INDEX_RECORD, Journal
 from feedline.profiler.errors import OutputError, StoreDamaged
 
 SHARD_BYTES = 60_000
 CHECKPOINT_BYTES = 20_000  # two files
-kinds = pytest.mark.parametrize("kind", KINDS)
-packing = sys.modules[pack.__module__]  # the name in the package is the function's
+kinds = pytest.mark.parametrize("kind", STORE_KINDS)
 
 
 def die() -> None:
@@ -38,7 +36,7 @@ def before_the_data_of_a_checkpoint() -> None:
 
 
 def before_the_manifest() -> None:
-    manifest.Manifest.write = lambda self, folder: die()
+    packed.StoreManifest.write = lambda self, folder: die()
 
 
 def in_the_middle_of_the_manifest() -> None:
@@ -55,7 +53,7 @@ POINTS = [before_the_data_of_a_checkpoint, before_the_manifest, in_the_middle_of
 
 def pack_and_die(folder: Path, store: Path, kind: str, arrange: Callable[[], None] | None, at: int | None) -> None:
     """In a process of its own: what ``arrange`` replaces is gone with it."""
-    packing.CHECKPOINT_BYTES = CHECKPOINT_BYTES
+    packing._CHECKPOINT_BYTES = CHECKPOINT_BYTES
     if arrange is not None:
         arrange()
     pack(folder, store, kind, shard_bytes=SHARD_BYTES, progress=lambda progress: die() if progress.done == at else None)
@@ -156,7 +154,7 @@ def test_blocks_that_a_loss_of_power_left_empty_are_packed_again(kind, folder, p
 def test_a_journal_whose_end_a_loss_of_power_left_empty_is_cut_there(folder, packed, tmp_path):
     killed(folder, tmp_path / "store", "tar", at=20)
     with open(tmp_path / "store" / "index.bin", "ab") as index:
-        index.write(bytes(3 * RECORD.itemsize))
+        index.write(bytes(3 * INDEX_RECORD.itemsize))
 
     done = pack(folder, tmp_path / "store", "tar", shard_bytes=SHARD_BYTES)
 

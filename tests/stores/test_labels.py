@@ -123,7 +123,7 @@ def test_an_interrupted_pack_goes_on_without_being_asked_again(flat, tmp_path, m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("feedline.pipelines.stores.reading.read", interrupt)
+        patched.setattr("feedline.pipelines.stores.image_folder.read_image", interrupt)
         pack(flat, tmp_path / "store", "tar", unlabeled=True)
 
     assert pack(flat, tmp_path / "store", "tar").samples == COUNT

@@ -10,7 +10,7 @@ from PIL import Image
 
 from feedline.pipelines.photos import Photo, Photos
 from feedline.pipelines.stores import open_store, pack
-from feedline.pipelines.stores.images import ending, is_cut_off
+from feedline.pipelines.stores.image_folder import _image_ending, _is_cut_off
 from feedline.profiler.errors import DataError, MissingDependency, OutputError
 
 
@@ -213,7 +213,7 @@ def test_what_pillow_writes_is_known_as_an_image(form, tmp_path):
         pytest.skip(f"this Pillow writes no {form}")
     Image.new("RGB", (8, 8), (9, 8, 7)).save(tmp_path / "x", form)
 
-    assert ending((tmp_path / "x").read_bytes()[:16]) is not None
+    assert _image_ending((tmp_path / "x").read_bytes()[:16]) is not None
 
 
 def drawn(kind: str, thumbnail: bool = False) -> bytes:
@@ -228,12 +228,12 @@ def drawn(kind: str, thumbnail: bool = False) -> bytes:
 def test_a_file_counts_as_cut_off_exactly_where_pillow_refuses_it(kind, name):
     whole = drawn(kind, thumbnail=kind == "JPEG")
     Image.open(io.BytesIO(whole)).load()
-    assert not is_cut_off(whole, name) and not is_cut_off(whole + b"after the end", name)
+    assert not _is_cut_off(whole, name) and not _is_cut_off(whole + b"after the end", name)
 
     for kept in (len(whole) - 1, len(whole) - 20, len(whole) * 3 // 4, len(whole) // 2):
         with pytest.raises(OSError):
             Image.open(io.BytesIO(whole[:kept])).load()
-        assert is_cut_off(whole[:kept], name)
+        assert _is_cut_off(whole[:kept], name)
 
 
 def test_a_truncated_jpeg_is_left_out_by_name_and_strictly_refused(folder, tmp_path):

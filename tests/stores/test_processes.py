@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
-from feedline.pipelines.stores import KINDS, open_store
-from feedline.pipelines.stores.lmdb import MAPS
+from feedline.pipelines.stores import STORE_KINDS, open_store
+from feedline.pipelines.stores.lmdb import _SHARED_ENVIRONMENTS
 
-kinds = pytest.mark.parametrize("kind", [*KINDS, "files"])
+kinds = pytest.mark.parametrize("kind", [*STORE_KINDS, "files"])
 
 
 def opened(kind, packed, folder):
@@ -51,7 +51,7 @@ def test_a_forked_process_reads_the_same_and_leaves_the_parents_store_open(kind,
 
 
 def send_whether_open(store, pipe) -> None:
-    pipe.send([one.is_open for one in MAPS.values()])
+    pipe.send([one.is_open for one in _SHARED_ENVIRONMENTS.values()])
 
 
 def test_an_lmdb_environment_is_not_used_across_a_fork(packed):
@@ -60,7 +60,7 @@ def test_an_lmdb_environment_is_not_used_across_a_fork(packed):
     store[0]
 
     assert in_process(store, "fork", send_whether_open) == [False]
-    assert [one.is_open for one in MAPS.values()] == [True]
+    assert [one.is_open for one in _SHARED_ENVIRONMENTS.values()] == [True]
 
 
 @kinds

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from feedline.pipelines.photos import Photo, Photos
-from feedline.pipelines.stores import KINDS, open_store, pack, verify
-from feedline.pipelines.stores.listing import list_folder
-from feedline.pipelines.stores.space import needed
+from feedline.pipelines.stores import STORE_KINDS, open_store, pack, verify
+from feedline.pipelines.stores.image_folder import list_folder
+from feedline.pipelines.stores.packing import _needed_bytes
 
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", STORE_KINDS)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -78,7 +78,7 @@ def test_a_store_that_is_whole_verifies_and_says_how_much_it_read(kind, folder, 
 @kinds
 def test_the_space_reckoned_is_enough_and_not_far_more(kind, folder, packed):
     stored = sum(path.stat().st_size for path in packed[kind].iterdir() if path.name not in ("manifest.json", ".feedline"))
-    reckoned = needed(list_folder(folder), KINDS[kind])
+    reckoned = _needed_bytes(list_folder(folder), STORE_KINDS[kind])
 
     assert stored - (1 << 15) <= reckoned <= 1.25 * stored  # LMDB's two first pages and branch pages come on top
 
@@ -107,9 +107,9 @@ def test_a_file_name_that_is_no_utf8_is_kept(folder, tmp_path):
     name = os.fsdecode(b"cat/caf\xe9 \n.jpg")
     (tmp_path / "in" / name).write_bytes(next(folder.rglob("*.jpg")).read_bytes())
 
-    names = {kind: open_store(pack(tmp_path / "in", tmp_path / kind, kind).path).name(0) for kind in KINDS}
+    names = {kind: open_store(pack(tmp_path / "in", tmp_path / kind, kind).path).name(0) for kind in STORE_KINDS}
 
-    assert names == dict.fromkeys(KINDS, name)
+    assert names == dict.fromkeys(STORE_KINDS, name)
 
 
 def test_progress_names_every_file_once(folder, tmp_path):

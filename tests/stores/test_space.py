@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from feedline.pipelines.stores import KINDS, open_store, pack, space, verify
+from feedline.pipelines.stores import STORE_KINDS, open_store, pack, packing, verify
 from feedline.profiler.errors import OutputError
 
 SIZE = 16 << 20
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize("kind", STORE_KINDS)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_data_set_larger_than_the_disk_is_refused_before_anything_is_written(k
 
 @kinds
 def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(kind, folder, disk, monkeypatch):
-    monkeypatch.setattr("feedline.pipelines.stores.shards.BUFFER_BYTES", 4096)
+    monkeypatch.setattr("feedline.pipelines.stores.shards._BUFFER_BYTES", 4096)
 
     with pytest.raises(OutputError, match="the disk is full: free some space; the same command then continues where it stopped"):
         pack(folder, disk / "store", kind, progress=lambda progress: fill(disk, 65536) if progress.done == 2 else None)
@@ -45,8 +45,8 @@ def test_a_disk_that_fills_up_meanwhile_says_so_and_the_pack_goes_on_later(kind,
 
 def test_the_margin_is_left(folder, disk):
     with pytest.raises(OutputError, match="free some space, or choose a folder on another disk"):
-        space.check(disk / "store", SIZE - space.MARGIN_BYTES)
-    space.check(disk / "store", SIZE // 4)
+        packing._check_space(disk / "store", SIZE - packing._MARGIN_BYTES)
+    packing._check_space(disk / "store", SIZE // 4)
 
 
 def test_a_destination_that_cannot_be_written_is_an_output_error(folder, tmp_path):

@@ -8,21 +8,19 @@ import torch
 from PIL import Image
 from torchvision import transforms as v1
 
-from feedline.pipelines.translate import albumentations, dali, pillow
-from feedline.pipelines.translate import operations as of
-from feedline.pipelines.translate import v2 as on_tensors
-from feedline.pipelines.translate.auto_augment import ADJUSTMENTS, NAMES, RAND, WIDE, step
-from feedline.pipelines.translate.difference import in_pipeline
-from feedline.pipelines.translate.draw import draw
-from feedline.pipelines.translate.operations import Operation
-from feedline.pipelines.translate.recipe import Recipe, read
-from feedline.pipelines.translate.transform_rng import TransformRng
+from feedline.pipelines.random_states import TransformRng
+from feedline.pipelines.translate import image_operations as of
+from feedline.pipelines.translate import to_albumentations, to_dali, to_torchvision
+from feedline.pipelines.translate.difference import _in_pipeline
+from feedline.pipelines.translate.draw import _ADJUSTMENTS, _AUGMENT_NAMES, _RAND_SPACE, _WIDE_SPACE, _augment_step, draw
+from feedline.pipelines.translate.image_operations import ImageOperation
+from feedline.pipelines.translate.recipe import Recipe, read_recipe
 
 DRAWS = 4000
 SHARES = np.linspace(0.05, 0.95, 10)
 
 
-def many(operation: Operation, size: tuple[int, int] = (400, 500), draws: int = DRAWS) -> list[Operation]:
+def many(operation: ImageOperation, size: tuple[int, int] = (400, 500), draws: int = DRAWS) -> list[ImageOperation]:
     dice = random.Random(0)
     return [drawn for _ in range(draws) for drawn in draw(operation, dice, size)]
 
@@ -95,21 +93,21 @@ def test_affine_parameters_are_those_of_torchvision(torch_seed):
     assert alike([one.shear[1] for one in ours], [one[3][1] for one in theirs], 1)
 
 
-@pytest.mark.parametrize("space", [RAND, WIDE], ids=["RandAugment", "TrivialAugmentWide"])
+@pytest.mark.parametrize("space", [_RAND_SPACE, _WIDE_SPACE], ids=["RandAugment", "TrivialAugmentWide"])
 def test_automatic_augmentations_have_torchvision_s_operations_and_magnitudes(space):
-    if space is RAND:
+    if space is _RAND_SPACE:
         theirs = v1.RandAugment()._augmentation_space(31, (400, 500))
     else:
         theirs = v1.TrivialAugmentWide()._augmentation_space(31)
-    assert sorted(NAMES) == sorted(theirs)
+    assert sorted(_AUGMENT_NAMES) == sorted(theirs)
     for name, (magnitudes, _) in theirs.items():
         for place in (0, 9, 15, 30):
             wanted = float(magnitudes[place]) if magnitudes.ndim else 0.0
-            for one in step(space, name, place / 30, 1, (400, 500), "nearest", (0.0,)):
+            for one in _augment_step(space, name, place / 30, 1, (400, 500), "nearest", (0.0,)):
                 assert magnitude(name, one) == pytest.approx(wanted, abs=1.0 if "Translate" in name else 1e-4), (name, place)
 
 
-def magnitude(name: str, one: Operation) -> float:
+def magnitude(name: str, one: ImageOperation) -> float:
     """What torchvision calls the magnitude of an operation."""
     match one:
         case of.Affine() if "Shear" in name:
@@ -119,7 +117,7 @@ def magnitude(name: str, one: Operation) -> float:
         case of.Rotate():
             return one.angle
         case of.Adjust():
-            assert one.kind == ADJUSTMENTS[name]
+            assert one.kind == _ADJUSTMENTS[name]
             return one.factor - 1
     assert isinstance(one, of.Tone)
     return one.magnitude
@@ -137,25 +135,27 @@ RANDOM = [
 
 @pytest.mark.parametrize("library", ["pillow", "v2", "albumentations", "dali"])
 def test_global_random_states_are_left_alone(library, image, photos):
-    recipe = read(RANDOM)
+    recipe = read_recipe(RANDOM)
     before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
 
     if library == "pillow":
-        pillow.build(recipe).apply(image)
+        to_torchvision.build_v1(recipe).apply(image)
     elif library == "v2":
-        on_tensors.build(recipe).apply(torch.zeros(2, 3, 40, 50, dtype=torch.uint8))
+        to_torchvision.build_v2(recipe).apply(torch.zeros(2, 3, 40, 50, dtype=torch.uint8))
     elif library == "albumentations":
-        albumentations.build(recipe).apply(np.array(image))
+        to_albumentations.build_albumentations(recipe).apply(np.array(image))
     else:
-        in_pipeline(dali.build(recipe, "cpu"), photos.photos, None)
+        _in_pipeline(to_dali.build_dali(recipe, "cpu"), photos.photos, None)
 
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     assert torch.equal(before[0], after[0]) and before[1:] == after[1:]
 
 
 def test_one_seed_gives_the_same_images_and_another_others(image):
-    recipe = read(RANDOM)
-    first, again, other = (torch.stack([built.apply(image) for _ in range(3)]) for built in map(pillow.build, [recipe] * 3, [1, 1, 2]))
+    recipe = read_recipe(RANDOM)
+    first, again, other = (
+        torch.stack([built.apply(image) for _ in range(3)]) for built in map(to_torchvision.build_v1, [recipe] * 3, [1, 1, 2])
+    )
 
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -185,16 +185,16 @@ def test_every_worker_and_every_epoch_draws_other_numbers():
 def test_images_of_a_batch_draw_one_by_one():
     batch = torch.arange(24, dtype=torch.uint8).expand(64, 3, 16, 24)
 
-    flipped = on_tensors.build(Recipe((of.RandomHorizontalFlip(),))).apply(batch)
-    cropped = on_tensors.build(Recipe((of.RandomCrop((4, 4)),))).apply(batch)
+    flipped = to_torchvision.build_v2(Recipe((of.RandomHorizontalFlip(),))).apply(batch)
+    cropped = to_torchvision.build_v2(Recipe((of.RandomCrop((4, 4)),))).apply(batch)
 
     assert {int(image[0, 0, 0]) for image in flipped} == {0, 23}
     assert len({int(image[0, 0, 0]) for image in cropped}) > 5
 
 
-def on_the_map(operation: Operation, map_photo, draws: int = 500) -> np.ndarray:
+def on_the_map(operation: ImageOperation, map_photo, draws: int = 500) -> np.ndarray:
     """The operation in DALI on a picture whose colors are coordinates: float32 [draws, 3, h, w]."""
-    return np.stack(in_pipeline(dali.build(Recipe((operation,)), "cpu"), [map_photo] * draws, None))
+    return np.stack(_in_pipeline(to_dali.build_dali(Recipe((operation,)), "cpu"), [map_photo] * draws, None))
 
 
 def test_dali_s_crops_have_the_places_and_areas_of_torchvision_s(map_photo):
@@ -212,7 +212,7 @@ def test_dali_s_crops_have_the_places_and_areas_of_torchvision_s(map_photo):
 
 def test_dali_s_crops_after_another_operation_do_too(map_photo):
     wide = of.RandomResizedCrop((8, 8), interpolation="nearest")
-    found = np.stack(in_pipeline(dali.build(Recipe((of.Flip(False), wide)), "cpu"), [map_photo] * 500, None))
+    found = np.stack(_in_pipeline(to_dali.build_dali(Recipe((of.Flip(False), wide)), "cpu"), [map_photo] * 500, None))
 
     width = found[:, 0, 0, -1] - found[:, 0, 0, 0]
     assert alike(width, [one.width * 256 * 7 / 8 for one in many(wide, (256, 256)) if isinstance(one, of.Crop)], 400)
@@ -226,7 +226,7 @@ def test_dali_s_random_crop_is_anywhere_with_the_same_probability(small_map):
 
 
 def test_dali_s_flips_and_gray_happen_with_their_probability(small_map):
-    def share(operation: Operation, changed) -> float:
+    def share(operation: ImageOperation, changed) -> float:
         return float(np.mean([changed(image) for image in on_the_map(operation, small_map)]))
 
     assert abs(share(of.RandomHorizontalFlip(0.3), lambda image: image[0, 0, 0] == 31) - 0.3) < 0.08
@@ -245,6 +245,6 @@ def test_dali_s_jitter_has_the_range_asked_for(small_map):
 def test_a_pillow_image_is_not_changed_in_place(image):
     before = np.array(image)
 
-    pillow.build(read(RANDOM)).apply(image)
+    to_torchvision.build_v1(read_recipe(RANDOM)).apply(image)
 
     assert np.array_equal(before, np.array(image)) and isinstance(image, Image.Image)

@@ -8,16 +8,16 @@ import torch
 from nvidia.dali import Pipeline, fn
 from torchvision import transforms as v1
 
-from feedline.pipelines.translate import dali
-from feedline.pipelines.translate import operations as of
-from feedline.pipelines.translate.finish import finish
-from feedline.pipelines.translate.recipe import Recipe, read
+from feedline.pipelines.translate import image_operations as of
+from feedline.pipelines.translate import to_dali
+from feedline.pipelines.translate.recipe import Recipe, read_recipe
+from feedline.pipelines.translate.to_torchvision import finish
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RECIPES = {
-    "plain": read([v1.ToTensor()]),
-    "normalised": read([v1.ToTensor(), v1.Normalize(MEAN, STD)]),
-    "bytes": read([v1.PILToTensor()]),
+    "plain": read_recipe([v1.ToTensor()]),
+    "normalised": read_recipe([v1.ToTensor(), v1.Normalize(MEAN, STD)]),
+    "bytes": read_recipe([v1.PILToTensor()]),
     "erased after": Recipe((of.Erase(0.25, 0.5, 0.25, 0.5, (0.5, 1.0, 2.0)),), MEAN, STD),
     "erased before": Recipe((of.Erase(0.25, 0.5, 0.25, 0.5, (0.5,), normalised=False),), MEAN, STD),
 }
@@ -64,7 +64,7 @@ def in_dali(recipe: Recipe, images: torch.Tensor, copies: int = 1) -> torch.Tens
     given = [image.permute(1, 2, 0).contiguous().numpy() for image in images] * copies
     pipeline = Pipeline(batch_size=len(given), num_threads=1, device_id=None, seed=1, prefetch_queue_depth=1)
     with pipeline:
-        pipeline.set_outputs(dali.normalised(fn.external_source(lambda: given, layout="HWC"), recipe))
+        pipeline.set_outputs(to_dali.normalise_in_pipeline(fn.external_source(lambda: given, layout="HWC"), recipe))
     pipeline.build()
     (batch,) = pipeline.run()
     return torch.from_numpy(np.array(batch.as_tensor()))

@@ -8,12 +8,20 @@ from torchvision import transforms as v1
 from torchvision.transforms import InterpolationMode
 
 from feedline.pipelines.photos import Photo
-from feedline.pipelines.translate import dali, pillow
-from feedline.pipelines.translate import operations as of
-from feedline.pipelines.translate.difference import BACKENDS, WHOLE, compare, differences, measured, on_dali_cpu, on_pillow
-from feedline.pipelines.translate.recipe import Recipe, read
+from feedline.pipelines.translate import image_operations as of
+from feedline.pipelines.translate import to_dali, to_torchvision
+from feedline.pipelines.translate.difference import (
+    _COMPARED_LIBRARIES,
+    WHOLE_RECIPE,
+    _compare_operation,
+    _mean_and_largest,
+    _on_dali_cpu,
+    _on_pillow,
+    compare_libraries,
+)
+from feedline.pipelines.translate.recipe import Recipe, read_recipe
 
-SEEN = {backend.name: backend for backend in BACKENDS if backend.name != "DALI GPU"}
+SEEN = {backend.name: backend for backend in _COMPARED_LIBRARIES if backend.name != "DALI GPU"}
 MODES = InterpolationMode
 EXACT = {"v2": 0.0, "albumentations": 0.0, "DALI CPU": 0.0}
 # Largest mean difference in grey levels; measured values are at most three quarters of it. None: named as missing.
@@ -62,7 +70,7 @@ def test_an_operation_is_torchvision_s_within_its_bound(what, backend, photos):
     transform, bounds = OPERATIONS[what]
     bound = bounds[backend.name]
 
-    row = compare(backend, what, read(transform), photos.photos)
+    row = _compare_operation(backend, what, read_recipe(transform), photos.photos)
 
     if bound is None:
         assert row.mean is None and row.message
@@ -76,7 +84,7 @@ TONES = [of.Tone("posterize", 3), of.Tone("solarize", 100.0), of.Tone("autocontr
 @pytest.mark.parametrize("backend", ["v2", "albumentations"])
 @pytest.mark.parametrize("operation", TONES, ids=str)
 def test_tones_of_the_automatic_augmentations_are_pillow_s(operation, backend, photos):
-    row = compare(SEEN[backend], "tone", Recipe((operation,)), photos.photos)
+    row = _compare_operation(SEEN[backend], "tone", Recipe((operation,)), photos.photos)
 
     assert row.mean <= 0.5 and row.max <= 1
 
@@ -101,7 +109,7 @@ def test_the_reference_is_what_torchvision_s_own_object_does(what, image):
     small = image.resize((150, 150)) if what == "pad if needed" else image
     transform = v1.Compose([CERTAIN[what], v1.ToTensor(), v1.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.25))])
 
-    ours = pillow.build(read(transform)).apply(small)
+    ours = to_torchvision.build_v1(read_recipe(transform)).apply(small)
 
     assert torch.allclose(ours, transform(small), atol=1e-5)
 
@@ -109,9 +117,9 @@ def test_the_reference_is_what_torchvision_s_own_object_does(what, image):
 def test_the_whole_recipe_has_a_row_in_every_library(photos):
     transform = [v1.RandomResizedCrop(64), v1.RandomHorizontalFlip(), v1.Lambda(print), v1.ToTensor(), v1.RandomErasing()]
 
-    rows = [row for row in differences(read(transform), photos, 2) if row.operation == WHOLE]
+    rows = [row for row in compare_libraries(read_recipe(transform), photos, 2) if row.operation == WHOLE_RECIPE]
 
-    assert [row.backend for row in rows] == [backend.name for backend in BACKENDS]
+    assert [row.backend for row in rows] == [backend.name for backend in _COMPARED_LIBRARIES]
     for row in rows:
         if row.mean is not None:
             assert row.mean < 3 and "Lambda" in row.message
@@ -146,7 +154,10 @@ def kept_kinds(folder, image):
 
 def test_dali_decodes_every_kind_that_a_scan_keeps_as_pillow_does(tmp_path, image):
     for photo in kept_kinds(tmp_path, image):
-        (ours,), (theirs,) = on_dali_cpu(dali.build(Recipe(()), "cpu"), [photo]), on_pillow(pillow.build(Recipe(())), [photo])
+        (ours,), (theirs,) = (
+            _on_dali_cpu(to_dali.build_dali(Recipe(()), "cpu"), [photo]),
+            _on_pillow(to_torchvision.build_v1(Recipe(())), [photo]),
+        )
         assert ours.shape == theirs.shape, photo.path
         assert np.abs(ours - theirs).mean() < 0.6, photo.path
 
@@ -165,8 +176,11 @@ CERTAIN_IN_DALI = [
 
 @pytest.mark.parametrize("transform", CERTAIN_IN_DALI, ids=lambda transform: type(transform).__name__)
 def test_random_operators_of_dali_whose_range_is_one_value_are_torchvision_s(transform, photos):
-    recipe = read(transform)
+    recipe = read_recipe(transform)
 
-    ours, theirs = on_dali_cpu(dali.build(recipe, "cpu"), photos.photos), on_pillow(pillow.build(recipe), photos.photos)
+    ours, theirs = (
+        _on_dali_cpu(to_dali.build_dali(recipe, "cpu"), photos.photos),
+        _on_pillow(to_torchvision.build_v1(recipe), photos.photos),
+    )
 
-    assert measured(ours, theirs)[0] < 1.5
+    assert _mean_and_largest(ours, theirs)[0] < 1.5

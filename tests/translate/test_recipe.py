@@ -10,10 +10,9 @@ from torch import nn
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from feedline.pipelines.translate import albumentations, dali, pillow
-from feedline.pipelines.translate import operations as of
-from feedline.pipelines.translate import v2 as on_tensors
-from feedline.pipelines.translate.recipe import Recipe, frozen, read
+from feedline.pipelines.translate import image_operations as of
+from feedline.pipelines.translate import to_albumentations, to_dali, to_torchvision
+from feedline.pipelines.translate.recipe import Recipe, freeze_recipe, read_recipe
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 EVERYTHING = [
@@ -42,8 +41,8 @@ EVERYTHING = [
 
 @pytest.mark.parametrize(("name", "arguments", "options"), EVERYTHING, ids=lambda value: value if isinstance(value, str) else "")
 def test_v1_and_v2_are_read_alike(name, arguments, options):
-    old = read(v1.Compose([getattr(v1, name)(*arguments, **options), v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing(0.3)]))
-    new = read(
+    old = read_recipe(v1.Compose([getattr(v1, name)(*arguments, **options), v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing(0.3)]))
+    new = read_recipe(
         v2.Compose(
             [
                 getattr(v2, name)(*arguments, **options),
@@ -62,13 +61,13 @@ def test_v1_and_v2_are_read_alike(name, arguments, options):
 
 
 def test_settings_are_kept():
-    (crop,) = read(v1.RandomCrop((32, 30), padding=(1, 2), pad_if_needed=True, fill=3, padding_mode="edge")).operations
+    (crop,) = read_recipe(v1.RandomCrop((32, 30), padding=(1, 2), pad_if_needed=True, fill=3, padding_mode="edge")).operations
 
     assert crop == of.RandomCrop((32, 30), (1, 2, 1, 2), True, (3.0,), "edge")
 
 
 def test_sequential_lists_and_random_apply_are_walked():
-    recipe = read(nn.Sequential(v1.Resize(9), nn.Identity(), v1.RandomApply([v1.Grayscale(3), v1.Lambda(print)], 0.3)))
+    recipe = read_recipe(nn.Sequential(v1.Resize(9), nn.Identity(), v1.RandomApply([v1.Grayscale(3), v1.Lambda(print)], 0.3)))
 
     resize, some = recipe.operations
     assert resize == of.Resize(9)
@@ -93,20 +92,25 @@ class Twice(v1.Resize):
     ],
 )
 def test_what_cannot_be_read_is_named_and_the_rest_kept(transform, message):
-    recipe = read([v1.Resize((8, 8)), transform])
+    recipe = read_recipe([v1.Resize((8, 8)), transform])
 
     (unknown,) = recipe.unknown
     assert message in f"{unknown.what}: {unknown.why}"
     assert recipe.operations[0] == of.Resize((8, 8))
-    for built in (pillow.build(recipe), on_tensors.build(recipe), albumentations.build(recipe), dali.build(recipe, "cpu")):
+    for built in (
+        to_torchvision.build_v1(recipe),
+        to_torchvision.build_v2(recipe),
+        to_albumentations.build_albumentations(recipe),
+        to_dali.build_dali(recipe, "cpu"),
+    ):
         assert [missing for missing in built.missing if message in missing]
         assert built.does.unknown == []
 
 
 def test_values_that_are_not_0_to_1_at_the_end_are_kept_so():
-    as_bytes = read(v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32), v2.Normalize([127.5], [63.75])]))
-    unscaled = read(v2.PILToTensor())
-    scaled = read(v1.ToTensor())
+    as_bytes = read_recipe(v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32), v2.Normalize([127.5], [63.75])]))
+    unscaled = read_recipe(v2.PILToTensor())
+    scaled = read_recipe(v1.ToTensor())
 
     assert (as_bytes.mean, as_bytes.std) == ((0.5,), (0.25,))
     assert (unscaled.mean, unscaled.std) == ((0.0,), (1 / 255,))
@@ -117,31 +121,31 @@ def test_values_that_are_not_0_to_1_at_the_end_are_kept_so():
 def test_a_fill_after_to_tensor_is_in_units_of_the_tensor(transform, image):
     whole = v1.Compose([v1.ToTensor(), transform])
 
-    ours = pillow.build(read(whole)).apply(image)
+    ours = to_torchvision.build_v1(read_recipe(whole)).apply(image)
 
     assert (ours - whole(image)).abs().mean() < 0.01
 
 
 def test_erasing_before_another_operation_is_named_because_translations_erase_last():
-    late = read(v1.Compose([v1.ToTensor(), v1.RandomErasing(), v1.Resize(8), v1.RandomHorizontalFlip()]))
-    last = read(v1.Compose([v1.ToTensor(), v1.Resize(8), v1.RandomErasing(), v1.RandomHorizontalFlip(), v1.Normalize(MEAN, STD)]))
+    late = read_recipe(v1.Compose([v1.ToTensor(), v1.RandomErasing(), v1.Resize(8), v1.RandomHorizontalFlip()]))
+    last = read_recipe(v1.Compose([v1.ToTensor(), v1.Resize(8), v1.RandomErasing(), v1.RandomHorizontalFlip(), v1.Normalize(MEAN, STD)]))
 
     assert [(unknown.what, unknown.why.split()[0]) for unknown in late.unknown] == [("RandomErasing", "Resize")]
     assert last.unknown == []
 
 
 def test_erasing_some_is_named_and_the_rest_done(image):
-    recipe = read(v1.Compose([v1.ToTensor(), v1.RandomApply([v1.RandomVerticalFlip(1), v1.RandomErasing()], 1.0)]))
+    recipe = read_recipe(v1.Compose([v1.ToTensor(), v1.RandomApply([v1.RandomVerticalFlip(1), v1.RandomErasing()], 1.0)]))
 
-    ours = pillow.build(recipe).apply(image)
+    ours = to_torchvision.build_v1(recipe).apply(image)
 
     assert [unknown.what for unknown in recipe.unknown] == ["RandomErasing"]
     assert torch.equal(ours, v1.ToTensor()(image).flip(-2))
 
 
 def test_a_resize_without_antialias_is_named_where_pillow_does_it():
-    unlike = pillow.build(read(v1.Compose([v1.ToTensor(), v1.Resize(8, antialias=None)]))).differs
-    alike = pillow.build(read(v1.Compose([v1.Resize(8, antialias=None), v1.ToTensor()]))).differs
+    unlike = to_torchvision.build_v1(read_recipe(v1.Compose([v1.ToTensor(), v1.Resize(8, antialias=None)]))).differs
+    alike = to_torchvision.build_v1(read_recipe(v1.Compose([v1.Resize(8, antialias=None), v1.ToTensor()]))).differs
 
     assert "Pillow always antialiases" in " ".join(unlike)
     assert alike == ()
@@ -149,7 +153,7 @@ def test_a_resize_without_antialias_is_named_where_pillow_does_it():
 
 @pytest.mark.parametrize("transform", [v1.RandAugment(num_magnitude_bins=1, magnitude=0), v1.TrivialAugmentWide(num_magnitude_bins=1)])
 def test_automatic_augmentations_of_one_magnitude_are_done(transform, image):
-    apply = pillow.build(read(transform)).apply
+    apply = to_torchvision.build_v1(read_recipe(transform)).apply
 
     assert {tuple(apply(image).shape) for _ in range(20)} == {(3, image.height, image.width)}
 
@@ -157,7 +161,7 @@ def test_automatic_augmentations_of_one_magnitude_are_done(transform, image):
 def test_the_preset_of_a_model_is_read():
     from torchvision.models import ResNet18_Weights
 
-    recipe = read(ResNet18_Weights.DEFAULT.transforms())
+    recipe = read_recipe(ResNet18_Weights.DEFAULT.transforms())
 
     assert list(recipe.operations) == [of.Resize(256), of.CenterCrop((224, 224))]
     assert (recipe.mean, recipe.std) == (MEAN, STD)
@@ -176,28 +180,38 @@ def test_the_preset_of_a_model_is_read():
     ],
 )
 def test_output_size_is_known_when_all_images_get_the_same(transforms, size):
-    assert read(transforms).output_size == size
+    assert read_recipe(transforms).output_size == size
 
 
 def test_frozen_leaves_nothing_to_chance():
-    recipe = read([getattr(v1, name)(*arguments, **options) for name, arguments, options in EVERYTHING[4:]])
+    recipe = read_recipe([getattr(v1, name)(*arguments, **options) for name, arguments, options in EVERYTHING[4:]])
 
-    fixed = frozen(recipe, 3)
+    fixed = freeze_recipe(recipe, 3)
 
     assert recipe.random and not fixed.random
-    assert fixed == frozen(recipe, 3)
-    assert fixed != frozen(recipe, 4)
+    assert fixed == freeze_recipe(recipe, 3)
+    assert fixed != freeze_recipe(recipe, 4)
 
 
 def test_what_is_built_can_be_sent_to_a_spawned_worker(image):
-    recipe = read([v1.Resize((8, 8)), v1.RandomHorizontalFlip()])
+    recipe = read_recipe([v1.Resize((8, 8)), v1.RandomHorizontalFlip()])
 
-    for built in (pillow.build(recipe), on_tensors.build(recipe), albumentations.build(recipe), dali.build(recipe, "cpu")):
+    for built in (
+        to_torchvision.build_v1(recipe),
+        to_torchvision.build_v2(recipe),
+        to_albumentations.build_albumentations(recipe),
+        to_dali.build_dali(recipe, "cpu"),
+    ):
         pickle.loads(pickle.dumps(built.apply))
 
 
 def test_reading_imports_neither_torchvision_nor_pillow():
-    program = "import sys; from feedline.pipelines.translate.recipe import read; read([]); print({'torchvision', 'PIL'} & set(sys.modules))"
+    program = """
+import sys
+from feedline.pipelines.translate.recipe import read_recipe
+read_recipe([])
+print({'torchvision', 'PIL'} & set(sys.modules))
+"""
 
     said = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
 
@@ -205,7 +219,7 @@ def test_reading_imports_neither_torchvision_nor_pillow():
 
 
 def test_a_crop_larger_than_the_image_is_an_error_as_in_torchvision(image):
-    apply = pillow.build(Recipe((of.RandomCrop((5000, 5000)),))).apply
+    apply = to_torchvision.build_v1(Recipe((of.RandomCrop((5000, 5000)),))).apply
 
     with pytest.raises(ValueError, match="does not fit"):
         apply(image)

@@ -11,7 +11,7 @@ from traces.kineto_made import kineto
 
 import feedline
 from feedline.cli import main
-from feedline.pipelines.probes import instead
+from feedline.pipelines.probes import decoders
 
 KEYS = ["settings", "fix", "from", "to", "low", "high", "refused", "limit", "stages", "line", "remarks", "measured_interval"]
 
@@ -169,7 +169,7 @@ def test_a_decoder_is_measured_on_the_users_files(decode_bound, tmp_path, capsys
 
 def test_the_spread_of_the_measurement_widens_the_interval(decode_bound, tmp_path, monkeypatch, capsys):
     def measured(low, high):
-        monkeypatch.setattr(instead, "measure", lambda *_: instead.Instead(50, 2e-3, 1e-3, low, high, 0.1))
+        monkeypatch.setattr(decoders, "compare_decoders", lambda *_: decoders.DecoderComparison(50, 2e-3, 1e-3, low, high, 0.1))
         return predicted(capsys, decode_bound, "--set", "decode=turbo", "--data", tmp_path)[1]
 
     sure, unsure = measured(0.5, 0.5), measured(0.3, 0.8)

@@ -45,9 +45,9 @@ def _arms_of(fix: str, control: str | None) -> dict[str, str]:
     Raises:
         FixError: a text that is none.
     """
-    from feedline.convergence.apply import parse
+    from feedline.convergence.apply import parse_fixes
 
-    requests = parse(fix)
+    requests = parse_fixes(fix)
     if control is None:
         own = [request.fix.control.format(lr=getattr(request.setting, "lr", "")) for request in requests if request.fix.control]
         control = own[0] if len(own) == 1 else ""
@@ -55,7 +55,7 @@ def _arms_of(fix: str, control: str | None) -> dict[str, str]:
         control = ""
     if control:
         try:
-            parse(control)
+            parse_fixes(control)
         except FixError as error:
             raise FixError(f"control {control}: {error}; choose another with --control, or --control none") from error
     return {"baseline": "", "fix": fix, **({"control": control} if control else {})}

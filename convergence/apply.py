@@ -1,0 +1,283 @@
+"""The fixes requested with ``--fix``."""
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.optim import optimizer as torch_optimizer
+from torch.utils.data import DataLoader
+
+from feedline.convergence.fix import Fix, RateChanges, TrainingProgress, multiply_rates, restore_rates
+from feedline.convergence.fixes import FIXES
+from feedline.profiler import ranks
+from feedline.profiler.errors import FixError
+from feedline.profiler.session.hooks import Tell
+from feedline.profiler.taps.convergence.batch_norm import rows
+from feedline.profiler.taps.convergence.watch import is_model
+from feedline.profiler.taps.patch import Patches
+from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
+
+_REPLACED = ("SGD", "Adam", "AdamW")
+
+
+@dataclass(frozen=True)
+class FixRequest:
+    """One fix and its setting."""
+
+    fix: Fix
+    text: str
+    setting: Any
+
+    @property
+    def lines(self) -> str:
+        """Python that the user would write for it."""
+        return self.fix.lines(self.setting)
+
+
+def parse_fixes(text: str) -> list[FixRequest]:
+    """Read ``NAME=VALUE,NAME=VALUE,...``.
+
+    Raises:
+        FixError: an unknown fix, an invalid value, a fix that cannot be applied from outside, or
+            two that contradict each other.
+    """
+    known = {fix.name: fix for fix in FIXES}
+    requests: list[FixRequest] = []
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        fix = known.get(name.strip())
+        if fix is None:
+            raise FixError(f"unknown fix {name.strip()!r}; the fixes are {', '.join(sorted(known))}")
+        try:
+            requests.append(FixRequest(fix, part.strip(), fix.parse(value.strip())))
+        except ValueError as error:
+            raise FixError(f"{part.strip()}: {error}") from error
+    _check_requests(requests)
+    return requests
+
+
+def _check_requests(requests: list[FixRequest]) -> None:
+    names = [request.fix.name for request in requests]
+    if not requests:
+        raise FixError("--fix is empty: expected NAME=VALUE,..., such as warmup=5ep,lr_rule=sqrt")
+    if len(set(names)) < len(names):
+        raise FixError(f"a fix is given twice in {','.join(names)}")
+    for request in requests:
+        if request.fix.attach is None:
+            raise FixError(f"{request.fix.name} cannot be applied from outside; add it to the program:", f"\n{request.lines}")
+    optimizers = [request.fix.name for request in requests if request.fix.replaces_optimizer]
+    if len(optimizers) > 1:
+        raise FixError(f"{' and '.join(optimizers)} are optimizers: use only one")
+    if optimizers and "lr_rule" in names:
+        raise FixError(f"{optimizers[0]} sets its own learning rate: leave out lr_rule")
+
+
+_MakeOptimizer = Callable[[type[torch.optim.Optimizer], Any, dict[str, Any]], torch.optim.Optimizer]
+
+
+class _ModelDepth(threading.local):
+    """Whether this thread is already inside a model."""
+
+    inside = 0
+
+
+class FixInjector:
+    """The hooks of one training, patched into torch.
+
+    Attributes:
+        ranks: processes of the training.
+        failed: fix -> why it did not act.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        """Look up the ranks of this training; ``attach`` does the rest."""
+        self.ranks = ranks.place().world_size
+        self.failed: dict[str, str] = {}
+        self._tell = tell
+        self._acting = ""  # the fix that is being attached
+        self._models: list[tuple[str, Callable[[torch.nn.Module], None]]] = []
+        self._outputs: list[tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = []
+        self._made: list[tuple[str, Callable[[torch.optim.Optimizer], None]]] = []
+        self._rates: list[tuple[str, Callable[[TrainingProgress], float]]] = []
+        self._make: tuple[str, _MakeOptimizer] | None = None
+        self._seen: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._changed: dict[int, RateChanges] = {}
+        self._depth = _ModelDepth()
+        self._updates = self._samples = self._before = 0
+        self._last_loader: int | None = None  # samples that all ranks draw from it in an epoch
+        self._epoch: int | None = None
+
+    def attach(self, requests: list[FixRequest], patches: Patches) -> Callable[[], None]:
+        """Let the fixes register their hooks, and patch torch for these.
+
+        Returns:
+            A function that undoes everything except the patches.
+        """
+        for request in requests:
+            self._acting = request.fix.name
+            assert request.fix.attach is not None
+            with self._guarded(request.fix.name):
+                request.fix.attach(request.setting, self)
+                self._tell(f"fix {request.fix.name}", True, request.text)
+        self._patch_forward(patches)
+        self._patch_loader(patches)
+        if self._make is not None:
+            for name in _REPLACED:
+                self._patch_class(patches, name)
+        if self._made:
+            self._patch_init(patches)
+        hooks = [
+            torch_optimizer.register_optimizer_step_pre_hook(self._before_update),
+            torch_optimizer.register_optimizer_step_post_hook(self._after_update),
+        ]
+
+        def undo() -> None:
+            for hook in hooks:
+                hook.remove()
+
+        return undo
+
+    def optimizer(self, make: _MakeOptimizer) -> None:
+        """Keep what makes an optimizer in place of torch's."""
+        self._make = self._acting, make
+
+    def made_optimizer(self, act: Callable[[torch.optim.Optimizer], None]) -> None:
+        """Keep what acts on each new optimizer."""
+        self._made.append((self._acting, act))
+
+    def rate(self, factor: Callable[[TrainingProgress], float]) -> None:
+        """Keep a factor on the rates of each update."""
+        self._rates.append((self._acting, factor))
+
+    def model(self, act: Callable[[torch.nn.Module], None]) -> None:
+        """Keep what acts on each outermost model."""
+        self._models.append((self._acting, act))
+
+    def output(self, act: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Keep what changes the output of each outermost forward."""
+        self._outputs.append((self._acting, act))
+
+    @contextmanager
+    def _guarded(self, fix: str) -> Iterator[None]:
+        """End a fix that raises, and nothing else."""
+        try:
+            yield
+        except Exception as error:
+            self._fail(fix, error)
+
+    def _fail(self, fix: str, error: Exception) -> None:
+        if fix not in self.failed:
+            self.failed[fix] = str(error) or type(error).__name__
+            self._tell(f"fix {fix}", False, self.failed[fix])
+
+    def _patch_forward(self, patches: Patches) -> None:
+        original = torch.nn.Module.__call__
+        is_compiling, depth = torch.compiler.is_compiling, self._depth
+
+        def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or depth.inside or not (module.training and torch.is_grad_enabled()) or in_backward():
+                return original(module, *args, **kwargs)
+            return self._forward(original, module, args, kwargs)
+
+        hide_from_dynamo(__call__)
+        patches.set(torch.nn.Module, "__call__", __call__)
+
+    def _forward(self, original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+        if not is_model(module):
+            return original(module, *args, **kwargs)
+        if module not in self._seen:
+            self._seen.add(module)
+            self._epoch = self._last_loader
+            for name, act in self._models:
+                with self._guarded(name):
+                    act(module)
+        self._samples += rows(args, kwargs)
+        self._depth.inside += 1
+        try:
+            output = original(module, *args, **kwargs)
+        finally:
+            self._depth.inside -= 1
+        for name, change in self._outputs:
+            with self._guarded(name):
+                if not isinstance(output, torch.Tensor) or not output.dim():
+                    raise ValueError(f"the model returns {type(output).__name__}, not one tensor with a row per sample")
+                output = change(output)
+        return output
+
+    def _patch_loader(self, patches: Patches) -> None:
+        original = DataLoader.__iter__
+
+        @functools.wraps(original)
+        def __iter__(loader: Any) -> Any:
+            try:
+                self._last_loader = len(loader.sampler) * self.ranks
+            except Exception:
+                self._last_loader = None  # a stream
+            return original(loader)
+
+        patches.set(DataLoader, "__iter__", __iter__)
+
+    def _patch_class(self, patches: Patches, name: str) -> None:
+        original = getattr(torch.optim, name)
+
+        made_types: list[type] = []
+
+        class Kind(type(original)):  # type: ignore[misc]
+            """The class of an optimizer that replaces one of torch.
+
+            isinstance checks for torch's class still hold.
+            """
+
+            def __instancecheck__(cls, instance: object) -> bool:
+                if cls is not replacement:
+                    return super().__instancecheck__(instance)
+                return isinstance(instance, original) or type(instance) in made_types
+
+        def __new__(cls: type, params: Any = (), *args: Any, **kwargs: Any) -> Any:
+            if cls is not replacement or getattr(torch.optim, name) is not replacement or self._make is None:
+                return object.__new__(cls)  # a class of the program's own
+            fix, make = self._make
+            params = list(params)
+            try:
+                optimizer = make(original, params, {**kwargs, **dict(zip(("lr",), args, strict=False))})
+            except Exception as error:
+                self._fail(fix, error)
+                return original(params, *args, **kwargs)
+            made_types.append(type(optimizer))
+            return optimizer
+
+        replacement = Kind(name, (original,), {"__new__": __new__, "__module__": original.__module__, "__doc__": original.__doc__})
+        patches.set(torch.optim, name, replacement)
+
+    def _patch_init(self, patches: Patches) -> None:
+        original = torch.optim.Optimizer.__init__
+
+        @functools.wraps(original)
+        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            for name, act in self._made:
+                with self._guarded(name):
+                    act(optimizer)
+
+        patches.set(torch.optim.Optimizer, "__init__", __init__)
+
+    def _before_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        restore_rates(self._changed.pop(id(optimizer), []))  # the last update raised
+        batch = (self._samples - self._before) * self.ranks
+        progress = TrainingProgress(self._updates, self._before * self.ranks, self._epoch, batch, self.ranks)
+        factor = 1.0
+        for name, of in self._rates:
+            with self._guarded(name):
+                factor *= of(progress)
+        if factor != 1.0:
+            self._changed[id(optimizer)] = multiply_rates(optimizer, factor)
+
+    def _after_update(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        restore_rates(self._changed.pop(id(optimizer), []))
+        self._updates += 1
+        self._before = self._samples

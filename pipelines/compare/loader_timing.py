@@ -1,0 +1,306 @@
+"""Times a loader: a whole epoch, a part, its stages; and a training step without a loader."""
+
+import math
+import os
+import random
+import resource
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from feedline.pipelines.compare.comparison import Compute, Epoch, EpochPart, StageCosts
+from feedline.pipelines.loaders import pillow_loaders
+from feedline.pipelines.loaders.image_samples import ImageSamples
+from feedline.pipelines.loaders.protocol import ComparedLoader, LoaderKind, LoadTask
+from feedline.pipelines.loaders.spdl_loader import SpdlLoader, collate_samples
+from feedline.pipelines.loaders.workers import WorkerLoader, to_device
+from feedline.pipelines.photos import Photos
+from feedline.pipelines.probes.pagecache import evict
+from feedline.pipelines.probes.probe_rounds import CannotMeasure, MeasuredRate, ProbePlan, Workload, measure_in_turns, on_one_core
+from feedline.pipelines.probes.training_step import Step
+from feedline.pipelines.random_states import OwnRandomState
+from feedline.profiler.errors import UserCodeError
+from feedline.profiler.pool import sheltered
+from feedline.profiler.samplers.processes import descendants
+
+# of a repeated dataset: a list of that many paths takes some 20 MB in each worker
+_MAX_SAMPLES = 200_000
+_MAX_NAMED = 5  # samples named as wrong
+_STEP_PLAN = ProbePlan(rounds=5, seconds=0.5)
+_TIMED_SAMPLES = 64
+_WARMUP_SAMPLES = 8  # samples before them: libraries load, buffers grow
+_SENT_SAMPLES = 256  # samples sent through a DataLoader of ready ones
+
+
+def _tree_cpu_s() -> float:
+    """Return the CPU seconds so far of this process and all of its descendants.
+
+    Of these, children that ended count once they were waited for.
+    """
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime + sum(map(_process_cpu_s, descendants(os.getpid())))
+
+
+def _process_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of all threads of a process, those that ended too.
+
+    In nanoseconds' resolution (/proc/PID/stat counts in hundredths of a second).
+    """
+    try:
+        # clock_getcpuclockid(3): MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:  # it ended meanwhile
+        return 0.0
+
+
+@contextmanager
+def open_loader(kind: LoaderKind, task: LoadTask) -> Iterator[ComparedLoader]:
+    """Make a loader that is closed at the end of the block."""
+    loader = kind.make(task)
+    try:
+        yield loader
+    finally:
+        loader.close()
+
+
+def run_epoch(kind: LoaderKind, task: LoadTask) -> tuple[Epoch, ComparedLoader]:
+    """Run an epoch, and check that every sample arrives exactly once.
+
+    Returns:
+        The epoch, and the loader, closed.
+    """
+    start = time.perf_counter()
+    seen: Counter[int] = Counter()
+    with open_loader(kind, task) as loader:
+        for batch in loader.epoch(0):
+            if len(batch.images) != len(batch.index):
+                return Epoch(sum(seen.values()), 0.0, f"{len(batch.images)} images came with {len(batch.index)} labels"), loader
+            seen.update(batch.index.tolist())
+    return Epoch(sum(seen.values()), time.perf_counter() - start, _arrival_problems(seen, len(task.photos))), loader
+
+
+def _arrival_problems(seen: Counter[int], samples: int) -> str:
+    """Say which of the samples 0 to ``samples`` - 1 did not arrive exactly once."""
+    twice = sorted(index for index, times in seen.items() if times > 1)
+    never = sorted(set(range(samples)) - set(seen))
+    unknown = sorted(set(seen) - set(range(samples)))
+    groups = (("came more than once", twice), ("never came", never), ("do not exist", unknown))
+    problems = [f"{len(group)} {what} ({_first(group)})" for what, group in groups if group]
+    return "; ".join(problems)
+
+
+def _first(group: list[int]) -> str:
+    """Write the first few as text."""
+    return ", ".join(map(str, group[:_MAX_NAMED])) + (", ..." if len(group) > _MAX_NAMED else "")
+
+
+def run_part(kind: LoaderKind, task: LoadTask, number: int, seconds: float) -> EpochPart:
+    """Run a fresh loader for some time, after skipping batches that were made in advance.
+
+    The time ends with a batch whose number is a multiple of the number of workers: they finish
+    theirs at about the same time.
+
+    Raises:
+        ValueError: the epoch is too short to measure anything.
+    """
+    start = time.perf_counter()
+    with open_loader(kind, task) as loader:
+        batches = loader.epoch(number)
+        drawn = sum(1 for _ in islice(batches, 1))
+        _finished(task)
+        first_batch_s = time.perf_counter() - start
+        drawn += sum(1 for _ in islice(batches, batches_ahead(task) - 1))
+        _finished(task)
+        gpu = _GpuShare(task.settings.device)
+        wall, cpu, main = time.perf_counter(), _tree_cpu_s(), time.thread_time()
+        samples = 0
+        for count, batch in enumerate(batches, 1):
+            samples += len(batch.index)
+            gpu.look()
+            if count % max(1, task.settings.workers) == 0 and time.perf_counter() - wall >= seconds:
+                break
+        _finished(task)
+        wall, cpu, main = time.perf_counter() - wall, _tree_cpu_s() - cpu, time.thread_time() - main
+    if not samples:
+        raise ValueError(f"an epoch of {drawn} batches is too short to measure: use more images or smaller batches")
+    return EpochPart(samples, wall, cpu, main, first_batch_s, None if gpu.share is None else gpu.share * wall)
+
+
+def batches_ahead(task: LoadTask) -> int:
+    """Return how many batches can be ready in advance.
+
+    Two per worker, and the one in progress; at most a third of an epoch.
+    """
+    return max(1, min(3 * task.settings.workers, len(task.photos) // task.settings.batch_size // 3))
+
+
+def _finished(task: LoadTask) -> None:
+    """Wait for the device."""
+    if task.settings.device != "cpu":
+        torch.cuda.synchronize(task.settings.device)
+
+
+def repeat_photos(task: LoadTask, samples: float) -> LoadTask:
+    """Repeat the images, so that an epoch has at least this many samples."""
+    photos = task.photos.photos
+    times = max(1, math.ceil(min(samples, _MAX_SAMPLES) / len(photos)))
+    return replace(task, photos=replace(task.photos, photos=photos * times))
+
+
+def fill_page_cache(photos: Photos) -> None:
+    """Read every file into the page cache."""
+    for photo in photos.photos:
+        with open(photo.path, "rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
+
+
+def evict_photos(photos: Photos) -> None:
+    """Evict every file from the page cache."""
+    for path in {photo.path for photo in photos.photos}:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            evict(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class _GpuShare:
+    """Samples the GPU's utilisation.
+
+    That is the share of NVML's last sample period in which any kernel ran.
+    """
+
+    EVERY_S = 0.1
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._seen: list[int] = []
+        self._next = 0.0 if device != "cpu" else math.inf
+
+    def look(self) -> None:
+        now = time.perf_counter()
+        if now < self._next:
+            return
+        self._next = now + self.EVERY_S
+        try:
+            self._seen.append(torch.cuda.utilization(self.device))
+        except Exception:  # no NVML: the GPU's time stays unknown
+            self._next = math.inf
+
+    @property
+    def share(self) -> float | None:
+        """The share, 0 to 1; None without a GPU or a sample."""
+        return sum(self._seen) / len(self._seen) / 100 if self._seen else None
+
+
+def prepare_training_step(model: Any, task: LoadTask) -> Callable[[], Compute]:
+    """Try one step on a batch of the user's images.
+
+    Returns:
+        A function that measures it.
+
+    Raises:
+        UserCodeError: the model cannot be trained on such a batch.
+    """
+    samples, _ = pillow_loaders.reference_samples(task)
+    with OwnRandomState(0):
+        size = min(task.settings.batch_size, len(samples))
+        batch = torch.stack([samples[index][0] for index in range(size)])
+        try:
+            step = Step.of(model, batch, task.settings.device)
+        except CannotMeasure as error:
+            raise UserCodeError(f"{error}") from error
+    return lambda: _measure_training_step(step)
+
+
+def _measure_training_step(step: Step) -> Compute:
+    """Run the step for some seconds.
+
+    Raises:
+        UserCodeError: it fails.
+    """
+    with OwnRandomState(0):
+        rate = measure_in_turns({"model": Workload(step.whole)}, _STEP_PLAN)["model"]
+    if not isinstance(rate, MeasuredRate):
+        raise UserCodeError(f"the model's training step fails: {rate}")
+    return Compute(1 / rate.value, rate.cpu_s)
+
+
+class _RepeatedSample(Dataset[tuple[torch.Tensor, int]]):
+    """A dataset of one sample, repeated."""
+
+    def __init__(self, image: torch.Tensor, times: int) -> None:
+        self.image, self.times = image, times
+
+    def __len__(self) -> int:
+        return self.times
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return self.image, index
+
+
+def time_stages(kind: LoaderKind, task: LoadTask) -> StageCosts | str:
+    """Time each step over some samples, spread over all classes.
+
+    Returns:
+        The costs, or why there are no steps to call.
+    """
+    with open_loader(kind, task) as loader:
+        samples = loader.samples
+        if isinstance(samples, str):
+            return samples
+        indices = random.Random(0).choices(range(len(samples)), k=_WARMUP_SAMPLES + _TIMED_SAMPLES)
+        with on_one_core(), OwnRandomState(0):
+            read_s, decode_s, augment_s = _steps(samples, indices)
+            image = samples[indices[0]][0]
+        return StageCosts(read_s, decode_s, augment_s, _transport_s(loader, image, task))
+
+
+def _steps(samples: ImageSamples, indices: list[int]) -> tuple[float, float, float]:
+    spent = [0.0, 0.0, 0.0]
+    for number, index in enumerate(indices):
+        if number == _WARMUP_SAMPLES:
+            spent = [0.0, 0.0, 0.0]
+        data, read_s = _timed(samples.read, index)
+        image, decode_s = _timed(samples.decode, data)
+        _, augment_s = _timed(samples.augment, image)
+        spent = [total + step for total, step in zip(spent, (read_s, decode_s, augment_s), strict=True)]
+    return spent[0] / _TIMED_SAMPLES, spent[1] / _TIMED_SAMPLES, spent[2] / _TIMED_SAMPLES
+
+
+def _timed(step: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    """Call a step; returns its result, and its CPU seconds over all threads."""
+    before = time.process_time()
+    made_of_it = step(*arguments)
+    return made_of_it, time.process_time() - before
+
+
+def _transport_s(loader: ComparedLoader, image: torch.Tensor, task: LoadTask) -> float:
+    """Collate, send, receive and finish batches of a ready sample, as the loader does."""
+    size = task.settings.batch_size
+    batches = max(2, _SENT_SAMPLES // size)
+    if isinstance(loader, SpdlLoader):  # threads of one process have nothing to send
+        with on_one_core():
+            spent = [_timed(lambda: loader.finish(collate_samples([(image, 0)] * size)[0]))[1] for _ in range(batches)]
+        return statistics.median(spent) / size
+    assert isinstance(loader, WorkerLoader)
+    ready = _RepeatedSample(image, (batches + 1) * size)
+    workers = min(1, task.settings.workers)
+    carrying = DataLoader(ready, size, num_workers=workers, collate_fn=loader.collate, generator=torch.Generator())
+    cpu_s = 0.0
+    with sheltered():
+        received = iter(carrying)
+    for number, (images, _) in enumerate(received):
+        loader.finish(to_device(images, loader.device))
+        if number == 0:
+            cpu_s = -_tree_cpu_s()
+    return (cpu_s + _tree_cpu_s()) / (batches * size)
