@@ -23,11 +23,11 @@ except ImportError:
 
 if atheris:
     with atheris.instrument_imports(include=["feedline.analysis.traces"]):
-        from feedline.analysis.traces.kineto.limits import Limits
-        from feedline.analysis.traces.kineto.read import read_kineto
+        from feedline.analysis.traces.kineto.kineto_file import read_kineto
+        from feedline.analysis.traces.trace_columns import Limits
 else:
-    from feedline.analysis.traces.kineto.limits import Limits
-    from feedline.analysis.traces.kineto.read import read_kineto
+    from feedline.analysis.traces.kineto.kineto_file import read_kineto
+    from feedline.analysis.traces.trace_columns import Limits
 from feedline.profiler.errors import TraceDamaged
 
 HANG_S = 10

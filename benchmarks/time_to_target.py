@@ -27,10 +27,10 @@ from acceptance.data import Data
 from torch import nn
 from twins import table, write_json
 
-from feedline.analysis.convergence.model import NoiseOverTraining, TimeToTarget
-from feedline.analysis.convergence.noise import over_training
-from feedline.analysis.convergence.recorded import Curve, GradientNorms, Recorded
+from feedline.analysis.convergence.gradient_noise import over_training
 from feedline.analysis.convergence.target import Reached, StepTime, steps_to_target, time_to_target
+from feedline.analysis.convergence.training_record import Curve, GradientNorms, Recorded
+from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
 
 BASE, LARGER = 32, (64, 128, 256, 512, 1024)
 #: Of each batch the best is inside, or the next larger one does not come to the target with every seed.

@@ -8,7 +8,7 @@ import numpy as np
 
 from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.curves import RECALIBRATED, TRAIN, Level
-from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.convergence.training_record import Recorded
 from feedline.analysis.formatting import count, counted, number, share
 from feedline.analysis.ledger.finding import SHARE, Evidence
 

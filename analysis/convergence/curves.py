@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.convergence.model import CurvePoints
-from feedline.analysis.convergence.recorded import Curve, FloatArray
+from feedline.analysis.convergence.training_record import Curve, FloatArray
+from feedline.analysis.convergence.training_series import CurvePoints
 
 #: Part of the samples before a point that its mean is taken over.
 TAIL = 0.1

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.convergence.curves import smooth
-from feedline.analysis.convergence.model import NoiseOverTraining, TimeToTarget
-from feedline.analysis.convergence.recorded import Curve
+from feedline.analysis.convergence.training_record import Curve
+from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
 from feedline.analysis.formatting import number
 
 #: Part of a curve's values that one is smoothed with.

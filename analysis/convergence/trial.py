@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.convergence.training_record import Recorded
 from feedline.profiler.noise_scale import student
 
 _SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not

@@ -4,11 +4,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from feedline.analysis.diff import context, unseen
+from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import LEAST, WORTH
-from feedline.analysis.diff.measure import interval_of
-from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
+from feedline.analysis.diff.side import Measured, interval_of
 from feedline.analysis.formatting import NOT_MEASURED, share, value
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate
@@ -209,10 +208,10 @@ def _findings(budget: Budget, run: Measured) -> Iterator[Checked]:
     all_of = [*report.findings, *(one for one in checks if one.rule_id not in told)]
     if budget.severity:
         worse = [one for one in report.findings if _ORDER.index(one.severity) >= _ORDER.index(Severity(budget.severity))]
-        yield _finding(f"findings.none_of_severity={budget.severity}", worse, unseen.of_severity(run, budget.severity))
+        yield _finding(f"findings.none_of_severity={budget.severity}", worse, context.of_severity(run, budget.severity))
     for rule_id in budget.rules:
         there = [one for one in all_of if one.rule_id == rule_id]
-        yield _finding(f"findings.none_of={rule_id}", there, unseen.of_rule(run, rule_id))
+        yield _finding(f"findings.none_of={rule_id}", there, context.of_rule(run, rule_id))
 
 
 def _finding(id: str, there: list[Finding], unknown: str) -> Checked:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from feedline.analysis.diff.context import different_work, diverged, shared
-from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, Differing, Machine, Quantity, RunName
+from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, Diff, Differing, Machine, Quantity, RunName
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.formatting import number, sentence, value
 from feedline.analysis.measure.cpu_use import MIN_OTHERS

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.diff.measure import CPU, NONE, Measure
-from feedline.analysis.diff.side import Measured, Speed, room
+from feedline.analysis.diff.side import CPU, NONE, Measure, Measured, Speed, room
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FloatArray, p_of, reach
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feedline.analysis.convergence import read
-from feedline.analysis.convergence.model import ConvergenceSummary
-from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.convergence import read_training
+from feedline.analysis.convergence.training_series import ConvergenceSummary
+from feedline.analysis.convergence.training_summary import summarise
 from feedline.analysis.explain import notes as notes_of
 from feedline.analysis.explain.diagnose import diagnose, verdict
 from feedline.analysis.explain.headline import headline, how
@@ -43,9 +43,8 @@ from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.steps import runs_closures
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s
-from feedline.analysis.ranks import recorded as between_ranks
-from feedline.analysis.ranks.recorded import NOTHING, NetworkHints
-from feedline.analysis.ranks.summary import Compared
+from feedline.analysis.ranks import comparison as between_ranks
+from feedline.analysis.ranks.comparison import NOTHING, Compared, NetworkHints
 from feedline.analysis.rules.input import input_not_seen, no_batch, nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.profiler import masks
@@ -108,22 +107,22 @@ def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
 def _report(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
 ) -> Report:
-    made, read, end = _described(run, shown, gathered, notes, compared)
-    if read.facts is None:
+    made, read_training, end = _described(run, shown, gathered, notes, compared)
+    if read_training.facts is None:
         return made
     checks = made.convergence.checks if made.convergence else []
-    predictions = _predictions_of(made, shown, read.facts, ceilings, rejected_of(run))
-    return _judged(made, read.facts, checks, predictions, _ended_badly(made.run, end))
+    predictions = _predictions_of(made, shown, read_training.facts, ceilings, rejected_of(run))
+    return _judged(made, read_training.facts, checks, predictions, _ended_badly(made.run, end))
 
 
 def _described(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None
 ) -> "tuple[Report, _Read, AtEnd]":
     """The report without what is concluded from it: limits, findings, verdict. And how the rank ended that ended first."""
-    read = _read(shown, gathered, notes, compared)
-    step, loaders = read.step, read.loaders
-    if read.facts is not None:
-        step = _with_input(read.facts)
+    read_training = _read(shown, gathered, notes, compared)
+    step, loaders = read_training.step, read_training.loaders
+    if read_training.facts is not None:
+        step = _with_input(read_training.facts)
     ended = between_ranks.first_failed(gathered)
     about, pace = _run_info(run, gathered[ended].rank), between_ranks.throughput(gathered, shown)
     if run.part is not None:
@@ -135,23 +134,23 @@ def _described(
         low, high = interval_of_rate(pace.of_all_ranks, half_width(*relative(means_of(shown))))
         pace = dataclasses.replace(pace, low=low, high=high)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
-    end = at_end(gathered[ended], read.gauges if gathered[ended] is shown else [])
+    end = at_end(gathered[ended], read_training.gauges if gathered[ended] is shown else [])
     about = dataclasses.replace(about, waited_s=end.wait.s if end.wait is not None else None, silent_s=end.silent_s)
-    findings = [] if read.facts is not None else _without_steps(end, loaders, about)
+    findings = [] if read_training.facts is not None else _without_steps(end, loaders, about)
     report = Report(
         run=about,
         verdict=f"{findings[0].message}." if findings else "no training step was recorded, so what limits the training is unknown.",
         findings=findings,
         throughput=pace,
         step=step,
-        workers=read.workers,
+        workers=read_training.workers,
         loaders=loaders,
         ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
-        gauges=read.gauges,
+        gauges=read_training.gauges,
         comm=compared.communication if compared else None,
         convergence=trained,
-        cpus=read.use,
-        ledger=read.facts.ledger if read.facts is not None else None,
+        cpus=read_training.use,
+        ledger=read_training.facts.ledger if read_training.facts is not None else None,
         shown=shown.rank.number,
         headline=headline(
             about,
@@ -167,7 +166,7 @@ def _described(
         ],
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )
-    return report, read, end
+    return report, read_training, end
 
 
 def rejected_of(run: Run) -> list[Trial]:
@@ -260,9 +259,9 @@ def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[T
     gathered = gather_ranks(run, notes)
     compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, NOTHING, notes, rank_cpus(gathered))
     shown = gathered[between_ranks.shown(gathered, compared)]
-    report, read, _ = _described(run, shown, gathered, notes, compared)
-    predictions = _predictions_of(report, shown, read.facts, ceilings, tried) if read.facts else None
-    return TrainingInput(shown, read.facts, read.gauges, report.throughput, predictions)
+    report, read_training, _ = _described(run, shown, gathered, notes, compared)
+    predictions = _predictions_of(report, shown, read_training.facts, ceilings, tried) if read_training.facts else None
+    return TrainingInput(shown, read_training.facts, read_training.gauges, report.throughput, predictions)
 
 
 def _judged(report: Report, facts: RuleInputs, checks: Sequence[Finding], predictions: Predictions, no_more: bool) -> Report:
@@ -299,7 +298,7 @@ def _used_loaders(rank: RankMetrics) -> set[int]:
 def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
     """How the training got on; None where nothing was trained."""
     try:
-        recorded = read.of_run(run)
+        recorded = read_training.of_run(run)
         return summarise(recorded) if recorded.updates else None
     except Exception as error:  # the rest of the report does not need it
         if shows_tracebacks() and not isinstance(error, FeedlineError):

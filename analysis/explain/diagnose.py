@@ -27,7 +27,7 @@ from feedline.analysis.rules.input import (
 from feedline.analysis.rules.input.handover import setting
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, steady_share
 from feedline.analysis.rules.trace import device_bound, host_bound
-from feedline.analysis.traces.budget import PARTS
+from feedline.analysis.traces.trace_budget import PARTS
 
 MOST = 3  # findings that ask for a change: more is a list, not advice
 

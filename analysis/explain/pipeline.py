@@ -9,8 +9,8 @@ from feedline.analysis.explain.build import build
 from feedline.analysis.explain.build_traces import build as build_of_traces
 from feedline.analysis.explain.build_traces import holds_traces
 from feedline.analysis.explain.model import Report
+from feedline.analysis.ranks.comparison import NOTHING, NetworkHints
 from feedline.analysis.ranks.many import rank_pool
-from feedline.analysis.ranks.recorded import NOTHING, NetworkHints
 from feedline.profiler.ceilings import FILE, Ceilings
 from feedline.profiler.store.parts import part, parts, place_of
 from feedline.profiler.store.read import Run

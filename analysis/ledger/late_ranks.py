@@ -1,7 +1,7 @@
 """Ranks that others wait for, in words, and how far ranks can be compared."""
 
 from feedline.analysis.formatting import count, seconds
-from feedline.analysis.ranks.model import BEFORE_TRACE, Communication, LateRank, in_turns
+from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, in_turns
 
 
 def slower(one: LateRank) -> str:

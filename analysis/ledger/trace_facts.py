@@ -10,13 +10,12 @@ from feedline.analysis.formatting import counted, seconds, share
 from feedline.analysis.intervals import NONE, clip, joined, length, union, without
 from feedline.analysis.ledger.facts import Exposed, RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence, Severity
-from feedline.analysis.ranks.model import ExposedKind
-from feedline.analysis.ranks.traced.compare import Between
-from feedline.analysis.traces.budget import Budget
-from feedline.analysis.traces.collective_operations import operation
-from feedline.analysis.traces.communication_kernels import may_communicate, operation_of
-from feedline.analysis.traces.summary import RankTrace
-from feedline.analysis.traces.tables import KernelRow
+from feedline.analysis.ranks.communication import ExposedKind
+from feedline.analysis.ranks.traced_ranks import Between
+from feedline.analysis.traces.collectives import operation
+from feedline.analysis.traces.kernel_names import may_communicate, operation_of
+from feedline.analysis.traces.rank_trace import KernelRow, RankTrace
+from feedline.analysis.traces.trace_budget import Budget
 
 _MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
 SHOWN = 3  # operations, one by one

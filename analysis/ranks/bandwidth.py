@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.formatting import share, size
+from feedline.analysis.ranks.communication import CollectiveKind
 from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.match import CollectiveTable
-from feedline.analysis.ranks.model import CollectiveKind
-from feedline.analysis.traces.collective_operations import bus_factor, operation
+from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 FloatArray = npt.NDArray[np.float64]

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.ranks.communication import LateRank
 from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.match import MISSING, BoolArray, CollectiveTable
-from feedline.analysis.ranks.model import LateRank
 from feedline.analysis.ranks.partition import BACKWARD, OTHER, phase_spans
-from feedline.analysis.traces.collective_operations import operation
-from feedline.analysis.traces.collectives import Collectives
+from feedline.analysis.traces.collectives import Collectives, operation
 
 _BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
 

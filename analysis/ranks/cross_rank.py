@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.ranks.arrivals import Arrivals, Meetings, meet, of_matched
-from feedline.analysis.ranks.clocks import Alignment, align
+from feedline.analysis.ranks.aligned_clocks import Alignment, Arrivals, Meetings, align, meet, of_matched
 from feedline.analysis.ranks.match import BoolArray, CollectiveTable, match
 from feedline.analysis.ranks.partition import Partition, partition
-from feedline.analysis.traces.collective_operations import MESSAGE
-from feedline.analysis.traces.collectives import Collectives
+from feedline.analysis.traces.collectives import MESSAGE, Collectives
 
 
 @dataclass(frozen=True, eq=False)

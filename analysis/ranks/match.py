@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.collective_operations import BETWEEN_TWO, MESSAGE, TOGETHER, operation
-from feedline.analysis.traces.collectives import Collectives, Group
+from feedline.analysis.traces.collectives import BETWEEN_TWO, MESSAGE, TOGETHER, Collectives, Group, operation
 from feedline.profiler.store.restarts import named
 
 BoolArray = npt.NDArray[np.bool_]

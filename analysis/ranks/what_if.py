@@ -6,14 +6,27 @@ from dataclasses import replace
 import numpy as np
 
 from feedline.analysis.intervals import overlap
-from feedline.analysis.ranks.buckets import Timeline, without_sync
-from feedline.analysis.ranks.model import Prediction
+from feedline.analysis.ranks.communication import Prediction, Question
 from feedline.analysis.ranks.partition import computing, without
-from feedline.analysis.ranks.question import Question
-from feedline.analysis.ranks.replay import FloatArray, Link, answer, apart_s, held, level, refused, simulate, without_rank
-from feedline.analysis.ranks.shared_cpus import NOTHING, Least, RankCpu, batches_s, needed_s
-from feedline.analysis.traces.collective_operations import SLOTS, bus_factor
-from feedline.analysis.traces.collectives import Collectives
+from feedline.analysis.ranks.replay import (
+    NOTHING,
+    FloatArray,
+    Least,
+    Link,
+    RankCpu,
+    Timeline,
+    answer,
+    apart_s,
+    batches_s,
+    held,
+    level,
+    needed_s,
+    refused,
+    simulate,
+    without_rank,
+    without_sync,
+)
+from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
 
 _MIB = 1 << 20
 FIRST_BUCKET = _MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES

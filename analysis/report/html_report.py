@@ -6,24 +6,20 @@ import re
 from markupsafe import Markup, escape
 
 from feedline.analysis import formatting
-from feedline.analysis.convergence.model import ConvergenceSummary
+from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain.diagnose import leading
 from feedline.analysis.explain.model import Report, Roofline, Traces
 from feedline.analysis.formatting import Scale
 from feedline.analysis.measure.model import Gauge, Loader, StepSeries, StepSummary, Workers
 from feedline.analysis.report import of_convergence, of_traces, page, phrases
-from feedline.analysis.report.figures.batch_efficiency import batch_efficiency
-from feedline.analysis.report.figures.batch_sweep import batch_sweep
-from feedline.analysis.report.figures.gauges import gauge_figure
-from feedline.analysis.report.figures.histogram import at_most, histogram
+from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
+from feedline.analysis.report.figures.gauge_lines import gauge_figure
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
-from feedline.analysis.report.figures.noise_scale import noise_scale
-from feedline.analysis.report.figures.operator_roofline import operator_roofline
 from feedline.analysis.report.figures.rank_parts import PARTS, rank_parts
-from feedline.analysis.report.figures.roofline import flops, role, roofline_figure
-from feedline.analysis.report.figures.sample_cost import is_split, sample_cost
-from feedline.analysis.report.figures.step_bar import step_bar, thin_bar
-from feedline.analysis.report.figures.step_series import beyond, step_series
+from feedline.analysis.report.figures.roofline_chart import flops, operator_roofline, role, roofline_figure
+from feedline.analysis.report.figures.sample_cost import at_most, histogram, is_split, sample_cost
+from feedline.analysis.report.figures.step_times import beyond, step_bar, step_series, thin_bar
+from feedline.analysis.report.figures.throughput import batch_sweep
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.palette import Palette
 from feedline.analysis.traces import kernel_names

@@ -10,12 +10,8 @@ from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.build import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.report.frames.collectives import COLLECTIVES, collectives
-from feedline.analysis.report.frames.findings import FINDINGS, findings
-from feedline.analysis.report.frames.gauges import GAUGES, gauges
-from feedline.analysis.report.frames.samples import SAMPLES, samples
-from feedline.analysis.report.frames.steps import STEPS, steps
-from feedline.analysis.report.frames.table import Table
+from feedline.analysis.report.frame_table import Table
+from feedline.analysis.report.run_frames import COLLECTIVES, FINDINGS, GAUGES, SAMPLES, STEPS, collectives, findings, gauges, samples, steps
 from feedline.analysis.traces.windows import windows
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, OutputError, RunDamaged, RunNotFound

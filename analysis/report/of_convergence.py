@@ -3,7 +3,7 @@
 import textwrap
 
 from feedline.analysis.convergence.curves import words
-from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints
+from feedline.analysis.convergence.training_series import ConvergenceSummary, CurvePoints
 from feedline.analysis.explain.model import Report
 from feedline.analysis.formatting import count, counted, number, sentence
 from feedline.analysis.ledger.finding import Finding

@@ -12,7 +12,7 @@ from rich.text import Text
 from feedline.analysis.explain.model import Report
 from feedline.analysis.formatting import BLANK, Scale, count, counted, seconds, share, size
 from feedline.analysis.measure.model import Loader, OwnCode, StepSummary, Workers
-from feedline.analysis.ranks.model import RankParts
+from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report import of_traces, phrases
 from feedline.analysis.report.figures.rank_parts import PARTS, QUEUE
 from feedline.analysis.report.json_report import plain as as_json

@@ -20,8 +20,7 @@ from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.boundaries import find
 from feedline.analysis.ranks.read_collectives import clock_of
 from feedline.analysis.traces.collectives import RankClock
-from feedline.analysis.traces.lanes import NOWHERE, lanes
-from feedline.analysis.traces.tracks import PerfettoRank, counter, span
+from feedline.analysis.traces.perfetto import NOWHERE, PerfettoRank, counter, lanes, span
 from feedline.analysis.traces.windows import Windows, lines
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import UNMEASURED, Flag, Stage

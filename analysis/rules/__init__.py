@@ -13,7 +13,7 @@ from feedline.analysis.ledger.facts import RankFacts, RuleInputs
 from feedline.analysis.ledger.finding import ROOF_KINDS, Finding
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.predict.change import Change, Refused
-from feedline.analysis.ranks.model import Prediction
+from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.rules import launches
 from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
 from feedline.analysis.rules.input import (

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.traces.columns import DEVICE_WORK, Kind, Trace
-from feedline.analysis.traces.communication_kernels import operation_of
+from feedline.analysis.traces.kernel_names import operation_of
+from feedline.analysis.traces.trace_columns import DEVICE_WORK, Kind, Trace
 
 BoolArray = npt.NDArray[np.bool_]
 

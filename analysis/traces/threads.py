@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.columns import Kind, Trace
 from feedline.analysis.traces.kinds_of_work import BoolArray, named, of_kinds, on_device, present
+from feedline.analysis.traces.trace_columns import Kind, Trace
 
 UNKNOWN = -1
 PROFILER_STEP = re.compile(r"^ProfilerStep ?[#*]")

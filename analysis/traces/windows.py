@@ -2,25 +2,104 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.columns import CollectiveArgs, Kind, Shape, Trace, Track
-from feedline.analysis.traces.kineto.limits import Limits
-from feedline.analysis.traces.kineto.read import read_kineto
-from feedline.analysis.traces.lanes import NOWHERE, lanes
-from feedline.analysis.traces.shared_clock import SharedClock, marks_in, shared_clock
-from feedline.analysis.traces.threads import UNKNOWN, threads
-from feedline.analysis.traces.tracks import PerfettoRank, arrow, span
+from feedline.analysis.intervals import IntArray, union
+from feedline.analysis.traces.collectives import RankClock
+from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, named, of_kinds
+from feedline.analysis.traces.kineto.kineto_file import read_kineto
+from feedline.analysis.traces.perfetto import NOWHERE, PerfettoRank, arrow, lanes, span
+from feedline.analysis.traces.threads import PROFILER_STEP, UNKNOWN, threads
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Limits, Shape, Trace, Track
+from feedline.profiler.clock import MARK
 from feedline.profiler.errors import FeedlineError, RunDamaged
+from feedline.profiler.events import Stage
 from feedline.profiler.files.reading import MOST_WINDOW, opened
 from feedline.profiler.store.layout import KINETO
 from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.segment_reader import Process
+
+_BURST_NS = 1_000_000  # marks farther apart belong to different bursts
+#: The run's own readings of both clocks were measured 2 us off the marks; but one taken while another process had the CPU is off by a
+#: scheduler's slice, which this is some of.
+READINGS_NS = 10_000_000
+
+
+@dataclass(frozen=True)
+class SharedClock:
+    """How to put a trace's times on feedline's clock.
+
+    Attributes:
+        clock: from the trace's time (Trace.origin_ns + start) to CLOCK_MONOTONIC of the host; its bound in ns.
+        marks: how many marks say so; 0: the run's readings of both clocks at its begin and end.
+    """
+
+    clock: RankClock
+    marks: int
+
+    def says(self) -> str:
+        """For a reader of the report: how well, and by what."""
+        bound = f"{self.clock.bound / 1000:.1f} µs" if self.clock.bound < 1e6 else f"{self.clock.bound / 1e6:.1f} ms"
+        if self.marks:
+            return f"within {bound} ({self.marks} clock marks in the trace)"
+        return f"within about {bound} (from the run's readings of both clocks: the trace has no clock marks)"
+
+
+def marks_in(trace: Trace) -> tuple[IntArray, IntArray]:
+    """The marks of feedline's clock.
+
+    Returns:
+        Their rows in ``Trace.events``, in order of time, and what each says: CLOCK_MONOTONIC, ns. Both int64 [n].
+    """
+    said = np.full(max(len(trace.names), 1), -1, np.int64)
+    for number, name in enumerate(trace.names):
+        digits = name.removeprefix(MARK)
+        if digits != name and digits.isascii() and digits.isdigit() and len(digits) < 19:
+            said[number] = int(digits)
+    reading = said[trace.events["name"]]
+    rows = np.flatnonzero(reading >= 0)
+    rows = rows[np.argsort(reading[rows], kind="stable")]
+    return rows, reading[rows]
+
+
+def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> SharedClock | None:
+    """Find it from the marks, or else from the manifest's anchors (clock.anchor()). None: neither is there."""
+    rows, reading = marks_in(trace)
+    if len(rows) > 1:
+        start = trace.origin_ns + trace.events["start"][rows]
+        return SharedClock(_by_marks(reading, start, start + trace.events["wall"][rows]), len(rows))
+    if not trace.origin_ns or not anchors:
+        return None
+    at = np.array([anchor["time_ns"] for anchor in anchors], np.int64)
+    offset = np.array([anchor["perf_counter_ns"] for anchor in anchors], np.int64) - at
+    order = np.argsort(at, kind="stable")
+    return SharedClock(RankClock(at[order], offset[order], float(np.ptp(offset)) + READINGS_NS), 0)
+
+
+def _by_marks(reading: IntArray, start: IntArray, end: IntArray) -> RankClock:
+    least, most = (reading - start)[:-1], reading[1:] - end[:-1]
+    if least.max() <= most.min():
+        return RankClock(start[:1], _middle(least.max(), most.min()), float(most.min() - least.max()) / 2)
+    close = np.diff(reading) <= _BURST_NS
+    close |= not close.any()
+    edges = np.flatnonzero(np.append(True, np.diff(np.cumsum(~close)[close]) > 0))  # first pairs of bursts
+    least, most, at = least[close], most[close], start[:-1][close]
+    offset = _middle(np.maximum.reduceat(least, edges), np.minimum.reduceat(most, edges))
+    clock = RankClock(at[edges], offset, 0.0)
+    shown = clock.to_reference(at) - at
+    room = np.maximum(np.abs(shown - least), np.abs(most - shown)).max()
+    return replace(clock, bound=float(room + np.abs(np.diff(offset)).max(initial=0)))
+
+
+def _middle(low: IntArray, high: IntArray) -> IntArray:
+    return np.atleast_1d(low + (high - low) // 2).astype(np.int64)
+
 
 _ROWS = 1 << 14  # events turned into Python's numbers at a time
 _FREE_BYTES, _PACKED = 64 << 20, 64  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25
@@ -238,3 +317,53 @@ def _collective(collective: CollectiveArgs) -> dict[str, Any]:
         "dtype": collective.dtype,
     }
     return {name: value for name, value in said.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class GpuWork:
+    """What the GPU did in the steps that torch.profiler recorded."""
+
+    busy_s: float  # per step: kernels, copies and fills, where they overlap once
+    kernels: float  # per step
+    kernel_s: float  # mean duration of one
+    steps: int
+    ranks: int = 1  # of the training: one of several GPUs is also busy waiting for the others
+    float32_products_s: float = 0.0  # per step: matrix products of float32 that do not use tensor cores
+    device: str = ""  # its name; empty: the window does not say
+
+
+def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
+    """Sum up the window of a rank; None: there is none in this training, it cannot be read, or it saw no GPU or several.
+
+    The profiler slows the host, not the kernels: what the GPU needs for a step holds for the others too, how long it idled does not. All
+    work that the steps launched counts, also what ran after them: the host may be many steps ahead.
+    """
+    path = rank.folder / KINETO
+    if not len(main.of(Stage.PROFILED)) or not os.path.lexists(path):
+        return None
+    try:
+        trace = read_window(path)
+    except FeedlineError:
+        return None  # a note of the report says why
+    steps = len(np.unique(trace.events["name"][of_kinds(trace, Kind.ANNOTATION) & named(trace, PROFILER_STEP)]))
+    launched = threads(trace).launcher >= 0
+    work, products = trace.events[launched], trace.events[launched & of_kinds(trace, Kind.KERNEL) & named(trace, FLOAT32_PRODUCT)]
+    kernels = work["wall"][work["kind"] == Kind.KERNEL]
+    devices = {trace.tracks[track].device for track in np.unique(work["track"])}
+    if not steps or not len(kernels) or len(devices) > 1:
+        return None
+    return GpuWork(
+        busy_s=_covered_s(work) / steps,
+        kernels=len(kernels) / steps,
+        kernel_s=float(kernels.mean()) / 1e9,
+        steps=steps,
+        ranks=ranks if isinstance(ranks := rank.manifest.place.get("world_size"), int) else 1,
+        float32_products_s=_covered_s(products) / steps,
+        device=trace.devices.get(min(devices), ""),
+    )
+
+
+def _covered_s(events: npt.NDArray[np.void]) -> float:
+    """Seconds in which one of them runs, or several."""
+    spans = union(events["start"], events["start"] + events["wall"])
+    return float((spans[:, 1] - spans[:, 0]).sum()) / 1e9

@@ -15,7 +15,7 @@ from feedline.profiler.files import output
 
 if TYPE_CHECKING:
     from feedline.analysis.diff.budget import Budget, Checked
-    from feedline.analysis.diff.model import Diff
+    from feedline.analysis.diff.run_diff import Diff
     from feedline.analysis.diff.side import Measured
 
 
@@ -87,7 +87,7 @@ class Check:
 
 def _against_base(budget: "Budget", run: "Measured", base: "list[Measured]") -> "dict[str, Diff]":
     """Limit against the base -> the comparison with its smallest change."""
-    from feedline.analysis.diff.compare import diff
+    from feedline.analysis.diff.diff_runs import diff
 
     by_change = {change: diff(base, [run], change) for change in set(budget.than_base.values())}
     return {name: by_change[change] for name, change in budget.than_base.items()}

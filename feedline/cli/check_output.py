@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from rich.text import Text
 
 from feedline.analysis.diff.budget import EXCEEDED, PASSED, Checked, unmet
-from feedline.analysis.diff.model import UNKNOWN, Diff
+from feedline.analysis.diff.run_diff import UNKNOWN, Diff
 from feedline.analysis.diff.side import Measured
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain as as_plain

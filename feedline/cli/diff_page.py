@@ -4,7 +4,7 @@ from itertools import groupby
 from pathlib import Path
 
 from feedline.analysis.diff.conclusion import reasons
-from feedline.analysis.diff.model import Diff
+from feedline.analysis.diff.run_diff import Diff
 from feedline.analysis.report import page, phrases
 from feedline.cli import diff_text
 from feedline.profiler.printable import printable_in

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from feedline.analysis.diff.conclusion import differing, reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
-from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, FindingChange, Quantity, RunName
+from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, Diff, FindingChange, Quantity, RunName
 from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.report.console import Console

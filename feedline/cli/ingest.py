@@ -63,8 +63,8 @@ class Ingest:
         if os.path.lexists(output) and not args.force and not read_before:
             raise PlaceTaken.exists(output)
 
-        from feedline.analysis.ranks.ingest import ingest
-        from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
+        from feedline.analysis.ranks.ingest_traces import ingest
+        from feedline.analysis.traces.trace_columns import DEFAULT, Limits
         from feedline.cli.ranks import pool_of
         from feedline.cli.report import show_run
         from feedline.cli.work import working

@@ -7,8 +7,8 @@ from rich.text import Text
 
 from feedline.analysis.formatting import BLANK, Scale, count, counted, number, seconds, share, size
 from feedline.analysis.ranks.blame import PERSISTENT_SHARE
-from feedline.analysis.ranks.many.result import Many, RankCost
-from feedline.analysis.ranks.model import SHARES
+from feedline.analysis.ranks.communication import SHARES
+from feedline.analysis.ranks.many.reduce import Many, RankCost
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.figures.rank_parts import PARTS
 from feedline.analysis.report.tables import columns, plain

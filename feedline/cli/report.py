@@ -19,7 +19,7 @@ from feedline.profiler.store import processes
 
 if TYPE_CHECKING:
     from feedline.analysis.explain.model import Report as ReportModel
-    from feedline.analysis.ranks.recorded import NetworkHints
+    from feedline.analysis.ranks.comparison import NetworkHints
     from feedline.analysis.traces.windows import Windows
     from feedline.cli.report_parts import Told
     from feedline.profiler.store.read import Run
@@ -207,7 +207,7 @@ def _beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHint
     Raises:
         ScriptError: the log cannot be read.
     """
-    from feedline.analysis.ranks.recorded import NetworkHints
+    from feedline.analysis.ranks.comparison import NetworkHints
 
     try:
         lines = nccl_log.read_text(errors="replace").splitlines() if nccl_log else []

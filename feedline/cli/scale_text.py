@@ -8,9 +8,9 @@ from rich.text import Text
 from feedline.analysis.formatting import BLANK, count, number, seconds, share
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import plain
-from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import STEPS, Row
 from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.scaling.scaling_conclusion import counted
 from feedline.analysis.scaling.study import Study
 from feedline.profiler.printable import printable_in
 
@@ -110,10 +110,10 @@ def meaning(study: Study) -> Iterator[str]:
     made = [one for one in study.predictions if one.samples_per_s is not None]
     if made:
         yield f"predicted with {made[0].model}; about 80 % of measurements fall within such an interval"
-        others = [law for law in study.laws if law.name != made[0].model]
-        for one in made if others else []:
-            said = ", ".join(f"{law.name} {number(law.samples_per_s[one.ranks])}" for law in others)
-            yield f"other laws for {count(one.ranks)} ranks: {said} {study.unit}"
+        for law in study.laws:
+            for one in made if law.name != made[0].model else []:
+                rate = f"{number(law.samples_per_s[one.ranks])} {study.unit}"
+                yield f"from throughputs alone, {law.name} gives {rate} for {count(one.ranks)} ranks"
         yield from study.contradictions
         yield from study.left_out
     if study.times:

@@ -5,7 +5,7 @@ from pathlib import Path
 from feedline.analysis.formatting import BLANK
 from feedline.analysis.predict.search import Tuning
 from feedline.analysis.report import page
-from feedline.analysis.report.figures.throughput_by_workers import workers
+from feedline.analysis.report.figures.throughput import workers
 from feedline.cli import tune_text
 from feedline.profiler.printable import printable_in
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from feedline.analysis.convergence.recorded import Curve, GradientNorms, Recorded
+from feedline.analysis.convergence.training_record import Curve, GradientNorms, Recorded
 
 EPOCH = 4096
 SETUP = {

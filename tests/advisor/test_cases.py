@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from advisor.made_up import curve, loss, run, with_curve, with_norms
 
-from feedline.analysis.convergence.advise import WRITTEN, advise, written
+from feedline.analysis.convergence.advisor import WRITTEN, advise, written
 from feedline.analysis.convergence.curves import outbreak
 from feedline.convergence.fixes import FIXES
 

@@ -7,7 +7,7 @@ import pytest
 from advisor.made_up import SETUP, curve, run, with_curve, with_norms
 
 from feedline.analysis.convergence import checks
-from feedline.analysis.convergence.advise import advise
+from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.ledger.finding import Severity
 
 

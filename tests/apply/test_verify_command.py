@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.convergence.training_record import Recorded
 from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli import main
 from feedline.cli.converge.branches import see_that_seeds_differ

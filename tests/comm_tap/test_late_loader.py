@@ -10,13 +10,13 @@ import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.finding import CostKind
+from feedline.analysis.ranks.comparison import compare
 from feedline.analysis.ranks.many.passes import WARM_UP
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.ranks.many.reduce import reduce_ranks
-from feedline.analysis.ranks.summary import compare
 from feedline.analysis.report import terminal
-from feedline.analysis.scaling.late import late_of
 from feedline.analysis.scaling.measured import point_of
+from feedline.analysis.scaling.together import late_of
 from feedline.profiler.store.opening import open_run
 
 

@@ -5,8 +5,8 @@ import pytest
 from explain.made_up_records import MadeUp
 
 from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.ranks.comparison import NOTHING, compared
 from feedline.analysis.ranks.read_collectives import clock_of, collectives_of
-from feedline.analysis.ranks.recorded import NOTHING, compared
 from feedline.analysis.traces.collectives import PHASES
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY

@@ -5,7 +5,7 @@ from communication.made_up import MB, Training, always, train
 
 from feedline.analysis.ranks import bandwidth
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.traces.collective_operations import bus_factor, operation
+from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 

@@ -14,8 +14,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 import feedline
 from feedline.analysis.explain.diagnose import diagnose, verdict
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.ranks.model import CollectiveKind, ExposedKind
-from feedline.analysis.ranks.summary import compare
+from feedline.analysis.ranks.communication import CollectiveKind, ExposedKind
+from feedline.analysis.ranks.comparison import compare
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 RECORDED = Path(__file__).parents[1] / "golden" / "runs" / "ranks"  # two ranks on Gloo

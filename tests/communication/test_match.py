@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from communication.made_up import BOOT, MB, MS, Training, always, messages, train, with_table
 
-from feedline.analysis.ranks.clocks import align
+from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import MISSING, generations, match
 from feedline.analysis.traces.collectives import Group
 

@@ -8,10 +8,10 @@ from communication.made_up import MB, MS, NO_CLOCK, Training, always, messages, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.ranks.clocks import Alignment, align
+from feedline.analysis.ranks.aligned_clocks import Alignment, align
+from feedline.analysis.ranks.comparison import means
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.partition import PARTS, computing
-from feedline.analysis.ranks.summary import means
 from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, Collectives, Group
 
 

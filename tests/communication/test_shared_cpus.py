@@ -6,8 +6,8 @@ import pytest
 from communication.made_up import Training, always, train
 from communication.test_replay import truth
 
-from feedline.analysis.ranks.shared_cpus import RankCpu, needed_s
-from feedline.analysis.ranks.summary import compare
+from feedline.analysis.ranks.comparison import compare
+from feedline.analysis.ranks.replay import RankCpu, needed_s
 
 MS = 1e-3
 #: As a rank of the training below that has 2 CPUs for two: its main thread computes 12 of 25 ms, and a worker 6.

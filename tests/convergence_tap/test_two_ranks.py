@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from feedline.analysis.convergence import checks
-from feedline.analysis.convergence.advise import advise
-from feedline.analysis.convergence.read import read
-from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.convergence.advisor import advise
+from feedline.analysis.convergence.read_training import read
+from feedline.analysis.convergence.training_summary import summarise
 
 
 def truth(folder, way):

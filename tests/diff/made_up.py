@@ -6,8 +6,7 @@ from functools import cache
 
 from golden.record import RUNS
 
-from feedline.analysis.diff.measure import Measure
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff.side import Measure, Measured
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.measure.model import Cpus
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from diff.made_up import beside, changed, quiet, stored
 
-from feedline.analysis.diff.compare import diff
-from feedline.analysis.diff.measure import CPU, THREAD
-from feedline.analysis.diff.model import CHANGED, MACHINE
+from feedline.analysis.diff.diff_runs import diff
+from feedline.analysis.diff.run_diff import CHANGED, MACHINE
+from feedline.analysis.diff.side import CPU, THREAD
 
 RUNS = ("loader", "rests", "without-loader", "window", "ranks", "batch32", "gpu")
 

@@ -6,9 +6,9 @@ import pytest
 from diff.made_up import beside, changed, making, quiet, stored, taking, with_check
 
 from feedline.analysis.diff.budget import Budget, check
-from feedline.analysis.diff.compare import diff
-from feedline.analysis.diff.measure import CPU, THREAD
-from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE
+from feedline.analysis.diff.diff_runs import diff
+from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE
+from feedline.analysis.diff.side import CPU, THREAD
 from feedline.analysis.measure.model import Cpus
 from feedline.cli.diff_text import cells
 

@@ -11,14 +11,14 @@ from diff.made_up import beside, changed, quiet, stored
 from golden.record import RUNS
 from traces.kineto_made import kineto
 
-from feedline.analysis.diff import budget, unseen
+from feedline.analysis.diff import budget, context
 from feedline.analysis.diff.budget import Budget, check
-from feedline.analysis.diff.compare import diff
-from feedline.analysis.diff.measure import THREAD
-from feedline.analysis.diff.model import Diff, Quantity
+from feedline.analysis.diff.diff_runs import diff
+from feedline.analysis.diff.run_diff import Diff, Quantity
+from feedline.analysis.diff.side import THREAD
 from feedline.analysis.explain.model import RankGpu, Traces
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.traces.gpu import NO_COMMUNICATION
+from feedline.analysis.traces.device_time import NO_COMMUNICATION
 from feedline.cli import main
 
 OVER, NOT_JUDGED = 77, 75
@@ -275,7 +275,7 @@ def test_a_late_rank_is_ruled_out_only_by_all_ranks_on_one_clock():
         assert finding(several, rule_id)[0] == "passed"
         assert finding(ranked(clock_bound_s=None), rule_id)[0] == "unknown"
         assert finding(replace(several, world=16), rule_id)[0] == "unknown"
-    assert unseen.of_severity(several, "high") == "" and "clocks" in unseen.of_severity(ranked(clock_bound_s=None), "high")
+    assert context.of_severity(several, "high") == "" and "clocks" in context.of_severity(ranked(clock_bound_s=None), "high")
 
 
 def test_a_slow_network_is_ruled_out_only_where_its_speed_is_known():
@@ -304,9 +304,9 @@ def traced(reason: str, *rule_ids: str):
 
 
 def test_a_trace_of_one_gpu_that_did_not_communicate_has_no_late_rank():
-    assert unseen.of_severity(traced(NO_COMMUNICATION), "high") == ""
-    assert "wait for each other" in unseen.of_severity(traced("no device"), "high")
-    assert "wait for each other" in unseen.of_severity(replace(traced(NO_COMMUNICATION), world=8), "high")
+    assert context.of_severity(traced(NO_COMMUNICATION), "high") == ""
+    assert "wait for each other" in context.of_severity(traced("no device"), "high")
+    assert "wait for each other" in context.of_severity(replace(traced(NO_COMMUNICATION), world=8), "high")
 
 
 def test_a_trace_without_a_loader_does_not_rule_out_an_input_stall():

@@ -20,8 +20,8 @@ from rules.made_up import made_up_facts
 from scaling.conftest import synthetic as synthetic
 from traces.kineto_made import kineto
 
-from feedline.analysis.convergence.advise import advise
-from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.convergence.advisor import advise
+from feedline.analysis.convergence.training_summary import summarise
 from feedline.analysis.explain import build as of_runs
 from feedline.analysis.explain import build_traces as of_traces
 from feedline.analysis.explain.diagnose import diagnose
@@ -29,16 +29,16 @@ from feedline.analysis.explain.model import FIRST_STEPS, Hook, Report
 from feedline.analysis.explain.next_limit import within
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
+from feedline.analysis.ranks.communication import Prediction
+from feedline.analysis.ranks.comparison import compare
 from feedline.analysis.ranks.many import rank_pool
-from feedline.analysis.ranks.model import Prediction
-from feedline.analysis.ranks.summary import compare
 from feedline.analysis.report import of_convergence, phrases, terminal
-from feedline.analysis.report.figures.roofline import role
+from feedline.analysis.report.figures.roofline_chart import role
 from feedline.analysis.report.html_report import render
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.scaling.measured import point_of
 from feedline.analysis.scaling.study import study
-from feedline.analysis.traces.budget import Budget
+from feedline.analysis.traces.trace_budget import Budget
 from feedline.cli import main
 from feedline.profiler import reasons
 from feedline.profiler.message import id_of

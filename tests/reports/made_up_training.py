@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from feedline.analysis.convergence.batch_cost import price
-from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints, NoiseOverTraining, NoiseWindow
+from feedline.analysis.convergence.training_series import ConvergenceSummary, CurvePoints, NoiseOverTraining, NoiseWindow
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.profiler.reasons import ONE_GRADIENT
 

@@ -7,11 +7,10 @@ import pytest
 from reports.made_up import VARIANTS, report
 from reports.made_up_training import curve, curves, mistaken, noise, summary, without_scale, wrong
 
-from feedline.analysis.convergence.model import ConvergenceSummary
-from feedline.analysis.report.figures.batch_efficiency import batch_efficiency
+from feedline.analysis.convergence.training_series import ConvergenceSummary
+from feedline.analysis.report.figures.axis import YAxis, thousands
+from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
 from feedline.analysis.report.figures.loss_curve import loss_curve, panels
-from feedline.analysis.report.figures.noise_scale import noise_scale
-from feedline.analysis.report.figures.upward import YAxis, thousands
 from feedline.analysis.report.html_report import render as html
 from feedline.analysis.report.of_convergence import lines
 from feedline.analysis.report.terminal import render as text

@@ -1,24 +1,26 @@
 """What a study says in the end."""
 
-from feedline.analysis.scaling.conclusion import conclude, disagreement
 from feedline.analysis.scaling.efficiency import Point, rows
 from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.scaling.scaling_conclusion import conclude, disagreement
 
 FOUR = rows([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])
 EIGHT = [Prediction(8, 150.0, 120.0, 190.0, "USL")]
 
 
 def test_a_law_that_falls_where_another_rises_is_said_and_neither_is_taken_for_the_prediction():
-    (said,) = disagreement(FOUR[-1], {"USL": {8: 150.0, 2: 10.0}, "additive": {8: 380.0}})
+    (said,) = disagreement(FOUR[-1], {"USL": {8: 150.0, 2: 10.0}, "bucket replay": {8: 380.0}})
 
-    assert said.startswith("predictions for 8 ranks disagree: from 200 samples/s with 4 ranks, additive rises to 380, but USL falls to 150")
+    assert said.startswith(
+        "predictions for 8 ranks disagree: from 200 samples/s with 4 ranks, bucket replay rises to 380, but USL falls to 150"
+    )
     concluded = conclude(FOUR, "samples/s", EIGHT, "", [said])
     assert "Predictions for 8 ranks disagree" in concluded and "150 samples/s" not in concluded
 
 
 def test_laws_that_both_rise_or_stay_do_not_contradict_each_other():
-    assert disagreement(FOUR[-1], {"USL": {8: 300.0}, "additive": {8: 380.0}}) == []
-    assert disagreement(FOUR[-1], {"USL": {8: 199.0}, "additive": {8: 380.0}}) == []
+    assert disagreement(FOUR[-1], {"USL": {8: 300.0}, "bucket replay": {8: 380.0}}) == []
+    assert disagreement(FOUR[-1], {"USL": {8: 199.0}, "bucket replay": {8: 380.0}}) == []
 
 
 def test_added_ranks_that_bring_little_are_named_with_what_they_bring():

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from scaling.made_up import MS, rank
 
 from feedline.analysis.ranks import bandwidth
-from feedline.analysis.ranks.clocks import Alignment
+from feedline.analysis.ranks.aligned_clocks import Alignment
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.many import reduce
 from feedline.analysis.ranks.many.envelope import Envelope
-from feedline.analysis.ranks.many.passes import survey
+from feedline.analysis.ranks.many.passes import sources, survey
 from feedline.analysis.ranks.many.rank_pool import dask, here
-from feedline.analysis.ranks.many.sources import sources
 from feedline.analysis.ranks.match import match
 from feedline.analysis.ranks.partition import PARTS
 from feedline.analysis.report.json_report import plain

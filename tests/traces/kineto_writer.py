@@ -7,8 +7,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from feedline.analysis.traces.columns import Trace
-from feedline.analysis.traces.tracks import micros
+from feedline.analysis.traces.perfetto import micros
+from feedline.analysis.traces.trace_columns import Trace
 from feedline.analysis.traces.windows import Texts
 
 #: Times count from a multiple of this, as in libkineto, so that those of ranks stay comparable and a double holds their nanoseconds.

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feedline.analysis.traces.columns import EVENT_DTYPE, Trace
-from feedline.analysis.traces.rank import assign, rank_in, rank_of
+from feedline.analysis.ranks.ingest_traces import assign, rank_in, rank_of
+from feedline.analysis.traces.trace_columns import EVENT_DTYPE, Trace
 from feedline.profiler.errors import RankCollision
 
 NOBODY = Trace("t.json", "kineto", None, None, 0, np.zeros(1, EVENT_DTYPE), ["a"], [])

@@ -14,7 +14,7 @@ from whatif.closed_form import ClosedForm
 
 from feedline.analysis.predict.limits import CPUS, STEP, NextLimit
 from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
-from feedline.analysis.report.figures.throughput_by_workers import workers
+from feedline.analysis.report.figures.throughput import workers
 from feedline.cli import main, tune_text
 from feedline.cli.arguments import byte_count
 from feedline.cli.parser import Parser

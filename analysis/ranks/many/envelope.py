@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.ranks.arrivals import Arrivals, arrived, incomparable, slot_free, waited_for
-from feedline.analysis.ranks.clocks import SLACK_NS
+from feedline.analysis.ranks.aligned_clocks import SLACK_NS, Arrivals, arrived, incomparable, slot_free, waited_for
 from feedline.analysis.ranks.match import MISSING, BoolArray, generations
-from feedline.analysis.traces.collective_operations import BETWEEN_TWO, TOGETHER, operation
-from feedline.analysis.traces.collectives import Collectives
+from feedline.analysis.traces.collectives import BETWEEN_TWO, TOGETHER, Collectives, operation
 from feedline.profiler.errors import RunDamaged
 
 #: What a collective can be, by its number in an envelope.

@@ -8,11 +8,10 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from feedline.analysis.convergence.curves import words
-from feedline.analysis.convergence.model import CurvePoints
+from feedline.analysis.convergence.training_series import CurvePoints
 from feedline.analysis.formatting import count, counted, number, seconds
-from feedline.analysis.report.figures.axis import base_line, spread, ticks
+from feedline.analysis.report.figures.axis import DECADE, YAxis, base_line, spread, thousands, ticks
 from feedline.analysis.report.figures.svg import WIDTH, cut, figure, percent, stretched, tag
-from feedline.analysis.report.figures.upward import DECADE, YAxis, thousands
 
 _LOSSES, _OTHERS, _RATE = 190, 110, 56  # px: heights of panels
 _TITLE, _GAP, _AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across

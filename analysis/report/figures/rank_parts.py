@@ -6,7 +6,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from feedline.analysis.formatting import Scale, share
-from feedline.analysis.ranks.model import RankParts
+from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report.figures.svg import figure, percent, tag
 
 _ROW, _BAR = 22, 14  # px

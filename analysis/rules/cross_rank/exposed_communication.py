@@ -6,9 +6,8 @@ from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.predict.change import Refused
-from feedline.analysis.ranks.model import Communication, ExposedKind, Prediction
-from feedline.analysis.ranks.question import QuestionId
-from feedline.analysis.ranks.recorded import MIN_SHARE
+from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
+from feedline.analysis.ranks.comparison import MIN_SHARE
 
 SLOW = "slow_network"
 RULE_ID = "exposed_communication"

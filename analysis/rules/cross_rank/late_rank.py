@@ -6,8 +6,7 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.predict.change import Refused
-from feedline.analysis.ranks.model import BEFORE_TRACE, Communication, LateRank, Prediction, in_turns
-from feedline.analysis.ranks.question import QuestionId
+from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, Prediction, QuestionId, in_turns
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"

@@ -1,15 +1,327 @@
 """The events of a trace one block at a time, and the text around them."""
 
+import json
 import re
+import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NoReturn
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NoReturn, cast
 
-from feedline.analysis.traces.kineto.blocks import last_boundary, list_begin, scan
-from feedline.analysis.traces.kineto.decode import Block, Decoder, by_texts
-from feedline.analysis.traces.kineto.salvage import one_by_one, tolerant
-from feedline.analysis.traces.kineto.schema import IGNORED
+import msgspec
+
+from feedline.analysis.traces.kineto.event_blocks import (
+    IGNORED,
+    NO_ARGS,
+    NONE,
+    ONE,
+    AnyEvent,
+    Args,
+    Begin,
+    Block,
+    Decoder,
+    End,
+    ExactSpan,
+    Label,
+    by_texts,
+)
 from feedline.analysis.traces.makers import of_bytes, of_lines, refusal
-from feedline.profiler.errors import TraceDamaged
+from feedline.analysis.traces.trace_columns import Limits
+from feedline.profiler.errors import MissingDependency, TraceDamaged
+
+inflating: Any = zlib
+with suppress(ImportError):  # two to three times as fast
+    from isal import isal_zlib as inflating
+
+_GZIP = b"\x1f\x8b"
+_PACKED = 1 << 14  # of a damaged archive, what follows the last whole piece of this size is lost
+_OTHERS = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+
+
+class Inflated:
+    """Iterate over the JSON of a trace in pieces of about ``size`` bytes.
+
+    Attributes:
+        cut: why the bytes end before their end, once they have been read; None: they do not.
+
+    Raises:
+        TraceDamaged: there is no such file, it is packed as something else than gzip, or it unpacks to more than the limit.
+        MissingDependency: fsspec needs a library for this address.
+    """
+
+    def __init__(self, path: str, limits: Limits, size: int) -> None:
+        self.path, self.limits, self.size = path, limits, size
+        self.cut: str | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        total, held, parts = 0, 0, []
+        try:
+            with _opened(self.path) as file:
+                for part in self._parts(file):
+                    total, held = total + len(part), held + len(part)
+                    if total > self.limits.inflated_bytes:
+                        bound = self.limits.inflated_bytes / 1e9
+                        raise TraceDamaged(f"{self.path} unpacks to more than {bound:,.3g} GB: raise --max-events if it is a trace")
+                    parts.append(part)
+                    if held >= self.size:
+                        yield b"".join(parts)
+                        held, parts = 0, []
+        except OSError as error:
+            raise TraceDamaged(f"{self.path} cannot be read ({error.strerror or error}): pass a trace file") from error
+        if parts:
+            yield b"".join(parts)
+
+    def _parts(self, file: IO[bytes]) -> Iterator[bytes]:
+        first = file.read(max(map(len, _OTHERS)))
+        for magic, name in _OTHERS.items():
+            if first.startswith(magic):
+                raise TraceDamaged(f"{self.path} is compressed with {name}: decompress it, or compress it with gzip")
+        if first.startswith(_GZIP):
+            yield from self._gunzip(file, first)
+            return
+        yield first
+        while piece := file.read(self.size):
+            yield piece
+
+    def _gunzip(self, file: IO[bytes], packed: bytes) -> Iterator[bytes]:
+        inflater = inflating.decompressobj(wbits=31)
+        while packed := packed or file.read(_PACKED):
+            if inflater.eof:  # another archive may follow the first; what else follows is padding
+                packed = packed if len(packed) > 1 else packed + file.read(_PACKED)
+                if not packed.startswith(_GZIP):
+                    return
+                inflater = inflating.decompressobj(wbits=31)
+            try:
+                yield inflater.decompress(packed, self.size)
+            except (zlib.error, inflating.error) as error:
+                self.cut = f"its gzip data is damaged ({error})"
+                return
+            packed = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+        if not inflater.eof:
+            self.cut = "its gzip data is truncated"
+
+
+def _opened(path: str) -> IO[bytes]:
+    """A local file, or one of any file system that fsspec knows.
+
+    Raises:
+        OSError: it cannot be opened. TraceDamaged: fsspec knows no such address. MissingDependency: fsspec needs a library for it.
+    """
+    if "://" not in path:
+        return Path(path).open("rb")
+    try:
+        import fsspec
+
+        return cast(IO[bytes], cast(Any, fsspec.open(path, "rb")).open())
+    except ImportError as error:
+        raise MissingDependency(f"{path} needs a library that is not installed ({error})") from error
+    except ValueError as error:
+        raise TraceDamaged(f"{path} is not a URL that fsspec supports ({error})") from error
+
+
+LARGEST = 1 << 22  # bytes of text that may become Python objects at once, which take up to 30 times as much
+#: Behind the last event: the end of the object, or another of its keys.
+_END = re.compile(rb'\}\s*\](?=\s*(?:\}|,\s*"[\w ]+"\s*:|$))')
+_ENCODED = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
+_RAW = {field.name for field in msgspec.structs.fields(Args) if field.type is msgspec.Raw}
+_WHOLE = {"correlation", "bytes"}
+_MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
+
+
+def tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
+    """Events of a list without its brackets, and how many of its entries are none; None: it is not JSON.
+
+    Takes what Python takes: control characters within text, NaN, bytes that are not UTF-8, a comma behind the last, any type anywhere.
+    """
+    if len(block) > LARGEST:
+        return None
+    text = block.decode("utf-8", "replace").strip().rstrip(",")
+    try:
+        objects = json.loads(f"[{text}]", strict=False, parse_float=str)
+    except (ValueError, RecursionError):
+        return None
+    events = [event for entry in objects if (event := _coerced(entry)) is not None]
+    return events, len(objects) - len(events)
+
+
+def one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int, int | None]:
+    """Each event that can be read, how many cannot, and where the list ends if it does so within the block.
+
+    Args:
+        final: nothing follows, so that what follows the list is known to be whole.
+    """
+    begins = [0, *(match.end() for match in BOUNDARY.finditer(block)), len(block)]
+    events: list[AnyEvent] = []
+    dropped = 0
+    for begin, end in zip(begins, begins[1:]):
+        piece = block[begin:end]
+        for bracket in (None, *(match.start() + 1 for match in _END.finditer(piece))):
+            found = _event(piece[:bracket])
+            if found is not None:
+                events.append(found)
+                if bracket is not None:
+                    return events, dropped, begin + piece.index(b"]", bracket)
+                break
+        else:
+            dropped += 1
+    if final and dropped:
+        for match in _END.finditer(block, begins[-2]):
+            if _is_rest(block[match.end() :]):
+                return events, dropped, match.end() - 1
+    return events, dropped, None
+
+
+def _is_rest(text: bytes) -> bool:
+    """Whether a text can follow the list of events in its object."""
+    try:
+        msgspec.json.decode(b'{"a": 0' + text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _event(piece: bytes) -> AnyEvent | None:
+    piece = piece.strip().rstrip(b",")
+    try:
+        return ONE.decode(piece)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        read = tolerant(piece)
+        return read[0][0] if read and len(read[0]) == 1 else None
+
+
+def _coerced(entry: Any) -> AnyEvent | None:
+    """An event of whatever types a file has. An empty object is one of no use: rocprof begins its lists with it, and XProf ends them."""
+    if not isinstance(entry, dict) or ("ph" not in entry and entry):
+        return None
+    made = _MADE.get(str(entry.get("ph")), IGNORED[0])
+    args = entry.get("args")
+    coerced = {
+        "cat": _text(entry.get("cat")),
+        "name": _text(entry.get("name")),
+        "pid": _text(entry.get("pid")),
+        "tid": _text(entry.get("tid")),
+        "args": _arguments(args) if isinstance(args, dict) else NO_ARGS,
+        "ts": _number(entry.get("ts")),
+        "dur": _number(entry.get("dur", 0)),
+    }
+    return made(**{name: coerced[name] for name in made.__struct_fields__})
+
+
+def _arguments(args: dict[str, Any]) -> Args:
+    found: dict[str, Any] = {}
+    for name, encoded in _ENCODED.items():
+        value = args.get(encoded, args.get("Input dims") if name == "dims" else None)
+        if value is None:
+            continue
+        if name in _RAW:
+            found[name] = msgspec.Raw(json.dumps(value).encode())
+        elif name in _WHOLE:
+            found[name] = whole(value, -1)
+        elif not isinstance(value, (list, dict)):
+            found[name] = _text(value) if name == "name" else value
+    return Args(**found) if found else Args()
+
+
+def whole(value: Any, otherwise: int) -> int:
+    """A number that 64 bits hold, of whatever a file has instead of one."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+    return number if -(1 << 63) <= number < 1 << 63 else otherwise
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else "" if value is None else str(value)
+    return text.encode("utf-8", "replace").decode()
+
+
+def _number(value: Any) -> msgspec.Raw:
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        return msgspec.Raw(str(value).encode())
+    return NONE
+
+
+#: Between two events. In valid JSON no text can hold it (its quotes would be escaped); a list of objects among the arguments can.
+BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))')
+_TOKEN = re.compile(rb'"[^"\\]*"|["[\]{},]')  # a quote alone begins a text that has escapes, or no end
+_ESCAPE = re.compile(rb'["\\]')
+_OPENS = re.compile(rb"\s*:\s*\[")
+_NEAR = 1 << 12  # bytes from the end in which the last boundary is looked for first
+_DEEPEST = 1000  # brackets; an event with its shapes has five
+
+
+def last_boundary(buffer: bytes) -> re.Match[bytes] | None:
+    """The last place at which the buffer looks as if one event ended and another began."""
+    begin, width = len(buffer), _NEAR
+    while begin:
+        begin, width = max(0, begin - width), width * 8
+        found = deque(BOUNDARY.finditer(buffer, begin), maxlen=1)
+        if found:
+            return found[0]
+    return None
+
+
+def list_begin(text: bytes) -> int | None:
+    """Where the list ``traceEvents`` of the outermost object begins, behind its bracket."""
+    depth = 0
+    for token in _tokens(text):
+        letter = text[token.start()]
+        if letter in b"{[":
+            depth += 1
+        elif letter in b"}]":
+            depth -= 1
+        elif depth == 1 and token.group() == b'"traceEvents"':
+            opens = _OPENS.match(text, token.end())
+            if opens:
+                return opens.end()
+        if depth > _DEEPEST:
+            break
+    return None
+
+
+def scan(buffer: bytes) -> tuple[int | None, int | None]:
+    """Count brackets from the beginning of an event on: the last comma between two events, and the ``]`` behind the last event.
+
+    Exact in valid JSON, at a tenth of the speed of guessing; None: there is none.
+    """
+    depth, comma = 0, None
+    for token in _tokens(buffer):
+        letter = buffer[token.start()]
+        if letter in b"{[":
+            depth += 1
+        elif letter in b"}]":
+            depth -= 1
+            if depth < 0:
+                return comma, token.start()
+        elif letter == 0x2C and depth == 0:
+            comma = token.start()
+        if depth > _DEEPEST:
+            break
+    return comma, None
+
+
+def _tokens(text: bytes) -> Iterator[re.Match[bytes]]:
+    """Brackets, commas, and texts without escapes; what is within texts is passed over."""
+    at: int | None = 0
+    while at is not None:
+        for token in _TOKEN.finditer(text, at):
+            if token.end() - token.start() == 1 and text[token.start()] == 0x22:
+                at = _text_end(text, token.end())
+                break
+            yield token
+        else:
+            return
+
+
+def _text_end(text: bytes, at: int) -> int | None:
+    while found := _ESCAPE.search(text, at):
+        if text[found.start()] == 0x22:
+            return found.end()
+        at = found.end() + 1
+    return None
+
 
 _LARGEST = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
 _PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments is given up

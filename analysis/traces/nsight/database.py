@@ -11,10 +11,29 @@ from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
+import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
+from feedline.analysis.traces.trace_columns import DEFAULT, Kind, Limits
 from feedline.profiler.errors import TraceDamaged
+
+THREADS = 0x1000000
+
+
+def process_of(global_tid: IntArray) -> IntArray:
+    """The globalPid that each globalTid belongs to. int64 [n] -> int64 [n]."""
+    return global_tid - global_tid % THREADS
+
+
+def pid(global_id: int) -> int:
+    """The operating system's number of the process."""
+    return global_id // THREADS % THREADS
+
+
+def tid(global_tid: int) -> int:
+    """The operating system's number of the thread."""
+    return global_tid % THREADS
+
 
 _MAGIC = b"SQLite format 3\0"
 BATCH = 65_536  # rows a time
@@ -206,3 +225,64 @@ def _says(path: str, error: Exception) -> str:
     if "readonly" in told or "unable to open" in told:
         return f"{path} was left unfinished by its writer ({told}): export it again ({EXPORT})"
     return f"{path} is damaged ({told}): copy or export it again ({EXPORT})"
+
+
+ROW_DTYPE = np.dtype(
+    [
+        ("start", "<i8"),
+        ("end", "<i8"),
+        ("correlation", "<i8"),  # -1: none
+        ("nbytes", "<i8"),  # -1: unknown
+        ("process", "<i8"),  # globalPid
+        ("place", "<i8"),  # globalTid on the host, stream on a device
+        ("device", "<i4"),  # -1: the host
+        ("context", "<i4"),
+        ("name", "<i4"),
+        ("shape", "<i4"),
+        ("kind", "u1"),
+    ]
+)
+Rows = npt.NDArray[np.void]
+
+START, END = Field(("start",)), Field(("end",), -1)
+
+
+class Names:
+    """Texts by number, each once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def all(self) -> list[str]:
+        return list(self._numbers)
+
+    def of_strings(self, database: Database, ids: IntArray, unnamed: str, clean: dict[str, str] | None = None) -> IntArray:
+        """Number of the name for each number of a string in the file.
+
+        Args:
+            unnamed: what to call what has no string.
+            clean: filled with text -> name; None: the text is the name.
+        """
+        known, index = np.unique(ids, return_inverse=True)
+        texts = database.strings(known.tolist())
+        found = [texts.get(one) or unnamed for one in known.tolist()]
+        named = [self(text if clean is None else clean.get(text, text)) for text in found]
+        return np.array(named, np.int64)[index.reshape(-1)] if len(known) else np.zeros(0, np.int64)
+
+
+def rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
+    """A table of one kind. Columns of ROW_DTYPE that are missing are "none"; an end before its start becomes the start."""
+    count = len(columns["start"])
+    made = np.zeros(count, ROW_DTYPE)
+    for name, missing in (("correlation", -1), ("nbytes", -1), ("device", -1), ("shape", -1)):
+        made[name] = missing
+    for name, values in columns.items():
+        if name in (ROW_DTYPE.names or ()):
+            limit = TIMES if ROW_DTYPE[name].itemsize == 8 else 2**31 - 1
+            made[name] = values if name in ("process", "place", "correlation") else np.clip(values, -limit, limit)
+    made["end"] = np.maximum(made["end"], made["start"])
+    made["kind"] = kind
+    return made

@@ -12,9 +12,9 @@ from feedline.cli.output import check_files, save
 from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
-    from feedline.analysis.convergence.advise import Advised
-    from feedline.analysis.convergence.recorded import Recorded
+    from feedline.analysis.convergence.advisor import Advised
     from feedline.analysis.convergence.target import Reached, StepTime
+    from feedline.analysis.convergence.training_record import Recorded
     from feedline.cli.converge.advise_text import ToTarget
 
 
@@ -44,8 +44,8 @@ class Advise:
         refuse_twice(args.runs, "run folder")
         if args.ranks and args.target is None:
             raise ScriptError("--ranks needs --target CURVE=VALUE")
-        from feedline.analysis.convergence.advise import advise
-        from feedline.analysis.convergence.read import read
+        from feedline.analysis.convergence.advisor import advise
+        from feedline.analysis.convergence.read_training import read
         from feedline.analysis.report.console import Console
         from feedline.cli.converge import advise_text
 

@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.advise import Advice, Advised, written
-from feedline.analysis.convergence.batch_says import DOUBT
+from feedline.analysis.convergence.advisor import Advice, Advised, written
+from feedline.analysis.convergence.batch_cost import DOUBT
 from feedline.analysis.convergence.classify import HEALTHY, WORDS, Verdict
 from feedline.analysis.convergence.curves import TRAIN
-from feedline.analysis.convergence.model import TimeToTarget
-from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.convergence.training_record import Recorded
+from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.report.console import Console

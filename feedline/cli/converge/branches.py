@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from feedline.analysis.convergence.read import read
-from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.convergence.read_training import read
+from feedline.analysis.convergence.training_record import Recorded
 from feedline.analysis.convergence.trial import Branch, Trial, decide, final_value, usual_metric
 from feedline.cli import child
 from feedline.cli.branch import command as recording

@@ -11,7 +11,7 @@ from feedline.analysis.explain.speed_trial import Recorded, Tried
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.predict.change import Change, PredictedRate, Refused
-from feedline.analysis.ranks.model import Prediction
+from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli.predicting import Replayable, replayable
 from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible

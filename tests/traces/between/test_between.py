@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from traces.between.made_up import MS, Training, trained
 
-from feedline.analysis.ranks.traced.compare import Between, compare
-from feedline.analysis.traces.columns import CollectiveArgs
+from feedline.analysis.ranks.traced_ranks import Between, compare
+from feedline.analysis.traces.trace_columns import CollectiveArgs
 
 
 def always(rank: int, what: str, ms: float, steps: int = 6) -> dict[tuple[int, int], tuple[str, float]]:

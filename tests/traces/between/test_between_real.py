@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feedline.analysis.ranks.clocks import align
+from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import match
-from feedline.analysis.ranks.traced.compare import Between, compare
-from feedline.analysis.ranks.traced.numbering import numbered
-from feedline.analysis.traces.kineto.read import read_kineto
-from feedline.analysis.traces.nsight.read import read_nsight
-from feedline.analysis.traces.summary import RankTrace, summarise
+from feedline.analysis.ranks.traced_ranks import Between, compare, numbered
+from feedline.analysis.traces.kineto.kineto_file import read_kineto
+from feedline.analysis.traces.nsight.nsight_file import read_nsight
+from feedline.analysis.traces.rank_trace import RankTrace, summarise
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "traces"
 

@@ -13,8 +13,8 @@ from traces.kineto_writer import write_kineto
 from traces.strategies import made, traces
 
 from feedline.analysis.report import trace
-from feedline.analysis.traces.columns import Kind, Trace, Track
-from feedline.analysis.traces.lanes import MOST, NOWHERE, lanes
+from feedline.analysis.traces.perfetto import MOST, NOWHERE, lanes
+from feedline.analysis.traces.trace_columns import Kind, Trace, Track
 from feedline.analysis.traces.windows import windows
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.store.layout import KINETO, SEGMENTS, main_segment

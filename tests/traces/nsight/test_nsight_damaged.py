@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from traces.nsight.made_up import export, kernel
 
-from feedline.analysis.traces.kineto.limits import Limits
-from feedline.analysis.traces.nsight.read import read_nsight
+from feedline.analysis.traces.nsight.nsight_file import read_nsight
+from feedline.analysis.traces.trace_columns import Limits
 from feedline.profiler.errors import TraceDamaged
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from traces.nsight.real import Asked, file
 
-from feedline.analysis.traces.basis import Basis
-from feedline.analysis.traces.columns import DEVICE_WORK, Kind, Trace
-from feedline.analysis.traces.gpu import device_work, gpu
-from feedline.analysis.traces.nsight.read import read_nsight
+from feedline.analysis.traces.device_time import device_work, gpu
+from feedline.analysis.traces.nsight.nsight_file import read_nsight
+from feedline.analysis.traces.trace_columns import DEVICE_WORK, Kind, Trace
+from feedline.analysis.traces.trace_steps import Basis
 
 H100, SAXPY = "h100_2gpu_sendrecv.sqlite", "saxpy_mpi_2022_non_utf8.sqlite"
 DRIVEN = [(H100, 0, 144, 0), (H100, 1, 145, 1), (SAXPY, 0, 1230493, 0)]

@@ -8,13 +8,11 @@ from traces.numbers.lines import AUTOGRAD, LOADER, NCCL, SIDE, WATCHDOG, call, k
 from traces.strategies import traces
 
 from feedline.analysis.intervals import common, union
-from feedline.analysis.traces.basis import basis
-from feedline.analysis.traces.budget import ONE_RANK, PARTS, Activity, Budget, activity, of_trace, split, with_waiting
-from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.gpu import device_work
-from feedline.analysis.traces.input import loading
-from feedline.analysis.traces.steps import find_steps
+from feedline.analysis.traces.device_time import device_work
 from feedline.analysis.traces.threads import threads
+from feedline.analysis.traces.trace_budget import ONE_RANK, PARTS, Activity, Budget, activity, loading, of_trace, split, with_waiting
+from feedline.analysis.traces.trace_columns import Kind
+from feedline.analysis.traces.trace_steps import basis, find_steps
 
 STEP = said("ProfilerStep#1", 0, 100)
 

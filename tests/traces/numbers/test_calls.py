@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 from traces.numbers.lines import AUTOGRAD, NCCL, SIDE, call, kernel, line, operator, said, trace
 
 from feedline.analysis.intervals import flatten
-from feedline.analysis.traces.basis import Basis
-from feedline.analysis.traces.calls import calls
-from feedline.analysis.traces.columns import CollectiveArgs, Kind
+from feedline.analysis.traces.calls import calls, nest
 from feedline.analysis.traces.kinds_of_work import Copy
-from feedline.analysis.traces.nesting import nest
-from feedline.analysis.traces.tables import copies, kernels
+from feedline.analysis.traces.rank_trace import copies, kernels
 from feedline.analysis.traces.threads import threads
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind
+from feedline.analysis.traces.trace_steps import Basis
 
 WHOLE = Basis(0, 1 << 40, 0)
 

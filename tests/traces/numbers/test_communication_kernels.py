@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.analysis.traces.communication_kernels import LIBRARIES, may_communicate, operation_of
+from feedline.analysis.traces.kernel_names import LIBRARIES, may_communicate, operation_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "traces.md"
 

@@ -2,10 +2,10 @@
 
 from traces.numbers.lines import LOADER, NCCL, SIDE, kernel, line, said, trace
 
-from feedline.analysis.traces.basis import Basis
-from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work
-from feedline.analysis.traces.gpu import gpu as figures
+from feedline.analysis.traces.device_time import DeviceWork, Gpu, device_work
+from feedline.analysis.traces.device_time import gpu as figures
+from feedline.analysis.traces.trace_columns import Kind
+from feedline.analysis.traces.trace_steps import Basis
 
 WHOLE = Basis(0, 100_000, 1)
 

@@ -3,11 +3,10 @@
 import pytest
 from traces.numbers.lines import AUTOGRAD, LOADER, kernel, operator, said, trace
 
-from feedline.analysis.traces.basis import basis
-from feedline.analysis.traces.gpu import device_work
-from feedline.analysis.traces.input import find_input, loading
-from feedline.analysis.traces.steps import find_steps
+from feedline.analysis.traces.device_time import device_work
 from feedline.analysis.traces.threads import threads
+from feedline.analysis.traces.trace_budget import find_input, loading
+from feedline.analysis.traces.trace_steps import basis, find_steps
 
 STEP = said("ProfilerStep#1", 0, 100)
 

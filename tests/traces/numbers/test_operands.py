@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from feedline.analysis.traces.columns import Shape
 from feedline.analysis.traces.operands import Convolutions, cost
+from feedline.analysis.traces.trace_columns import Shape
 
 NOTHING = Convolutions()
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from traces.numbers.lines import AUTOGRAD, LOADER, MAIN, NCCL, SIDE, STREAM, US, call, kernel, line, operator, said, trace
 
-from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.steps import find_steps
 from feedline.analysis.traces.threads import UNKNOWN, threads
+from feedline.analysis.traces.trace_columns import Kind
+from feedline.analysis.traces.trace_steps import find_steps
 
 
 def steps(*rows):

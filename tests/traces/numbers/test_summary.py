@@ -7,9 +7,9 @@ from hypothesis import assume, given, settings
 from traces.numbers.lines import LOADER, MAIN, NCCL, SECOND, SIDE, call, kernel, operator, said, trace
 from traces.strategies import traces
 
-from feedline.analysis.traces.budget import PARTS
-from feedline.analysis.traces.columns import CollectiveArgs
-from feedline.analysis.traces.summary import summarise
+from feedline.analysis.traces.rank_trace import summarise
+from feedline.analysis.traces.trace_budget import PARTS
+from feedline.analysis.traces.trace_columns import CollectiveArgs
 
 ABOUT = CollectiveArgs("allreduce", "0", (0, 1), 2, 7)
 

@@ -1,0 +1,103 @@
+"""The noise scale of a recorded training: window by window, and one value with the range that it went through."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from feedline.analysis.convergence import checks
+from feedline.analysis.convergence.training_record import FloatArray, GradientNorms, Recorded
+from feedline.analysis.convergence.training_series import NoiseOverTraining, NoiseWindow
+from feedline.analysis.ledger.finding import Finding
+from feedline.profiler.message import Message, id_of
+from feedline.profiler.noise_scale import WINDOWS, Window, windows
+from feedline.profiler.reasons import ONE_GRADIENT
+
+_NEEDS = Message("needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT)
+_UNSEEN = "the ranks' own gradients were not seen before they were averaged"
+#: A finite dataset matters once the noise scale is a tenth of it.
+_NEAR = 0.1
+_PIECES = (WINDOWS, 7, 3, 1)
+#: Of the windows: where fewer can be measured, they are those whose noise scale came out low by chance.
+_MOST = 0.8
+#: From this many windows on their lowest and highest value are far enough apart to hold that of the training; of fewer, a standard error is
+#: added to each, half of its interval on a scale of ratios.
+_MANY = 8
+
+
+def over_training(recorded: Recorded) -> NoiseOverTraining:
+    """Cut into about 20 windows, fewer where so short ones cannot be measured.
+
+    The gradient of an early part is many times that of a late one, so one ratio of means over all of it would be that of the beginning.
+
+    The value weighs each window by the progress in it. An update at batch B makes 1 / (1 + Bc / B) of the progress of one without noise
+    (arXiv:1812.06162, section 2.3), so updates to a loss at another batch follow from sum(w Bc) / sum(w) with w = 1 / (1 + Bc / B),
+    whatever Bc does meanwhile. The range is that of the windows: the moment that is looked at changes the advice several-fold.
+    """
+    norms = recorded.norms
+    if norms is None:
+        why = recorded.why or (_NEEDS if recorded.ranks < 2 else _UNSEEN)
+        return NoiseOverTraining(None, None, None, why, "", [], 0, id_of(why))
+    found = _windows(norms, None)
+    known = [one.scale.value for one in found if one.scale.value is not None]
+    size = recorded.samples_per_epoch
+    if size and known and max(known) > _NEAR * size:
+        found = _windows(norms, size)
+    listed = [_window(one, norms.samples) for one in found]
+    dropped = sum(one.scale.dropped for one in found)
+    sizes = norms.B[np.isfinite(norms.B)]
+    batch = recorded.batch or (float(np.median(sizes)) if len(sizes) else math.nan)
+    value, low, high, why = _whole(listed, batch)
+    return NoiseOverTraining(value, low, high, why, norms.how, listed, dropped)
+
+
+def unless_spoiled(recorded: Recorded, findings: Sequence[Finding]) -> NoiseOverTraining:
+    """The noise scale; without a value where a mistake in the set-up, or a loss that exploded, is all that it would show."""
+    scale = over_training(recorded)
+    if recorded.norms is None:
+        return scale
+    why = next((checks.WITHOUT_NOISE_SCALE[one.rule_id] for one in findings if one.rule_id in checks.WITHOUT_NOISE_SCALE), "")
+    return replace(scale, value=None, low=None, high=None, windows=[], why=why, reason="") if why else scale
+
+
+def _windows(norms: GradientNorms, data_set: float | None) -> list[Window]:
+    """As many as leave most of them measurable: fewer windows are longer, and one has the best bound where nothing can be measured."""
+    for pieces in _PIECES:
+        found = windows(norms.small_sq, norms.big_sq, norms.b, norms.B, pieces=pieces, data_set=data_set)
+        if sum(one.scale.value is not None for one in found) >= _MOST * len(found):
+            break
+    return found
+
+
+def _window(window: Window, samples: np.ndarray) -> NoiseWindow:
+    scale = window.scale
+    middle = float(np.median(samples[window.first : window.last])) if window.last > window.first else 0.0
+    return NoiseWindow(middle, scale.updates, scale.value, scale.low, scale.high, scale.why)
+
+
+def _whole(listed: list[NoiseWindow], batch: float) -> tuple[float | None, float | None, float | None, str]:
+    """Value, range, and why there is none."""
+    if not listed:
+        return None, None, None, "no update was recorded"
+    measured = [one for one in listed if one.value is not None]
+    if not measured:
+        lows = [one.low for one in listed if one.low]
+        highs = [one.high for one in listed if one.high is not None and not one.low]
+        why = max((one.why for one in listed), key=[one.why for one in listed].count)
+        return None, min(lows) if lows and not highs else None, max(highs) if highs and not lows else None, why
+    values = np.array([one.value for one in measured], float)
+    weights = 1 / (1 + _steady(values) / batch) if math.isfinite(batch) else np.ones(len(values))
+    reach = 1.0 if len(measured) == 1 else 0.5 if len(measured) < _MANY else 0.0
+    low = min((one.value or 0.0) ** (1 - reach) * (one.low or 0.0) ** reach for one in measured)
+    high = max((one.value or 0.0) ** (1 - reach) * (one.high or 0.0) ** reach for one in measured)
+    unseen = [one.low for one in listed if one.value is None and one.low]
+    return float(np.average(values, weights=weights)), low, max([high, *unseen]), ""
+
+
+def _steady(values: FloatArray) -> FloatArray:
+    """Median of each window and its two neighbours: a window that came out low by chance should not count more for it."""
+    if len(values) < 3:
+        return np.full(len(values), values.mean())
+    padded = np.concatenate([values[1:2], values, values[-2:-1]])
+    return np.median(np.stack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)

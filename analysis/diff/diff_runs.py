@@ -1,0 +1,264 @@
+"""Compare two sides: which quantities changed by more than noise, and by more than the machine explains."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from feedline.analysis.diff import context
+from feedline.analysis.diff.conclusion import cause_of, conclude
+from feedline.analysis.diff.effects import LEVEL, MEASURED, Effect, Sides
+from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, ONE_SIDE, SAME, UNKNOWN, Diff, Machine, Quantity
+from feedline.analysis.diff.side import NONE, OF_STEP, THREAD, TIMED, Measured, of_equal_work, per_sample, same_processes
+from feedline.analysis.measure.noise import holm
+from feedline.analysis.measure.stages import INPUT_STAGES
+
+_MIN_CHANGE = 0.05
+_MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
+_WORK = {"sample/decode": "work/decoded_pixels"}  # quantity -> what decides how long it takes
+_CPU_OF_STEP = "step/cpu"
+STEP, _WAIT, _TOTAL = "step/mean", "stage/wait", "sample/total"
+_WHOLES = (STEP, _TOTAL)
+_REACH = 0.5  # of the step: more than that beyond the waiting that was measured is not put down to load
+_OWN = ("cpu", "sample", "blocked", "work")  # groups that other programs hardly change: what changes of them is the program's own
+_OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
+_GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
+#: Families of tests: groups, or single quantities. Gauges and waits are reported as context, never as a cause.
+_FAMILIES = ((STEP,), (_TOTAL,), ("step",), ("stage",), ("cpu",), ("sample", "blocked"), ("wait",), ("work",), ("gauge",), ("collective",))
+
+
+def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: float = _MIN_CHANGE) -> Diff:
+    """Compare runs.
+
+    Args:
+        before, after: one or more runs of each.
+        min_change: share by which a quantity has to change to count.
+    """
+    by_sample = per_sample(before, after)
+    if by_sample:
+        before, after = [of_equal_work(run) for run in before], [of_equal_work(run) for run in after]
+    sides = Sides.of(before, after)
+    quantities = _with_own_changes(sides, _judged(sides, _effects_of(sides), min_change))
+    found = Diff(
+        before=[run.name for run in before],
+        after=[run.name for run in after],
+        conclusion="",
+        per="sample" if by_sample else "step",
+        min_change=min_change,
+        between="measured" if sides.freedom >= MEASURED else "drift",
+        cause=cause_of(quantities, before[0], after[0], by_sample),
+        quantities=quantities,
+        machine=machine_of(sides),
+        findings=context.findings(before, after),
+        settings=context.settings(before, after),
+        notes=context.notes(before, after),
+    )
+    return replace(found, conclusion=conclude(found, before, after))
+
+
+def _effects_of(sides: Sides) -> dict[str, Effect]:
+    """id -> effect, of every quantity that all runs have, or that is a part of one that they have."""
+    ids = [id for id in dict.fromkeys(id for run in sides.runs for id in run.measures) if _comparable(sides, id)]
+    stages_s = {id: _machine_s(sides, id) for id in ids if id.startswith("stage/") and id != _WAIT}
+    if _WAIT in ids:
+        stages_s[_WAIT] = _machine_of_wait(sides, stages_s)
+    whole, all_s = sides.mean(STEP)[0] if STEP in ids else 0.0, sum(stages_s.values())
+
+    def machine_s(id: str) -> float | None:
+        of_step = all_s * sides.mean(id)[0] / whole if id.startswith("step/") and id != _CPU_OF_STEP and whole else None
+        return stages_s[_WAIT] if id == _WAIT else of_step
+
+    return {id: sides.effect(id, machine_s(id)) for id in ids}
+
+
+def _comparable(sides: Sides, id: str) -> bool:
+    group = id.partition("/")[0]
+    if group == "stage" and len({run.report.traces is None for run in sides.runs}) > 1:
+        return False  # stages of a trace are others
+    whole = {"stage": STEP, "blocked": _TOTAL}.get(group, id)
+    return all(whole in run.measures for run in sides.runs)
+
+
+def _machine_s(sides: Sides, id: str) -> float:
+    """Seconds of B - A of a stage's wall time that the machine explains."""
+    if sides.each(id)[0].kind == NONE:
+        return 0.0
+    return sides.mean(id)[0] * math.expm1(sides.shift(THREAD, id))
+
+
+def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
+    """The same of the wait: batches take longer to make where the CPUs are slower or taken, and a step that takes longer hides more."""
+    waited = sides.mean(_WAIT)[0]
+    making = [_making_s(run) for run in sides.runs]
+    known = [one for one in making if one is not None]
+    if len(known) < len(making):
+        return 0.0
+    count = len(sides.before)
+    cpu_s, queued_s = (sum(parts) / count for parts in zip(*known[:count]))
+    most_s = sum(queue for _, queue in known[count:]) / (len(known) - count)
+    per_cpu_s = sides.from_load([queue / cpu for cpu, queue in known])  # so that waiting which only follows from more CPU work is not load
+    longer_s = min(cpu_s * per_cpu_s, most_s) + (cpu_s + queued_s) * math.expm1(sides.shift("cpu", _TOTAL))
+    rest_s = sum(seconds for id, seconds in stages_s.items() if id.partition("/")[2] not in INPUT_STAGES)
+    return max(longer_s - rest_s, -waited)
+
+
+def _making_s(run: Measured) -> tuple[float, float] | None:
+    """Seconds per step of CPU and of waiting for a CPU that making batches takes, by all workers at once; None without workers."""
+    workers, batch = run.report.workers, run.batch
+    total = workers.per_sample.get("total") if workers is not None else None
+    if workers is None or not workers.processes or not batch or total is None or not total.cpu_s or total.runqueue_s is None:
+        return None
+    step = run.report.step
+    per = 1.0 if step is None or not step.mean_s else run.measures[STEP].value / step.mean_s  # 1 over the batch where times are per sample
+    return tuple(part * batch / workers.processes * per for part in (total.cpu_s, total.runqueue_s))  # type: ignore[return-value]
+
+
+def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> list[Quantity]:
+    """All quantities with their outcome."""
+    corrected = _corrected(effects)
+    found = []
+    ids = dict.fromkeys(id for run in sides.runs for id in run.measures)
+    for id in sorted(ids, key=lambda id: _GROUPS.index(id.partition("/")[0])):
+        quantity = _untested(sides, id)
+        if (effect := effects.get(id)) is not None:
+            low, high = effect.interval
+            before = None if quantity.before is None else effect.before
+            after = None if quantity.after is None else effect.after
+            quantity = replace(quantity, before=before, after=after, ratio=effect.ratio, low=low, high=high, machine=effect.machine)
+            quantity = replace(quantity, p=corrected.get(id))
+            quantity = replace(quantity, outcome=_outcome(sides, effects, quantity, min_change))
+        found.append(quantity)
+    return _without_parts_of_nothing(found)
+
+
+def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
+    """p values of what can be tested, corrected family by family."""
+    found: dict[str, float] = {}
+    for family in _FAMILIES:
+        ids = [id for id, one in effects.items() if (id if id in _WHOLES else one.measure.group) in family and math.isfinite(one.error)]
+        found |= dict(zip(ids, holm([effects[id].p for id in ids])))
+    return found
+
+
+def _untested(sides: Sides, id: str) -> Quantity:
+    """A quantity as both sides report it."""
+    present = [[run.measures[id] for run in side if id in run.measures] for side in (sides.before, sides.after)]
+    before, after = (sum(one.value for one in side) / len(side) if side else None for side in present)
+    kind = (present[0] or present[1])[0]
+    return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, before, after, outcome=UNKNOWN if all(present) else ONE_SIDE)
+
+
+def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, min_change: float) -> str:
+    if quantity.p is None:
+        return quantity.outcome
+    effect = effects[quantity.id]
+    other_work = _has_other_work(effects, effect, min_change)
+    counts = _counts(quantity.measured if other_work else effect.ratio, min_change)
+    if counts and _material(sides, effect) and (other_work or quantity.p < LEVEL or _explains_total(effects, effect)):
+        return MACHINE if quantity.group == "gauge" and not quantity.name.startswith(_OF_PROGRAM) else CHANGED
+    explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change) and effect.p_measured < LEVEL
+    return MACHINE if explained else SAME
+
+
+def _counts(ratio: float | None, min_change: float) -> bool:
+    """Whether a ratio is far enough from 1; None: it was zero in A."""
+    return ratio is None or ratio >= 1 + min_change or ratio <= 1 / (1 + min_change)
+
+
+def _material(sides: Sides, effect: Effect) -> bool:
+    """Whether the change is a part of the step, or of a sample, that matters."""
+    whole = {"stage": STEP, "cpu": STEP, "wait": STEP, "collective": STEP, "sample": _TOTAL, "blocked": _TOTAL}.get(effect.measure.group)
+    if whole is None or any(whole not in run.measures for run in sides.runs):
+        return True
+    return abs(effect.change) >= _MATERIAL * sides.mean(whole)[0]
+
+
+def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
+    """Whether a part of a sample accounts for most of what the whole sample changed by, which is known better than each part: every batch
+    is timed, but only some samples in detail. Then the part needs no correction for the other parts (a gatekeeper: Dmitrienko, Offen and
+    Westfall, Statistics in Medicine 22(15), 2003)."""
+    whole = effects.get(_TOTAL)
+    if whole is None or part.measure.group != "sample" or part is whole or not math.isfinite(whole.error):
+        return False
+    return whole.p < LEVEL and part.p < LEVEL and whole.change != 0 and part.change / whole.change > 0.5
+
+
+def _has_other_work(effects: Mapping[str, Effect], part: Effect, min_change: float) -> bool:
+    """Whether what a stage of a sample has to do changed as its time did. Work is counted, not timed: no machine changes it, so what the
+    other stages say of the machine need not be taken off."""
+    work = effects.get(_WORK.get(part.measure.id, ""))
+    if work is None or work.p >= LEVEL or not _counts(work.ratio, min_change):
+        return False
+    return part.change * work.change > 0
+
+
+def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
+    """The reasons for waiting and the median change only where the wait and the step do."""
+    outcomes = {quantity.id: quantity.outcome for quantity in quantities}
+    wholes = {"wait": outcomes.get(_WAIT, SAME), "step": outcomes.get(STEP, SAME)}
+
+    def capped(quantity: Quantity) -> Quantity:
+        whole = wholes.get(quantity.group)
+        apart = quantity.id in (STEP, "step/p95", _CPU_OF_STEP) or quantity.outcome != CHANGED or whole in (None, CHANGED)
+        return quantity if apart else replace(quantity, outcome=str(whole))
+
+    return [capped(quantity) for quantity in quantities]
+
+
+def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity]:
+    """Mark what both the machine and the program may explain: what the machine could explain alone although the program changed in the same
+    direction, and what only the waiting for CPUs that is not measured could explain."""
+    own = [one for one in quantities if one.outcome == CHANGED and (one.group in _OWN or one.id == _CPU_OF_STEP)]
+    runs = sides.before, sides.after
+    other = not same_processes(sides.runs) or bool(context.different_work(*runs))
+    versions = any(one.kind == "version" for one in context.shared(context.settings(*runs)))
+    moved = sides.speed.known() and abs(sides.shift("cpu")) >= math.log1p(_MATERIAL)
+    queued = sides.queued if math.isfinite(sides.more) else 0.0
+
+    def by_program(quantity: Quantity) -> bool:
+        """Whether the program's own work changed in the direction of a time."""
+        return any(one.grew == quantity.grew and _is_part(one, quantity) for one in own)
+
+    def by_load(quantity: Quantity) -> bool:
+        """Whether load may have done more to it than is known: waiting for a CPU is measured in some stages only."""
+        moved_so = queued > _MATERIAL if quantity.grew else queued < -_MATERIAL
+        of_step = quantity.clock == "wall" and quantity.group in OF_STEP
+        left_s = abs((quantity.after or 0.0) - (quantity.before or 0.0) * quantity.machine)
+        return of_step and moved_so and left_s <= _REACH * sides.mean(STEP)[0]
+
+    def judged(quantity: Quantity) -> Quantity:
+        explained = quantity.outcome == MACHINE and (other or (moved and versions) or by_program(quantity))
+        unsure = quantity.outcome == CHANGED and by_load(quantity) and not by_program(quantity)
+        return replace(quantity, outcome=EITHER) if explained or unsure else quantity
+
+    return [one if one.group == "gauge" else judged(one) for one in quantities]
+
+
+def _is_part(part: Quantity, whole: Quantity) -> bool:
+    """Whether a quantity of its own can change a time of the step."""
+    inside = whole.id == _WAIT and part.group != "cpu" or whole.id == _TOTAL and part.group == "sample"
+    of_main = part.id == _CPU_OF_STEP and whole.name not in TIMED  # in forward and backward its CPU time was measured apart
+    return whole.group == "step" or part.name == whole.name or inside or of_main
+
+
+def machine_of(sides: Sides) -> Machine:
+    """What the machine did to both sides."""
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if known and len(known) == len(values) else None
+
+    def others(side: Sequence[Measured]) -> float | None:
+        return mean([run.report.cpus.others if run.report.cpus is not None else None for run in side])
+
+    def allowed(side: Sequence[Measured]) -> float | None:
+        return mean([run.report.cpus.allowed if run.report.cpus is not None else None for run in side])
+
+    return Machine(
+        speed=math.exp(sides.shift("cpu")) if sides.speed.known() else None,
+        waiting_before=mean([run.waiting for run in sides.before]),
+        waiting_after=mean([run.waiting for run in sides.after]),
+        others_before=others(sides.before),
+        others_after=others(sides.after),
+        cpus_before=allowed(sides.before),
+        cpus_after=allowed(sides.after),
+    )

@@ -1,0 +1,275 @@
+"""All of communication in one go: from the collectives of every rank to what a report shows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feedline.analysis.formatting import share
+from feedline.analysis.measure.gather import RankMetrics, step_summary
+from feedline.analysis.measure.gather import throughput as gather_throughput
+from feedline.analysis.measure.model import Throughput
+from feedline.analysis.ranks import bandwidth, blame, nccl_debug, what_if
+from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, Prediction, Question, RankParts
+from feedline.analysis.ranks.cross_rank import CrossRank, combine
+from feedline.analysis.ranks.partition import BETWEEN, PARTS, Partition
+from feedline.analysis.ranks.read_collectives import collectives_of, unseen_of
+from feedline.analysis.ranks.replay import NoTimeline, RankCpu, backward_passes, fit, refused, thinned, timeline
+from feedline.analysis.traces.collectives import Collectives
+from feedline.profiler.ceilings import Ceilings
+from feedline.profiler.errors import FeedlineError
+
+_SHOWN_KINDS = 20
+_SHOWN_LATE = 8
+_LINKS = (2.0, 10.0)  # times as fast
+_BUCKETS_MIB = (10.0, 100.0)  # the default is 25
+_ACCUMULATE = 4
+_GIGA = 1e9
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What only all ranks together show.
+
+    Attributes:
+        communication: of all ranks.
+        parts: by rank.
+        notes: what is missing, and why.
+    """
+
+    communication: Communication
+    parts: dict[int, RankParts]
+    notes: list[str]
+
+
+def compare(
+    ranks: Sequence[Collectives],
+    ceilings: Ceilings | None = None,
+    costs: Mapping[int, dict[str, float]] | None = None,
+    first: int = 0,
+    link_bytes_per_s: float | None = None,
+    nccl_lines: Iterable[str] = (),
+    cpus: Mapping[int, RankCpu] | None = None,
+) -> Compared | None:
+    """Compare the ranks of a run. None: fewer than two ranks, or no collective.
+
+    Args:
+        costs: rank -> stage of a sample -> wall seconds, to tell what made a late rank's loader late.
+        first: steps before it do not count in the means.
+        link_bytes_per_s: what the network is specified to give in one direction.
+        nccl_lines: output with NCCL_DEBUG=INFO.
+        cpus: rank -> what its step takes of the CPUs that it shares with others; None, or some missing: it is taken to have enough.
+    """
+    if not any(len(one.table) for one in ranks) or len(_expected(ranks)) < 2:
+        return None
+    together = combine(ranks)
+    lates, predictions = _across(together, dict(costs or {}), first, ceilings, dict(cpus or {})) if together.comparable else ([], [])
+    made = replace(
+        communication(together, lates, first, ceilings, link_bytes_per_s),
+        what_if=predictions,
+        nccl=nccl_debug.read(nccl_lines).says(),
+        unseen=sorted({why for one in ranks for why in one.unseen}),
+    )
+    notes = [*together.matched.notes, *together.alignment.notes, *_unended(together.partitions)]
+    return Compared(made, {rank: means(part, first) for rank, part in together.partitions.items()}, notes)
+
+
+def communication(
+    together: CrossRank,
+    lates: Sequence[LateRank],
+    first: int = 0,
+    ceilings: Ceilings | None = None,
+    link_bytes_per_s: float | None = None,
+) -> Communication:
+    """The same for ranks that are on one clock already, whether feedline or another tool recorded them. Arguments as of ``compare``."""
+    found = bandwidth.kinds(together)
+    network = bandwidth.network(found, together, ceilings, link_bytes_per_s)
+    return Communication(
+        collectives=found[:_SHOWN_KINDS],
+        clock_bound_s=together.bound / _GIGA if np.isfinite(together.bound) else None,
+        clocks=together.alignment.how,
+        late=list(lates[:_SHOWN_LATE]),
+        network=network.message,
+        network_share=network.share,
+        what_if=[],
+        nccl=[],
+        unseen=[],
+        exposed={str(rank): exposed(part, first) for rank, part in together.partitions.items()},
+    )
+
+
+def _expected(ranks: Sequence[Collectives]) -> set[int]:
+    return {rank for one in ranks for group in one.groups for rank in group.ranks} | {one.rank for one in ranks}
+
+
+def means(part: Partition, first: int) -> RankParts:
+    """Of the steps from the first that counts on; waiting is None for a rank that met no other."""
+    counted = {name: values[first:] if len(values) > first else values for name, values in part.parts.items()}
+    known = {name: len(counted[name]) > 0 and (part.met or name not in BETWEEN) for name in PARTS}
+    return RankParts(**{f"{name}_s": float(counted[name].mean()) / _GIGA if known[name] else None for name in PARTS})
+
+
+def exposed(part: Partition, first: int) -> list[ExposedKind]:
+    """Mean seconds per step of the transfer that no backward covers, by what moved, the most first. They sum to exposed_transfer_s."""
+    counted = {what: values[first:] if len(values) > first else values for what, values in part.exposed.items()}
+    found = [ExposedKind(*what, float(values.mean()) / _GIGA) for what, values in counted.items() if values.any()]
+    return sorted(found, key=lambda one: -one.transfer_s)
+
+
+def _across(
+    together: CrossRank, costs: dict[int, dict[str, float]], first: int, ceilings: Ceilings | None, cpus: dict[int, RankCpu]
+) -> tuple[list[LateRank], list[Prediction]]:
+    """Late ranks, and answers of the replay."""
+    found = blame.summary(blame.blame(together, first), together.ranks, first)
+    lates = [replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late for late in found]
+    try:
+        made = thinned(timeline(together, first))
+    except NoTimeline as reason:
+        return lates, [refused(Question("as_it_was"), str(reason))]
+    asked = what_if.WhatIf(made, fit(made, together), _limit(ceilings), _sharing(together, first, cpus))
+    column = {rank: number for number, rank in enumerate(together.matched.ranks)}
+    if asked.as_it_was().low is not None:  # else the replay is too far from the run
+        shown = lates[:_SHOWN_LATE]
+        lates = [replace(late, cost_s=float(asked.cost(column[late.rank]).mean())) for late in shown]
+    always = lates[0].rank if lates and lates[0].persistent else None
+    late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
+    if always is not None and late.step_s is not None:  # the CPUs that ranks share may give less than the replay alone says
+        lates[0] = replace(lates[0], cost_s=late.gain_s)
+    return lates, _questions(asked, late, what_if.micro_batches(together.ranks, first), backward_passes(together.ranks[0], made))
+
+
+def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:
+    """Column -> what its rank's step takes of the CPUs, and seconds in which its main thread sleeps for itself; empty: not known of all."""
+    ranks = together.matched.ranks
+    if any(rank not in cpus for rank in ranks):
+        return {}
+    own_s = [means(together.partitions[rank], first).compute_s or 0.0 for rank in ranks]
+    return {column: (cpus[rank], max(0.0, s - cpus[rank].busy_s)) for column, (rank, s) in enumerate(zip(ranks, own_s))}
+
+
+def _questions(asked: what_if.WhatIf, late: Prediction, micro_s: what_if.FloatArray, passes: int = 1) -> list[Prediction]:
+    """What a report answers, the run itself first.
+
+    Args:
+        late: the answer without the rank that is always late, or without any late one.
+        passes: backward passes per step; with more than one the program accumulates gradients.
+    """
+    return [
+        asked.as_it_was(),
+        late,
+        *(asked.faster_link(times) for times in _LINKS),
+        asked.half_gradients(),
+        *(asked.bucket_size(mib) for mib in _BUCKETS_MIB),
+        *([asked.no_sync(passes)] if passes > 1 else [asked.accumulate(_ACCUMULATE, micro_s)]),
+    ]
+
+
+def _limit(ceilings: Ceilings | None) -> float | None:
+    """The fastest bus bandwidth that a probe saw."""
+    rates = [one.settings.get("bus_bytes_per_s") for one in ceilings.ceilings if one.part == "all_reduce"] if ceilings else []
+    return max((float(rate) for rate in rates if isinstance(rate, (int, float))), default=None)
+
+
+def _unended(partitions: Mapping[int, Partition]) -> list[str]:
+    """Collectives without a known end."""
+    counted = sum(part.unended for part in partitions.values())
+    every = sum(len(part.moving) for part in partitions.values())
+    return [f"{counted} of {every} collectives have no known end: their time counts as compute"] if counted else []
+
+
+MIN_SHARE = 0.05  # of the step: less is not worth a finding
+
+
+@dataclass(frozen=True)
+class NetworkHints:
+    """What no run folder holds.
+
+    Attributes:
+        link_bytes_per_s: what the network is specified to give a rank, in one direction.
+        nccl_lines: output of the training with NCCL_DEBUG=INFO.
+    """
+
+    link_bytes_per_s: float | None = None
+    nccl_lines: tuple[str, ...] = ()
+
+
+NOTHING = NetworkHints()
+
+
+def compared(
+    gathered: Mapping[int, RankMetrics],
+    shown: RankMetrics,
+    ceilings: Ceilings | None,
+    beside: NetworkHints,
+    notes: list[str],
+    cpus: Mapping[int, RankCpu],
+) -> Compared | None:
+    """Compare the ranks of a run. None: there is one rank only, or no collective; notes say why where several ranks trained.
+
+    Args:
+        shown: the rank whose first steps are left out of the means.
+        notes: what is missing is appended.
+        cpus: by rank, what its mean step takes of the CPUs that it shares with others.
+    """
+    found = []
+    for number, rank in gathered.items():
+        try:
+            one = collectives_of(rank.rank)
+        except FeedlineError as error:
+            notes.append(f"the collectives of rank {number} cannot be read: {error}")
+            continue
+        if one is not None:
+            found.append(one)
+    made = compare(found, ceilings, costs(gathered), shown.first, beside.link_bytes_per_s, beside.nccl_lines, cpus)
+    if made is not None:
+        notes.extend(made.notes)
+    elif len(gathered) > 1:
+        notes.append("no collective of several ranks was recorded, so it is unknown how long ranks wait for each other")
+    notes.extend(unseen(gathered))
+    return made
+
+
+def unseen(gathered: Mapping[int, RankMetrics]) -> list[str]:
+    """Libraries whose communication was not recorded, and how much of the step is unexplained on the rank where that is most."""
+    shares: dict[str, list[float]] = {}
+    for rank in gathered.values():
+        for why in unseen_of(rank.rank):
+            shares.setdefault(why, [])
+            if rank.steps is not None and (whole := rank.steps.wall[rank.first :].sum()):
+                shares[why].append(float(rank.steps.stages["other"][rank.first :].sum() / whole))
+    return [f"{why}; no stage explains {share(max(parts))} of the mean step" if parts else why for why, parts in shares.items()]
+
+
+def shown(gathered: Mapping[int, RankMetrics], compared: Compared | None) -> int:
+    """The rank that a report shows: the one that all others wait for, if there is one; else the lowest."""
+    lowest = min(gathered)
+    late = compared.communication.late[:1] if compared else []
+    step = step_summary(gathered[lowest])
+    if not late or not late[0].persistent or late[0].rank not in gathered or step is None:
+        return lowest
+    return late[0].rank if (late[0].cost_s or late[0].waited_s) >= MIN_SHARE * step.mean_s else lowest
+
+
+def first_failed(gathered: Mapping[int, RankMetrics]) -> int:
+    """The rank that says how the run ended: the first that an exception of its own ended. Others fail later, or are killed."""
+    ends = {number: rank.rank.manifest for number, rank in gathered.items()}
+    failed = [number for number, end in ends.items() if end.exit_code and end.ended_by and end.anchors]
+    return min(failed, key=lambda number: (ends[number].anchors[-1]["time_ns"], number), default=min(gathered))
+
+
+def throughput(gathered: Mapping[int, RankMetrics], of: RankMetrics) -> Throughput:
+    """The throughput of one rank, and of all ranks together where it was measured on each."""
+    own = gather_throughput(of)
+    rates = [gather_throughput(rank).samples_per_s for rank in gathered.values()]
+    if len(rates) < 2 or None in rates:
+        return own
+    return replace(own, ranks=len(rates), all_ranks_samples_per_s=sum(rate for rate in rates if rate is not None))
+
+
+def costs(gathered: Mapping[int, RankMetrics]) -> dict[int, dict[str, float]]:
+    """Rank -> stage of a sample -> mean wall seconds, where samples were seen."""
+    found = {}
+    for number, rank in gathered.items():
+        if rank.samples:
+            found[number] = {stage: cost.wall_s for stage, cost in rank.sample_costs.items()}
+    return found

@@ -1,0 +1,154 @@
+"""Throughput against the number of workers: what is predicted with its band, and what was measured."""
+
+from collections.abc import Callable
+
+from markupsafe import Markup
+
+from feedline.analysis.explain.model import Sweep
+from feedline.analysis.formatting import count, counted, number, share
+from feedline.analysis.predict.search import Candidate, Search
+from feedline.analysis.report.figures.axis import count_columns, count_rows, doublings, drop, evenly, interval, round_up
+from feedline.analysis.report.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
+from feedline.analysis.scaling.efficiency import Row
+from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.scaling.scaling_conclusion import counted as counted_ranks
+from feedline.analysis.scaling.study import Study
+
+_Scale = Callable[[float], float]
+_RANKS_HEIGHT, _RANKS_AXIS = 220, 36
+_RANKS_EDGE = 0.04  # room left and right of the points, as a share of the width
+_MAX_RANK_LABELS = 24  # labels
+
+
+def throughput_by_ranks(study: Study) -> Markup:
+    """Points on two even axes, on which linear scaling is a straight line; bars are intervals; dots are measured, rings predicted."""
+    drawn = [one for one in study.predictions if one.samples_per_s is not None]
+    ranks = sorted({*(row.point.ranks for row in study.rows), *(one.ranks for one in drawn)})
+    first = study.rows[0].point
+    peaks = [first.samples_per_s / first.ranks * ranks[-1], *(row.point.high or row.point.samples_per_s for row in study.rows)]
+    top = round_up(max([*peaks, *(one.high or 0.0 for one in drawn)]))
+    x = evenly(ranks, _RANKS_EDGE)
+
+    def y(rate: float) -> float:
+        return _RANKS_HEIGHT * (1 - rate / top)
+
+    parts = count_rows(top, _RANKS_HEIGHT)
+    if not study.refused:
+        ideal = [(x(n), y(first.samples_per_s / first.ranks * n)) for n in (ranks[0], ranks[-1])]
+        path = tag("path", class_="line", d=line_path(ideal))
+        parts.append(tag("g", stretched(WIDTH, _RANKS_HEIGHT, path), class_="roof part"))
+    line = [(x(row.point.ranks), y(row.point.samples_per_s)) for row in study.rows]
+    parts.append(stretched(WIDTH, _RANKS_HEIGHT, tag("path", class_="line", d=line_path(line))))
+    parts += [_measured_ranks(row, x(row.point.ranks), y, study.unit) for row in study.rows]
+    parts += [_predicted_ranks(one, x(one.ranks), y, study.unit) for one in drawn]
+    parts += count_columns(ranks, list(map(x, ranks)), _RANKS_HEIGHT, "ranks", _MAX_RANK_LABELS)
+    what = study.unit.replace("/s", " per second").capitalize()
+    label = f"{what} by number of ranks. Left and right arrow keys read out the points, measured ones first."
+    return figure(parts, _RANKS_HEIGHT + _RANKS_AXIS, label)
+
+
+def _measured_ranks(row: Row, x: float, y: _Scale, unit: str) -> Markup:
+    point = row.point
+    spread = f" ({number(point.low)} to {number(point.high)})" if point.low is not None else ""
+    flag = ", flagged: more than 100 %" if row.flagged else ""
+    worth = "" if row.efficiency is None else f", efficiency {share(row.efficiency)}"
+    tip = f"{counted_ranks(point.ranks)}: {number(point.samples_per_s)} {unit}{spread}{worth}{flag}"
+    dot = tag("circle", class_="dot", cx=percent(x), cy=y(point.samples_per_s), r=4)
+    return _rank_point(x, y(point.samples_per_s), _bar(x, y, point.low, point.high), tip, dot)
+
+
+def _predicted_ranks(one: Prediction, x: float, y: _Scale, unit: str) -> Markup:
+    assert one.samples_per_s is not None
+    spread = f"({number(one.low)} to {number(one.high)})"
+    tip = f"{counted_ranks(one.ranks)}, predicted with {one.model}: {number(one.samples_per_s)} {unit} {spread}"
+    ring = tag("circle", class_="ring", cx=percent(x), cy=y(one.samples_per_s), r=5)
+    return _rank_point(x, y(one.samples_per_s), _bar(x, y, one.low, one.high), tip, ring)
+
+
+def _bar(x: float, y: _Scale, low: float | None, high: float | None) -> Markup | None:
+    if low is None or high is None:
+        return None
+    return interval(x, y(low), y(high))
+
+
+def _rank_point(x: float, y: float, bar: Markup | None, tip: str, mark: Markup) -> Markup:
+    return tag("g", bar, mark, tag("circle", class_="hit", cx=percent(x), cy=y, r=12), class_="point", data_tip=tip)
+
+
+_BATCH_HEIGHT, _BATCH_AXIS = 180, 36
+_MOST_LABELS = 6
+
+
+def batch_sweep(sweep: Sweep) -> Markup:
+    """A line through the measured sizes, on an axis of doublings; bars reach from the slowest to the fastest round."""
+    top = round_up(max(sweep.high + sweep.samples_per_s))
+    at = list(map(doublings(sweep.batch_sizes), sweep.batch_sizes))
+    levels = [_BATCH_HEIGHT * (1 - rate / top) for rate in sweep.samples_per_s]
+    path = line_path(list(zip(at, levels)))
+    knee = drop(at[sweep.batch_sizes.index(sweep.knee)], _BATCH_HEIGHT, f"knee: {count(sweep.knee)}")
+    parts = [*count_rows(top, _BATCH_HEIGHT), *knee, stretched(WIDTH, _BATCH_HEIGHT, tag("path", class_="line", d=path))]
+    for index, (x, y) in enumerate(zip(at, levels, strict=True)):
+        parts.append(_point(sweep, index, x, y, top))
+    parts += count_columns(sweep.batch_sizes, at, _BATCH_HEIGHT, "batch size", _MOST_LABELS)
+    label = "Throughput by batch size. Left and right arrow keys read out the sizes."
+    return figure(parts, _BATCH_HEIGHT + _BATCH_AXIS, label)
+
+
+def _point(sweep: Sweep, index: int, x: float, y: float, top: float) -> Markup:
+    size, rate, slow, fast = sweep.batch_sizes[index], sweep.samples_per_s[index], sweep.low[index], sweep.high[index]
+    knee = ", the knee" if size == sweep.knee else ""
+    tip = f"batch of {count(size)}: {number(rate)} samples/s ({number(slow)} to {number(fast)}){knee}"
+    bar = interval(x, _BATCH_HEIGHT * (1 - slow / top), _BATCH_HEIGHT * (1 - fast / top))
+    hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
+    return tag("g", bar, tag("circle", class_="dot", cx=percent(x), cy=y, r=3.5), hit, class_="point", data_tip=tip)
+
+
+_WORKERS_HEIGHT, _WORKERS_AXIS = 220, 36
+_WORKERS_EDGE = 0.04  # room left and right of the points, as a share of the width
+
+
+def workers(search: Search) -> Markup:
+    """A line through the predictions in the band of their intervals; the ring is the setting to take, the dot the measured one."""
+    drawn = search.by_workers
+    most = max(1, drawn[-1].workers)
+    top = round_up(max([search.now.predicted.before, *(one.predicted.high for one in drawn)]))
+    places = [_place(one.workers, most) for one in drawn]
+
+    def y(rate: float) -> float:
+        return _WORKERS_HEIGHT * (1 - rate / top)
+
+    lows, highs = ([(x, y(rate)) for x, rate in zip(places, rates)] for rates in _band(drawn))
+    band = tag("path", class_="band", fill_opacity=0.5, d=f"{line_path([*highs, *reversed(lows)])}Z")
+    line = tag("path", class_="line", d=line_path([(x, y(one.predicted.after)) for x, one in zip(places, drawn)]))
+    parts = [*count_rows(top, _WORKERS_HEIGHT), stretched(WIDTH, _WORKERS_HEIGHT, band, line)]
+    parts += [_predicted_point(one, x, y(one.predicted.after), one.workers == search.best.workers) for x, one in zip(places, drawn)]
+    parts.append(_measured_point(search.now, _place(min(search.now.workers, most), most), y(search.now.predicted.before)))
+    parts += count_columns([one.workers for one in drawn], places, _WORKERS_HEIGHT, "workers", 2 * len(drawn))
+    label = "Samples per second by number of workers. Left and right arrow keys read out the predictions, then what was measured."
+    return figure(parts, _WORKERS_HEIGHT + _WORKERS_AXIS, label)
+
+
+def _place(number_of: int, most: int) -> float:
+    return _WORKERS_EDGE + (1 - 2 * _WORKERS_EDGE) * number_of / most
+
+
+def _band(drawn: list[Candidate]) -> tuple[list[float], list[float]]:
+    return [one.predicted.low for one in drawn], [one.predicted.high for one in drawn]
+
+
+def _predicted_point(one: Candidate, x: float, y: float, chosen: bool) -> Markup:
+    rate = one.predicted
+    tip = f"{_named(one.workers)}, predicted: {number(rate.after)} samples/s ({number(rate.low)} to {number(rate.high)})"
+    ring = tag("circle", class_="ring", cx=percent(x), cy=y, r=6 if chosen else 3.5)
+    hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
+    return tag("g", ring, hit, class_="point", data_tip=f"{tip}, the advice" if chosen else tip)
+
+
+def _measured_point(now: Candidate, x: float, y: float) -> Markup:
+    dot = tag("circle", class_="dot", cx=percent(x), cy=y, r=4)
+    hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=9)
+    return tag("g", dot, hit, class_="point", data_tip=f"{_named(now.workers)}, measured: {number(now.predicted.before)} samples/s")
+
+
+def _named(workers_of: int) -> str:
+    return counted(workers_of, "worker") if workers_of else "no workers"

@@ -1,0 +1,155 @@
+"""What a frame's columns are: their names, units and meanings in one place, from which frames, docstrings and docs/api.md are made."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray
+from feedline.profiler.store.read import Rank
+
+if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame is asked for
+    import pandas as pd
+
+
+#: Kind of a column -> its dtype. An integer that may be missing is "Int64"; "str" is what this pandas has for text.
+_DTYPES = {"integer": "int64", "number": "float64", "bool": "bool", "time": "datetime64[ns, UTC]", "text": "str"}
+NO_TIME = int(np.iinfo(np.int64).min)  # pandas' NaT
+_WIDTH = 100  # of a docstring
+Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        kind: of DTYPES.
+        unit: "" for text, counts and the like.
+        missing: when a value is missing (NaN, NaT or NA); empty: never.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+    missing: str = ""
+
+    @property
+    def dtype(self) -> str:
+        """Of the frame's column."""
+        return "Int64" if self.kind == "integer" and self.missing else _DTYPES[self.kind]
+
+    def text(self) -> str:
+        """Unit, meaning and when it is missing, in one line."""
+        unit = f" [{self.unit}]" if self.unit else ""
+        missing = f". Missing: {self.missing}" if self.missing else ""
+        return f"{self.name}{unit}: {self.meaning}{missing}".removesuffix(".") + "."
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame before it has rows.
+
+    Attributes:
+        name: of the property of a loaded run.
+        rows: what a row is, in sentences.
+        columns: in order. A name in angle brackets stands for any number of columns.
+    """
+
+    name: str
+    rows: str
+    columns: tuple[Column, ...]
+
+    @property
+    def fixed(self) -> tuple[Column, ...]:
+        """The columns that every run has."""
+        return tuple(column for column in self.columns if not column.name.startswith("<"))
+
+    def frame(self, parts: Sequence[Rows], more: Sequence[str] = ()) -> "pd.DataFrame":
+        """The frame of all parts, one below the other.
+
+        Args:
+            parts: column -> array or list [n]. A negative integer stands for a missing one in a column that may miss values.
+            more: columns of numbers after the fixed ones; 0 in a part that lacks one.
+        """
+        import pandas as pd
+
+        rows = [len(part[self.columns[0].name]) for part in parts]
+        found = {column.name: _series(column, [part[column.name] for part in parts]) for column in self.fixed}
+        for name in more:
+            found[name] = pd.Series(_joined([part.get(name, np.zeros(n)) for part, n in zip(parts, rows, strict=True)]), dtype="float64")
+        return pd.DataFrame(found)
+
+    def docstring(self) -> str:
+        """For the property of a loaded run."""
+        lines = [textwrap.fill(column.text(), _WIDTH, subsequent_indent="    ", break_on_hyphens=False) for column in self.columns]
+        return "\n".join([textwrap.fill(self.rows, _WIDTH, break_on_hyphens=False), "", *lines, ""])
+
+    def markdown(self) -> str:
+        """A section of docs/api.md."""
+        rows = ["| column | type | unit | meaning | missing when |", "|---|---|---|---|---|"]
+        rows += [f"| `{one.name}` | {one.kind} | {one.unit} | {one.meaning} | {one.missing} |" for one in self.columns]
+        return f"## {self.name}\n\n{self.rows}\n\n" + "\n".join(rows) + "\n"
+
+
+def _series(column: Column, values: Sequence[Any]) -> "pd.Series":
+    import pandas as pd
+
+    if column.kind == "text":
+        return pd.Series([text for part in values for text in part], dtype="str")
+    joined = _joined(values)
+    if column.kind == "time":
+        return pd.Series(pd.to_datetime(joined.astype(np.int64).view("datetime64[ns]"), utc=True))
+    if column.dtype == "Int64":
+        return pd.Series(joined.astype(np.int64), dtype="Int64").mask(joined < 0)
+    return pd.Series(joined, dtype=column.dtype)
+
+
+def _joined(values: Sequence[Any]) -> np.ndarray:
+    return np.concatenate(values) if values else np.zeros(0)
+
+
+RANK = Column("rank", "integer", "", 'Number of the rank. Write `frame["rank"]`: `frame.rank` is a method of pandas')
+TIME = Column("time", "time", "", "Date and time (UTC) of its beginning; for gauges, of the reading", "the run's manifest has no date")
+START = Column(
+    "start_s",
+    "number",
+    "s",
+    "The same moment, since the recording of this rank began; of several trainings in a process, since this one began",
+)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Turns a rank's own times, ns, into those of frames.
+
+    Attributes:
+        rank: its number.
+        origin: own time at which its recording began.
+        begun: the same by the calendar, ns since 1970; None: unknown.
+    """
+
+    rank: int
+    origin: int
+    begun: int | None
+
+    @classmethod
+    def of(cls, rank: Rank) -> "Moments":
+        anchors = rank.manifest.anchors
+        if anchors:
+            return cls(rank.number, anchors[0]["perf_counter_ns"], anchors[0]["time_ns"])
+        first = min((process.records["start"].min() for process in rank.processes if len(process.records)), default=0)
+        return cls(rank.number, int(first), None)
+
+    def columns(self, at: IntArray) -> dict[str, np.ndarray]:
+        """``rank``, ``time`` and ``start_s`` of these moments.
+
+        Args:
+            at: int64 [n], own time, ns.
+        """
+        since = at - self.origin
+        time = np.full(len(at), NO_TIME) if self.begun is None else since + self.begun
+        return {"rank": np.full(len(at), self.rank), "time": time, "start_s": since / 1e9}

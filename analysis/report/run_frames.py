@@ -1,0 +1,387 @@
+"""The frames of a run: steps, samples, collectives, gauges and findings; ``frame_table.py`` says what a column is."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from feedline.analysis.explain.model import Report
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.measure.boundaries import Records
+from feedline.analysis.measure.costs import PARTS, SampledDetails
+from feedline.analysis.measure.gather import RankMetrics, throughput
+from feedline.analysis.measure.rested import FloatArray
+from feedline.analysis.measure.stages import STEP_STAGES
+from feedline.analysis.measure.steps import Steps
+from feedline.analysis.ranks.aligned_clocks import Arrivals
+from feedline.analysis.ranks.cross_rank import combine
+from feedline.analysis.ranks.match import BoolArray
+from feedline.analysis.ranks.partition import Partition
+from feedline.analysis.ranks.read_collectives import collectives_of
+from feedline.analysis.report.frame_table import RANK, START, TIME, Column, Moments, Rows, Table
+from feedline.analysis.traces.collectives import PHASES, Collectives, operation
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.samplers.gauges import read_gauges
+from feedline.profiler.store.layout import GAUGES as FILE
+from feedline.profiler.store.read import Rank
+from feedline.profiler.store.segment_reader import Process
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
+
+SAMPLES = Table(
+    "samples",
+    "One row per sample that was measured in detail, of every loader: all of the first ones, later one in N. Its index in the dataset, or "
+    "its file, is not recorded. `read_s` to `dataset_s` sum to `wall_s`.",
+    (
+        RANK,
+        Column("process", "text", "", "What made it: main, or loader0-worker1"),
+        Column("worker", "integer", "", "Number of the loader's worker", "the main process made it (num_workers=0)"),
+        Column("loader", "integer", "", "Number of the loader, as in the names of `run.report.loaders`"),
+        Column("epoch", "integer", "", "Pass over the loader, from 0"),
+        Column("batch", "integer", "", "Batch within the epoch, from 0, in the order in which the sampler drew them"),
+        TIME,
+        START,
+        Column("samples", "integer", "", "Samples in it: 1; a batch for `__getitems__`; 0 where the dataset raised or was at its end"),
+        Column(
+            "in_mean",
+            "bool",
+            "",
+            "true: it counts in the report's costs, because it was made for a training loader and no import or cold start is in it",
+        ),
+        Column("stands_for", "number", "samples", "How many samples (or batches, for `__getitems__`) it stands for: the weight of its row"),
+        Column("wall_s", "number", "s", "How long it took"),
+        Column("cpu_s", "number", "s", "CPU time of the thread that made it", "not measured on this system"),
+        Column("runqueue_s", "number", "s", "Runnable without a CPU", _NO_SCHEDSTAT),
+        Column("blocked_s", "number", "s", "The rest: asleep, waiting for a disk, a lock or a network", _NO_SCHEDSTAT),
+        Column("read_s", "number", "s", "Reading files"),
+        Column("decode_s", "number", "s", "Decoding"),
+        Column("augment_s", "number", "s", "Transforms"),
+        Column("user_s", "number", "s", "Inside `feedline.stage(...)`"),
+        Column("dataset_s", "number", "s", "The rest of `__getitem__`"),
+        Column("read_bytes", "number", "B", "Read by the operations in read_s"),
+        Column("decoded_pixels", "number", "pixels", "Decoded; 0: no decoder was seen"),
+        Column("output_pixels", "number", "pixels", "Of the last picture before the tensor; 0: unknown"),
+    ),
+)
+
+
+def samples(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
+    """The frame, in order of rank, process and time."""
+    parts = [
+        _samples_of_process(rank, process, first_use)
+        for rank in ranks.values()
+        for process in [rank.main, *rank.workers]
+        for first_use in (False, True)
+        if len(process.of(Stage.SAMPLE))
+    ]
+    found = SAMPLES.frame(parts)
+    return found.sort_values(["rank", "process", "start_s"], kind="stable", ignore_index=True)
+
+
+def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) -> Rows:
+    rows = process.of(Stage.SAMPLE)
+    details = SampledDetails.of(process, frozenset(np.unique(rows["source"]).tolist()), first_use)
+    rows = rows[(rows["flags"] & Flag.FIRST != 0) == first_use]
+    count = len(rows)
+    stages = {name: np.zeros(count) + details.sum(name, "wall") for name in PARTS.values()}
+    stages["dataset"] = details.whole["wall"] - sum(stages.values())
+    return {
+        **Moments.of(rank.rank).columns(rows["start"]),
+        **_made_by(process, count),
+        "loader": rows["source"],
+        "epoch": rows["number"] >> 32,
+        "batch": rows["number"] & 0xFFFFFFFF,
+        "samples": rows["nbytes"],
+        "in_mean": np.isin(rows["source"], list(rank.makers.loaders)) & (first_use == _only_first_use(rank)),
+        "stands_for": details.weight,
+        **_clocks(rows),
+        **{f"{name}_s": values / 1e9 for name, values in stages.items()},
+        "read_bytes": details.nbytes.get("read", np.zeros(count)),
+        "decoded_pixels": details.decoded,
+        "output_pixels": details.output,
+    }
+
+
+def _only_first_use(rank: RankMetrics) -> bool:
+    """Whether all samples of the training's loaders are of first use: then those count."""
+    rows = [process.of(Stage.SAMPLE) for process in rank.makers.processes]
+    return all((one["flags"][np.isin(one["source"], list(rank.makers.loaders))] & Flag.FIRST).all() for one in rows)
+
+
+def _made_by(process: Process, count: int) -> Rows:
+    if not process.is_worker:
+        return {"process": ["main"] * count, "worker": np.full(count, -1)}
+    loader, worker = int(str(process.header["loader"])), int(str(process.header["worker"]))
+    return {"process": [f"loader{loader}-worker{worker}"] * count, "worker": np.full(count, worker)}
+
+
+def _clocks(rows: Records) -> dict[str, FloatArray]:
+    """Wall, CPU, without a CPU, blocked; NaN where it was not measured."""
+    wall = rows["wall"] / 1e9
+    cpu, runqueue = (np.where(rows[name] >= 0, rows[name] / 1e9, np.nan) for name in ("cpu", "runqueue"))
+    return {"wall_s": wall, "cpu_s": cpu, "runqueue_s": runqueue, "blocked_s": np.maximum(wall - cpu - runqueue, 0.0)}
+
+
+GAUGES = Table(
+    "gauges",
+    "One row per sample of a gauge of the machine, about one per second, in order of rank and time. "
+    '`run.gauges.pivot_table(index="start_s", columns="gauge", values="value")` has a column per gauge.',
+    (
+        RANK,
+        TIME,
+        START,
+        Column("gauge", "text", "", "What was sampled: cpu/used, memory/used, gpu0/sm, ..."),
+        Column("unit", "text", "", "Of the value"),
+        Column("value", "number", "as `unit`", "The value. A rate is the mean since the sample before"),
+    ),
+)
+
+
+def gauges(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
+    """The frame. Ranks whose file is missing or damaged have no rows: the report's notes name them."""
+    parts = [part for rank in ranks.values() if (part := _gauges_of_rank(rank.rank)) is not None]
+    return GAUGES.frame(parts)
+
+
+def _gauges_of_rank(rank: Rank) -> Rows | None:
+    path = rank.folder / FILE
+    if not os.path.lexists(path):
+        return None
+    try:
+        sampled = read_gauges(path)
+    except (FeedlineError, OSError, ValueError):
+        return None
+    if rank.slice is not None:
+        sampled = sampled.between(rank.slice.begin, rank.slice.end)
+    names = [sampled.names[number] for number in sampled.gauge.tolist()]
+    return {
+        **Moments.of(rank).columns(sampled.time),
+        "gauge": [name for name, _ in names],
+        "unit": [unit for _, unit in names],
+        "value": sampled.value.astype(np.float64),
+    }
+
+
+_NO_COST = "it names no cost in time"
+_NO_INTERVAL = "cost_s is not a prediction"
+_NOT_PREDICTED = "refused says why it is not predicted"
+_NO_RANK = "it does not name one rank"
+
+FINDINGS = Table(
+    "findings",
+    "One row per finding of the report, most important first. `run.report.findings` has their evidence, too.",
+    (
+        Column("cause", "text", "", "Stable identifier of the rule that found it: decode_bound, too_few_workers, ..."),
+        Column("severity", "text", "", "high, low or info"),
+        Column("says", "text", "", "One sentence with the figures"),
+        Column("cost_s", "number", "s", "What it costs per step", _NO_COST),
+        Column("cost_kind", "text", "", "What cost_s says of the gain: predicted, estimated, at_least, bound or unknown"),
+        Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (95 %)", _NO_INTERVAL),
+        Column("cost_high_s", "number", "s", "Its upper end", _NO_INTERVAL),
+        Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", _NO_COST),
+        Column("fix", "text", "", "What to change"),
+        Column("how_to_check", "text", "", "An experiment, and the outcome that would prove this finding wrong"),
+        Column("predicted", "number", "samples/s", "Throughput with its fix, as predicted", _NOT_PREDICTED),
+        Column("predicted_low", "number", "samples/s", "Lower end of its 95 % interval", _NOT_PREDICTED),
+        Column("predicted_high", "number", "samples/s", "Its upper end", _NOT_PREDICTED),
+        Column("refused", "text", "", "Why its fix is not predicted; empty where it is"),
+        Column("rank", "integer", "", "The rank that the others wait for", _NO_RANK),
+    ),
+)
+
+
+def findings(report: Report) -> "pd.DataFrame":
+    """The frame."""
+    mean = report.step.mean_s if report.step is not None else 0.0
+    costs = [one.cost_s if one.cost_s > 0 else None for one in report.findings]
+    return FINDINGS.frame(
+        [
+            {
+                "cause": [one.rule_id for one in report.findings],
+                "says": [one.message for one in report.findings],
+                "fix": [one.fix for one in report.findings],
+                "severity": [one.severity.value for one in report.findings],
+                "cost_s": _numbers(costs),
+                "cost_kind": [one.cost_kind.value for one in report.findings],
+                "cost_low_s": _numbers([one.cost_low_s for one in report.findings]),
+                "cost_high_s": _numbers([one.cost_high_s for one in report.findings]),
+                "step_share": _numbers([None if cost is None or not mean else cost / mean for cost in costs]),
+                "predicted": _numbers([one.predicted.after if one.predicted else None for one in report.findings]),
+                "predicted_low": _numbers([one.predicted.low if one.predicted else None for one in report.findings]),
+                "predicted_high": _numbers([one.predicted.high if one.predicted else None for one in report.findings]),
+                "refused": [one.refused for one in report.findings],
+                "how_to_check": [one.how_to_check for one in report.findings],
+                "rank": np.array([_rank(one) for one in report.findings], np.int64),
+            }
+        ]
+    )
+
+
+def _rank(one: Finding) -> int:
+    return -1 if one.blame is None or one.blame.rank is None else one.blame.rank
+
+
+def _numbers(values: list[float | None]) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+STEPS = Table(
+    "steps",
+    "One row per step that was recorded, in order. The columns `<stage>_s` sum to `wall_s`; `run.stages` lists them.",
+    (
+        RANK,
+        Column("step", "integer", "", "Number of the step from 0. Steps that were only counted have a number and no row"),
+        TIME,
+        START,
+        Column("wall_s", "number", "s", "How long it took, without evaluation in it"),
+        Column("batches", "integer", "", "Batches that the loader handed over in it"),
+        Column("samples", "integer", "", "Samples in them; 0 if their number is unknown, or if no batch was handed over"),
+        Column("in_mean", "bool", "", "true: it counts in the report's means; the first steps, which warm up, do not"),
+        Column(
+            "stands_for",
+            "number",
+            "steps",
+            "How many steps of the run this one stands for: 1, or more where most steps were only counted (short steps, long runs). "
+            "Use it as the weight of a mean; over the rows of one rank, it sums to the steps of that rank "
+            "(`run.report.throughput.steps` of the rank shown). Where steps were only counted, `wall_s` of the "
+            "others includes what recording them cost (`run.report.step.sampled.recording_s`), which the report's means leave out",
+        ),
+        Column("<stage>_s", "number", "s", 'Time in this stage: wait_s, forward_s, ...; mixup_s for your `feedline.stage("mixup")`'),
+    ),
+)
+
+
+def steps(ranks: Mapping[int, RankMetrics]) -> "tuple[pd.DataFrame, list[str]]":
+    """The frame, and its columns of stages in the order of a step."""
+    stepped = [(rank, rank.steps) for rank in ranks.values() if rank.steps is not None]
+    names = dict.fromkeys(name for rank, _ in stepped for name in rank.stages)
+    ordered = [*(name for name in STEP_STAGES[:-1] if name in names), *(name for name in names if name not in STEP_STAGES), "other"]
+    columns = {name: column_of(name) for name in ordered if name in names}
+    parts = [_steps_of_rank(rank, found, columns) for rank, found in stepped]
+    return STEPS.frame(parts, list(columns.values())), list(columns.values())
+
+
+def column_of(stage: str) -> str:
+    """``wait_s`` for ``wait``. A user's stage may be called ``wall`` or ``start``."""
+    taken = {column.name for column in STEPS.fixed}
+    return f"{stage}_stage_s" if f"{stage}_s" in taken else f"{stage}_s"
+
+
+def numbers(rank: RankMetrics, found: Steps) -> IntArray:
+    """int64 [n]: the number of each recorded step, steps that were only counted before it included."""
+    rests = rank.counted
+    before = np.concatenate([[0], np.cumsum(rests.steps)])
+    return np.asarray(np.arange(len(found.wall)) + before[np.searchsorted(rests.start, found.start, "left")])
+
+
+def stands_for(rank: RankMetrics, found: Steps) -> FloatArray:
+    """float64 [n]: how many steps of the run each recorded one stands for."""
+    kept = throughput(rank).steps - rank.counted.number
+    each = np.full(len(found.wall), kept / max(len(found.wall), 1))
+    if rank.estimate is not None:
+        each[rank.estimate.alike] += rank.counted.number / rank.estimate.alike.sum()
+    return each
+
+
+def _steps_of_rank(rank: RankMetrics, found: Steps, columns: Mapping[str, str]) -> Rows:
+    return {
+        **Moments.of(rank.rank).columns(found.start),
+        "step": numbers(rank, found),
+        "wall_s": found.wall / 1e9,
+        "batches": found.batches,
+        "samples": found.samples,
+        "in_mean": np.arange(len(found.wall)) >= rank.first,
+        "stands_for": stands_for(rank, found),
+        **{columns[name]: values / 1e9 for name, values in rank.stages.items()},
+    }
+
+
+_UNENDED = "its end was not seen"
+_ALONE = "not comparable with other ranks: their records are missing, or clocks cannot be compared"
+
+COLLECTIVES = Table(
+    "collectives",
+    "One row per collective (or send, or receive) and rank, in order of rank and start. Rows of one collective share their number in "
+    "`collective`. Empty where none was recorded.",
+    (
+        RANK,
+        Column("collective", "integer", "", "Number of the collective, the same on all ranks", "it could not be matched with other ranks'"),
+        Column("step", "integer", "", "Number of the step that it began in, as in `steps`", "it began outside all steps"),
+        TIME,
+        START,
+        Column("operation", "text", "", "all_reduce, reduce_scatter, all_gather, broadcast, ..."),
+        Column("bytes", "integer", "B", "The full message; of all_gather and reduce_scatter the larger side"),
+        Column("dtype", "text", "", "Of its elements; unknown where it was not recorded"),
+        Column("group", "text", "", "Name of its process group"),
+        Column("group_size", "integer", "ranks", "Ranks in that group; 0: unknown"),
+        Column("backend", "text", "", "gloo, nccl, ..."),
+        Column("phase", "text", "", f"What the rank was doing when it began: {', '.join(PHASES)}"),
+        Column("wall_s", "number", "s", "From the call until it was complete on this rank", _UNENDED),
+        Column("wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{_UNENDED}; or {_ALONE}"),
+        Column("queue_s", "number", "s", "Of that: all ranks had begun it, and it was queued behind others", f"{_UNENDED}; or {_ALONE}"),
+        Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move bytes at the same time share it", _UNENDED),
+    ),
+)
+
+
+def collectives(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
+    """The frame; of ranks that another run recorded, waiting is missing."""
+    found = [one for rank in ranks.values() if (one := collectives_of(rank.rank)) is not None]
+    return COLLECTIVES.frame(_parts(ranks, found) if found else [])
+
+
+def _parts(ranks: Mapping[int, RankMetrics], found: Sequence[Collectives]) -> list[Rows]:
+    together = combine(found)
+    matched = together.matched
+    rows = dict(zip(matched.ranks, matched.rows, strict=True))
+    parts: list[Rows] = []
+    for one in found:
+        number = rows.get(one.rank, np.full(len(one.table), -1))
+        whole = np.append(matched.whole, False)[number]  # number -1: the last
+        spent = _spent(one, together.partitions[one.rank], together.arrivals[one.rank], whole)
+        parts.append({**_of(ranks[one.rank], one), "collective": number, **spent})
+    return parts
+
+
+def _of(rank: RankMetrics, one: Collectives) -> Rows:
+    table, groups = one.table, [one.groups[number] for number in one.table["group"].tolist()]
+    return {
+        **Moments.of(rank.rank).columns(table["start"].astype(np.int64)),
+        "step": _steps(rank, one.step_at(table["start"].astype(np.int64))),
+        "operation": [operation(one.names[number]) for number in table["name"].tolist()],
+        "bytes": table["nbytes"],
+        "dtype": [one.dtypes[number] for number in table["dtype"].tolist()],
+        "group": [group.name for group in groups],
+        "group_size": np.array([len(group.ranks) for group in groups], np.int64),
+        "backend": [group.backend for group in groups],
+        "phase": [PHASES[number] for number in table["phase"].tolist()],
+    }
+
+
+def _steps(rank: RankMetrics, index: IntArray) -> IntArray:
+    """The steps' own numbers, -1: in none."""
+    if rank.steps is None or not len(rank.steps.wall):
+        return np.full(len(index), -1)
+    return np.where(index >= 0, numbers(rank, rank.steps)[index], -1)
+
+
+def _spent(one: Collectives, cut: Partition, others: Arrivals, whole: BoolArray) -> Rows:
+    start, end = one.table["start"].astype(np.int64), one.table["end"].astype(np.int64)
+    ended = end >= start
+    known = ended & whole & cut.met
+    return {
+        "wall_s": np.where(ended, (end - start) / 1e9, np.nan),
+        "wait_s": np.where(known, (others.last - start) / 1e9, np.nan),
+        "queue_s": np.where(known, (others.free - others.last) / 1e9, np.nan),
+        "transfer_s": cut.moving / 1e9,
+    }
+
+
+#: In the order of docs/api.md.
+FRAMES = (STEPS, SAMPLES, COLLECTIVES, GAUGES, FINDINGS)

@@ -1,0 +1,173 @@
+"""From recorded collectives to what the replay needs: the anatomy of a step of the fewest ranks, and the link of more of them."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.ranks.match import MISSING, CollectiveTable, match
+from feedline.analysis.scaling.measured import pace_of, world_size
+from feedline.analysis.scaling.predict import Basis, Bucket, Ring, StepProfile
+from feedline.analysis.traces.collectives import PHASES, SLOTS, Collectives, bus_factor, operation
+from feedline.profiler import masks
+from feedline.profiler.errors import FeedlineError
+from feedline.profiler.store.read import Rank, Run
+
+#: Steps left out at the beginning: DistributedDataParallel rebuilds its buckets after the first.
+_WARM_UP = 2
+#: Messages up to here tell the latency (bytes), from there on the bandwidth of all messages of a step does.
+_SMALL = 4096
+_BACKWARD = PHASES.index("backward")
+
+
+def anatomy_of(one: Collectives, step_s: float) -> StepProfile | None:
+    """The usual step: that of most steps by number and size of messages, with the median of each time. None: no backward was seen.
+
+    Args:
+        one: a rank, alone if there is such a run.
+        step_s: its mean step.
+    """
+    first = min(_WARM_UP, max(0, len(one.steps) - 2))
+    steps = one.steps[first:, 0]
+    backward = one.stages.get("backward", np.zeros((0, 2), np.int64))
+    if not len(steps) or not len(backward):
+        return None
+    table = np.sort(one.table, order="start")
+    place = one.step_at(table["start"]) - first
+    kept = [table[(place == number)] for number in range(len(steps))]
+    shapes = [tuple(zip(part["nbytes"].tolist(), (part["phase"] == _BACKWARD).tolist(), strict=True)) for part in kept]
+    usual = Counter(shapes).most_common(1)[0][0]
+    chosen = [number for number, shape in enumerate(shapes) if shape == usual]
+    times = np.array([kept[number]["start"] - steps[number] for number in chosen]).reshape(len(chosen), -1)
+    ready = np.median(times, axis=0) / 1e9
+    factor = [_of_all_reduce(one.names[name]) for name in kept[chosen[0]]["name"]]
+    messages = [(float(at), size * part, hidden) for at, (size, hidden), part in zip(ready, usual, factor, strict=True)]
+    within = _backward(steps, backward, one.step_at(backward[:, 0]) - first)
+    buckets = sorted((Bucket(at, size) for at, size, hidden in messages if hidden), key=lambda bucket: bucket.ready_s)
+    blocking = tuple(size for _, size, hidden in messages if not hidden)
+    return StepProfile(step_s, within, tuple(buckets), blocking, _jitter(one.walls[first:])) if within[1] > within[0] else None
+
+
+def _of_all_reduce(name: str) -> float:
+    """Bytes on the wire, over those of an all-reduce of the same message."""
+    return bus_factor(name, 2) / bus_factor("all_reduce", 2) if operation(name) != "barrier" else 0.0
+
+
+def _backward(steps: IntArray, backward: IntArray, place: IntArray) -> tuple[float, float]:
+    """Median begin and end of the last backward of a step, s after the begin of the step.
+
+    Args:
+        steps: int64 [steps], ns: where they begin.
+        place: int64 [k]: the step of each backward.
+    """
+    last = [backward[place == number][-1] - steps[number] for number in range(len(steps)) if (place == number).any()]
+    begin, end = np.median(np.array(last).reshape(-1, 2), axis=0) / 1e9 if last else (0.0, 0.0)
+    return float(begin), float(end)
+
+
+def _jitter(walls: IntArray) -> float:
+    """Standard deviation of the steps from the median absolute deviation, which a few slow steps do not move."""
+    wall = walls / 1e9
+    return 1.4826 * float(np.median(np.abs(wall - np.median(wall))))
+
+
+def link_of(ranks: Sequence[Collectives]) -> Ring | None:
+    """What the link gave between these ranks, step by step; None: they had no collective in common after the warm-up.
+
+    The time of a message is that of the rank where it was shortest: the last one to come does not wait. What is under way at the same time
+    shares the link, so that a step's bytes are divided by the time in which anything was.
+    """
+    if len(ranks) < 2:
+        return None
+    joined = match(ranks)
+    several = np.array([len(group.ranks) > 1 for group in joined.groups], bool)[joined.group]  # a rank alone moves nothing
+    complete = several & joined.whole & joined.together & (joined.end != MISSING).any(1)
+    lasted = np.where((joined.start != MISSING) & (joined.end != MISSING), joined.end - joined.start, np.iinfo(np.int64).max).min(1)
+    first = next(one for one in ranks if one.rank == joined.ranks[0])
+    end = joined.end[:, 0]
+    complete &= (end != MISSING) & (lasted < np.iinfo(np.int64).max)
+    place = first.step_at(end)
+    wires = joined.nbytes * _factors(joined)
+    rates = []
+    for number in range(min(_WARM_UP, max(0, len(first.steps) - 1)), len(first.steps)):
+        chosen = complete & (place == number)
+        wire = float(wires[chosen].sum())
+        busy = _covered(end[chosen] - lasted[chosen], end[chosen])
+        if wire and busy:
+            rates.append(wire / busy * 1e9)
+    if not rates:
+        return None
+    alpha, source = _alpha(joined, lasted, complete)
+    low, middle, high = (float(value) for value in np.quantile(rates, (0.1, 0.5, 0.9)))
+    slots = max(SLOTS.get(group.backend, 1) for group in joined.groups)
+    return Ring(middle, low, high, alpha, slots, source)
+
+
+def _factors(joined: CollectiveTable) -> np.ndarray:
+    """Bytes on the wire of each rank, over those of the message: float64 [m]."""
+    pairs = zip(joined.name.tolist(), joined.group.tolist(), strict=True)
+    known = {(name, group): bus_factor(joined.names[name], len(joined.groups[group].ranks)) for name, group in set(pairs)}
+    return np.array([known[pair] for pair in zip(joined.name.tolist(), joined.group.tolist(), strict=True)])
+
+
+def _covered(start: IntArray, end: IntArray) -> int:
+    """Length of the union of intervals, ns."""
+    if not len(start):
+        return 0
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    before = np.concatenate([[start[0]], reach[:-1]])
+    return int(np.maximum(reach - np.maximum(start, before), 0).sum())
+
+
+def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
+    """Latency of a ring's round, from the shortest tenth of the small messages: the others waited for a rank or a thread."""
+    reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[joined.name]
+    small = complete & reduced & (joined.nbytes <= _SMALL)
+    if not small.any():
+        return 0.0, "no small all-reduce in the run, so latency is counted in the constant term"
+    sizes = np.array([len(group.ranks) for group in joined.groups])[joined.group]
+    rounds = 2 * (sizes[small] - 1)
+    return float(np.quantile(lasted[small] / rounds, 0.1)) / 1e9, f"{int(small.sum())} all-reduces of at most {_SMALL} bytes"
+
+
+#: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
+_MOST = 8
+
+
+def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
+    """The anatomy of the smallest launch, and the link of the largest. Points and kind are filled in by ``study``.
+
+    Args:
+        launches: in order of their number of ranks.
+    """
+    smallest, largest = launches[0], launches[-1]
+    if world_size(largest) < 2:
+        return Basis((), "unknown", why="needs a run of two ranks or more, to see collectives")
+    lowest = min((rank for run in smallest for rank in run.ranks.values()), key=lambda rank: rank.number)
+    one = collectives(lowest)
+    if one is None or not len(one.table):
+        return Basis((), "unknown", why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a single rank too")
+    pace = pace_of(lowest)
+    anatomy = anatomy_of(one, pace.step_s) if pace else None
+    if anatomy is None:
+        return Basis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
+    if not anatomy.buckets:
+        return Basis((), "unknown", why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no buckets to replay")
+    together = [found for run in largest for _, rank in sorted(run.ranks.items())[:_MOST] if (found := collectives(rank)) is not None]
+    link = link_of(together)
+    if link is None:
+        return Basis((), "unknown", why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no collectives in common")
+    return Basis((), "unknown", anatomy, link, "")
+
+
+def collectives(rank: Rank) -> Collectives | None:
+    """None: none were recorded, or they cannot be read."""
+    from feedline.analysis.ranks.read_collectives import collectives_of
+
+    try:
+        return collectives_of(rank)
+    except FeedlineError:
+        return None

@@ -1,0 +1,253 @@
+"""Everything that one rank's trace says by itself, small enough to be sent from one process to another."""
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.intervals import IntArray, common
+from feedline.analysis.traces.calls import CallRow, Calls, calls
+from feedline.analysis.traces.device_time import DeviceWork, Gpu, device_work, gpu
+from feedline.analysis.traces.kinds_of_work import Copy, communicates, copy_of, extent, of_kinds
+from feedline.analysis.traces.threads import UNKNOWN, Threads, threads
+from feedline.analysis.traces.trace_budget import PARTS, Activity, Budget, Input, activity, find_input, loading, of_trace, split
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Trace, Track
+from feedline.analysis.traces.trace_steps import Basis, Steps, basis, find_steps
+
+_MOSTLY = 0.9  # of a kernel's time, from which on the collective that it is of is named
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """All kernels of one name.
+
+    Attributes:
+        total_ns: what of their durations lies in the steps, summed; those that overlap count twice.
+        busy_share: of the time in which the device was busy.
+        operator: which launched most of it; of communication, the range of nearly all of it ("nccl:all_reduce"); "": the trace does not
+            say, or several did.
+    """
+
+    name: str
+    count: int
+    total_ns: int
+    busy_share: float
+    communication: bool
+    operator: str
+
+
+@dataclass(frozen=True)
+class CopyRow:
+    """All copies of one kind.
+
+    Attributes:
+        which: direction and memory.
+        total_ns: what of their durations lies in the steps, summed.
+        nbytes: of those whose bytes are known; None: of none.
+        known_ns: how long these took, those that lie across an edge of the steps as a whole.
+    """
+
+    which: Copy
+    count: int
+    total_ns: int
+    nbytes: int | None
+    known_ns: int
+
+    @property
+    def gb_per_s(self) -> float | None:
+        return self.nbytes / self.known_ns if self.nbytes is not None and self.known_ns else None
+
+
+def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int, window: Basis) -> list[KernelRow]:
+    """One row a name, the longest first, of what ran in a window."""
+    rows = np.flatnonzero(of_kinds(trace, Kind.KERNEL) & window.touches(trace.events))
+    if not len(rows):
+        return []
+    names, wall = trace.events["name"][rows], window.within(trace.events[rows])
+    launcher = who.launcher[rows]
+    by = np.where(called.backend >= 0, called.backend, called.operator)
+    operator = np.where(launcher >= 0, by[launcher], -1)
+    speaks = set(trace.events["name"][communicates(trace)].tolist())
+    mostly = _mostly(names, operator, wall, speaks)
+    table = []
+    for name, count, total in zip(*_summed(names, wall)):
+        label = trace.names[mostly[name]] if mostly[name] >= 0 else ""
+        table.append(KernelRow(trace.names[name], count, total, total / busy_ns if busy_ns else 0.0, name in speaks, label))
+    return sorted(table, key=lambda row: -row.total_ns)
+
+
+def copies(trace: Trace, window: Basis) -> list[CopyRow]:
+    """One row a direction and kind of memory, the longest first, of what ran in a window."""
+    mine = trace.events[of_kinds(trace, Kind.COPY) & window.touches(trace.events)]
+    kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
+    table = []
+    for which in sorted(set(kinds.values())):
+        chosen = mine[np.isin(mine["name"], [name for name, kind in kinds.items() if kind == which])]
+        known = chosen["nbytes"] >= 0
+        nbytes = int(chosen["nbytes"][known].sum()) if known.any() else None
+        table.append(CopyRow(which, len(chosen), int(window.within(chosen).sum()), nbytes, int(chosen["wall"][known].sum())))
+    return sorted(table, key=lambda row: -row.total_ns)
+
+
+def _summed(keys: IntArray, wall: IntArray) -> tuple[list[int], list[int], list[int]]:
+    """Distinct keys, how often each is there, and the sum of its times."""
+    each, place, count = np.unique(keys, return_inverse=True, return_counts=True)
+    return each.tolist(), count.tolist(), np.bincount(place, wall).astype(np.int64).tolist()
+
+
+def _mostly(names: IntArray, operator: IntArray, wall: IntArray, speaks: Set[int]) -> dict[int, int]:
+    """Name of a kernel -> of its operators the one with most time; -1: several collectives share a kernel that communicates.
+
+    Args:
+        speaks: names of kernels that communicate.
+    """
+    pairs, _, total = _summed(names.astype(np.int64) << 32 | (operator + 1), wall)
+    best: dict[int, tuple[int, int]] = {}
+    for pair, time in zip(pairs, total):
+        name, by = pair >> 32, (pair & 0xFFFFFFFF) - 1
+        best[name] = max(best.get(name, (-1, -1)), (time, by))
+    each, _, sums = _summed(names, wall)
+    whole = dict(zip(each, sums))
+    return {name: by if name not in speaks or time >= _MOSTLY * whole[name] else -1 for name, (time, by) in best.items()}
+
+
+_MOST_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
+
+_COLLECTIVE_DTYPE = np.dtype(
+    [
+        ("start", "<i8"),  # ns since RankTrace.origin_ns: the kernel began; without a device, the host's range
+        ("end", "<i8"),
+        ("launched", "<i8"),  # ns: the host told the device to; -1: the trace does not say
+        ("name", "<i4"),  # index into names: of the kernel
+        ("said", "<i4"),  # index into names: the range around its launch ("nccl:all_to_all"); -1: none
+        ("args", "<i4"),  # index into args; -1: nothing is known of it but its name
+        ("stream", "<i4"),  # index into streams
+    ]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class CollectivesOfTrace:
+    """The collectives of a rank, in order of start.
+
+    Attributes:
+        table: COLLECTIVE_DTYPE [m].
+        before: int64 [m, parts of a budget], ns: where the time went since the last of those before it had ended, in order of PARTS.
+        hidden: when one ran while a kernel computed: a set (intervals.py), ns.
+        names, args, streams: what the table refers to.
+    """
+
+    table: npt.NDArray[np.void]
+    before: IntArray
+    hidden: IntArray
+    names: list[str]
+    args: list[CollectiveArgs]
+    streams: list[Track]
+
+
+@dataclass(frozen=True, eq=False)
+class RankTrace:
+    """One rank by itself.
+
+    Attributes:
+        source, maker, rank, world_size, origin_ns, groups, devices, notes: as in Trace.
+        events: how many the trace held.
+        begin_ns, end_ns: first start and last end of what host and device did, since origin_ns.
+        main: the thread that makes the steps; None: the trace holds no host.
+        basis: the window that all figures below are of, but for collectives, which are compared over the whole trace.
+        gpu: of all devices together.
+        calls: operators, ranges and Python functions of the host.
+    """
+
+    source: str
+    maker: str
+    rank: int | None
+    world_size: int | None
+    origin_ns: int
+    groups: dict[str, tuple[int, ...]]
+    devices: dict[int, str]
+    notes: list[str]
+    events: int
+    begin_ns: int
+    end_ns: int
+    main: Track | None
+    basis: Basis
+    gpu: Gpu
+    steps: Steps
+    input: Input
+    budget: Budget
+    kernels: list[KernelRow]
+    copies: list[CopyRow]
+    calls: list[CallRow]
+    collectives: CollectivesOfTrace
+
+
+def summarise(trace: Trace) -> RankTrace:
+    """Work out all figures of a rank. The trace is not needed afterwards."""
+    who = threads(trace)
+    work = device_work(trace)
+    steps = find_steps(trace, who)
+    waits = loading(trace, who)
+    act = activity(trace, who, steps, work, waits)
+    window = basis(trace, steps)
+    called = calls(trace, who, window)
+    whole = gpu(work, window)
+    return RankTrace(
+        trace.source,
+        trace.maker,
+        trace.rank,
+        trace.world_size,
+        trace.origin_ns,
+        trace.groups,
+        trace.devices,
+        trace.notes,
+        len(trace.events),
+        *extent(trace),
+        trace.tracks[who.main] if who.main != UNKNOWN else None,
+        window,
+        whole,
+        steps,
+        find_input(trace, who, window, waits, work.busy),
+        of_trace(steps, window, act, work),
+        kernels(trace, who, called, whole.busy_ns, window)[:_MOST_ROWS],
+        copies(trace, window),
+        called.rows[:_MOST_ROWS],
+        _collectives(trace, who, called, act, work),
+    )
+
+
+def _collectives(trace: Trace, who: Threads, called: Calls, act: Activity, work: DeviceWork) -> CollectivesOfTrace:
+    events = trace.events
+    rows = np.flatnonzero(communicates(trace))
+    if not len(work.busy):  # gloo on a CPU: all that there is are the ranges around it
+        said = np.array([name.startswith(("gloo:", "mpi:", "ucc:")) for name in trace.names] or [False])
+        rows = np.flatnonzero(of_kinds(trace, Kind.ANNOTATION) & said[events["name"]])
+    mine, launcher = events[rows], who.launcher[rows]
+    launched = launcher >= 0
+    table = np.zeros(len(rows), _COLLECTIVE_DTYPE)
+    table["start"], table["end"] = mine["start"], mine["start"] + mine["wall"]
+    table["launched"] = np.where(launched, events["start"][launcher], -1)
+    args = np.where((mine["collective"] < 0) & launched, called.collective[launcher], mine["collective"])
+    names = np.stack([mine["name"].astype(np.int64), np.where(launched, called.backend[launcher], -1)])
+    used = np.unique(names[names >= 0])
+    table["name"], table["said"] = np.where(names >= 0, np.searchsorted(used, names), -1)
+    known = np.unique(args[args >= 0])
+    table["args"] = np.where(args >= 0, np.searchsorted(known, args), -1)
+    streams = np.unique(mine["track"])
+    table["stream"] = np.searchsorted(streams, mine["track"])
+    return CollectivesOfTrace(
+        table,
+        _before(table, act, extent(trace)[0]),
+        common(work.communication, work.compute),
+        [trace.names[name] for name in used],
+        [trace.collectives[number] for number in known],
+        [trace.tracks[track] for track in streams],
+    )
+
+
+def _before(table: npt.NDArray[np.void], act: Activity, first: int) -> IntArray:
+    """Where the time went between the last end before each collective and its start."""
+    ended = np.append(first, np.maximum.accumulate(table["end"]))[: len(table)]
+    parts = split(act, np.minimum(ended, table["start"]), table["start"])
+    return np.stack([parts[name] for name in PARTS], 1)

@@ -1,0 +1,227 @@
+"""Where every nanosecond of each step went. What the device did comes first, then what the host did while the device stood still."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from feedline.analysis.intervals import NONE, BoolArray, IntArray, clip, common, covered, joined, length, union, without
+from feedline.analysis.traces.device_time import NO_WORK, DeviceWork, spans
+from feedline.analysis.traces.kinds_of_work import named, of_kinds, synchronises
+from feedline.analysis.traces.threads import LOADER, PROFILER_STEP, UNKNOWN, Threads
+from feedline.analysis.traces.trace_columns import Kind, Trace
+from feedline.analysis.traces.trace_steps import Basis, Steps
+from feedline.profiler.message import Message, id_of
+
+_SOUNDS_LIKE = re.compile(r"data.?load|load.?(data|batch)|(wait|get|fetch|next|read).{0,8}batch|input.?(pipe|wait)", re.IGNORECASE)
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Input:
+    """What the loader cost. None where ``reasons`` says why.
+
+    Attributes:
+        window_ns: what percentages are of: the steps; where there are none, the whole trace.
+        idle_ns: within the window, no device worked.
+        loader_ns: within the window, the main thread waited for a batch; None: the trace does not say when it does.
+        stall_ns: both at once; None: as ``loader_ns``, or no device is in the trace.
+        calls: batches whose wait began within the window.
+        annotations: names of the ranges that were taken for it.
+        reasons: field of the report -> why it is None.
+    """
+
+    window_ns: int
+    idle_ns: int
+    loader_ns: int | None
+    stall_ns: int | None
+    calls: int
+    annotations: tuple[str, ...]
+    reasons: dict[str, str]
+
+    @property
+    def loader_pct(self) -> float | None:
+        return self._pct(self.loader_ns)
+
+    @property
+    def stall_pct(self) -> float | None:
+        return self._pct(self.stall_ns)
+
+    @property
+    def idle_explained_pct(self) -> float | None:
+        """Percent of the device's idle time in the window that was input stall."""
+        return 100 * self.stall_ns / self.idle_ns if self.stall_ns is not None and self.idle_ns else None
+
+    @property
+    def speedup_ceiling(self) -> float | None:
+        """How many times faster the same work would be with batches that are always ready: window / (window - stall)."""
+        if self.stall_ns is None or self.stall_ns >= self.window_ns:
+            return None
+        return self.window_ns / (self.window_ns - self.stall_ns)
+
+    def _pct(self, ns: int | None) -> float | None:
+        return 100 * ns / self.window_ns if ns is not None and self.window_ns else None
+
+
+def loading(trace: Trace, who: Threads) -> IntArray:
+    """When the main thread waited for a batch: a set, ns."""
+    mine = _waits(trace, who)
+    start = trace.events["start"][mine]
+    return union(start, start + trace.events["wall"][mine])
+
+
+def find_input(trace: Trace, who: Threads, window: Basis, waits: IntArray, busy: IntArray) -> Input:
+    """Sum up the waits for batches.
+
+    Args:
+        window: what the figures are of.
+        waits: of ``loading``.
+        busy: when a device worked: a set, ns.
+    """
+    waits, busy = (clip(moments, window.begin, window.end) for moments in (waits, busy))
+    mine = _waits(trace, who)
+    calls = int((mine & window.began(trace.events)).sum())
+    names = tuple(trace.names[number] for number in np.unique(trace.events["name"][mine]))
+    idle = window.ns - length(busy)
+    if not names:
+        why = _why_not(trace, who)
+        return Input(window.ns, idle, None, None, 0, (), dict.fromkeys(("loader_pct", "stall_pct", "speedup_ceiling"), why))
+    if not of_kinds(trace, Kind.KERNEL, Kind.COPY, Kind.SET).any():
+        why = f"{NO_WORK}, so it is unknown whether the device was idle while the main thread waited for its loader"
+        stalled = dict.fromkeys(("stall_pct", "speedup_ceiling"), why)
+        return Input(window.ns, idle, length(waits), None, calls, names, stalled)
+    return Input(window.ns, idle, length(waits), length(without(waits, busy)), calls, names, {})
+
+
+def _waits(trace: Trace, who: Threads) -> BoolArray:
+    if who.main == UNKNOWN:
+        return np.zeros(len(trace.events), bool)
+    return named(trace, LOADER) & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR) & (trace.events["track"] == who.main)
+
+
+def _why_not(trace: Trace, who: Threads) -> str:
+    if who.main == UNKNOWN:
+        return "the trace contains no host threads"
+    own = of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)
+    similar = [name for number in np.unique(trace.events["name"][own]) if _SOUNDS_LIKE.search(name := trace.names[number])]
+    told = f" (perhaps this is one: {', '.join(similar[:_SHOWN])})" if similar else ""
+    return f"the trace has no DataLoader range on the main thread, so waiting for batches cannot be measured{told}"
+
+
+#: Each moment belongs to the first of these that it is part of.
+PARTS = ("compute", "waiting_for_rank", "exposed_transfer", "exposed_copy", "input", "synchronisation", "host_launch", "unexplained")
+ONE_RANK = Message("waiting for other ranks cannot be separated from transfer here: exposed_transfer contains both", "one_rank")
+_ON_HOST = "the trace contains no device activity: compute is what operators did on the host outside the loader"
+
+
+@dataclass(frozen=True, eq=False)
+class Activity:
+    """When each part could be the reason that time passed: sets (intervals.py), ns, that overlap each other.
+
+    Attributes:
+        compute, communication, copy: of the device (gpu.py).
+        input: the main thread waited for a batch.
+        synchronisation: a thread that works for the training stood in a call that waits for the device.
+        host: such a thread ran operators, launched work, ran Python functions, or was within a named part of a step.
+    """
+
+    compute: IntArray
+    communication: IntArray
+    copy: IntArray
+    input: IntArray
+    synchronisation: IntArray
+    host: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Budget:
+    """Steps x parts of one rank.
+
+    Attributes:
+        edges: int64 [n + 1], ns: the steps; without any, begin and end of the trace.
+        parts: name in PARTS -> int64 [n], ns; they sum to the steps' lengths.
+        notes: what has to be known to read it, in sentences.
+    """
+
+    edges: IntArray
+    parts: dict[str, IntArray]
+    notes: tuple[str, ...]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Name in PARTS -> share of all steps together; they sum to 1. Empty: no time passed."""
+        total = int(self.edges[-1] - self.edges[0]) if len(self.edges) else 0
+        return {name: int(part.sum()) / total for name, part in self.parts.items()} if total else {}
+
+
+def activity(trace: Trace, who: Threads, steps: Steps, work: DeviceWork, waits: IntArray) -> Activity:
+    """What went on, as sets.
+
+    Args:
+        waits: when the main thread waited for a batch (input.py).
+    """
+    events = trace.events
+    mine = np.isin(events["track"], who.working)
+    main = events["track"] == who.main
+    calls = of_kinds(trace, Kind.RUNTIME)
+    waiting = np.array([synchronises(name) for name in trace.names] or [False])[events["name"]] & (calls | of_kinds(trace, Kind.SYNC))
+    host = (mine & (calls | of_kinds(trace, Kind.OPERATOR))) | (main & (of_kinds(trace, Kind.PYTHON) | _parts_of_a_step(trace, steps)))
+    compute = work.compute
+    if not len(work.busy):
+        compute = without(spans(trace, mine & of_kinds(trace, Kind.OPERATOR) & ~named(trace, PROFILER_STEP)), waits)
+    return Activity(compute, work.communication, work.copy, waits, spans(trace, mine & waiting), spans(trace, host))
+
+
+def split(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NONE) -> dict[str, IntArray]:
+    """Each part of each window [begin, end), int64 [n], ns; they sum to its length.
+
+    Args:
+        waiting: when communication only waited for a late rank: a set, ns. Time in it without communication does not count.
+    """
+    layers = (act.compute, common(waiting, act.communication), act.communication, act.copy, act.input, act.synchronisation, act.host)
+    parts, taken, before = {}, NONE, np.zeros(len(begin), np.int64)
+    for name, layer in zip(PARTS, layers):
+        taken = joined(taken, layer)
+        after = covered(taken, begin, end)
+        parts[name], before = after - before, after
+    return {**parts, PARTS[-1]: end - begin - before}
+
+
+def with_waiting(one: Budget, hidden: IntArray, communication: IntArray, waiting: IntArray) -> Budget:
+    """The same budget once other ranks are known: what was waiting for them moves out of exposed_transfer.
+
+    Args:
+        hidden: when communication ran behind compute: a set, ns.
+        communication: when it ran: a set, ns.
+        waiting: when it only waited for a late rank: a set, ns.
+    """
+    exposed = without(common(waiting, communication), hidden)
+    moved = covered(exposed, one.edges[:-1], one.edges[1:])
+    known = {"waiting_for_rank": moved, "exposed_transfer": one.parts["exposed_transfer"] + one.parts["waiting_for_rank"] - moved}
+    return Budget(one.edges, {**one.parts, **known}, tuple(note for note in one.notes if id_of(note) != ONE_RANK.id))
+
+
+def of_trace(steps: Steps, window: Basis, act: Activity, work: DeviceWork) -> Budget:
+    """The budget of a rank on its own."""
+    notes = []
+    edges = steps.edges
+    if not len(steps):
+        edges = np.array([window.begin, window.end] if window.ns else [], np.int64)
+        notes.append(steps.how)
+    if len(work.within(window).communication):
+        notes.append(ONE_RANK)
+    if not len(work.busy):
+        notes.append(_ON_HOST)
+    return Budget(edges, split(act, edges[:-1], edges[1:]), tuple(notes))
+
+
+def _parts_of_a_step(trace: Trace, steps: Steps) -> BoolArray:
+    """Annotations that lie within one step: those that hold a whole one say nothing of where its time went."""
+    begin, end = trace.events["start"], trace.events["start"] + trace.events["wall"]
+    inside = of_kinds(trace, Kind.ANNOTATION) & ~named(trace, LOADER) & ~named(trace, PROFILER_STEP)
+    if not len(steps):
+        return np.zeros(len(begin), bool)
+    step = np.searchsorted(steps.edges, begin, "right") - 1
+    lasts = steps.edges[np.minimum(step + 1, len(steps.edges) - 1)]
+    whole = (end - begin) >= np.diff(steps.edges)[np.clip(step, 0, len(steps) - 1)]
+    return np.asarray(inside & (step >= 0) & (end <= lasts) & ~whole, bool)
