@@ -6,7 +6,7 @@ from feedline.analysis.formatting import count, number
 DOUBT = "The noise scale only approximates the critical batch size (Merrill et al., arXiv:2505.23971): trust only its order of magnitude"
 
 
-def says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None, made: float | None) -> str:
+def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None, made: float | None) -> str:
     """One sentence, without a full stop. ``where``, ``spent`` and ``made``: as where, samples_factor and updates_factor of BatchPrice."""
     if where == "unknown":
         return f"the cost of the batch of {count(batch)} is unknown: {noise.why or 'the noise scale is too uncertain'}"
@@ -40,7 +40,7 @@ def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
     spent = [None if bound is None else samples_factor(batch, bound) for bound in (noise.value, noise.high, noise.low)]
     made = [None if bound is None else updates_factor(batch, bound) for bound in (noise.value, noise.low, noise.high)]
     where = _place(batch, noise.low, noise.high)
-    return BatchPrice(batch, where, spent[0], spent[1], spent[2], made[0], made[1], made[2], says(noise, batch, where, spent[0], made[0]))
+    return BatchPrice(batch, where, spent[0], spent[1], spent[2], made[0], made[1], made[2], _says(noise, batch, where, spent[0], made[0]))
 
 
 def samples_factor(batch: float, critical: float) -> float | None:

@@ -18,7 +18,7 @@ _START_SHARE = 0.1  # of the updates
 _MIN_SKIPPED_UPDATES = 5  # a GradScaler begins too high and skips a few updates in any healthy run
 
 
-def not_finite(recorded: Recorded) -> Finding | None:
+def _not_finite(recorded: Recorded) -> Finding | None:
     """The loss was NaN or infinite."""
     curve = recorded.curves.get("train loss")
     bad = np.flatnonzero(~np.isfinite(curve.values)) if curve is not None else np.zeros(0, int)
@@ -35,7 +35,7 @@ def not_finite(recorded: Recorded) -> Finding | None:
     )
 
 
-def exploded(recorded: Recorded) -> Finding | None:
+def _exploded(recorded: Recorded) -> Finding | None:
     """The loss is finite, and larger than at the start by orders of magnitude."""
     curve = recorded.curves.get("train loss")
     values = curve.values if curve is not None else np.zeros(0)
@@ -66,7 +66,7 @@ def _last_finite(curve: Curve, before: int) -> Evidence:
     return Evidence("loss_before", "loss before", float(values[-1]) if len(values) else float("nan"), "1")
 
 
-def skipped_steps(recorded: Recorded) -> Finding | None:
+def _skipped_steps(recorded: Recorded) -> Finding | None:
     """Mixed precision threw away more than a few updates."""
     scaler = recorded.setup.get("scaler")
     skipped = scaler.get("skipped") or 0 if isinstance(scaler, dict) else 0
@@ -89,19 +89,19 @@ def listed(recorded: Recorded, key: str) -> list[dict[str, Any]]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def groups_of(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
+def _groups_of(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
     """Its parameter groups."""
     found = optimizer.get("groups")
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def norm_layers(recorded: Recorded) -> dict[str, Any]:
+def _norm_layers(recorded: Recorded) -> dict[str, Any]:
     """Kind -> how many of the model's layers."""
     found = recorded.setup.get("norms")
     return found if isinstance(found, dict) else {}
 
 
-def usable(recorded: Recorded) -> npt.NDArray[np.bool_]:
+def _usable(recorded: Recorded) -> npt.NDArray[np.bool_]:
     """Rows with two norms to compare: bool [n]."""
     norms = recorded.norms
     if norms is None or norms.parts < 2:
@@ -109,9 +109,9 @@ def usable(recorded: Recorded) -> npt.NDArray[np.bool_]:
     return np.isfinite(norms.small_sq) & np.isfinite(norms.big_sq) & (norms.big_sq > 0) & (norms.small_sq > 0)
 
 
-def ratio_of(recorded: Recorded) -> FloatArray:
+def _ratio_of(recorded: Recorded) -> FloatArray:
     """|g_part|^2 / |g_whole|^2 of each update where both are known."""
-    kept = usable(recorded)
+    kept = _usable(recorded)
     if recorded.norms is None or not len(kept):
         return np.zeros(0)
     return np.asarray(recorded.norms.small_sq[kept] / recorded.norms.big_sq[kept], float)
@@ -122,9 +122,9 @@ _SAME_GRADIENT = 2e-4
 _MIN_EQUAL_UPDATES = 3  # updates, below which luck could make gradients alike
 
 
-def same_data(recorded: Recorded) -> Finding | None:
+def _same_data(recorded: Recorded) -> Finding | None:
     """The gradient of a part equals that of the whole, update for update."""
-    ratio = ratio_of(recorded)
+    ratio = _ratio_of(recorded)
     if len(ratio) < _MIN_EQUAL_UPDATES or float(np.abs(ratio - 1).max()) > _SAME_GRADIENT:
         return None
     assert recorded.norms is not None
@@ -151,13 +151,13 @@ def same_data(recorded: Recorded) -> Finding | None:
     )
 
 
-def sum_not_mean(recorded: Recorded) -> Finding | None:
+def _sum_not_mean(recorded: Recorded) -> Finding | None:
     """The whole's gradient is longer than its parts'. By Jensen's inequality a mean is not: |mean g|^2 <= mean |g|^2."""
-    ratio = ratio_of(recorded)
+    ratio = _ratio_of(recorded)
     norms = recorded.norms
     if norms is None or norms.how == "accumulation" or len(ratio) < _MIN_EQUAL_UPDATES or norms.parts < 2:
         return None  # whether the program divides the losses of micro-batches is unknown
-    kept = usable(recorded)
+    kept = _usable(recorded)
     longer = float(norms.big_sq[kept].mean() / norms.small_sq[kept].mean())
     # a sum of parts with gradients all noise is as many times as long (squared) as there are parts, one without noise that times more;
     # three quarters leave room for parts that were not all seen
@@ -175,7 +175,7 @@ def sum_not_mean(recorded: Recorded) -> Finding | None:
     )
 
 
-def whole_data(recorded: Recorded) -> Finding | None:
+def _whole_data(recorded: Recorded) -> Finding | None:
     """Each of several ranks draws the whole dataset in an epoch."""
     for sampler in listed(recorded, "samplers"):
         drawn, of = sampler.get("samples"), sampler.get("of")
@@ -183,7 +183,7 @@ def whole_data(recorded: Recorded) -> Finding | None:
             continue
         if "Distributed" in str(sampler.get("kind")):
             continue
-        ratio = ratio_of(recorded)
+        ratio = _ratio_of(recorded)
         apart = len(ratio) >= _MIN_EQUAL_UPDATES and float(np.abs(ratio - 1).max()) > _SAME_GRADIENT
         order = "in different orders" if apart else "perhaps in the same order"
         return Finding(
@@ -202,7 +202,7 @@ def whole_data(recorded: Recorded) -> Finding | None:
     return None
 
 
-def missing_set_epoch(recorded: Recorded) -> Finding | None:
+def _missing_set_epoch(recorded: Recorded) -> Finding | None:
     """A DistributedSampler that shuffles the same way in every epoch."""
     for sampler in listed(recorded, "samplers"):
         epochs, distinct = sampler.get("epochs") or 0, sampler.get("distinct")
@@ -230,7 +230,7 @@ _SCHEDULERS_THAT_DECAY = {"CosineAnnealingLR", "OneCycleLR", "PolynomialLR", "St
 _TOP_SHARE = 0.9
 
 
-def schedule_in_steps(recorded: Recorded) -> Finding | None:
+def _schedule_in_steps(recorded: Recorded) -> Finding | None:
     """A schedule that was told another number of steps than the training made."""
     for scheduler in listed(recorded, "schedulers"):
         horizon, steps, kind = scheduler.get("horizon"), scheduler.get("steps"), str(scheduler.get("kind"))
@@ -267,11 +267,11 @@ def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
     return str(scheduler.get("kind")) in _SCHEDULERS_THAT_DECAY and not 0 < (scheduler.get("steps") or 0) < _MIN_SCHEDULER_STEPS
 
 
-def rate_at_top(recorded: Recorded) -> Finding | None:
+def _rate_at_top(recorded: Recorded) -> Finding | None:
     """A schedule that should take the rate down, and did not."""
     rate = recorded.curves.get("lr")
     kinds = [str(one.get("kind")) for one in listed(recorded, "schedulers") if _should_have_lowered(one)]
-    if not recorded.ended or rate is None or not kinds or schedule_in_steps(recorded) is not None:
+    if not recorded.ended or rate is None or not kinds or _schedule_in_steps(recorded) is not None:
         return None
     values = rate.values[np.isfinite(rate.values)]
     if len(values) < 2 * _MIN_SCHEDULER_STEPS or values.max() <= 0 or values[-1] < _TOP_SHARE * values.max():
@@ -295,13 +295,13 @@ _LAYERWISE_OPTIMIZERS = ("lars", "larc", "lamb", "lambc")
 _RATE_OUTSIDE_LIBRARIES = ("pytorch_optimizer", "torch_optimizer", "timm")
 
 
-def layerwise_without_decay(recorded: Recorded) -> Finding | None:
+def _layerwise_without_decay(recorded: Recorded) -> Finding | None:
     """LARS or LAMB of a library that does not adapt tensors without weight decay."""
     for optimizer in listed(recorded, "optimizers"):
         kind, module = str(optimizer.get("kind")), str(optimizer.get("module"))
         if kind.lower() not in _LAYERWISE_OPTIMIZERS or module.startswith("feedline."):
             continue
-        groups = [group for group in groups_of(optimizer) if (group.get("tensors") or 0) > (group.get("vectors") or 0)]
+        groups = [group for group in _groups_of(optimizer) if (group.get("tensors") or 0) > (group.get("vectors") or 0)]
         bare = [group for group in groups if not group.get("weight_decay")]
         if not bare:
             continue
@@ -318,7 +318,7 @@ def layerwise_without_decay(recorded: Recorded) -> Finding | None:
     return None
 
 
-def rate_outside_momentum(recorded: Recorded) -> Finding | None:
+def _rate_outside_momentum(recorded: Recorded) -> Finding | None:
     """A layer-wise optimizer that multiplies the rate outside its momentum, while the rate changes."""
     for optimizer in listed(recorded, "optimizers"):
         if (
@@ -346,7 +346,7 @@ _GHOST_BATCH = 32
 _MIN_NORM_SAMPLES = 8
 
 
-def few_samples(recorded: Recorded) -> Finding | None:
+def _few_samples(recorded: Recorded) -> Finding | None:
     """Batch norm that normalizes with the statistics of a handful of samples."""
     models = [one for one in listed(recorded, "batch_norms") if one.get("layers") and 0 < (one.get("samples") or 0) < _MIN_NORM_SAMPLES]
     if not models:
@@ -382,9 +382,9 @@ def _larger_norm_batches(samples: int, recorded: Recorded, gpu: bool) -> str:
     return f"Use {group}, or {4 * _MIN_NORM_SAMPLES} samples per forward{per_rank}.{one_by_one}{sync}"
 
 
-def sync_batch_norm(recorded: Recorded) -> Finding | None:
+def _sync_batch_norm(recorded: Recorded) -> Finding | None:
     """Statistics over all ranks where each rank has samples enough, or where ghost statistics are asked for."""
-    synced = norm_layers(recorded).get("SyncBatchNorm", 0)
+    synced = _norm_layers(recorded).get("SyncBatchNorm", 0)
     part = _samples_of_forward(recorded)
     wanted = "ghost_bn" in recorded.fixes
     if not synced or recorded.ranks < 2 or not (wanted or part >= _GHOST_BATCH):
@@ -413,23 +413,23 @@ def _samples_of_forward(recorded: Recorded) -> float:
     return float(max(known)) if known else (recorded.batch or 0.0) / recorded.ranks
 
 
-Check = Callable[[Recorded], Finding | None]
+_Check = Callable[[Recorded], Finding | None]
 
 #: In the order in which findings of one severity are shown.
-CHECKS: list[Check] = [
-    same_data,
-    sum_not_mean,
-    whole_data,
-    schedule_in_steps,
-    missing_set_epoch,
-    layerwise_without_decay,
-    few_samples,
-    not_finite,
-    exploded,
-    skipped_steps,
-    rate_outside_momentum,
-    sync_batch_norm,
-    rate_at_top,
+CHECKS: list[_Check] = [
+    _same_data,
+    _sum_not_mean,
+    _whole_data,
+    _schedule_in_steps,
+    _missing_set_epoch,
+    _layerwise_without_decay,
+    _few_samples,
+    _not_finite,
+    _exploded,
+    _skipped_steps,
+    _rate_outside_momentum,
+    _sync_batch_norm,
+    _rate_at_top,
 ]
 
 #: Causes that make every other figure say something about the mistake instead of the training.

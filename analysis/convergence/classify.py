@@ -60,7 +60,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Group:
+class _Group:
     """Runs of one batch and one set of fixes, which differ in their seed at most."""
 
     runs: list[Recorded]
@@ -120,12 +120,12 @@ class _Difference:
         ]
 
 
-def groups(runs: Sequence[Recorded]) -> list[Group]:
+def groups(runs: Sequence[Recorded]) -> list[_Group]:
     """Runs of the same batch and fixes together, the smallest batch first; of one batch, those without fixes first."""
     found: dict[tuple[float, str], list[Recorded]] = {}
     for run in runs:
         found.setdefault((round(run.batch) if run.batch else math.inf, run.fixes), []).append(run)
-    return [Group(found[key]) for key in sorted(found)]
+    return [_Group(found[key]) for key in sorted(found)]
 
 
 def classify(runs: Sequence[Recorded]) -> list[Verdict]:
@@ -144,7 +144,7 @@ def classify(runs: Sequence[Recorded]) -> list[Verdict]:
     return [first, *(_without_reference(reference, other) for other in others)]
 
 
-def _without_reference(reference: Group, other: Group) -> Verdict:
+def _without_reference(reference: _Group, other: _Group) -> Verdict:
     """What can be said of a run whose reference is unstable."""
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     if broken := _unstable(other):
@@ -153,7 +153,7 @@ def _without_reference(reference: Group, other: Group) -> Verdict:
     return Verdict(other.name, reference.name, _UNKNOWN, False, said, [], ["a stable run with a smaller batch"], None, ratio)
 
 
-def _alone(group: Group) -> Verdict:
+def _alone(group: _Group) -> Verdict:
     needs = ["a run of the same training with a smaller batch for the same number of samples, to tell a deficit from a generalization gap"]
     broken = _unstable(group)
     if broken:
@@ -162,7 +162,7 @@ def _alone(group: Group) -> Verdict:
     return Verdict(group.name, "", _UNKNOWN, False, said, [], needs)
 
 
-def _against(reference: Group, other: Group) -> list[Verdict]:
+def _against(reference: _Group, other: _Group) -> list[Verdict]:
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     broken = _unstable(other)
     if broken:
@@ -182,7 +182,7 @@ def _against(reference: Group, other: Group) -> list[Verdict]:
 _Kind = tuple[str, bool, str, list[Evidence]]
 
 
-def _kinds(other: Group, train: _Difference | None, held: _Difference | None, lag: float | None) -> list[_Kind]:
+def _kinds(other: _Group, train: _Difference | None, held: _Difference | None, lag: float | None) -> list[_Kind]:
     """Every kind that the differences show, the main one first."""
     if train is None and held is None:
         return [(_UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
@@ -214,13 +214,13 @@ def _kinds(other: Group, train: _Difference | None, held: _Difference | None, la
     return found
 
 
-def _may_lag(group: Group) -> bool:
+def _may_lag(group: _Group) -> bool:
     norms = group.runs[0].setup.get("norms")
     layers = sum(n for kind, n in norms.items() if "BatchNorm" in kind and isinstance(n, int)) if isinstance(norms, dict) else 0
     return layers > 0 and group.runs[0].updates < FEW_UPDATES
 
 
-def _common(reference: Group, other: Group) -> tuple[float, list[str]]:
+def _common(reference: _Group, other: _Group) -> tuple[float, list[str]]:
     """Samples to compare at, and what makes the comparison less than fair."""
     ends = [min(run.samples for run in group.runs) for group in (reference, other)]
     samples = min(ends)
@@ -235,7 +235,7 @@ def _common(reference: Group, other: Group) -> tuple[float, list[str]]:
     return samples, needs
 
 
-def _measures(group: Group) -> list[str]:
+def _measures(group: _Group) -> list[str]:
     """Names of accuracies on held-out data."""
     return [
         name
@@ -244,7 +244,7 @@ def _measures(group: Group) -> list[str]:
     ]
 
 
-def _held_out(reference: Group, other: Group, samples: float) -> _Difference | None:
+def _held_out(reference: _Group, other: _Group, samples: float) -> _Difference | None:
     """The measure on held-out data: an accuracy before a loss, which overfitting raises without harm."""
     losses = [name for name in reference.runs[0].curves if curves.held_out(name) and not curves.rises(name) and RECALIBRATED not in name]
     for name in [*_measures(reference), _EVAL, *losses]:
@@ -253,7 +253,7 @@ def _held_out(reference: Group, other: Group, samples: float) -> _Difference | N
     return None
 
 
-def _difference(name: str, reference: Group, other: Group, samples: float) -> _Difference | None:
+def _difference(name: str, reference: _Group, other: _Group, samples: float) -> _Difference | None:
     before, after = reference.level(name, samples), other.level(name, samples)
     if before is None or after is None:
         return None
@@ -268,7 +268,7 @@ def _difference(name: str, reference: Group, other: Group, samples: float) -> _D
     return _Difference(name, before, after, worse, max(noise, floor), floor)
 
 
-def _lag(reference: Group, other: Group, samples: float, held: _Difference | None) -> float | None:
+def _lag(reference: _Group, other: _Group, samples: float, held: _Difference | None) -> float | None:
     """Share of the held-out gap that recalibrating batch norm closes: 1: all of it, below 0: it grows. None: no gap, or not tried."""
     if held is None or not held.counts:
         return None
@@ -285,7 +285,7 @@ def _lag(reference: Group, other: Group, samples: float, held: _Difference | Non
     return (closed if curves.rises(name) else -closed) / held.worse
 
 
-def _unstable(group: Group) -> tuple[str, list[Evidence]] | None:
+def _unstable(group: _Group) -> tuple[str, list[Evidence]] | None:
     """How the loss of a run became unstable, with evidence; None: it did not."""
     for run in group.runs:
         curve = run.curves.get(TRAIN)

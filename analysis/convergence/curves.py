@@ -103,7 +103,7 @@ def smooth(values: FloatArray, width: int) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class LossSpike:
+class _LossSpike:
     """Where a loss left its way: it was at ``low`` when ``begin`` updates were made, and had climbed to ``high`` by ``update``."""
 
     begin: int
@@ -112,7 +112,7 @@ class LossSpike:
     high: float
 
 
-def outbreak(curve: Curve) -> LossSpike | None:
+def outbreak(curve: Curve) -> _LossSpike | None:
     """The largest climb of the smoothed loss, if it is half of what it comes down in all and far more than its scatter.
 
     A step of the schedule or a hard batch does not climb so far; a rate that is too large, or a bad batch, does. In all, and not before
@@ -131,7 +131,7 @@ def outbreak(curve: Curve) -> LossSpike | None:
     if climbed <= max(_CLIMB * gained, 8 * scatter, 1e-12):
         return None
     begin = int(np.argmin(smoothed[: at + 1]))
-    return LossSpike(int(updates[begin + width - 1]), int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
+    return _LossSpike(int(updates[begin + width - 1]), int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
 
 
 def thin(name: str, curve: Curve) -> CurvePoints:

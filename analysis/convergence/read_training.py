@@ -50,12 +50,12 @@ def of_run(run: Run) -> Recorded:
         why=why or _why_no_norms(setup) if norms is None else "",
         setup=setup,
         ranks=ranks,
-        batch=batch(loss),
+        batch=_batch(loss),
         samples=float(int(str(setup.get("samples", values["samples"].max() if len(values) else 0)))) * ranks,
         samples_known=bool(setup.get("samples_known", feeding)),
-        samples_per_epoch=samples_per_epoch([about for number, about in enumerate(shown.manifest.loaders) if number in feeding], ranks),
+        samples_per_epoch=_samples_per_epoch([about for number, about in enumerate(shown.manifest.loaders) if number in feeding], ranks),
         updates=int(str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))),
-        step_s=step_s(loss),
+        step_s=_step_s(loss),
         ended=shown.manifest.ended and shown.manifest.exit_code == 0,
         fixes=str(setup.get("fixes", "")),
         notes=list(run.notes),
@@ -81,7 +81,7 @@ def _curve(records: Records, ranks: int, all_values: Records) -> Curve:
     )
 
 
-def batch(loss: Curve | None) -> float | None:
+def _batch(loss: Curve | None) -> float | None:
     """Samples per update, median, of all ranks."""
     if loss is None or len(loss.updates) < 2:
         return None
@@ -91,7 +91,7 @@ def batch(loss: Curve | None) -> float | None:
     return usual if usual > 0 else None
 
 
-def step_s(loss: Curve | None) -> float | None:
+def _step_s(loss: Curve | None) -> float | None:
     """Mean seconds of an update, without those that something else came before."""
     if loss is None or len(loss.updates) < 3:
         return None
@@ -100,7 +100,7 @@ def step_s(loss: Curve | None) -> float | None:
     return float(each.mean()) if len(each) else None
 
 
-def samples_per_epoch(feeding: list[dict[str, object]], ranks: int) -> float | None:
+def _samples_per_epoch(feeding: list[dict[str, object]], ranks: int) -> float | None:
     """What all ranks together are handed in a pass over the loader that feeds the training; None: it does not say, or there are several."""
     found = [one.get("epoch_samples", one.get("dataset_samples") if ranks == 1 else None) for one in feeding]
     return float(int(str(found[0]))) * ranks if len(found) == 1 and found[0] is not None else None

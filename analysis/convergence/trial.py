@@ -38,7 +38,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """By how much one arm is better than another: mean over seeds of the paired differences, 95 % interval by Student's t."""
 
     than: str
@@ -62,7 +62,7 @@ class Trial:
     metric: str
     lower_is_better: bool
     branches: list[Branch]
-    differences: list[Difference]
+    differences: list[_Difference]
     verdict: str
     why: str
 
@@ -109,7 +109,7 @@ def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: 
     return Trial(fix, control, metric, lower, branches, differences, verdict, why)
 
 
-def _difference(branches: list[Branch], than: str, lower: bool) -> Difference | None:
+def _difference(branches: list[Branch], than: str, lower: bool) -> _Difference | None:
     """How much better "fix" is than another arm, over the seeds that both have; None with fewer than two."""
     values = {(branch.arm, branch.seed): branch.value for branch in branches if branch.value is not None}
     pairs = [(value, values[than, seed]) for (arm, seed), value in values.items() if arm == "fix" and (than, seed) in values]
@@ -118,10 +118,10 @@ def _difference(branches: list[Branch], than: str, lower: bool) -> Difference | 
     gains = np.array([(other - own) if lower else (own - other) for own, other in pairs])
     mean, error = float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(len(gains))
     half = error * student(len(gains) - 1)
-    return Difference(than, mean, mean - half, mean + half, len(gains))
+    return _Difference(than, mean, mean - half, mean + half, len(gains))
 
 
-def _judged(control: str, branches: list[Branch], differences: list[Difference], margin: float) -> tuple[str, str]:
+def _judged(control: str, branches: list[Branch], differences: list[_Difference], margin: float) -> tuple[str, str]:
     """The verdict and its reason."""
     failed = {arm: [branch for branch in branches if branch.arm == arm and branch.failed] for arm in ("baseline", "fix", "control")}
     if failed["fix"] and not failed["baseline"]:

@@ -68,7 +68,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Figure:
+class _Figure:
     """A figure of a run that a budget may limit.
 
     Attributes:
@@ -86,7 +86,7 @@ class Figure:
         return value(x, self.unit)
 
 
-_NO_TIME = Figure(0.0, None, None, "s")
+_NO_TIME = _Figure(0.0, None, None, "s")
 
 
 def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mapping[str, Diff]) -> list[Checked]:
@@ -135,7 +135,7 @@ def _limits(budget: Budget, run: Measured) -> Iterator[Checked]:
             yield _limited(f"{section}.{name}", name, figures, limit, sign, _takes_no_time(name, run))
 
 
-def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, sign: int, absent: bool) -> Checked:
+def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, sign: int, absent: bool) -> Checked:
     """A figure against its limit: exceeded only if its whole interval is beyond, so that noise does not fail a gate."""
     figure = figures.get(name, _NO_TIME if absent else None)
     if figure is None:
@@ -170,7 +170,7 @@ def _takes_no_time(name: str, run: Measured) -> bool:
     return report.step.input_share is not None and (beside_step or stage not in MAKING_STAGES)
 
 
-def _figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
+def _figures_of(run: Measured) -> Iterator[tuple[str, _Figure]]:
     """Name -> figure."""
     report, step = run.report, run.report.step
     for name, id in (("step_mean_s", "step/mean"), ("step_median_s", "step/median"), ("step_p95_s", "step/p95")):
@@ -181,24 +181,24 @@ def _figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
     half = half_width(run.measures["step/mean"].error, run.measures["step/mean"].drift)
     for name, rate in (("samples_per_s", report.throughput.of_all_ranks), ("steps_per_s", report.throughput.steps_per_s)):
         if rate:
-            yield name, Figure(rate, *interval_of_rate(rate, half), name.replace("_per_s", "/s"))
+            yield name, _Figure(rate, *interval_of_rate(rate, half), name.replace("_per_s", "/s"))
     if step.input_share is not None:
-        yield "input_share", Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input")
+        yield "input_share", _Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input")
     if step.cpu_s is not None:
-        yield "step_cpu_s", Figure(step.cpu_s, None, None, "s")
+        yield "step_cpu_s", _Figure(step.cpu_s, None, None, "s")
     for id, measure in run.measures.items():
         if measure.group == "stage":
             figure = _figure(run, id)
             yield f"stage_s.{measure.name}", figure
             parts = [None if one is None else one / step.mean_s for one in (figure.value, figure.low, figure.high)]
-            yield f"stage_share.{measure.name}", Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
+            yield f"stage_share.{measure.name}", _Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
         if measure.group == "sample":
             yield f"sample_cpu_s.{measure.name}", _figure(run, id, "input")
 
 
-def _figure(run: Measured, id: str, about: str = "") -> Figure:
+def _figure(run: Measured, id: str, about: str = "") -> _Figure:
     measure = run.measures[id]
-    return Figure(measure.value, *interval_of(measure), measure.unit, about)
+    return _Figure(measure.value, *interval_of(measure), measure.unit, about)
 
 
 def _findings(budget: Budget, run: Measured) -> Iterator[Checked]:

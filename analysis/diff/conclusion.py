@@ -89,12 +89,12 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:
-        joined = sentence("; ".join([changed(cause, diff.per), *_related(diff, cause)]))
+        joined = sentence("; ".join([_changed(cause, diff.per), *_related(diff, cause)]))
         if cause.clock == "cpu" and (step is None or step.outcome != CHANGED):
             return " ".join([f"{joined}.", *said])
         agrees = step is not None and step.outcome in (CHANGED, EITHER) and step.grew == cause.grew
         said.append(f"{joined}." if agrees else f"But {joined[0].lower()}{joined[1:]}.")
-    elif work := pixels(diff):
+    elif work := _pixels(diff):
         said.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == CHANGED:
         settings = ", ".join([differing(one) for one in _loader(diff)][:_NAMED])
@@ -112,20 +112,20 @@ def _pace(diff: Diff, runs: Sequence[Measured]) -> str:
     if step is None or not step.before or not step.after or step.p is None or step.measured is None:
         few = f"A has {_steps(diff.before)}, B has {_steps(diff.after)}"
         return f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must count toward the mean."
-    rates, by = _rate(step, diff.per, runs), faster(step.measured)
+    rates, by = _rate(step, diff.per, runs), _faster(step.measured)
     if step.outcome == CHANGED:
         assert step.ratio is not None
-        equal = "" if _negligible(step.machine) else f"; at least {faster(step.ratio)} at equal machine speed"
-        return f"B is {by} than A: {rates}{equal} ({interval(step)})."
+        equal = "" if _negligible(step.machine) else f"; at least {_faster(step.ratio)} at equal machine speed"
+        return f"B is {by} than A: {rates}{equal} ({_interval(step)})."
     if step.outcome == MACHINE:
         return f"B ran {by} than A ({rates}), but the machine explains it: {_because(diff)}."
     if step.outcome == EITHER:
         return f"B ran {by} than A ({rates}); how much of that is due to the machine is unknown: {_because(diff)}."
     if abs(_speed(step.measured)) >= diff.min_change:
         if _negligible(step.machine):
-            return f"B ran {by} than A ({rates}), which is within the noise of the runs ({interval(step)})."
-        machine = f"the machine explains up to {faster(step.machine)}, and the rest is within the noise of the runs"
-        return f"B ran {by} than A ({rates}): {machine} ({interval(step)})."
+            return f"B ran {by} than A ({rates}), which is within the noise of the runs ({_interval(step)})."
+        machine = f"the machine explains up to {_faster(step.machine)}, and the rest is within the noise of the runs"
+        return f"B ran {by} than A ({rates}): {machine} ({_interval(step)})."
     seen = max(_resolution(step), diff.min_change)
     return f"No change in speed beyond noise: {rates}; a change of less than {_percent(seen)} would not have been seen."
 
@@ -134,7 +134,7 @@ def _steps(side: Sequence[RunName]) -> str:
     return " and ".join(f"{run.steps:,}" for run in side)
 
 
-def faster(ratio: float) -> str:
+def _faster(ratio: float) -> str:
     """``9.1 % slower``, for a ratio of times."""
     return f"{_percent(abs(_speed(ratio)))} {'slower' if ratio > 1 else 'faster'}"
 
@@ -153,7 +153,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.1f} %"
 
 
-def interval(step: Quantity) -> str:
+def _interval(step: Quantity) -> str:
     """``95 % interval -13 % to -5 %``, of the rate; ``+71 % or more``, where the time may be next to nothing."""
     fastest, slowest = (None if end is None else f"{round(100 * _speed(end)):+d} %" for end in (step.low, step.high))
     return f"95 % interval {slowest} {'or more' if (step.low or 0.0) < _OPEN else f'to {fastest}'}"
@@ -207,7 +207,7 @@ def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
         yield last < first, f"it could use {number(last, 2)} CPUs ({number(first, 2)} in A)"
 
 
-def changed(quantity: Quantity, per: str) -> str:
+def _changed(quantity: Quantity, per: str) -> str:
     """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
     of = "sample" if quantity.group in ("sample", "blocked") else per
     what = "making a sample" if quantity.name == "total" else _NAMES.get(quantity.name, quantity.name)
@@ -226,7 +226,7 @@ def _amounts(quantity: Quantity) -> str:
     return f"{before.rpartition(' ')[0] if same else before} -> {after}{_CLOCKS.get(quantity.clock, '')}"
 
 
-def pixels(diff: Diff) -> list[str]:
+def _pixels(diff: Diff) -> list[str]:
     """What samples are made of that differs."""
     named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
     found = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
@@ -235,7 +235,7 @@ def pixels(diff: Diff) -> list[str]:
 
 def _related(diff: Diff, cause: Quantity) -> list[str]:
     """What differs that may be why."""
-    found = pixels(diff) if cause.group == "sample" else []
+    found = _pixels(diff) if cause.group == "sample" else []
     disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
     if disk is not None and disk.outcome == MACHINE and disk.grew == cause.grew:
         found.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")

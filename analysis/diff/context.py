@@ -189,12 +189,12 @@ def _of_run(run: Measured) -> Iterator[tuple[tuple[str, str], str]]:
     yield from ((("version", name), value) for name, value in report.run.versions.items())
     machine: Mapping[str, object] = report.run.machine
     yield from ((("machine", name), _text(machine[name])) for name in _HARDWARE if name in machine)
-    yield ("machine", "gpus"), gpus(machine.get("gpus"))
+    yield ("machine", "gpus"), _gpus(machine.get("gpus"))
     yield from ((("environment", name), value) for name, value in run.environment.items())
     yield ("command", "command"), " ".join(report.run.command)
 
 
-def gpus(listed: object) -> str:
+def _gpus(listed: object) -> str:
     """``8 x NVIDIA H100``: what else is known of each, such as its PCIe link's present speed, differs from hour to hour."""
     if isinstance(listed, str):  # of traces, the names alone
         return listed

@@ -16,14 +16,14 @@ _MIN_CHANGE = 0.05
 _MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
 _WORK = {"sample/decode": "work/decoded_pixels"}  # quantity -> what decides how long it takes
 _CPU_OF_STEP = "step/cpu"
-STEP, _WAIT, _TOTAL = "step/mean", "stage/wait", "sample/total"
-_WHOLES = (STEP, _TOTAL)
+_STEP, _WAIT, _TOTAL = "step/mean", "stage/wait", "sample/total"
+_WHOLES = (_STEP, _TOTAL)
 _REACH = 0.5  # of the step: more than that beyond the waiting that was measured is not put down to load
 _OWN = ("cpu", "sample", "blocked", "work")  # groups that other programs hardly change: what changes of them is the program's own
 _OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
 _GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
 #: Families of tests: groups, or single quantities. Gauges and waits are reported as context, never as a cause.
-_FAMILIES = ((STEP,), (_TOTAL,), ("step",), ("stage",), ("cpu",), ("sample", "blocked"), ("wait",), ("work",), ("gauge",), ("collective",))
+_FAMILIES = ((_STEP,), (_TOTAL,), ("step",), ("stage",), ("cpu",), ("sample", "blocked"), ("wait",), ("work",), ("gauge",), ("collective",))
 
 
 def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: float = _MIN_CHANGE) -> Diff:
@@ -47,7 +47,7 @@ def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: floa
         between="measured" if sides.freedom >= MEASURED else "drift",
         cause=cause_of(quantities, before[0], after[0], by_sample),
         quantities=quantities,
-        machine=machine_of(sides),
+        machine=_machine_of(sides),
         findings=context.findings(before, after),
         settings=context.settings(before, after),
         notes=context.notes(before, after),
@@ -61,7 +61,7 @@ def _effects_of(sides: Sides) -> dict[str, Effect]:
     stages_s = {id: _machine_s(sides, id) for id in ids if id.startswith("stage/") and id != _WAIT}
     if _WAIT in ids:
         stages_s[_WAIT] = _machine_of_wait(sides, stages_s)
-    whole, all_s = sides.mean(STEP)[0] if STEP in ids else 0.0, sum(stages_s.values())
+    whole, all_s = sides.mean(_STEP)[0] if _STEP in ids else 0.0, sum(stages_s.values())
 
     def machine_s(id: str) -> float | None:
         of_step = all_s * sides.mean(id)[0] / whole if id.startswith("step/") and id != _CPU_OF_STEP and whole else None
@@ -74,7 +74,7 @@ def _comparable(sides: Sides, id: str) -> bool:
     group = id.partition("/")[0]
     if group == "stage" and len({run.report.traces is None for run in sides.runs}) > 1:
         return False  # stages of a trace are others
-    whole = {"stage": STEP, "blocked": _TOTAL}.get(group, id)
+    whole = {"stage": _STEP, "blocked": _TOTAL}.get(group, id)
     return all(whole in run.measures for run in sides.runs)
 
 
@@ -108,7 +108,7 @@ def _making_s(run: Measured) -> tuple[float, float] | None:
     if workers is None or not workers.processes or not batch or total is None or not total.cpu_s or total.runqueue_s is None:
         return None
     step = run.report.step
-    per = 1.0 if step is None or not step.mean_s else run.measures[STEP].value / step.mean_s  # 1 over the batch where times are per sample
+    per = 1.0 if step is None or not step.mean_s else run.measures[_STEP].value / step.mean_s  # 1 over the batch where times are per sample
     return tuple(part * batch / workers.processes * per for part in (total.cpu_s, total.runqueue_s))  # type: ignore[return-value]
 
 
@@ -166,7 +166,9 @@ def _counts(ratio: float | None, min_change: float) -> bool:
 
 def _material(sides: Sides, effect: Effect) -> bool:
     """Whether the change is a part of the step, or of a sample, that matters."""
-    whole = {"stage": STEP, "cpu": STEP, "wait": STEP, "collective": STEP, "sample": _TOTAL, "blocked": _TOTAL}.get(effect.measure.group)
+    whole = {"stage": _STEP, "cpu": _STEP, "wait": _STEP, "collective": _STEP, "sample": _TOTAL, "blocked": _TOTAL}.get(
+        effect.measure.group
+    )
     if whole is None or any(whole not in run.measures for run in sides.runs):
         return True
     return abs(effect.change) >= _MATERIAL * sides.mean(whole)[0]
@@ -194,11 +196,11 @@ def _has_other_work(effects: Mapping[str, Effect], part: Effect, min_change: flo
 def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
     """The reasons for waiting and the median change only where the wait and the step do."""
     outcomes = {quantity.id: quantity.outcome for quantity in quantities}
-    wholes = {"wait": outcomes.get(_WAIT, SAME), "step": outcomes.get(STEP, SAME)}
+    wholes = {"wait": outcomes.get(_WAIT, SAME), "step": outcomes.get(_STEP, SAME)}
 
     def capped(quantity: Quantity) -> Quantity:
         whole = wholes.get(quantity.group)
-        apart = quantity.id in (STEP, "step/p95", _CPU_OF_STEP) or quantity.outcome != CHANGED or whole in (None, CHANGED)
+        apart = quantity.id in (_STEP, "step/p95", _CPU_OF_STEP) or quantity.outcome != CHANGED or whole in (None, CHANGED)
         return quantity if apart else replace(quantity, outcome=str(whole))
 
     return [capped(quantity) for quantity in quantities]
@@ -223,7 +225,7 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
         moved_so = queued > _MATERIAL if quantity.grew else queued < -_MATERIAL
         of_step = quantity.clock == "wall" and quantity.group in OF_STEP
         left_s = abs((quantity.after or 0.0) - (quantity.before or 0.0) * quantity.machine)
-        return of_step and moved_so and left_s <= _REACH * sides.mean(STEP)[0]
+        return of_step and moved_so and left_s <= _REACH * sides.mean(_STEP)[0]
 
     def judged(quantity: Quantity) -> Quantity:
         explained = quantity.outcome == MACHINE and (other or (moved and versions) or by_program(quantity))
@@ -240,7 +242,7 @@ def _is_part(part: Quantity, whole: Quantity) -> bool:
     return whole.group == "step" or part.name == whole.name or inside or of_main
 
 
-def machine_of(sides: Sides) -> Machine:
+def _machine_of(sides: Sides) -> Machine:
     """What the machine did to both sides."""
 
     def mean(values: Sequence[float | None]) -> float | None:

@@ -62,7 +62,7 @@ class Measure:
         return replace(self, value=self.value / by)
 
 
-def measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str = NONE, clock: str = "wall") -> Measure:
+def _measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str = NONE, clock: str = "wall") -> Measure:
     """A mean over a series of values.
 
     Args:
@@ -72,25 +72,25 @@ def measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str =
     return Measure(id, group, name, unit, clock, value, *relative(series), kind)
 
 
-def of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
+def _of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     """The step, its stages, and its waits."""
     steps, step = rank.steps, report.step
     if steps is None or step is None:
         return
     chosen = counted_in(rank)
     walls = walls_of(rank)
-    yield measure("step/mean", "s", step.mean_s, means_of(rank))
+    yield _measure("step/mean", "s", step.mean_s, means_of(rank))
     yield from _quantiles(step, walls)
     used = next((gauge for gauge in report.gauges if gauge.name == "cpu/processes"), None)
     if step.cpu_s and used is not None:
-        yield measure("step/cpu", "s", step.cpu_s, np.array(used.values), kind=CPU, clock="cpu")
+        yield _measure("step/cpu", "s", step.cpu_s, np.array(used.values), kind=CPU, clock="cpu")
     for name, mean_s in step.stages.items():
         if name in rank.stages:
             yield from _stage(rank, name, mean_s, chosen)
     kinds = classify(steps, rank.ready, sent_times(rank.workers), rank.makers.alone)
     for name, mean_s in step.waits.items():
         if mean_s > 0:
-            yield measure(f"wait/{name}", "s", mean_s, kinds[name][chosen].astype(float))
+            yield _measure(f"wait/{name}", "s", mean_s, kinds[name][chosen].astype(float))
 
 
 def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
@@ -99,18 +99,18 @@ def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
         error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
         middle = float(np.quantile(walls, at))
         known = middle > 0 and len(walls) * min(at, 1 - at) >= _TAIL
-        yield replace(measure(f"step/{name}", "s", value, walls), error=error / middle if known else math.nan)
+        yield replace(_measure(f"step/{name}", "s", value, walls), error=error / middle if known else math.nan)
 
 
 def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[Measure]:
     """A stage of the step, and the CPU time of the main thread in it, where it is made of that."""
     series = rank.stages[name][chosen]
-    yield measure(f"stage/{name}", "s", mean_s, series, kind=NONE if name in _NOT_OF_CPU else THREAD)
+    yield _measure(f"stage/{name}", "s", mean_s, series, kind=NONE if name in _NOT_OF_CPU else THREAD)
     if name in TIMED and (cpu := _main_thread(rank, TIMED[name], "cpu")) is not None:
         queued = _main_thread(rank, TIMED[name], "runqueue")
         own = float(series.sum() - (queued[chosen].sum() if queued is not None else 0.0))
         if own > 0 and cpu[chosen].sum() >= _CPU_BOUND * own:
-            yield measure(f"cpu/{name}", "s", float(cpu[chosen].mean()) / 1e9, cpu[chosen], kind=CPU, clock="cpu")
+            yield _measure(f"cpu/{name}", "s", float(cpu[chosen].mean()) / 1e9, cpu[chosen], kind=CPU, clock="cpu")
 
 
 def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | None:
@@ -126,7 +126,7 @@ def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | No
     return np.bincount(at[inside], records[clock][inside], len(steps.start)).astype(float)
 
 
-def waiting_factor(rank: RankMetrics) -> float | None:
+def _waiting_factor(rank: RankMetrics) -> float | None:
     """Time over time with a CPU of the main thread in forward and backward; None where the kernel does not tell."""
     if rank.steps is None:
         return None
@@ -138,7 +138,7 @@ def waiting_factor(rank: RankMetrics) -> float | None:
     return wall / (wall - queued) if wall > queued else None
 
 
-def of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
+def _of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     """CPU time and blocked time of making a sample, and what a sample is made of."""
     workers = report.workers
     if workers is None or "total" not in workers.per_sample:
@@ -155,7 +155,7 @@ def of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
         ("output_pixels", workers.output_pixels, rank.details.output),
     ):
         if value:
-            yield measure(f"work/{name}", "1", value, pixels)
+            yield _measure(f"work/{name}", "1", value, pixels)
 
 
 def _batches(rank: RankMetrics, clock: str) -> FloatArray:
@@ -176,7 +176,7 @@ def _batches(rank: RankMetrics, clock: str) -> FloatArray:
 def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: FloatArray) -> Measure:
     """A stage's part of a sample. Its error is that of the whole, of which every batch was timed, and that of its share of the whole, which
     only samples in detail tell."""
-    made = measure(id, "s", value, batches, kind=CPU if clock == "cpu" else NONE, clock=clock)
+    made = _measure(id, "s", value, batches, kind=CPU if clock == "cpu" else NONE, clock=clock)
     name = id.partition("/")[2]
     share = 0.0 if name in ("total", "collate", "transport") else _share_error(rank.details, name, clock, rank.samples)
     return replace(made, error=math.hypot(made.error, share))
@@ -195,22 +195,22 @@ def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -
     return error / ratio if error is not None and ratio > 0 else math.nan
 
 
-def of_gauges(report: Report) -> Iterator[Measure]:
+def _of_gauges(report: Report) -> Iterator[Measure]:
     """Gauges of the machine that vary."""
     for gauge in report.gauges:
         if gauge.maximum > gauge.minimum:
-            yield measure(f"gauge/{gauge.name}", gauge.unit, gauge.mean, np.array(gauge.values))
+            yield _measure(f"gauge/{gauge.name}", gauge.unit, gauge.mean, np.array(gauge.values))
 
 
-def of_collectives(report: Report, shown: str) -> Iterator[Measure]:
+def _of_collectives(report: Report, shown: str) -> Iterator[Measure]:
     """What the shown rank's step goes to, where ranks were compared: no interval from one run."""
     parts = report.ranks[shown].comm if shown in report.ranks else None
     for name, value in (vars(parts) if parts is not None else {}).items():
         if value:
-            yield measure(f"collective/{name.removesuffix('_s')}", "s", value, np.zeros(0))
+            yield _measure(f"collective/{name.removesuffix('_s')}", "s", value, np.zeros(0))
 
 
-def of_trace(report: Report) -> Iterator[Measure]:
+def _of_trace(report: Report) -> Iterator[Measure]:
     """The step and its stages of a trace, from the columns of its figure: one per step, of up to 600."""
     step = report.step
     if step is None:
@@ -218,11 +218,11 @@ def of_trace(report: Report) -> Iterator[Measure]:
     series = step.series
     columns = {name: np.array(values) for name, values in series.stages.items()}
     walls = np.sum(list(columns.values()), axis=0) if columns else np.array(series.wall_s)
-    yield measure("step/mean", "s", step.mean_s, walls)
+    yield _measure("step/mean", "s", step.mean_s, walls)
     yield from _quantiles(step, walls)
     for name, value in step.stages.items():
         if name in columns:
-            yield measure(f"stage/{name}", "s", value, columns[name])
+            yield _measure(f"stage/{name}", "s", value, columns[name])
 
 
 def interval_of(one: Measure) -> tuple[float | None, float | None]:
@@ -233,7 +233,7 @@ def interval_of(one: Measure) -> tuple[float | None, float | None]:
 
 #: Groups of quantities that are per step.
 OF_STEP = ("step", "stage", "cpu", "wait", "collective")
-PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
+_PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
 
 
 @dataclass(frozen=True)
@@ -268,12 +268,12 @@ class Measured:
         report = pipeline.report_of(run, pipeline.ceilings_of(folder))
         manifest = run.ranks[min(run.ranks)].manifest
         if pipeline.holds_traces(run):
-            found, waiting = [*of_trace(report), *of_collectives(report, next(iter(report.ranks)))], None
+            found, waiting = [*_of_trace(report), *_of_collectives(report, next(iter(report.ranks)))], None
         else:
             rank = _shown_rank(run, report)
-            found, waiting = list(_measures_of(rank, report)), waiting_factor(rank)
+            found, waiting = list(_measures_of(rank, report)), _waiting_factor(rank)
         world = int(str(manifest.place.get("world_size", 1)))
-        return cls(report, {one.id: one for one in found}, waiting, manifest.environment, tuple(unread(run, report)), world)
+        return cls(report, {one.id: one for one in found}, waiting, manifest.environment, tuple(_unread(run, report)), world)
 
     @property
     def name(self) -> RunName:
@@ -286,7 +286,7 @@ class Measured:
         return self.report.throughput.batch_size
 
 
-def unread(run: Run, report: Report) -> list[int]:
+def _unread(run: Run, report: Report) -> list[int]:
     """Ranks of the last start that no figure includes, because their records are missing or damaged."""
     places = [place for place, _ in rank_folders(run.ranks[min(run.ranks)].folder.parent)]
     last = max((restart for _, restart in places), default=0)
@@ -301,16 +301,16 @@ def _shown_rank(run: Run, report: Report) -> RankMetrics:
 
 def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     """All of a recorded run."""
-    yield from of_steps(rank, report)
-    yield from of_samples(rank, report)
-    yield from of_collectives(report, str(rank.rank.number))
-    yield from of_gauges(report)
+    yield from _of_steps(rank, report)
+    yield from _of_samples(rank, report)
+    yield from _of_collectives(report, str(rank.rank.number))
+    yield from _of_gauges(report)
 
 
 def _same_work(runs: Sequence[Measured]) -> bool:
     """Whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
     described = {(run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs}
-    pixels = [run.measures[PIXELS].value for run in runs if PIXELS in run.measures]
+    pixels = [run.measures[_PIXELS].value for run in runs if _PIXELS in run.measures]
     return len(described) == 1 and (not pixels or (len(pixels) == len(runs) and max(pixels) < _SAME_PIXELS * min(pixels)))
 
 

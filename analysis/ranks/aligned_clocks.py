@@ -14,7 +14,7 @@ from feedline.analysis.intervals import IntArray
 from feedline.analysis.ranks.match import MISSING, BoolArray, CollectiveTable
 from feedline.analysis.traces.collectives import SLOTS, Collectives, RankClock
 
-WINDOW = 20  # collectives that one offset is the median of
+_WINDOW = 20  # collectives that one offset is the median of
 _MOST_WINDOWS = 64
 FEWEST = 5  # ends in common below which nothing is aligned
 SLACK_NS = 1_000_000  # stamps of start and end come from two threads, of which one may have been held up in between
@@ -125,7 +125,7 @@ def _on_ends(own: IntArray, reference: IntArray) -> RankClock:
     order = np.argsort(own, kind="stable")
     own, difference = own[order], (reference - own)[order]
     middle = int(np.median(difference))  # float64 holds what is left exactly
-    windows = np.array_split(np.arange(len(own)), max(1, min(_MOST_WINDOWS, len(own) // WINDOW)))
+    windows = np.array_split(np.arange(len(own)), max(1, min(_MOST_WINDOWS, len(own) // _WINDOW)))
     at = np.array([own[window[len(window) // 2]] for window in windows], np.int64)
     offset = np.array([middle + int(np.median(difference[window] - middle)) for window in windows], np.int64)
     clock = RankClock(at, offset, 0.0)

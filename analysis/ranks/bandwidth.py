@@ -15,7 +15,7 @@ from feedline.analysis.ranks.match import CollectiveTable
 from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
-FloatArray = npt.NDArray[np.float64]
+_FloatArray = npt.NDArray[np.float64]
 
 _GIGA = 1e9
 _GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
@@ -36,31 +36,31 @@ def kinds(together: CrossRank) -> list[CollectiveKind]:
     return sorted(_merged(found), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
 
 
-def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray) -> CollectiveKind:
+def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: _FloatArray) -> CollectiveKind:
     """Of float64 [n, ranks], ns; nan: not known."""
     name, nbytes, group = matched.names[key[0]], key[1], matched.groups[key[2]]
     known = took[~np.isnan(took).all(1)]
     median = float(np.median(np.nanmax(known, 1))) / 1e9 if len(known) else None
     each = [float(column[~np.isnan(column)].mean()) for column in known.T if not np.isnan(column).all()]
-    rate = bandwidth(name, nbytes, len(group.ranks), max(each)) if each else Bandwidth(None, None)
+    rate = bandwidth(name, nbytes, len(group.ranks), max(each)) if each else _Bandwidth(None, None)
     return CollectiveKind(operation(name), nbytes, len(group.ranks), group.backend, len(took), median, rate.algbw, rate.busbw)
 
 
-class Bandwidth(NamedTuple):
+class _Bandwidth(NamedTuple):
     """GB/s; None: no bytes."""
 
     algbw: float | None
     busbw: float | None
 
 
-def bandwidth(name: str, nbytes: int, ranks: int, mean_ns: float) -> Bandwidth:
+def bandwidth(name: str, nbytes: int, ranks: int, mean_ns: float) -> _Bandwidth:
     """Of collectives of one size, as nccl-tests count them (doc/PERFORMANCE.md): from their mean time, not from the usual one.
 
     Args:
         mean_ns: in which their bytes moved, on the rank where that is longest.
     """
     rate = nbytes / mean_ns or None  # bytes per ns are GB/s
-    return Bandwidth(rate, (rate or 0.0) * bus_factor(name, ranks) or None)
+    return _Bandwidth(rate, (rate or 0.0) * bus_factor(name, ranks) or None)
 
 
 def _merged(found: Iterable[CollectiveKind]) -> list[CollectiveKind]:
@@ -86,7 +86,7 @@ def _one(same: list[CollectiveKind]) -> CollectiveKind:
 
 
 @dataclass(frozen=True)
-class BandwidthCheck:
+class _BandwidthCheck:
     """A verdict: the run's bus bandwidth over a ceiling's.
 
     Attributes:
@@ -120,7 +120,7 @@ def _specified_link(ceilings: Ceilings | None) -> float | None:
 
 def network(
     found: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
-) -> BandwidthCheck:
+) -> _BandwidthCheck:
     """What the largest collectives with a known bandwidth say about the network, or why there are none.
 
     Args:
@@ -130,16 +130,16 @@ def network(
     if largest:
         return verdict(largest, ceilings, link_bytes_per_s)
     if not np.isfinite(together.bound):
-        return BandwidthCheck(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
+        return _BandwidthCheck(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
     if len(together.matched.whole) and not together.matched.whole.any():
-        return BandwidthCheck(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
-    return BandwidthCheck(None, "message sizes are unknown, and so is the bandwidth of collectives")
+        return _BandwidthCheck(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
+    return _BandwidthCheck(None, "message sizes are unknown, and so is the bandwidth of collectives")
 
 
-def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> BandwidthCheck:
+def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> _BandwidthCheck:
     """What the largest collectives say about the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
-        return BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
+        return _BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
     busbw = kind.busbw_gbps * _GIGA
     what = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks"
     here = f"{what} reaches a bus bandwidth of {size(busbw)}/s"
@@ -148,7 +148,7 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
         return _against(here, busbw / link, f"the link's {size(link)}/s")
     found = measured_ceiling(ceilings, kind)
     if found is None:
-        return BandwidthCheck(
+        return _BandwidthCheck(
             None,
             f"{here}; to judge it, give the link's speed with --link-bandwidth RATE, or, on one host, measure it with "
             "`feedline probe --parts all_reduce -o FILE` and pass --ceilings FILE",
@@ -156,8 +156,8 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
     return _against(here, busbw / found[0], f"the {size(found[0])}/s of the probe ({found[1].name})")
 
 
-def _against(here: str, part: float, what: str) -> BandwidthCheck:
+def _against(here: str, part: float, what: str) -> _BandwidthCheck:
     if part >= 1.15:
-        return BandwidthCheck(part, f"{here}, above {what}, which is therefore not the limit of this network")
+        return _BandwidthCheck(part, f"{here}, above {what}, which is therefore not the limit of this network")
     word = "as fast as the network allows" if part >= _GOOD else "slower than it should be" if part >= _POOR else "much too slow"
-    return BandwidthCheck(part, f"{here}, {share(part)} of {what}: {word}")
+    return _BandwidthCheck(part, f"{here}, {share(part)} of {what}: {word}")

@@ -43,7 +43,7 @@ class Blame:
     row: IntArray
 
 
-def numbering(one: Collectives, column: int, matched: CollectiveTable, reference: Collectives) -> IntArray:
+def _numbering(one: Collectives, column: int, matched: CollectiveTable, reference: Collectives) -> IntArray:
     """For each step of a rank, which step of the reference rank had the same collectives; -1: none.
 
     Args:
@@ -71,7 +71,7 @@ def blame(together: CrossRank, first: int = 0) -> Blame:
     steps = len(ranks[0].steps)
     waited = np.zeros((steps, len(ranks)), np.int64)
     for column, one in enumerate(ranks):
-        number = numbering(one, column, matched, ranks[0])
+        number = _numbering(one, column, matched, ranks[0])
         known = number >= 0
         np.add.at(waited, number[known], together.partitions[one.rank].blamed[known])
     waited //= max(len(ranks) - 1, 1)

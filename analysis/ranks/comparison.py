@@ -94,7 +94,7 @@ def communication(
         what_if=[],
         nccl=[],
         unseen=[],
-        exposed={str(rank): exposed(part, first) for rank, part in together.partitions.items()},
+        exposed={str(rank): _exposed(part, first) for rank, part in together.partitions.items()},
     )
 
 
@@ -109,7 +109,7 @@ def means(part: Partition, first: int) -> RankParts:
     return RankParts(**{f"{name}_s": float(counted[name].mean()) / _GIGA if known[name] else None for name in PARTS})
 
 
-def exposed(part: Partition, first: int) -> list[ExposedKind]:
+def _exposed(part: Partition, first: int) -> list[ExposedKind]:
     """Mean seconds per step of the transfer that no backward covers, by what moved, the most first. They sum to exposed_transfer_s."""
     counted = {what: values[first:] if len(values) > first else values for what, values in part.exposed.items()}
     found = [ExposedKind(*what, float(values.mean()) / _GIGA) for what, values in counted.items() if values.any()]
@@ -220,16 +220,16 @@ def compared(
             continue
         if one is not None:
             found.append(one)
-    made = compare(found, ceilings, costs(gathered), shown.first, beside.link_bytes_per_s, beside.nccl_lines, cpus)
+    made = compare(found, ceilings, _costs(gathered), shown.first, beside.link_bytes_per_s, beside.nccl_lines, cpus)
     if made is not None:
         notes.extend(made.notes)
     elif len(gathered) > 1:
         notes.append("no collective of several ranks was recorded, so it is unknown how long ranks wait for each other")
-    notes.extend(unseen(gathered))
+    notes.extend(_unseen(gathered))
     return made
 
 
-def unseen(gathered: Mapping[int, RankMetrics]) -> list[str]:
+def _unseen(gathered: Mapping[int, RankMetrics]) -> list[str]:
     """Libraries whose communication was not recorded, and how much of the step is unexplained on the rank where that is most."""
     shares: dict[str, list[float]] = {}
     for rank in gathered.values():
@@ -266,7 +266,7 @@ def throughput(gathered: Mapping[int, RankMetrics], of: RankMetrics) -> Throughp
     return replace(own, ranks=len(rates), all_ranks_samples_per_s=sum(rate for rate in rates if rate is not None))
 
 
-def costs(gathered: Mapping[int, RankMetrics]) -> dict[int, dict[str, float]]:
+def _costs(gathered: Mapping[int, RankMetrics]) -> dict[int, dict[str, float]]:
     """Rank -> stage of a sample -> mean wall seconds, where samples were seen."""
     found = {}
     for number, rank in gathered.items():

@@ -102,7 +102,7 @@ def read_trace(path: str, limits: Limits = DEFAULT) -> list[Trace]:
 
 
 @dataclass(frozen=True)
-class Ingested:
+class _Ingested:
     """What became of the files.
 
     Attributes:
@@ -140,7 +140,7 @@ def ingest(
     command: Sequence[str] = (),
     tell: Tell = silent,
     force: bool = False,
-) -> Ingested:
+) -> _Ingested:
     """Read traces and make a run folder of them. It appears whole, at the end, or not at all.
 
     A file that cannot be read is named in ``problems`` and in the notes of the run; the others go on.
@@ -167,7 +167,7 @@ def ingest(
                 left_out = [why.replace(path, os.path.basename(path)) for path, why in problems.items()] if rank == min(ranked) else []
                 _manifest(trace, one.end_ns, command, left_out).write(place)
             owned.put(made, run, "run", force)
-        return Ingested(run, {rank: one.path for rank, (_, one) in ranked.items()}, problems)
+        return _Ingested(run, {rank: one.path for rank, (_, one) in ranked.items()}, problems)
     except OSError as error:
         raise OutputError.unwritable(f"the run folder {run}", error, ELSEWHERE) from error
 

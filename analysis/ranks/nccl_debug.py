@@ -19,7 +19,7 @@ _WARNING = re.compile(r"NCCL WARN (.*)")
 
 
 @dataclass(frozen=True)
-class NcclDebug:
+class _NcclDebug:
     """What was found; everything may be missing, for the lines depend on version and subsystems.
 
     Attributes:
@@ -59,7 +59,7 @@ class NcclDebug:
         return found + [f"NCCL warned: {warning}" for warning in self.warnings]
 
 
-def read(lines: Iterable[str]) -> NcclDebug:
+def read(lines: Iterable[str]) -> _NcclDebug:
     """Read the output of one process or of many together; other lines are ignored."""
     version = network = ""
     ranks = nodes = None
@@ -83,7 +83,7 @@ def read(lines: Iterable[str]) -> NcclDebug:
         version = found[1] if (found := _VERSION.search(line)) else version
         ranks = max(ranks or 0, int(found[2])) if (found := _RANKS.search(line)) else ranks
         nodes = max(nodes or 0, int(found[1])) if (found := _NODES.search(line)) else nodes
-    return NcclDebug(version, ranks, nodes, network, edges, bandwidth, dict(choices), tuple(warnings))
+    return _NcclDebug(version, ranks, nodes, network, edges, bandwidth, dict(choices), tuple(warnings))
 
 
 def _family(transport: str) -> str:

@@ -21,7 +21,9 @@ from feedline.profiler.store.manifest import Manifest
 PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "exposed_wait", "queue")
 BETWEEN = ("hidden_wait", "exposed_wait", "queue")  # known only by comparison with another rank
 BLOCKED = "blocked"  # a stage that a recorder may have: the main thread stands in Work.wait
-TAIL = 0.9  # share of the end of a backward in which collectives are in flight, from which on it is taken for waiting and not for computing
+_TAIL = (
+    0.9  # share of the end of a backward in which collectives are in flight, from which on it is taken for waiting and not for computing
+)
 _BUCKET_TAIL = 0.5  # the same of DistributedDataParallel's buckets, which it copies into the gradients afterwards: less than sending them
 BACKWARD = PHASES.index("backward")
 OTHER = "other"  # the phase of time that no stage claims
@@ -109,7 +111,7 @@ def computing(one: Collectives) -> IntArray:
     if BLOCKED in one.stages:
         return without(spans, one.stages[BLOCKED].reshape(-1, 2))
     called = one.table[(one.table["phase"] == BACKWARD) & (one.table["end"] >= one.table["start"])]
-    ends = np.minimum(_until_waiting(called, spans, TAIL), _until_waiting(called[called["bucket"]], spans, _BUCKET_TAIL))
+    ends = np.minimum(_until_waiting(called, spans, _TAIL), _until_waiting(called[called["bucket"]], spans, _BUCKET_TAIL))
     return np.stack([spans[:, 0], ends], 1)
 
 

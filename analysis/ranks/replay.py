@@ -20,7 +20,7 @@ from feedline.analysis.ranks.partition import BACKWARD
 from feedline.analysis.traces.collectives import PHASES, SLOTS, Collectives, bus_factor, operation
 
 _ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
-UNSURE = 0.5  # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as much longer)
+_UNSURE = 0.5  # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as much longer)
 
 
 @dataclass(frozen=True)
@@ -433,7 +433,7 @@ def held(told: Prediction, least: Least, apart_s: float) -> Prediction:
         return told
     measured = told.step_s + told.gain_s
     more_s = max(0.0, min(max(least.computing_s, least.batches_s), measured) - told.step_s)
-    step_s, high = told.step_s + more_s, told.high + (1 + UNSURE) * more_s + apart_s
+    step_s, high = told.step_s + more_s, told.high + (1 + _UNSURE) * more_s + apart_s
     low = max(told.low, min(least.batches_s, step_s) * (1 - _BATCHES_VARY))
     return replace(told, step_s=step_s, gain_s=told.gain_s - more_s, low=low, high=max(min(high, measured), told.high))
 

@@ -37,7 +37,7 @@ _UNSAID = (None, "", "coalesced")
 
 
 @dataclass(frozen=True, eq=False)
-class Numbered:
+class _Numbered:
     """The collectives of all ranks in the form that comm/ works on.
 
     Attributes:
@@ -69,7 +69,7 @@ class _One:
         self.keep = np.ones(len(self.operations), bool)
 
 
-def numbered(ranks: Mapping[int, RankTrace]) -> Numbered:
+def numbered(ranks: Mapping[int, RankTrace]) -> _Numbered:
     """Give every collective a group and a number that are the same on all ranks.
 
     The number is the trace's own; else its place among those of the same operation, group and stream in its step. Where ranks have
@@ -86,7 +86,7 @@ def numbered(ranks: Mapping[int, RankTrace]) -> Numbered:
     _unequal(ones, notes)
     unix = all(trace.origin_ns for trace in ranks.values())
     since = {number: trace.origin_ns if unix else 0 for number, trace in ranks.items()}
-    return Numbered(
+    return _Numbered(
         [_collectives(one, since[one.number]) for one in ones], {one.number: np.flatnonzero(one.keep) for one in ones}, since, notes
     )
 
@@ -244,7 +244,7 @@ _PHASES = {
 }
 
 
-def before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[int, IntArray]) -> IntArray:
+def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[int, IntArray]) -> IntArray:
     """Where each rank's time went before each collective, since its last one had ended.
 
     Args:
@@ -261,12 +261,12 @@ def before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[i
     return found
 
 
-def excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, IntArray]:
+def _excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, IntArray]:
     """How much longer the late rank of each step took for each phase than the median of the others, over all collectives at which it was
     the last: what it was late with already when its trace began is BEFORE_TRACE.
 
     Args:
-        spent: of ``before``.
+        spent: of ``_before``.
 
     Returns:
         phase -> int64 [steps], ns.
@@ -368,7 +368,7 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
     )
 
 
-def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, made: Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
+def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, made: _Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
     """Clocks from the ends of collectives, of few ones too: what is left is that all ranks leave one at about the same time.
 
     Ranks of one file have one clock. How far the ends would move it shows how well they fit: the bound is at least that.
@@ -446,11 +446,11 @@ def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str
     return notes
 
 
-def _late(made: Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
+def _late(made: _Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
     """Late ranks, and what each was doing in seconds over all steps."""
     sure = replace(together, awaited=together.awaited & together.matched.whole)
     blamed = blame.blame(sure)
-    blamed = replace(blamed, excess=excess(blamed, sure, before(together, traces, made.kept)))
+    blamed = replace(blamed, excess=_excess(blamed, sure, _before(together, traces, made.kept)))
     found = [replace(one, whole_host=False) for one in blame.summary(blamed, together.ranks)]
     phases = {}
     for one in found:

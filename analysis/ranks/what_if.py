@@ -29,7 +29,7 @@ from feedline.analysis.ranks.replay import (
 from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
 
 _MIB = 1 << 20
-FIRST_BUCKET = _MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+_FIRST_BUCKET = _MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 _WIDE = ("float32", "float", "f32")
 _FASTER_MOST = 20.0  # no link so much faster was ever measured
 _LARGE = _MIB  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
@@ -190,7 +190,7 @@ class WhatIf:
 
 def bucket_edges(total: int, cap: int) -> np.ndarray:
     """int64 [buckets + 1]: where buckets of this size end, in bytes from the first gradient that is ready; the first one is smaller."""
-    first = min(FIRST_BUCKET, cap, total)
+    first = min(_FIRST_BUCKET, cap, total)
     return np.unique(np.append(np.arange(first, total, max(cap, 1)), [0, total])).astype(np.int64)
 
 

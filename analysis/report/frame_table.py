@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame i
 
 #: Kind of a column -> its dtype. An integer that may be missing is "Int64"; "str" is what this pandas has for text.
 _DTYPES = {"integer": "int64", "number": "float64", "bool": "bool", "time": "datetime64[ns, UTC]", "text": "str"}
-NO_TIME = int(np.iinfo(np.int64).min)  # pandas' NaT
+_NO_TIME = int(np.iinfo(np.int64).min)  # pandas' NaT
 _WIDTH = 100  # of a docstring
 Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
 
@@ -151,5 +151,5 @@ class Moments:
             at: int64 [n], own time, ns.
         """
         since = at - self.origin
-        time = np.full(len(at), NO_TIME) if self.begun is None else since + self.begun
+        time = np.full(len(at), _NO_TIME) if self.begun is None else since + self.begun
         return {"rank": np.full(len(at), self.rank), "time": time, "start_s": since / 1e9}

@@ -280,7 +280,7 @@ def numbers(rank: RankMetrics, found: Steps) -> IntArray:
     return np.asarray(np.arange(len(found.wall)) + before[np.searchsorted(rests.start, found.start, "left")])
 
 
-def stands_for(rank: RankMetrics, found: Steps) -> FloatArray:
+def _stands_for(rank: RankMetrics, found: Steps) -> FloatArray:
     """float64 [n]: how many steps of the run each recorded one stands for."""
     kept = throughput(rank).steps - rank.counted.number
     each = np.full(len(found.wall), kept / max(len(found.wall), 1))
@@ -297,7 +297,7 @@ def _steps_of_rank(rank: RankMetrics, found: Steps, columns: Mapping[str, str]) 
         "batches": found.batches,
         "samples": found.samples,
         "in_mean": np.arange(len(found.wall)) >= rank.first,
-        "stands_for": stands_for(rank, found),
+        "stands_for": _stands_for(rank, found),
         **{columns[name]: values / 1e9 for name, values in rank.stages.items()},
     }
 

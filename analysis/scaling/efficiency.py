@@ -98,20 +98,20 @@ def rows(points: Sequence[Point]) -> list[Row]:
     first = points[0]
     found = []
     for before, point in zip([None, *points], points, strict=False):
-        worth = efficiency(first, point)
+        worth = _efficiency(first, point)
         found.append(
             Row(
                 point,
                 worth,
                 _marginal_efficiency(first, before, point) if before else None,
-                karp_flatt(point.samples_per_s / first.samples_per_s, point.ranks) if first.ranks == 1 < point.ranks else None,
+                _karp_flatt(point.samples_per_s / first.samples_per_s, point.ranks) if first.ranks == 1 < point.ranks else None,
                 worth > 1 + max(_OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
             )
         )
     return found
 
 
-def efficiency(base: Point, point: Point) -> float:
+def _efficiency(base: Point, point: Point) -> float:
     """Throughput of a rank, over that of a rank of the base: X(N) N0 / (N X(N0))."""
     return base.rank_s / point.rank_s
 
@@ -121,7 +121,7 @@ def _marginal_efficiency(base: Point, before: Point, point: Point) -> float:
     return (point.samples_per_s - before.samples_per_s) / (point.ranks - before.ranks) * base.rank_s
 
 
-def karp_flatt(speedup: float, ranks: int) -> float:
+def _karp_flatt(speedup: float, ranks: int) -> float:
     """(1/S - 1/N) / (1 - 1/N): Karp and Flatt, Measuring Parallel Processor Performance, Communications of the ACM 33(5), 1990.
 
     Constant: a serial part. Growing: overhead that grows with the ranks. Negative: the base is slower than it should be.

@@ -147,7 +147,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
     if world_size(largest) < 2:
         return Basis((), "unknown", why="needs a run of two ranks or more, to see collectives")
     lowest = min((rank for run in smallest for rank in run.ranks.values()), key=lambda rank: rank.number)
-    one = collectives(lowest)
+    one = _collectives(lowest)
     if one is None or not len(one.table):
         return Basis((), "unknown", why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a single rank too")
     pace = pace_of(lowest)
@@ -156,14 +156,14 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
         return Basis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
     if not anatomy.buckets:
         return Basis((), "unknown", why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no buckets to replay")
-    together = [found for run in largest for _, rank in sorted(run.ranks.items())[:_MOST] if (found := collectives(rank)) is not None]
+    together = [found for run in largest for _, rank in sorted(run.ranks.items())[:_MOST] if (found := _collectives(rank)) is not None]
     link = link_of(together)
     if link is None:
         return Basis((), "unknown", why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no collectives in common")
     return Basis((), "unknown", anatomy, link, "")
 
 
-def collectives(rank: Rank) -> Collectives | None:
+def _collectives(rank: Rank) -> Collectives | None:
     """None: none were recorded, or they cannot be read."""
     from feedline.analysis.ranks.read_collectives import collectives_of
 

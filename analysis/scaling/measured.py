@@ -23,7 +23,7 @@ _FEWEST = 6  # steps, below which a throughput is called doubtful
 
 
 @dataclass(frozen=True)
-class Pace:
+class _Pace:
     """Mean step of one rank.
 
     Attributes:
@@ -53,7 +53,7 @@ def _error_s(wall: IntArray) -> float:
     return 2 * float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else float(means[0])
 
 
-def pace_of(rank: Rank) -> Pace | None:
+def pace_of(rank: Rank) -> _Pace | None:
     """None: it made no step.
 
     Raises:
@@ -68,7 +68,7 @@ def pace_of(rank: Rank) -> Pace | None:
     wall = steps.wall[first:] if estimate is None else estimate.walls().astype(np.int64)
     step_s = 1 / rate.steps_per_s if rate.steps_per_s else 0.0
     queued_s, ended = runqueue_s(main, steps, first), left_after(steps) is not None
-    return Pace(step_s, _error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
+    return _Pace(step_s, _error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
 
 
 def point_of(runs: Sequence[Run]) -> Point:
@@ -78,7 +78,7 @@ def point_of(runs: Sequence[Run]) -> Point:
         RunDamaged: no rank made a step that can be read.
     """
     notes, idle = [], []
-    found: dict[int, Pace] = {}
+    found: dict[int, _Pace] = {}
     for run in runs:
         notes += run.notes
         for number, rank in run.ranks.items():
@@ -144,7 +144,7 @@ def _crowded(runs: Sequence[Run]) -> list[str]:
     return [f"{counted(here)} shared {cpus:g} CPUs: the result holds for this machine, not for one with more CPUs"]
 
 
-def _point(size: int, training: int, paces: list[Pace], notes: list[str]) -> Point:
+def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Point:
     """The ranks' own throughputs, added up as in a report.
 
     Args:

@@ -103,7 +103,7 @@ _ON_OTHERS = 0.10
 
 
 @dataclass(frozen=True)
-class Model:
+class _Model:
     """A fitted law.
 
     Attributes:
@@ -118,7 +118,7 @@ class Model:
     error: float
 
 
-def usl(points: Sequence[Point]) -> Model:
+def usl(points: Sequence[Point]) -> _Model:
     """The Universal Scalability Law, X(N) = N X1 / (1 + sigma (N - 1) + kappa N (N - 1)): Gunther, Guerrilla Capacity Planning, 2007.
 
     From two points, Amdahl's law: kappa = 0. N / X is linear in 1 / X1, sigma / X1 and kappa / X1: least squares with none negative.
@@ -132,7 +132,7 @@ def usl(points: Sequence[Point]) -> Model:
     one, serial, crosstalk = (float(value) for value in np.append(fitted, np.zeros(3 - len(fitted))))
     parameters = {"x1": 1 / one, "sigma": serial / one, "kappa": crosstalk / one}
     name = "USL" if crosstalk else "Amdahl"
-    return Model(name, lambda n: one + serial * (n - 1) + crosstalk * n * (n - 1), parameters, 0.20)
+    return _Model(name, lambda n: one + serial * (n - 1) + crosstalk * n * (n - 1), parameters, 0.20)
 
 
 def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -154,7 +154,7 @@ def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
     return best
 
 
-def bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> Model:
+def _bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> _Model:
     """The replay of the buckets, plus what it leaves of the measured point as a constant, plus jitter.
 
     N ranks wait for the slowest of them: the largest of N normal times is about sigma sqrt(2 ln N) above their mean (Cramer, Mathematical
@@ -171,7 +171,7 @@ def bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> Model:
 
     constant = batch * measured.rank_s - raw(measured.ranks)
     parameters = {"constant_s": constant, "bandwidth": link.bandwidth, "alpha_s": link.alpha_s, "jitter_s": anatomy.jitter_s}
-    return Model("bucket replay", lambda n: (raw(n) + (constant if n > 1 else 0.0)) / batch, parameters, _ON_OTHERS)
+    return _Model("bucket replay", lambda n: (raw(n) + (constant if n > 1 else 0.0)) / batch, parameters, _ON_OTHERS)
 
 
 #: How far beyond the most ranks measured a prediction goes. From 1 and 2 to 8 both laws missed the source table by 46 %.
@@ -209,7 +209,7 @@ class Prediction:
     why: str = ""
 
 
-def fit(basis: Basis) -> tuple[list[Model], list[str]]:
+def fit(basis: Basis) -> tuple[list[_Model], list[str]]:
     """All laws that these measurements allow, the most trusted first, and why the others are left out."""
     if len(basis.points) < 2:
         return [], ["scaling laws need the throughput at two or more rank counts"]
@@ -220,7 +220,7 @@ def fit(basis: Basis) -> tuple[list[Model], list[str]]:
     elif basis.kind != "weak" or last.batch is None:
         refused.append("no replay of gradient buckets: it needs a constant batch per rank, and here it changes with the number of ranks")
     else:
-        replayed = bucket_replay(basis.anatomy, basis.link, last)
+        replayed = _bucket_replay(basis.anatomy, basis.link, last)
         unexplained = replayed.parameters["constant_s"] / (last.rank_s * last.batch)
         if abs(unexplained) <= _MAX_UNEXPLAINED:
             found.append(replayed)
@@ -238,7 +238,7 @@ def predict(basis: Basis, ranks: int) -> Prediction:
     and, for the replay, the link at its slow and its fast moments.
     """
     fitted, _ = fit(basis)
-    reason = refusal(basis, ranks)
+    reason = _refusal(basis, ranks)
     if reason or not fitted:
         return Prediction(ranks, None, None, None, "", reason or "needs the throughput at two or more rank counts")
     model, last = fitted[0], basis.points[-1]
@@ -251,7 +251,7 @@ def predict(basis: Basis, ranks: int) -> Prediction:
     return Prediction(ranks, rate, rate / (1 + error), max(rate, min(high, ideal)), model.name)
 
 
-def refusal(basis: Basis, ranks: int) -> str:
+def _refusal(basis: Basis, ranks: int) -> str:
     """Why nothing can be predicted for this number of ranks; empty if it can."""
     if len(basis.points) < 2:
         return "needs the throughput at two or more rank counts, not counting a flagged baseline"
@@ -279,7 +279,7 @@ def held_out(basis: Basis, name: str) -> float | None:
 _FAMILY = {"USL": ("USL", "Amdahl"), "Amdahl": ("USL", "Amdahl")}
 
 
-def _of_link(basis: Basis, model: Model, ranks: int) -> list[float]:
+def _of_link(basis: Basis, model: _Model, ranks: int) -> list[float]:
     """What half the spread of the link's bandwidth changes, as a share of the time."""
     if basis.link is None or model.name != "bucket replay":
         return []

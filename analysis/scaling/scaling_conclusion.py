@@ -108,7 +108,7 @@ def flags(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def grows(shape: str, points: Sequence[Point], growth: float) -> str:
+def _grows(shape: str, points: Sequence[Point], growth: float) -> str:
     """How the time of a sample grows, and what causes that; ``shape``: as Shape.name."""
     of = points[0].unit.removesuffix("s/s")
     if shape == "flat":
@@ -163,10 +163,10 @@ def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
     misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()}
     noise = max(point.error or 0.0 for point in points)
     if growth < max(_FLAT, noise):
-        return Shape("flat", growth, misfit, grows("flat", points, growth))
+        return Shape("flat", growth, misfit, _grows("flat", points, growth))
     best, other = sorted(misfit, key=lambda name: misfit[name])
     name = "unclear" if misfit[best] ** 2 > _CLEARLY * misfit[other] ** 2 else best
-    return Shape(name, growth, misfit, grows(name, points, growth))
+    return Shape(name, growth, misfit, _grows(name, points, growth))
 
 
 def _misfit(curve: np.ndarray, times: np.ndarray) -> float:

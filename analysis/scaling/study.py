@@ -21,7 +21,7 @@ class Noise:
     fewest_steps: float | None = None
 
 
-def steps_factor(noise: Noise, ranks: int, batch: float) -> float:
+def _steps_factor(noise: Noise, ranks: int, batch: float) -> float:
     """S / Smin = 1 + Bcrit / (N b), from (S / Smin - 1)(E / Emin - 1) = 1 with E = S N b and Bcrit = Emin / Smin: McCandlish, Kaplan,
     Amodei and others, An Empirical Model of Large-Batch Training, 2018 (arXiv:1812.06162), section 2."""
     return 1 + noise.critical_batch / (ranks * batch)
@@ -36,14 +36,14 @@ def time_to_accuracy(noise: Noise, ranks: int, batch: float, step_s: float) -> f
     Returns:
         seconds; in units of Smin steps (as if Smin were 1) where Smin is not known.
     """
-    return (noise.fewest_steps or 1.0) * steps_factor(noise, ranks, batch) * step_s
+    return (noise.fewest_steps or 1.0) * _steps_factor(noise, ranks, batch) * step_s
 
 
 _SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Law:
+class _Law:
     """A fitted law, for those who want to compare.
 
     Attributes:
@@ -58,7 +58,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Time:
+class _Time:
     """Time to accuracy. ``seconds`` None: Smin is not known. ``ratio``: over that of the fewest ranks."""
 
     ranks: int
@@ -88,9 +88,9 @@ class Study:
     flags: list[str]
     shape: Shape | None
     predictions: list[Prediction]
-    laws: list[Law]
+    laws: list[_Law]
     left_out: list[str]
-    times: list[Time]
+    times: list[_Time]
     notes: list[str]
     conclusion: str
     contradictions: list[str]
@@ -127,7 +127,7 @@ def study(
     predictions = [predict(known, ranks) for ranks in targets]
     fitted, left_out = fit(known)
     reached = [one.ranks for one in predictions if one.samples_per_s is not None]
-    laws = [Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
+    laws = [_Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
     times = list(_times(ordered, predictions, kind, noise)) if noise else []
     notes = [f"{counted(point.ranks)}: {note}" for point in ordered for note in point.notes]
     unit = ordered[0].unit
@@ -162,7 +162,7 @@ def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study
     return Study(scaling_kind(points), alone(points), [], None, none, [], [], [], notes, why, [], "", points[0].unit, why)
 
 
-def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[Time]:
+def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[_Time]:
     """Measured, then predicted ones. A predicted batch is that of the kind of scaling."""
     base = points[0]
     if base.unit == STEPS or base.batch is None or any(point.batch is None for point in points):
@@ -174,4 +174,4 @@ def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str
     first = time_to_accuracy(noise, base.ranks, base.batch, whole / base.samples_per_s)
     for ranks, rate, batch, predicted in places:
         spent = time_to_accuracy(noise, ranks, batch, ranks * batch / rate)
-        yield Time(ranks, predicted, steps_factor(noise, ranks, batch), spent if noise.fewest_steps else None, spent / first)
+        yield _Time(ranks, predicted, _steps_factor(noise, ranks, batch), spent if noise.fewest_steps else None, spent / first)

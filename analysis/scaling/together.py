@@ -21,7 +21,7 @@ from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.restarts import named
 
-MATTERS = 0.05  # of the step, as everywhere
+_MATTERS = 0.05  # of the step, as everywhere
 
 
 def late_of(launch: Sequence[Run], point: Point) -> str:
@@ -49,7 +49,7 @@ def sentence(comm: Communication, point: Point) -> str:
         return ""
     told = answer(comm, "rank_on_time", late.rank)
     cost_s = told.gain_s if told else late.waited_s if late.cost_s is None else late.cost_s
-    if cost_s < MATTERS * point.step_s:
+    if cost_s < _MATTERS * point.step_s:
         return ""
     finding = Finding(RULE_ID, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(told))
     saved = f"{seconds(cost_s)} of each {seconds(point.step_s)} step can be saved"

@@ -18,7 +18,7 @@ _ROUNDS = 8  # of cutting what outlasts its caller; clocks that are read one aft
 
 
 @dataclass(frozen=True, eq=False)
-class Nest:
+class _Nest:
     """Events of one thread as a tree, in the order in which they began: what an event called follows it at once.
 
     Attributes:
@@ -52,7 +52,7 @@ class Nest:
         return found
 
 
-def nest(start: IntArray, wall: IntArray) -> Nest:
+def nest(start: IntArray, wall: IntArray) -> _Nest:
     """Make the tree.
 
     Args:
@@ -71,7 +71,7 @@ def nest(start: IntArray, wall: IntArray) -> Nest:
         parent = parents(start, np.maximum(wall, 1))
         levels = list(_by_depth(_depths(parent)))
         end = _cut(levels, parent, begin, end)
-    return Nest(parent, (end - begin) // 2, np.searchsorted(begin, end, "left").astype(np.int64), levels)
+    return _Nest(parent, (end - begin) // 2, np.searchsorted(begin, end, "left").astype(np.int64), levels)
 
 
 def _levels(begin: IntArray, end: IntArray) -> Iterator[IntArray]:
@@ -224,7 +224,7 @@ class _Piece:
     """
 
     mine: npt.NDArray[np.void]
-    tree: Nest
+    tree: _Nest
     launched: IntArray
     counts: BoolArray
 

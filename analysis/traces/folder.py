@@ -43,7 +43,7 @@ _ABOUT_FIELDS: dict[str, Any] = {
 _About = defstruct("About", list(_ABOUT_FIELDS.items()))
 
 
-def about(data: Any) -> dict[str, Any]:
+def _about(data: Any) -> dict[str, Any]:
     """Everything of a trace but its events.
 
     Raises:
@@ -68,7 +68,7 @@ def _numbers(found: dict[str, Any]) -> None:
         checked(ranks, _Ranks)
 
 
-def check(trace: Trace) -> None:
+def _check(trace: Trace) -> None:
     """See that the events are those of the trace.
 
     Raises:
@@ -143,9 +143,9 @@ def read(folder: Path) -> Trace:
         RunDamaged: the file is missing, was cut off or changed.
     """
     with columns(folder / TRACE, "ingest the trace again") as file:
-        said = about(json_of(file.metadata(_ABOUT).decode("utf-8", "surrogatepass")))
+        said = _about(json_of(file.metadata(_ABOUT).decode("utf-8", "surrogatepass")))
         events = np.empty(file.rows, EVENT_DTYPE)
         file.into(events, {})
         made = Trace(events=events, **said)
-        check(made)
+        _check(made)
     return made

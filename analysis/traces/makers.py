@@ -75,7 +75,7 @@ _ENOUGH = 3  # packets that no text begins with by chance
 
 
 @dataclass(frozen=True)
-class Maker:
+class _Maker:
     """A program that writes files that are taken for traces.
 
     Attributes:
@@ -89,8 +89,8 @@ class Maker:
     holds: str
 
 
-def _maker(found: bytes, wrote: str, holds: str) -> Maker:
-    return Maker(re.compile(found, re.DOTALL), wrote, holds)
+def _maker(found: bytes, wrote: str, holds: str) -> _Maker:
+    return _Maker(re.compile(found, re.DOTALL), wrote, holds)
 
 
 _STACKS = "it holds samples of host stacks, and nothing of a device"
@@ -140,14 +140,14 @@ _EVENTS = (
 )
 
 
-def of_bytes(head: bytes) -> Maker | None:
+def of_bytes(head: bytes) -> _Maker | None:
     """Who wrote a file that begins so and is no list of events; None: unknown."""
     head = head[:_LOOKED_AT]
     known = next((maker for maker in (*_BINARY, *_JSON) if maker.found.search(head)), None)
     return known or (_PERFETTO if _CONTROL.search(head) and _packets(head) >= _ENOUGH else None)
 
 
-def of_lines(head: bytes) -> Maker | None:
+def of_lines(head: bytes) -> _Maker | None:
     """Who wrote a list that begins so and has a line for each event, and no commas; None: it has commas."""
     return _LINES if _LINES.found.search(head[:_LOOKED_AT]) else None
 
@@ -166,7 +166,7 @@ def _packets(head: bytes) -> int:
     return found
 
 
-def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]) -> Maker | None:
+def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]) -> _Maker | None:
     """Who wrote a list of events none of which is known.
 
     Args:
@@ -177,6 +177,6 @@ def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]
     return next((maker for maker in _EVENTS if maker.found.search(text)), None)
 
 
-def refusal(path: str, maker: Maker) -> str:
+def refusal(path: str, maker: _Maker) -> str:
     """What to tell of a file of this maker."""
     return f"{path} was written by {maker.wrote}: {maker.holds}. {READ}"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from feedline.analysis.traces.kinds_of_work import BoolArray
 from feedline.analysis.traces.trace_columns import Kind, Shape, Trace
 
-Size = tuple[int, ...]
+_Size = tuple[int, ...]
 
 _BYTES = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "c10::half": 2, "half": 2, "float16": 2, "c10::bfloat16": 2, "bfloat16": 2,
@@ -26,7 +26,7 @@ _EIGHT_BITS = re.compile(r"float8|_fnuz|_e[45]m[23]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Cost:
+class _Cost:
     """What one call takes.
 
     Attributes:
@@ -46,12 +46,12 @@ class Convolutions:
         results: (input, weight) -> size of the result; None: there are several.
     """
 
-    results: dict[tuple[Size, Size], Size | None] = field(default_factory=dict)
+    results: dict[tuple[_Size, _Size], _Size | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, calls: Iterable[tuple[str, Shape]]) -> "Convolutions":
         """What the backwards among these operators tell."""
-        found: dict[tuple[Size, Size], Size | None] = {}
+        found: dict[tuple[_Size, _Size], _Size | None] = {}
         for name, shape in calls:
             gradient = _gradient(name, shape.inputs)
             if gradient is not None:
@@ -60,7 +60,7 @@ class Convolutions:
         return cls(found)
 
 
-def cost(name: str, shape: Shape, convolutions: Convolutions) -> Cost | None:
+def cost(name: str, shape: Shape, convolutions: Convolutions) -> _Cost | None:
     """What a call of this operator with these sizes costs. None: there is no formula, or the sizes are not enough.
 
     For a convolution's backward both gradients are counted; the first layer's input needs none, which a trace does not say.
@@ -75,21 +75,21 @@ def cost(name: str, shape: Shape, convolutions: Convolutions) -> Cost | None:
     flop, operands, result = made
     widths = [_width(shape.dtypes[at]) for at in operands if at < len(shape.dtypes)]
     if len(widths) < len(operands) or not all(widths):
-        return Cost(flop, -1)
+        return _Cost(flop, -1)
     read = sum(math.prod(shape.inputs[at]) * width for at, width in zip(operands, widths))
-    return Cost(flop, read + result * max(widths))
+    return _Cost(flop, read + result * max(widths))
 
 
-def known(name: str) -> bool:
+def _known(name: str) -> bool:
     """Whether there is a formula for the operator."""
     return name in _FORMULAS
 
 
 _Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
-Formula = Callable[[str, tuple[Size, ...], Convolutions], _Made | None]
+_Formula = Callable[[str, tuple[_Size, ...], Convolutions], _Made | None]
 
 
-def _product(left: Size, right: Size) -> tuple[int, int]:
+def _product(left: _Size, right: _Size) -> tuple[int, int]:
     """FLOP and elements of the product of two matrices, or of two batches of them."""
     *batch, m, k = left
     *same, other, n = right
@@ -99,17 +99,17 @@ def _product(left: Size, right: Size) -> tuple[int, int]:
     return 2 * count * k, count
 
 
-def _multiply(first: int) -> Formula:
+def _multiply(first: int) -> _Formula:
     """A matrix product whose left side is the input of this number."""
 
-    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
+    def formula(_: str, inputs: tuple[_Size, ...], __: Convolutions) -> _Made | None:
         flop, result = _product(inputs[first], inputs[first + 1])
         return flop, tuple(range(first + 2)), result
 
     return formula
 
 
-def _linear(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
+def _linear(_: str, inputs: tuple[_Size, ...], __: Convolutions) -> _Made | None:
     *rows, k = inputs[0]
     n, other = inputs[1]
     if k != other:
@@ -117,19 +117,19 @@ def _linear(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
     return 2 * math.prod(rows) * k * n, (0, 1), math.prod(rows) * n
 
 
-def _convolve(image: Size, weight: Size, result: Size) -> int:
+def _convolve(image: _Size, weight: _Size, result: _Size) -> int:
     places = result[2:] if result[1] == weight[0] else image[2:]  # else it is a transposed one
     return 2 * image[0] * math.prod(places) * math.prod(weight)
 
 
-def _convolution(_: str, inputs: tuple[Size, ...], convolutions: Convolutions) -> _Made | None:
+def _convolution(_: str, inputs: tuple[_Size, ...], convolutions: Convolutions) -> _Made | None:
     result = convolutions.results.get((inputs[0], inputs[1]))
     if result is None:
         return None
     return _convolve(inputs[0], inputs[1], result), (0, 1), math.prod(result)
 
 
-def _gradient(name: str, inputs: tuple[Size, ...]) -> tuple[Size, Size, Size] | None:
+def _gradient(name: str, inputs: tuple[_Size, ...]) -> tuple[_Size, _Size, _Size] | None:
     """(result's gradient, input, weight) of a convolution's backward."""
     order = _BACKWARDS.get(name)
     if order is None or len(inputs) < 3 or any(len(inputs[at]) < 3 for at in order):
@@ -137,7 +137,7 @@ def _gradient(name: str, inputs: tuple[Size, ...]) -> tuple[Size, Size, Size] | 
     return inputs[order[0]], inputs[order[1]], inputs[order[2]]
 
 
-def _convolution_backward(name: str, inputs: tuple[Size, ...], _: Convolutions) -> _Made | None:
+def _convolution_backward(name: str, inputs: tuple[_Size, ...], _: Convolutions) -> _Made | None:
     gradient = _gradient(name, inputs)
     if gradient is None:
         return None
@@ -145,7 +145,7 @@ def _convolution_backward(name: str, inputs: tuple[Size, ...], _: Convolutions) 
     return 2 * _convolve(image, weight, result), (0, 1, 2), math.prod(image) + math.prod(weight)
 
 
-def _attention(first: int, products: tuple[int, int], heads_second: bool) -> Formula:
+def _attention(first: int, products: tuple[int, int], heads_second: bool) -> _Formula:
     """Attention whose query is the input of this number.
 
     Args:
@@ -154,7 +154,7 @@ def _attention(first: int, products: tuple[int, int], heads_second: bool) -> For
         heads_second: sizes are (batch, heads, length, width), else (batch, length, heads, width).
     """
 
-    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
+    def formula(_: str, inputs: tuple[_Size, ...], __: Convolutions) -> _Made | None:
         query, key, value = (
             (b, h, s, d) if heads_second else (b, s, h, d) for b, h, s, d in (inputs[first + at] for at in range(3))
         )  # now (batch, heads, length, width), whichever it was
@@ -184,7 +184,7 @@ _FORWARDS = (
     "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "cudnn_convolution", "cudnn_convolution_relu", "miopen_convolution",
     "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution_transpose",
 )  # fmt: skip
-_FORMULAS: dict[str, Formula] = {
+_FORMULAS: dict[str, _Formula] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), _multiply(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), _multiply(1)),
     "aten::linear": _linear,
@@ -211,10 +211,10 @@ class Costs:
     def __init__(self, trace: Trace, has_device: bool) -> None:
         self.has_device = has_device
         self._trace = trace
-        self._known = np.array([known(name) for name in trace.names] or [False])
+        self._known = np.array([_known(name) for name in trace.names] or [False])
         pairs = self._pairs(trace.events)
         self._convolutions = Convolutions.of((trace.names[name], trace.shapes[shape]) for name, shape in pairs)
-        self._costs: dict[tuple[int, int], Cost | None] = {}
+        self._costs: dict[tuple[int, int], _Cost | None] = {}
 
     def of(self, mine: npt.NDArray[np.void]) -> tuple[FloatArray, FloatArray]:
         """FLOP and bytes, float64 [n]; -1: unknown."""
@@ -227,7 +227,7 @@ class Costs:
         nbytes[rows] = np.array([-1.0 if one is None else one.nbytes for one in made] or [0.0])[place]
         return flop, nbytes
 
-    def _cost(self, name: int, shape: int) -> Cost | None:
+    def _cost(self, name: int, shape: int) -> _Cost | None:
         if (name, shape) not in self._costs:
             self._costs[name, shape] = cost(self._trace.names[name], self._trace.shapes[shape], self._convolutions)
         return self._costs[name, shape]

@@ -38,7 +38,7 @@ class KernelRow:
 
 
 @dataclass(frozen=True)
-class CopyRow:
+class _CopyRow:
     """All copies of one kind.
 
     Attributes:
@@ -77,7 +77,7 @@ def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int, window: Bas
     return sorted(table, key=lambda row: -row.total_ns)
 
 
-def copies(trace: Trace, window: Basis) -> list[CopyRow]:
+def copies(trace: Trace, window: Basis) -> list[_CopyRow]:
     """One row a direction and kind of memory, the longest first, of what ran in a window."""
     mine = trace.events[of_kinds(trace, Kind.COPY) & window.touches(trace.events)]
     kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
@@ -86,7 +86,7 @@ def copies(trace: Trace, window: Basis) -> list[CopyRow]:
         chosen = mine[np.isin(mine["name"], [name for name, kind in kinds.items() if kind == which])]
         known = chosen["nbytes"] >= 0
         nbytes = int(chosen["nbytes"][known].sum()) if known.any() else None
-        table.append(CopyRow(which, len(chosen), int(window.within(chosen).sum()), nbytes, int(chosen["wall"][known].sum())))
+        table.append(_CopyRow(which, len(chosen), int(window.within(chosen).sum()), nbytes, int(chosen["wall"][known].sum())))
     return sorted(table, key=lambda row: -row.total_ns)
 
 
@@ -128,7 +128,7 @@ _COLLECTIVE_DTYPE = np.dtype(
 
 
 @dataclass(frozen=True, eq=False)
-class CollectivesOfTrace:
+class _CollectivesOfTrace:
     """The collectives of a rank, in order of start.
 
     Attributes:
@@ -178,9 +178,9 @@ class RankTrace:
     input: Input
     budget: Budget
     kernels: list[KernelRow]
-    copies: list[CopyRow]
+    copies: list[_CopyRow]
     calls: list[CallRow]
-    collectives: CollectivesOfTrace
+    collectives: _CollectivesOfTrace
 
 
 def summarise(trace: Trace) -> RankTrace:
@@ -217,7 +217,7 @@ def summarise(trace: Trace) -> RankTrace:
     )
 
 
-def _collectives(trace: Trace, who: Threads, called: Calls, act: Activity, work: DeviceWork) -> CollectivesOfTrace:
+def _collectives(trace: Trace, who: Threads, called: Calls, act: Activity, work: DeviceWork) -> _CollectivesOfTrace:
     events = trace.events
     rows = np.flatnonzero(communicates(trace))
     if not len(work.busy):  # gloo on a CPU: all that there is are the ranges around it
@@ -236,7 +236,7 @@ def _collectives(trace: Trace, who: Threads, called: Calls, act: Activity, work:
     table["args"] = np.where(args >= 0, np.searchsorted(known, args), -1)
     streams = np.unique(mine["track"])
     table["stream"] = np.searchsorted(streams, mine["track"])
-    return CollectivesOfTrace(
+    return _CollectivesOfTrace(
         table,
         _before(table, act, extent(trace)[0]),
         common(work.communication, work.compute),

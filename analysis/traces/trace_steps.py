@@ -12,14 +12,14 @@ from feedline.analysis.traces.kinds_of_work import communicates, extent, named, 
 from feedline.analysis.traces.threads import LOADER, OPTIMIZER, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
-FEWEST = 3  # repetitions that are a pattern
+_FEWEST = 3  # repetitions that are a pattern
 _EVEN = 0.3  # standard deviation of the periods over their mean, above which nothing repeats
 _CLEFT = 4.0  # times the gap within a burst that the gap between two must be
 _MATCHING = 0.9  # share of names that come again one period later
 _LONGEST = 4096  # collectives of a step: more are not looked for
 
 
-def bursts(start: IntArray, end: IntArray) -> IntArray | None:
+def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
     """Where each burst of events ends, if bursts come evenly: the optimizer's kernels once a step.
 
     Args:
@@ -28,7 +28,7 @@ def bursts(start: IntArray, end: IntArray) -> IntArray | None:
     Returns:
         int64 [k], indices of the last event of each burst; None: there are fewer than FEWEST, or they do not come evenly.
     """
-    if len(start) < FEWEST:
+    if len(start) < _FEWEST:
         return None
     gaps = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0)
     ordered = np.sort(gaps)
@@ -38,24 +38,24 @@ def bursts(start: IntArray, end: IntArray) -> IntArray | None:
         last = np.append(np.flatnonzero(gaps >= above), len(start) - 1)
     else:
         last = np.arange(len(start))
-    return last if even(end[last]) else None
+    return last if _even(end[last]) else None
 
 
-def even(times: IntArray) -> bool:
+def _even(times: IntArray) -> bool:
     """Whether these times, int64 [n] sorted, are at least FEWEST and about equally far apart."""
-    if len(times) < FEWEST:
+    if len(times) < _FEWEST:
         return False
     periods = np.diff(times)
     return bool(periods.std() <= _EVEN * periods.mean())
 
 
-def period(words: npt.NDArray[np.int64]) -> int | None:
+def _period(words: npt.NDArray[np.int64]) -> int | None:
     """The period of a sequence of words: 3 for a b b a b b a b b. None: it does not repeat, or all words are alike.
 
     Args:
         words: int64 [n], a number for each different word.
     """
-    for length in range(2, min(len(words) // FEWEST, _LONGEST) + 1):
+    for length in range(2, min(len(words) // _FEWEST, _LONGEST) + 1):
         if (words[length:] == words[:-length]).mean() >= _MATCHING:
             return length if len(np.unique(words[:length])) > 1 else None
     return None
@@ -143,7 +143,7 @@ def _ranges(trace: Trace, who: Threads) -> Steps | None:
         said = bool(_STEP_WORD.match(family))
         mine = own[np.isin(own["name"], numbers)]
         start, end = mine["start"], mine["start"] + mine["wall"]
-        if len(start) < (2 if said else FEWEST) or (start[1:] < end[:-1]).any():
+        if len(start) < (2 if said else _FEWEST) or (start[1:] < end[:-1]).any():
             continue
         share = float((end - start).sum() / max(end[-1] - start[0], 1))
         if (said or share >= _COVERS) and (best is None or (said, share, family) > best[:3]):
@@ -157,7 +157,7 @@ def _updates(trace: Trace, who: Threads) -> Steps | None:
     """Steps end with a burst of what only an optimizer calls."""
     for pattern, what in ((_UPDATE, "the optimizer's fused calls"), (_FOREACH, "the optimizer's foreach calls")):
         start, end = _on_main(trace, who, named(trace, pattern))
-        last = bursts(start, end)
+        last = _bursts(start, end)
         if last is not None:
             return Steps(np.unique(end[last]), "optimizer", f"steps end with {what}, which recur evenly: {len(last) - 1} complete steps")
     return None
@@ -167,14 +167,14 @@ def _collectives(trace: Trace, who: Threads) -> Steps | None:
     """Steps begin with the first of a row of collectives that repeats."""
     rows = np.flatnonzero(communicates(trace))
     start = trace.events["start"][rows]
-    if len(rows) < FEWEST:
+    if len(rows) < _FEWEST:
         return None
     words = np.unique(trace.events["name"][rows].astype(np.int64) << 32 | (trace.events["collective"][rows] + 1), return_inverse=True)[1]
-    every = period(words.astype(np.int64))
-    if every is not None and even(start[::every]):
+    every = _period(words.astype(np.int64))
+    if every is not None and _even(start[::every]):
         edges = start[::every]
     else:
-        last = bursts(start, start + trace.events["wall"][rows])
+        last = _bursts(start, start + trace.events["wall"][rows])
         if last is None:
             return None
         edges = start[np.append(0, last[:-1] + 1)]

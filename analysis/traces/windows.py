@@ -32,7 +32,7 @@ READINGS_NS = 10_000_000
 
 
 @dataclass(frozen=True)
-class SharedClock:
+class _SharedClock:
     """How to put a trace's times on feedline's clock.
 
     Attributes:
@@ -68,18 +68,18 @@ def marks_in(trace: Trace) -> tuple[IntArray, IntArray]:
     return rows, reading[rows]
 
 
-def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> SharedClock | None:
+def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedClock | None:
     """Find it from the marks, or else from the manifest's anchors (clock.anchor()). None: neither is there."""
     rows, reading = marks_in(trace)
     if len(rows) > 1:
         start = trace.origin_ns + trace.events["start"][rows]
-        return SharedClock(_by_marks(reading, start, start + trace.events["wall"][rows]), len(rows))
+        return _SharedClock(_by_marks(reading, start, start + trace.events["wall"][rows]), len(rows))
     if not trace.origin_ns or not anchors:
         return None
     at = np.array([anchor["time_ns"] for anchor in anchors], np.int64)
     offset = np.array([anchor["perf_counter_ns"] for anchor in anchors], np.int64) - at
     order = np.argsort(at, kind="stable")
-    return SharedClock(RankClock(at[order], offset[order], float(np.ptp(offset)) + READINGS_NS), 0)
+    return _SharedClock(RankClock(at[order], offset[order], float(np.ptp(offset)) + READINGS_NS), 0)
 
 
 def _by_marks(reading: IntArray, start: IntArray, end: IntArray) -> RankClock:
@@ -122,11 +122,11 @@ _CATEGORIES = {
 
 
 @dataclass(frozen=True)
-class Window:
+class _Window:
     """What torch.profiler recorded of a rank."""
 
     path: Path
-    clock: SharedClock
+    clock: _SharedClock
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Windows:
         notes: how well the clocks agree and what could not be read, in sentences for the report.
     """
 
-    by_rank: dict[int, Window] = field(default_factory=dict)
+    by_rank: dict[int, _Window] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -156,18 +156,18 @@ def windows(run: Run) -> Windows:
 
 
 def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
-    trace = read_window(path)
+    trace = _read_window(path)
     clock = shared_clock(trace, rank.manifest.anchors)
     if clock is None or not _within(rank, clock.clock.to_reference(trace.origin_ns + trace.events["start"][:1])):
         why = "cannot be aligned with feedline's clock" if clock is None else "was not recorded during this run"
         found.notes.append(f"rank {number}: {path.name} {why}: it is missing from the Perfetto trace")
         return
-    found.by_rank[number] = Window(path, clock)
+    found.by_rank[number] = _Window(path, clock)
     found.notes.append(f"rank {number}: the window of torch.profiler is aligned with feedline's clock to {clock.says()}")
     found.notes.extend(f"rank {number}: {path.name}: {note}" for note in trace.notes)
 
 
-def read_window(path: Path) -> Trace:
+def _read_window(path: Path) -> Trace:
     """A window's trace.
 
     Raises:
@@ -190,7 +190,7 @@ def _within(rank: Rank, begin: IntArray) -> bool:
     return bool(known[0] - _NEAR_NS < begin[0]) and (not rank.manifest.ended or bool(begin[0] < known[-1] + _NEAR_NS))
 
 
-def lines(window: Window, rank: PerfettoRank, pid: int, on_shared: Callable[[IntArray], IntArray]) -> Iterator[str]:
+def lines(window: _Window, rank: PerfettoRank, pid: int, on_shared: Callable[[IntArray], IntArray]) -> Iterator[str]:
     """A window's events for Perfetto: operators and calls by thread, then the device's work by stream, with arrows from calls to work.
 
     Args:
@@ -198,7 +198,7 @@ def lines(window: Window, rank: PerfettoRank, pid: int, on_shared: Callable[[Int
         pid: of the training process.
         on_shared: from CLOCK_MONOTONIC of the rank's host to the times that are written, ns.
     """
-    trace = read_window(window.path)
+    trace = _read_window(window.path)
     rows, *_ = marks_in(trace)
     chosen = np.ones(len(trace.events), bool)
     chosen[rows] = False
@@ -342,7 +342,7 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
     if not len(main.of(Stage.PROFILED)) or not os.path.lexists(path):
         return None
     try:
-        trace = read_window(path)
+        trace = _read_window(path)
     except FeedlineError:
         return None  # a note of the report says why
     steps = len(np.unique(trace.events["name"][of_kinds(trace, Kind.ANNOTATION) & named(trace, PROFILER_STEP)]))

@@ -35,7 +35,7 @@ _TOGETHER = [KINDS.index(name) for name in sorted(TOGETHER)]
 
 
 @dataclass(frozen=True, order=True)
-class Key:
+class _Key:
     """A group; ``generation`` counts how often its numbers started again before."""
 
     name: str
@@ -44,7 +44,7 @@ class Key:
 
 
 @dataclass
-class Extents:
+class _Extents:
     """A group's collectives.
 
     Attributes:
@@ -55,7 +55,7 @@ class Extents:
     first: int
     rows: np.ndarray
 
-    def merge(self, other: "Extents") -> "Extents":
+    def merge(self, other: "_Extents") -> "_Extents":
         """Both together."""
         first = min(self.first, other.first)
         length = max(self.first + len(self.rows), other.first + len(other.rows)) - first
@@ -72,7 +72,7 @@ class Extents:
             np.maximum(mine[name], theirs[name], out=mine[name])
         mine["end_max"][untold] = -1
         mine["ranks"] += theirs["ranks"]
-        return Extents(first, rows)
+        return _Extents(first, rows)
 
 
 def _empty(length: int) -> np.ndarray:
@@ -90,14 +90,14 @@ def _empty(length: int) -> np.ndarray:
     return rows
 
 
-_NOTHING = Extents(0, _empty(0))
+_NOTHING = _Extents(0, _empty(0))
 
 
 @dataclass
 class Envelope:
     """All groups' collectives."""
 
-    groups: dict[Key, Extents] = field(default_factory=dict)
+    groups: dict[_Key, _Extents] = field(default_factory=dict)
 
     @classmethod
     def of(cls, one: Collectives) -> "Envelope":
@@ -117,7 +117,7 @@ class Envelope:
             rows["nbytes"][row] = table["nbytes"]
             rows["kind"][row] = np.array([_kind(name) for name in one.names])[table["name"]]
             rows["ranks"][row], rows["last"][row] = 1, one.rank
-            found.groups[key] = Extents(first, rows)
+            found.groups[key] = _Extents(first, rows)
         return found
 
     def merge(self, other: "Envelope") -> "Envelope":
@@ -188,15 +188,15 @@ def _among_all(one: Collectives) -> BoolArray:
     return ~np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
 
 
-def _numbered(one: Collectives) -> dict[Key, IntArray]:
+def _numbered(one: Collectives) -> dict[_Key, IntArray]:
     """Where in a rank's table the collectives of each group and generation are."""
     collective = _among_all(one)
-    found: dict[Key, IntArray] = {}
+    found: dict[_Key, IntArray] = {}
     for index, group in enumerate(one.groups):
         at = np.flatnonzero((one.table["group"] == index) & collective)
         generation = generations(one.table["sequence"][at])
         for number in np.unique(generation).tolist():
-            found[Key(group.name, group.ranks, number)] = at[generation == number]
+            found[_Key(group.name, group.ranks, number)] = at[generation == number]
     return found
 
 

@@ -43,7 +43,7 @@ class Source:
         with tempfile.TemporaryDirectory(prefix="feedline-") as temporary:
             folder = Path(self.url)
             if "://" in self.url:
-                files, path = filesystem(self.url)
+                files, path = _filesystem(self.url)
                 folder = Path(temporary) / path.rstrip("/").rsplit("/", 1)[-1]
                 try:
                     files.get(path, str(folder), recursive=True)
@@ -53,14 +53,14 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Sources:
+class _Sources:
     """The ranks to read: those of the launch's last start."""
 
     found: list[Source]
     notes: list[str] = field(default_factory=list)
 
 
-def sources(urls: Sequence[str]) -> Sources:
+def sources(urls: Sequence[str]) -> _Sources:
     """Find the rank folders of a run, which may lie in several places, one per node.
 
     Raises:
@@ -68,7 +68,7 @@ def sources(urls: Sequence[str]) -> Sources:
     """
     everything: dict[tuple[int, int], Source] = {}
     for url in urls:
-        there = [(place, folder) for folder in folders(url) if (place := parse_rank_folder(folder.rstrip("/").rsplit("/", 1)[-1]))]
+        there = [(place, folder) for folder in _folders(url) if (place := parse_rank_folder(folder.rstrip("/").rsplit("/", 1)[-1]))]
         if not there:
             raise RunNotFound(f"{url} contains no rank folder: give the folder that `feedline run` printed")
         for place, folder in sorted(there):
@@ -77,10 +77,10 @@ def sources(urls: Sequence[str]) -> Sources:
             everything[place] = Source(folder, *place)
     last = max(restart for _, restart in everything)
     kept = [source for (_, restart), source in sorted(everything.items()) if restart == last]
-    return Sources(kept, restarts.said(everything, last))
+    return _Sources(kept, restarts.said(everything, last))
 
 
-def folders(url: str) -> list[str]:
+def _folders(url: str) -> list[str]:
     """What lies in a place.
 
     Raises:
@@ -91,14 +91,14 @@ def folders(url: str) -> list[str]:
         if not Path(url).is_dir():
             raise RunNotFound(f"there is no run folder {url}: give the folder that `feedline run` printed")
         return [str(folder) for _, folder in rank_folders(Path(url))]
-    files, path = filesystem(url)
+    files, path = _filesystem(url)
     try:
         return [files.unstrip_protocol(entry["name"]) for entry in files.ls(path, detail=True) if entry["type"] == "directory"]
     except (OSError, ValueError) as error:
         raise RunNotFound(f"{url} cannot be listed ({error})") from error
 
 
-def filesystem(url: str) -> tuple[Any, str]:
+def _filesystem(url: str) -> tuple[Any, str]:
     """fsspec's file system of an address, and the path in it.
 
     Raises:
@@ -120,7 +120,7 @@ Load = Callable[[Rank], Collectives | None]
 
 
 @dataclass(frozen=True)
-class RankScan:
+class _RankScan:
     """What is known of a rank without the others.
 
     Attributes:
@@ -154,7 +154,7 @@ class Survey:
     """The first pass, over one rank or several."""
 
     envelope: Envelope = field(default_factory=Envelope)
-    seen: dict[int, RankScan] = field(default_factory=dict)
+    seen: dict[int, _RankScan] = field(default_factory=dict)
     unread: dict[int, str] = field(default_factory=dict)
 
     def merge(self, other: "Survey") -> "Survey":
@@ -170,7 +170,7 @@ class Label(NamedTuple):
     ranks: int  # of the group
 
 
-class Moved(NamedTuple):
+class _Moved(NamedTuple):
     """Collectives of one kind that all ranks of their group began, and whose end this rank saw."""
 
     times: int
@@ -194,7 +194,7 @@ class Spent:
     step_ns: int
     parts_ns: dict[str, int]
     blamed_ns: dict[int, int]
-    moved: dict[Label, Moved] = field(default_factory=dict)
+    moved: dict[Label, _Moved] = field(default_factory=dict)
 
 
 def survey(chunk: Sequence[Source], load: Load) -> Survey:
@@ -213,11 +213,11 @@ def _survey(source: Source, load: Load) -> Survey:
         return Survey(unread={source.rank: str(error)})
 
 
-def _seen(rank: Rank, one: Collectives) -> RankScan:
+def _seen(rank: Rank, one: Collectives) -> _RankScan:
     place = rank.manifest.place
     node = place.get("group_rank")
     apart = place.get("launcher") == "env" or (node is None and one.host == UNKNOWN_HOST)  # typed one by one, or of unknown hosts
-    return RankScan(
+    return _RankScan(
         rank=one.rank,
         host=one.host,
         state=rank.manifest.state,
@@ -240,7 +240,7 @@ def _warm_up(one: Collectives) -> int:
     return min(WARM_UP, max(0, len(one.steps) - 1))
 
 
-def foreign(seen: Mapping[int, RankScan]) -> dict[int, str]:
+def foreign(seen: Mapping[int, _RankScan]) -> dict[int, str]:
     """Ranks of another launch than most that the same launcher must have started, and what to say of them; of two launches with as many
     ranks, that of the lowest counts."""
     launches: dict[tuple[str, str], dict[str, list[int]]] = {}
@@ -287,7 +287,7 @@ def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
     )
 
 
-def _moved(one: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]) -> dict[Label, Moved]:
+def _moved(one: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]) -> dict[Label, _Moved]:
     """What the complete collectives took on this rank.
 
     Args:
@@ -296,8 +296,8 @@ def _moved(one: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]
     rows = envelope.rows_of(one)
     sizes = np.array([len(group.ranks) for group in one.groups] or [0])[one.table["group"]]
     known = (rows["ranks"] == sizes) & (moving > 0)
-    found: dict[Label, Moved] = {}
+    found: dict[Label, _Moved] = {}
     for kind, nbytes, ranks in set(zip(rows["kind"][known].tolist(), rows["nbytes"][known].tolist(), sizes[known].tolist(), strict=True)):
         these = known & (rows["kind"] == kind) & (rows["nbytes"] == nbytes) & (sizes == ranks)
-        found[Label(KINDS[kind], nbytes, ranks)] = Moved(int(these.sum()), int(moving[these].sum()))
+        found[Label(KINDS[kind], nbytes, ranks)] = _Moved(int(these.sum()), int(moving[these].sum()))
     return found

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from feedline.profiler import pool
 from feedline.profiler.errors import MissingDependency, WorkersLost
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 #: Called with what is being done, how many parts are done, and of how many.
 Tell = Callable[[str, int, int], None]
@@ -36,8 +36,8 @@ class RankPool:
 class _AtOnce(Executor):
     """Works in this process, when asked."""
 
-    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        future: Future[T] = Future()
+    def submit(self, work: Callable[..., _T], /, *args: Any, **kwargs: Any) -> "Future[_T]":
+        future: Future[_T] = Future()
         try:
             future.set_result(work(*args, **kwargs))
         except Exception as error:
@@ -85,14 +85,14 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[RankPool]:
         client.close()
 
 
-def chunked(todo: Sequence[T], size: int) -> list[Sequence[T]]:
+def chunked(todo: Sequence[_T], size: int) -> list[Sequence[_T]]:
     """Parts of at most ``size``."""
     return [todo[at : at + size] for at in range(0, len(todo), size)]
 
 
 def each(
-    pool: RankPool, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell = silent
-) -> Iterable[T]:
+    pool: RankPool, work: Callable[..., _T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell = silent
+) -> Iterable[_T]:
     """``work(part, *args)`` of each part, in the order in which they are done.
 
     Args:
@@ -101,7 +101,7 @@ def each(
     Raises:
         WorkersLost: they are gone.
     """
-    waiting: dict[Future[T], int] = {pool.executor.submit(work, part, *args): len(part) for part in parts}
+    waiting: dict[Future[_T], int] = {pool.executor.submit(work, part, *args): len(part) for part in parts}
     done, total = 0, sum(map(len, parts))
     try:
         for future in as_completed(waiting):

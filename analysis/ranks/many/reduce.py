@@ -87,7 +87,7 @@ class Many:
         return sorted((one for one in self.ranks if one.caused_s > 0), key=lambda one: (-one.caused_s, one.rank))
 
 
-def put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str], bound: float) -> Many:
+def _put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str], bound: float) -> Many:
     """From sums in whole nanoseconds, so that the order in which ranks came does not change a digit."""
     caused: dict[int, int] = {}
     for one in spent:
@@ -107,11 +107,11 @@ def put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str]
         incomplete,
         said,
         sum(rate for rate in rates if rate is not None) if rates and None not in rates else None,
-        together([seen.exchanges for seen in everybody.seen.values()]),
+        _together([seen.exchanges for seen in everybody.seen.values()]),
     )
 
 
-def together(exchanges: Sequence[bool | None]) -> bool | None:
+def _together(exchanges: Sequence[bool | None]) -> bool | None:
     """Whether any rank exchanges gradients; None: unknown."""
     return True if True in exchanges else None if None in exchanges else False
 
@@ -215,13 +215,13 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell
     if not everybody.seen:
         first = min(everybody.unread)
         raise RunDamaged(f"no rank of {', '.join(urls)} can be read; rank {first}: {everybody.unread[first]}")
-    bound, why = bound_ns(everybody)
+    bound, why = _bound_ns(everybody)
     readable = [source for source in there.found if source.rank in everybody.seen]
     shared = pool.share(everybody)
     spent: list[Spent] = []
     for costs in each(pool, spend, chunked(readable, _CHUNK), (shared, load, bound), "splitting steps", tell):
         spent += costs
-    return put_together(everybody, sorted(spent, key=lambda cost: cost.rank), [*there.notes, *why], bound)
+    return _put_together(everybody, sorted(spent, key=lambda cost: cost.rank), [*there.notes, *why], bound)
 
 
 def _surveyed(chosen: Sequence[Source], pool: RankPool, load: Load, tell: Tell) -> Survey:
@@ -232,7 +232,7 @@ def _surveyed(chosen: Sequence[Source], pool: RankPool, load: Load, tell: Tell) 
     return everybody
 
 
-def bound_ns(everybody: Survey) -> tuple[float, list[str]]:
+def _bound_ns(everybody: Survey) -> tuple[float, list[str]]:
     """Error of the clocks between ranks: the sum of the two largest; 0 for one rank.
 
     Returns:

@@ -12,7 +12,7 @@ from feedline.analysis.report.figures.svg import WIDTHS, percent, tag
 _WIDEST = 1080  # px, a figure on the widest page (report.css)
 
 
-def nice_step(span: float, most: int) -> float:
+def _nice_step(span: float, most: int) -> float:
     """The smallest of 1, 2, 5 x 10^k that divides ``span`` into at most ``most`` parts."""
     if not span > 0:
         return 1.0
@@ -22,13 +22,13 @@ def nice_step(span: float, most: int) -> float:
 
 def ticks(high: float, most: int = 4) -> list[float]:
     """Round numbers from 0 up to ``high``, at most ``most`` + 1 of them; from ``most`` = 3 on, at least two."""
-    step = nice_step(high, most)
+    step = _nice_step(high, most)
     return [step * index for index in range(math.floor(high / step * (1 + 1e-9)) + 1)]
 
 
 def round_up(high: float, most: int = 4) -> float:
     """The smallest multiple of the tick step that is not below ``high``."""
-    step = nice_step(high, most)
+    step = _nice_step(high, most)
     return step * max(1, math.ceil(high / step * (1 - 1e-9)))
 
 
@@ -216,7 +216,7 @@ class YAxis(NamedTuple):
             return cls(low / _ROOM, high * _ROOM, True, height)
         if low == high:
             low, high = (low - abs(low) / 2, high + abs(high) / 2) if low else (0.0, 1.0)
-        step = nice_step(high - low, max(2, round(height / _PX_A_ROW)))
+        step = _nice_step(high - low, max(2, round(height / _PX_A_ROW)))
         return cls(step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9), False, height)
 
     def y(self, value: float) -> float:
@@ -231,7 +231,7 @@ class YAxis(NamedTuple):
         """Level lines with their numbers on the left."""
         if self.log:
             return log_rows(self.low, self.high, self.height, _plain_number)
-        step = nice_step(self.high - self.low, max(2, round(self.height / _PX_A_ROW)))
+        step = _nice_step(self.high - self.low, max(2, round(self.height / _PX_A_ROW)))
         decimals = max(0, -math.floor(math.log10(step) + 1e-9))
         marks: list[Markup] = []
         for index in range(round((self.high - self.low) / step) + 1):

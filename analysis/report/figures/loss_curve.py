@@ -19,12 +19,12 @@ _LABEL_PX, _NAME = 14, 13
 _READ = 60  # places that can be read out
 _DOTS = 30  # points, up to which a curve has dots on it
 _PANELS, _CURVES = 3, 6  # of other metrics, and on a panel: more are in the JSON report
-COLORS = {"train loss": "c-forward", "eval loss": "c-wait", "lr": "c-compile"}
+_COLORS = {"train loss": "c-forward", "eval loss": "c-wait", "lr": "c-compile"}
 _USER_COLORS = 6  # palette.USER
 _TIMES = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
-class Panel(NamedTuple):
+class _Panel(NamedTuple):
     """Curves over one axis upwards."""
 
     title: str
@@ -59,15 +59,15 @@ def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> lis
 
 def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
     """Name -> CSS class that sets its color."""
-    own = [curve.name for curve in curves if curve.name not in COLORS]
-    return COLORS | {name: f"c-user{index % _USER_COLORS}" for index, name in enumerate(own)}
+    own = [curve.name for curve in curves if curve.name not in _COLORS]
+    return _COLORS | {name: f"c-user{index % _USER_COLORS}" for index, name in enumerate(own)}
 
 
-def panels(curves: Sequence[CurvePoints]) -> list[Panel]:
+def panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
     """Losses first, then metrics that are of one magnitude together, then the learning rate."""
     there = [curve for curve in curves if curve.values]
     losses = [curve for curve in there if "loss" in words(curve.name)][:_CURVES]
-    made = [Panel("loss", _LOSSES, losses)] if losses else []
+    made = [_Panel("loss", _LOSSES, losses)] if losses else []
     rest = sorted((curve for curve in there if "loss" not in words(curve.name) and curve.name != "lr"), key=lambda one: -_size(one))
     groups: list[list[CurvePoints]] = []
     for curve in rest:
@@ -75,15 +75,15 @@ def panels(curves: Sequence[CurvePoints]) -> list[Panel]:
             groups[-1].append(curve)
         else:
             groups.append([curve])
-    made += [Panel(cut(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
-    return made + [Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"]
+    made += [_Panel(cut(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
+    return made + [_Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"]
 
 
 def _size(curve: CurvePoints) -> float:
     return max(abs(value) for value in curve.values)
 
 
-def _figure(drawn: list[Panel], across: _Across, colors: dict[str, str], samples_known: bool) -> Markup:
+def _figure(drawn: list[_Panel], across: _Across, colors: dict[str, str], samples_known: bool) -> Markup:
     places = {curve.name: across.of(curve) for panel in drawn for curve in panel.curves}
     end = max(max(place) for place in places.values()) or 1.0
     parts: list[Markup] = []
@@ -98,7 +98,7 @@ def _figure(drawn: list[Panel], across: _Across, colors: dict[str, str], samples
     return figure(parts, y + _AXIS, label, f"marks across-{across.key}")
 
 
-def _panel(panel: Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]) -> list[Markup]:
+def _panel(panel: _Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]) -> list[Markup]:
     upward = YAxis.over([value for curve in panel.curves for value in curve.values], panel.height)
     title = f"{panel.title}, logarithmic" if upward.log else panel.title
     parts = [tag("text", title, class_="tick first", x=0, y=-7), *upward.rows(), base_line(panel.height)]
@@ -133,7 +133,7 @@ def _axis(end: float, y: float, name: str) -> list[Markup]:
     return marks
 
 
-def _read_out(drawn: list[Panel], places: dict[str, list[float]], end: float, height: float, samples_known: bool) -> list[Markup]:
+def _read_out(drawn: list[_Panel], places: dict[str, list[float]], end: float, height: float, samples_known: bool) -> list[Markup]:
     """Columns that the pointer and the arrow keys find: each says all curves' values at its place."""
     curves = [curve for panel in drawn for curve in panel.curves]
     guide = max(curves, key=lambda curve: len(curve.values))

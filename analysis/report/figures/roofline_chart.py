@@ -24,7 +24,7 @@ _DIAGONAL = ("device", "step", "gpu")
 _NAME, _AMOUNT = 16, 9  # characters of a label
 
 
-class Frame(NamedTuple):
+class _Frame(NamedTuple):
     """What part of the plane is drawn. Without FLOP, the run stands in the middle and there is no x axis."""
 
     flop: float | None
@@ -66,14 +66,14 @@ def roofline_figure(made: Roofline) -> Markup | None:
     return figure(parts, height, label)
 
 
-def _frame_of(made: Roofline) -> Frame:
+def _frame_of(made: Roofline) -> _Frame:
     """Around the run and all ends of its roofs."""
     flop = made.flop_per_sample
     left, right = (flop / _LEFT_OF_RUN, flop * _RIGHT_OF_RUN) if flop else (1.0, 10.0)
-    unscaled = Frame(flop, left, right, 1.0, 2.0, 1.0)
+    unscaled = _Frame(flop, left, right, 1.0, 2.0, 1.0)
     rates = [made.samples_per_s, *(roof.samples_per_s for roof in made.roofs), *(unscaled.at_edge(roof) for roof in made.roofs)]
     height = float(max(_LOWEST, _LABEL_PX * (len(made.roofs) + 1)))
-    return Frame(flop, left, right, min(rates) / _BELOW, max(rates) * _ABOVE, height)
+    return _Frame(flop, left, right, min(rates) / _BELOW, max(rates) * _ABOVE, height)
 
 
 def role(made: Roofline, roof: ThroughputBound) -> str:
@@ -83,7 +83,7 @@ def role(made: Roofline, roof: ThroughputBound) -> str:
     return "bound" if roof.binds else "part"
 
 
-def _roof(frame: Frame, made: Roofline, index: int, label: float) -> Markup:
+def _roof(frame: _Frame, made: Roofline, index: int, label: float) -> Markup:
     roof = made.roofs[index]
     end = frame.y(frame.at_edge(roof))
     begin, left = end, 0.0
@@ -115,7 +115,7 @@ def _at(label: float, kind: str) -> dict[str, object]:
     return {"x": _LEADER, "y": label + 4, "class_": kind}
 
 
-def _run(frame: Frame, made: Roofline, x: float) -> Markup:
+def _run(frame: _Frame, made: Roofline, x: float) -> Markup:
     y = frame.y(made.samples_per_s)
     spread_of = "" if made.low is None or made.high is None else f" ({number(made.low)} to {number(made.high)})"
     flop = f" at {flops(made.flop_per_sample)} per sample" if made.flop_per_sample else ""
@@ -133,7 +133,7 @@ def flops(amount: float | None, unit: str = "FLOP") -> str:
     return f"{number(amount / 1000**power)} {('', 'k', 'M', 'G', 'T', 'P', 'E')[power]}{unit}"
 
 
-def _flop_axis(frame: Frame) -> list[Markup]:
+def _flop_axis(frame: _Frame) -> list[Markup]:
     if frame.flop is None:
         return [base_line(frame.height)]
     return log_columns(frame.left, frame.right, frame.height, lambda tick: flops(tick, ""), "FLOP per sample", 3)
@@ -146,7 +146,7 @@ _LABELS, _OPERATOR_NAME = 8, 24  # how many at most, and characters of each
 _LINE, _GAP = 16, 4  # px: a label's height, and from a circle to its label
 
 
-class Point(NamedTuple):
+class _Point(NamedTuple):
     """One operator: x from 0 to 1, y and radius in px."""
 
     it: OperatorTime
@@ -155,7 +155,7 @@ class Point(NamedTuple):
     radius: float
 
 
-class Label(NamedTuple):
+class _Label(NamedTuple):
     """Where a name is written, and the width of the figure, one of WIDTHS, from which on it is."""
 
     since: int
@@ -178,10 +178,10 @@ def operator_roofline(operators: Sequence[OperatorTime]) -> Markup | None:
     return figure([*axes, *marks], _HEIGHT + _OPERATOR_AXIS, label)
 
 
-def _place(points: Sequence[Point]) -> list[Label | None]:
+def _place(points: Sequence[_Point]) -> list[_Label | None]:
     """A label for each of the first LABELS that have room: one that covers no circle and no label before it, however wide the figure is."""
     circles = [_around(point) for point in points]
-    placed: list[Label | None] = []
+    placed: list[_Label | None] = []
     for point in points:
         if sum(label is not None for label in placed) == _LABELS:
             break
@@ -191,16 +191,16 @@ def _place(points: Sequence[Point]) -> list[Label | None]:
     return placed + [None] * (len(points) - len(placed))
 
 
-def _beside(point: Point) -> list[Label]:
+def _beside(point: _Point) -> list[_Label]:
     wide, away = text_px(cut(point.it.name, _OPERATOR_NAME)), point.radius + _GAP
     level = (point.y - _LINE / 2, point.y + _LINE / 2)
     right, left = Box(point.x, away, away + wide, *level), Box(point.x, -away - wide, -away, *level)
     above = Box(point.x, -wide / 2, wide / 2, point.y - point.radius - _LINE, point.y - point.radius)
     below = above._replace(top=point.y + point.radius, bottom=point.y + point.radius + _LINE)
-    return [Label(0, "start", away, right), Label(0, "end", -away, left), Label(0, "middle", 0, above), Label(0, "middle", 0, below)]
+    return [_Label(0, "start", away, right), _Label(0, "end", -away, left), _Label(0, "middle", 0, above), _Label(0, "middle", 0, below)]
 
 
-def _around(point: Point) -> Box:
+def _around(point: _Point) -> Box:
     return Box(point.x, -point.radius, point.radius, point.y - point.radius, point.y + point.radius)
 
 
@@ -208,7 +208,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return min(values) / _AROUND, max(values) * _AROUND
 
 
-def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: tuple[float, float]) -> list[Point]:
+def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: tuple[float, float]) -> list[_Point]:
     """The longest first, so that none hides a smaller one."""
     on_device = any(one.device_s for one in known)
     took = sorted(((one.device_s if on_device else one.total_s, index) for index, one in enumerate(known)), reverse=True)
@@ -217,11 +217,11 @@ def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: 
     for time, index in took:
         one = known[index]
         y = _HEIGHT * (1 - log_share(one.flop_per_s or 0.0, *upward))
-        made.append(Point(one, log_share(one.flop_per_byte or 0.0, *across), y, max(_SMALLEST, _LARGEST * math.sqrt(time / longest))))
+        made.append(_Point(one, log_share(one.flop_per_byte or 0.0, *across), y, max(_SMALLEST, _LARGEST * math.sqrt(time / longest))))
     return made
 
 
-def _operator_mark(point: Point, label: Label | None) -> Markup:
+def _operator_mark(point: _Point, label: _Label | None) -> Markup:
     it = point.it
     took = f"{seconds(it.device_s)} on the device" if it.device_s else f"{seconds(it.total_s)} on the host"
     tip = f"{it.name}: {flops(it.flop_per_s)}/s at {number(it.flop_per_byte)} FLOP/byte; {count(it.count)} calls, {took}"

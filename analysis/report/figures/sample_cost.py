@@ -14,10 +14,10 @@ from feedline.analysis.report.palette import Palette
 _HEIGHT, _AXIS = 120, 22  # px
 _MOST_LABELS = 4
 
-Bins = Sequence[tuple[float, int]]
+_Bins = Sequence[tuple[float, int]]
 
 
-def _filled(bins: Bins) -> list[tuple[float | None, float, int]]:
+def _filled(bins: _Bins) -> list[tuple[float | None, float, int]]:
     """(lower edge, upper edge, samples) of the bins from the first to the last with a sample. The very first has no lower edge."""
     edges: list[float | None] = [None, *(edge for edge, _ in bins)]
     all_bins = [(low, high, samples) for low, (high, samples) in zip(edges, bins, strict=False)]
@@ -25,7 +25,7 @@ def _filled(bins: Bins) -> list[tuple[float | None, float, int]]:
     return all_bins[holding[0] : holding[-1] + 1] if holding else []
 
 
-def at_most(bins: Bins, part: float) -> float | None:
+def at_most(bins: _Bins, part: float) -> float | None:
     """The upper edge of the bin in which ``part`` (0 to 1) of the samples is reached: that part took at most so long."""
     total = sum(samples for _, samples in bins)
     passed = 0
@@ -36,7 +36,7 @@ def at_most(bins: Bins, part: float) -> float | None:
     return None
 
 
-def histogram(bins: Bins) -> Markup | None:
+def histogram(bins: _Bins) -> Markup | None:
     """Bars of equal width, one a bin; the axis names the bins' edges."""
     shown = _filled(bins)
     if not shown:
@@ -81,7 +81,7 @@ def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
     rows: list[Markup] = []
     for index, (stage, cost) in enumerate(costs.items()):
         y = index * _ROW
-        tip = f"{stage}: {words(cost, scale)}"
+        tip = f"{stage}: {_words(cost, scale)}"
         bars = _bars(cost, longest, y + (_ROW - _BAR) / 2)
         rows.append(tag("text", cut(stage, 12), class_="tick y name", x=-8, y=y + _ROW / 2 + 4))
         rows.append(tag("g", *bars, class_=palette.css_class(stage), data_tip=tip))
@@ -95,7 +95,7 @@ def is_split(cost: Cost) -> bool:
     return None not in (cost.cpu_s, cost.runqueue_s, cost.blocked_s)
 
 
-def words(cost: Cost, scale: Scale) -> str:
+def _words(cost: Cost, scale: Scale) -> str:
     """One line: ``4.20 ms = 3.90 CPU + 0.20 waiting for CPU + 0.10 blocked``."""
     if not is_split(cost):
         return f"{scale.full(cost.wall_s)}, not split"

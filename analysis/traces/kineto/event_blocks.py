@@ -16,35 +16,35 @@ import numpy.typing as npt
 from feedline.analysis.traces.trace_columns import Kind
 
 NONE: Final = msgspec.Raw()  # a value that is not there
-Scalar = int | float | str | None
+_Scalar = int | float | str | None
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
     """The arguments that become columns. A file in which one of them has another type is read the slow way."""
 
-    device: Scalar = None
-    stream: Scalar = None
+    device: _Scalar = None
+    stream: _Scalar = None
     correlation: int = -1
     bytes: int = -1
     dims: msgspec.Raw = msgspec.field(default=NONE, name="Input Dims")
     dtypes: msgspec.Raw = msgspec.field(default=NONE, name="Input type")
     name: str | None = None  # of a process or thread
-    operation: Scalar = msgspec.field(default=None, name="Collective name")
-    group: Scalar = msgspec.field(default=None, name="Process Group Name")
+    operation: _Scalar = msgspec.field(default=None, name="Collective name")
+    group: _Scalar = msgspec.field(default=None, name="Process Group Name")
     ranks: msgspec.Raw = msgspec.field(default=NONE, name="Process Group Ranks")
-    size: Scalar = msgspec.field(default=None, name="Group size")
-    sequence: Scalar = msgspec.field(default=None, name="Seq")
-    elements_in: Scalar = msgspec.field(default=None, name="In msg nelems")
-    elements_out: Scalar = msgspec.field(default=None, name="Out msg nelems")
-    dtype: Scalar = None
-    first: Scalar = msgspec.field(default=None, name="Global rank start")
-    stride: Scalar = msgspec.field(default=None, name="Global rank stride")
+    size: _Scalar = msgspec.field(default=None, name="Group size")
+    sequence: _Scalar = msgspec.field(default=None, name="Seq")
+    elements_in: _Scalar = msgspec.field(default=None, name="In msg nelems")
+    elements_out: _Scalar = msgspec.field(default=None, name="Out msg nelems")
+    dtype: _Scalar = None
+    first: _Scalar = msgspec.field(default=None, name="Global rank start")
+    stride: _Scalar = msgspec.field(default=None, name="Global rank stride")
 
 
 NO_ARGS: Final = Args()
 
 
-class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+class _Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     """An event whose times a float can hold to the nanosecond. Fields stand in the order of files, in which they are found fastest."""
 
     cat: str = ""
@@ -94,14 +94,14 @@ class Label(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
     args: Args = NO_ARGS
 
 
-AnySpan = Span | ExactSpan | Begin
+AnySpan = _Span | ExactSpan | Begin
 AnyEvent = AnySpan | End | Label
 
 #: Phases of the Trace Event Format that are of no use here: flows, instants, counters, objects, clocks. Half of a file is flows.
 IGNORED = [msgspec.defstruct(f"Ignored{n}", [], gc=False, tag_field="ph", tag=phase) for n, phase in enumerate("iICbnesSfTtpFNODPRcVv(),")]
 _others: Any = functools.reduce(operator.or_, IGNORED, Begin | End | Label)
-FAST = msgspec.json.Decoder(list[Span | _others])
-EXACT = msgspec.json.Decoder(list[ExactSpan | _others])
+_FAST = msgspec.json.Decoder(list[_Span | _others])
+_EXACT = msgspec.json.Decoder(list[ExactSpan | _others])
 ONE = msgspec.json.Decoder(ExactSpan | _others)
 
 #: Names of libkineto's ActivityType (libkineto/include/ActivityType.h, src/ActivityType.cpp), those of its first releases (2021), and
@@ -150,7 +150,7 @@ _LARGEST = 1 << 61  # nanoseconds, 73 years; three such times can be added
 UNREADABLE = np.iinfo(np.int64).min
 
 
-def from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None:
+def _from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None:
     """Nanoseconds [n] of microseconds with up to three decimals; None: a float has lost some of them, and the text is needed."""
     try:
         micros = np.fromiter(values, "f8", len(values))
@@ -163,7 +163,7 @@ def from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None:
     return whole.astype(np.int64) * 1000 + np.rint((micros - whole) * 1000).astype(np.int64)
 
 
-def from_texts(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
+def _from_texts(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
     """Nanoseconds [n] of microseconds as written; UNREADABLE where that is not a number, or not one that a clock shows."""
     joined = b",".join(texts)
     if not texts or joined.translate(None, b"0123456789.,-"):
@@ -186,7 +186,7 @@ def from_texts(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
 
 
 def _one_by_one(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
-    """As ``from_texts``, for numbers of any form."""
+    """As ``_from_texts``, for numbers of any form."""
     return np.array([_nanoseconds(bytes(text)) for text in texts], np.int64)
 
 
@@ -198,7 +198,7 @@ def _nanoseconds(text: bytes) -> int:
         return UNREADABLE
 
 
-Times = npt.NDArray[np.int64]
+_Times = npt.NDArray[np.int64]
 _OLD_DIMS = re.compile(rb'"Input dims"(?=\s*:)')
 _ts, _dur = attrgetter("ts"), attrgetter("dur")
 
@@ -214,10 +214,10 @@ class Block:
     """
 
     spans: Sequence[AnySpan]
-    start: Times
-    wall: Times
+    start: _Times
+    wall: _Times
     marks: Sequence[Begin | End]
-    at: Times
+    at: _Times
     labels: Sequence[Label]
 
 
@@ -234,13 +234,13 @@ class Decoder:
             text = _OLD_DIMS.sub(b'"Input Dims"', text)
         try:
             if not self._exact:
-                events = FAST.decode(text)
-                spans = [event for event in events if type(event) is Span]
-                start, wall = from_numbers(list(map(_ts, spans))), from_numbers(list(map(_dur, spans)))
+                events = _FAST.decode(text)
+                spans = [event for event in events if type(event) is _Span]
+                start, wall = _from_numbers(list(map(_ts, spans))), _from_numbers(list(map(_dur, spans)))
                 if start is not None and wall is not None:
                     return _block(events, spans, start, wall)
             self._exact = True
-            return by_texts(EXACT.decode(text))
+            return by_texts(_EXACT.decode(text))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return None
 
@@ -248,10 +248,10 @@ class Decoder:
 def by_texts(events: Sequence[Any]) -> Block:
     """Of events whose times are texts."""
     spans = [event for event in events if type(event) is ExactSpan]
-    return _block(events, spans, from_texts(list(map(_ts, spans))), from_texts(list(map(_dur, spans))))
+    return _block(events, spans, _from_texts(list(map(_ts, spans))), _from_texts(list(map(_dur, spans))))
 
 
-def _block(events: Sequence[Any], spans: Sequence[AnySpan], start: Times, wall: Times) -> Block:
+def _block(events: Sequence[Any], spans: Sequence[AnySpan], start: _Times, wall: _Times) -> Block:
     rest = [event for event in events if type(event) in (Label, Begin, End)] if len(spans) < len(events) else []
     marks = [event for event in rest if type(event) is not Label]
-    return Block(spans, start, wall, marks, from_texts(list(map(_ts, marks))), [event for event in rest if type(event) is Label])
+    return Block(spans, start, wall, marks, _from_texts(list(map(_ts, marks))), [event for event in rest if type(event) is Label])

@@ -13,12 +13,12 @@ from feedline.analysis.traces.kineto.stream import whole
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Growing, Kind, Limits, Rows, Shape, Track
 from feedline.profiler.errors import TraceDamaged
 
-Key = TypeVar("Key")
-LONGEST_SHAPE = 1 << 16  # bytes of text; a list of a thousand tensors has half of it
+_Key = TypeVar("Key")
+_LONGEST_SHAPE = 1 << 16  # bytes of text; a list of a thousand tensors has half of it
 _NO_STREAM = (-1, (1 << 32) - 1)  # CUPTI_SYNCHRONIZATION_INVALID_VALUE, as libkineto writes it
 
 
-class Budget:
+class _Budget:
     """Bytes of text that may still be held."""
 
     def __init__(self, path: str, size: int) -> None:
@@ -31,31 +31,31 @@ class Budget:
             raise TraceDamaged(f"{self.path} has more names and arguments than allowed: raise --max-events if it is a trace")
 
 
-class Numbered(dict[Key, int], Generic[Key]):
+class _Numbered(dict[_Key, int], Generic[_Key]):
     """Numbers values as they are asked for: ``numbered[value]``. ``held[number]`` is what ``meaning`` makes of it."""
 
-    def __init__(self, budget: Budget, meaning: Callable[[Key], Any] = lambda key: key) -> None:
+    def __init__(self, budget: _Budget, meaning: Callable[[_Key], Any] = lambda key: key) -> None:
         super().__init__()
         self.budget, self.meaning, self.held = budget, meaning, list[Any]()
 
-    def __missing__(self, key: Key) -> int:
+    def __missing__(self, key: _Key) -> int:
         self.budget.take(100 + (len(key) if isinstance(key, (str, bytes)) else 8 * len(repr(key))))
         self[key] = number = len(self.held)
         self.held.append(self.meaning(key))
         return number
 
 
-class Tracks:
+class _Tracks:
     """Tracks by what events have of them, and the names that the file gives threads.
 
     Attributes:
         processes: pid -> name that the file gives it.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: _Budget) -> None:
         self.budget = budget
-        self.hosts: Numbered[tuple[Any, ...]] = Numbered(budget)
-        self.streams: Numbered[tuple[Any, ...]] = Numbered(budget)
+        self.hosts: _Numbered[tuple[Any, ...]] = _Numbered(budget)
+        self.streams: _Numbered[tuple[Any, ...]] = _Numbered(budget)
         self.processes: dict[str, str] = {}
         self._names: dict[tuple[str, str, int | None], str] = {}
 
@@ -86,7 +86,7 @@ class Tracks:
         return self._names.get((*place, device), self._names.get((*place, None), ""))
 
 
-def is_stream(args: Args) -> bool:
+def _is_stream(args: Args) -> bool:
     """Whether it is a stream that waits in a synchronization, and not a thread of the host."""
     return args.device is not None and isinstance(args.stream, int) and args.stream not in _NO_STREAM
 
@@ -106,7 +106,7 @@ def _stream_of(tid: object, stream: object) -> str:
     return str(number) if number >= 0 else str(tid).removeprefix("stream ")
 
 
-def shape_of(key: bytes) -> Shape:
+def _shape_of(key: bytes) -> Shape:
     """Sizes and types of inputs, from the texts of both lists with a bar between them.
 
     A list of tensors stands as that many inputs of its type.
@@ -122,7 +122,7 @@ def shape_of(key: bytes) -> Shape:
     return Shape(tuple(inputs), tuple(types))
 
 
-def collective_of(args: Args) -> CollectiveArgs:
+def _collective_of(args: Args) -> CollectiveArgs:
     """What a kernel or a call of record_param_comms says of its collective."""
     return CollectiveArgs(
         operation=_named(args.operation),
@@ -150,7 +150,7 @@ def _ranks(args: Args) -> tuple[int, ...] | None:
 
 
 def _list(text: bytes) -> Any:
-    if not text or len(text) > LONGEST_SHAPE:
+    if not text or len(text) > _LONGEST_SHAPE:
         return []
     try:
         return msgspec.json.decode(text, type=list[Any] | str)
@@ -171,10 +171,10 @@ def _counted(value: object) -> int | None:
     return number if number >= 0 else None
 
 
-Mark = tuple[int, Begin | End]
+_Mark = tuple[int, Begin | End]
 
 
-def _paired(marks: Sequence[Mark]) -> tuple[Block, int]:
+def _paired(marks: Sequence[_Mark]) -> tuple[Block, int]:
     """Join each end with the last begin of its thread that is open; and how many have no partner.
 
     Args:
@@ -222,15 +222,15 @@ class Filled:
 
     def __init__(self, path: str, limits: Limits) -> None:
         self.path, self.limits = path, limits
-        budget = Budget(path, limits.text_bytes)
-        self.names: Numbered[str] = Numbered(budget)
+        budget = _Budget(path, limits.text_bytes)
+        self.names: _Numbered[str] = _Numbered(budget)
         self.kinds = _Kinds()
-        self.tracks = Tracks(budget)
-        self.shapes: Numbered[bytes] = Numbered(budget, shape_of)
-        self.collectives: Numbered[CollectiveArgs] = Numbered(budget)
+        self.tracks = _Tracks(budget)
+        self.shapes: _Numbered[bytes] = _Numbered(budget, _shape_of)
+        self.collectives: _Numbered[CollectiveArgs] = _Numbered(budget)
         self.unreadable = self.negative = self.alone = 0
         self._growing = Growing()
-        self._marks: list[Mark] = []
+        self._marks: list[_Mark] = []
 
     @property
     def rows(self) -> Rows:
@@ -286,7 +286,7 @@ class Filled:
         rows["nbytes"][sized] = [args[number].bytes for number in sized.tolist()]
         shaped = [number for number, given in enumerate(args) if given.dims is not NONE]
         keys = [b"|".join((given.dims, given.dtypes)) for given in map(args.__getitem__, shaped)]
-        rows["shape"][shaped] = [self.shapes[key] if len(key) < LONGEST_SHAPE else -1 for key in keys]
+        rows["shape"][shaped] = [self.shapes[key] if len(key) < _LONGEST_SHAPE else -1 for key in keys]
         together = [number for number, given in enumerate(args) if given.operation is not None or given.group is not None]
         rows["collective"][together] = [self._collective(args[number]) for number in together]
 
@@ -294,12 +294,12 @@ class Filled:
         tracks = _column(map(self.tracks.hosts.__getitem__, map(_place, spans)), "i4", len(spans))
         for number in np.flatnonzero(_ON_DEVICE[kinds]).tolist():
             event, given = spans[number], args[number]
-            if kinds[number] != _SYNC or is_stream(given):
+            if kinds[number] != _SYNC or _is_stream(given):
                 tracks[number] = -1 - self.tracks.streams[event.pid, event.tid, given.device, given.stream]
         return tracks
 
     def _collective(self, args: Args) -> int:
-        said = collective_of(args)
+        said = _collective_of(args)
         return self.collectives[said] if said != CollectiveArgs() else -1
 
 

@@ -20,7 +20,7 @@ from feedline.profiler.few import few
 
 
 @dataclass(frozen=True)
-class About:
+class _About:
     """Attributes as those of Trace. base_ns is added to all times; origin_ns: what a trace of feedline's own writing counts from."""
 
     base_ns: int = 0
@@ -41,11 +41,11 @@ class _Top(msgspec.Struct):
     feedline: msgspec.Raw = NONE
 
 
-def about(head: bytes, tail: bytes) -> About:
+def _about(head: bytes, tail: bytes) -> _About:
     """Read the object around the list of events; of one that is not valid JSON, what can be found in it."""
     text = head + (tail or b"]}")
     if not head:
-        return About()
+        return _About()
     try:
         top = msgspec.json.decode(text, type=_Top)
         found = {name: _value(bytes(getattr(top, name))) for name in ("base", "distributed", "devices", "feedline")}
@@ -56,7 +56,7 @@ def about(head: bytes, tail: bytes) -> About:
     rank, world = whole(distributed.get("rank"), -1), whole(distributed.get("world_size"), -1)
     origin = found["feedline"].get("origin_ns") if isinstance(found["feedline"], dict) else None
     base = whole(found["base"], 0)
-    return About(
+    return _About(
         base_ns=base if abs(base) < 1 << 61 else 0,
         rank=rank if rank >= 0 else None,
         world_size=world if world >= 0 else None,
@@ -154,7 +154,7 @@ def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = _PIECE, strang
     for block in blocks:
         filled.add(block)
     filled.add_pairs()
-    said = about(blocks.head, blocks.tail)
+    said = _about(blocks.head, blocks.tail)
     rows, stray = _timed(filled.rows)
     cut = inflated.cut or (None if blocks.whole else "its list of events is not closed")
     if not len(rows):
@@ -199,7 +199,7 @@ def _counted(count: int, what: str) -> list[str]:
     return [f"{count:,} event{'s were' if count > 1 else ' was'} {what}"] if count else []
 
 
-def _trace(path: str, maker: str, rows: Rows, filled: Filled, said: About, notes: list[str]) -> Trace:
+def _trace(path: str, maker: str, rows: Rows, filled: Filled, said: _About, notes: list[str]) -> Trace:
     first = int(rows["start"].min()) + said.base_ns
     origin = said.origin_ns if said.origin_ns is not None else first if first >= _UNIX_NS else 0
     rows["start"] += said.base_ns - origin

@@ -129,7 +129,7 @@ _WHOLE = {"correlation", "bytes"}
 _MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
 
 
-def tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
+def _tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
     """Events of a list without its brackets, and how many of its entries are none; None: it is not JSON.
 
     Takes what Python takes: control characters within text, NaN, bytes that are not UTF-8, a comma behind the last, any type anywhere.
@@ -145,13 +145,13 @@ def tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
     return events, len(objects) - len(events)
 
 
-def one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int, int | None]:
+def _one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int, int | None]:
     """Each event that can be read, how many cannot, and where the list ends if it does so within the block.
 
     Args:
         final: nothing follows, so that what follows the list is known to be whole.
     """
-    begins = [0, *(match.end() for match in BOUNDARY.finditer(block)), len(block)]
+    begins = [0, *(match.end() for match in _BOUNDARY.finditer(block)), len(block)]
     events: list[AnyEvent] = []
     dropped = 0
     for begin, end in zip(begins, begins[1:]):
@@ -186,7 +186,7 @@ def _event(piece: bytes) -> AnyEvent | None:
     try:
         return ONE.decode(piece)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        read = tolerant(piece)
+        read = _tolerant(piece)
         return read[0][0] if read and len(read[0]) == 1 else None
 
 
@@ -244,7 +244,7 @@ def _number(value: Any) -> msgspec.Raw:
 
 
 #: Between two events. In valid JSON no text can hold it (its quotes would be escaped); a list of objects among the arguments can.
-BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))')
+_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))')
 _TOKEN = re.compile(rb'"[^"\\]*"|["[\]{},]')  # a quote alone begins a text that has escapes, or no end
 _ESCAPE = re.compile(rb'["\\]')
 _OPENS = re.compile(rb"\s*:\s*\[")
@@ -252,18 +252,18 @@ _NEAR = 1 << 12  # bytes from the end in which the last boundary is looked for f
 _DEEPEST = 1000  # brackets; an event with its shapes has five
 
 
-def last_boundary(buffer: bytes) -> re.Match[bytes] | None:
+def _last_boundary(buffer: bytes) -> re.Match[bytes] | None:
     """The last place at which the buffer looks as if one event ended and another began."""
     begin, width = len(buffer), _NEAR
     while begin:
         begin, width = max(0, begin - width), width * 8
-        found = deque(BOUNDARY.finditer(buffer, begin), maxlen=1)
+        found = deque(_BOUNDARY.finditer(buffer, begin), maxlen=1)
         if found:
             return found[0]
     return None
 
 
-def list_begin(text: bytes) -> int | None:
+def _list_begin(text: bytes) -> int | None:
     """Where the list ``traceEvents`` of the outermost object begins, behind its bracket."""
     depth = 0
     for token in _tokens(text):
@@ -281,7 +281,7 @@ def list_begin(text: bytes) -> int | None:
     return None
 
 
-def scan(buffer: bytes) -> tuple[int | None, int | None]:
+def _scan(buffer: bytes) -> tuple[int | None, int | None]:
     """Count brackets from the beginning of an event on: the last comma between two events, and the ``]`` behind the last event.
 
     Exact in valid JSON, at a tenth of the speed of guessing; None: there is none.
@@ -366,7 +366,7 @@ class Blocks:
                 self.tail += piece if len(self.tail) < _LARGEST else b""
                 continue
             buffer += piece
-            boundary = last_boundary(buffer)
+            boundary = _last_boundary(buffer)
             if boundary:
                 block = self._decode(buffer[: boundary.start() + 1])
                 if block:
@@ -394,9 +394,9 @@ class Blocks:
                 return head[head.index(b"[") + 1 :]
             if begin not in (b"{", b""):
                 self._refuse(head, "it is neither JSON nor gzipped JSON. Pass a file written by torch.profiler")
-            if list_begin(head) or len(head) > _LARGEST:
+            if _list_begin(head) or len(head) > _LARGEST:
                 break
-        at = list_begin(head)
+        at = _list_begin(head)
         if at is None:
             self._refuse(head, "it has no `traceEvents` list. Pass a file written by torch.profiler")
         self.head = head[:at]
@@ -409,7 +409,7 @@ class Blocks:
 
     def _doubtful(self, buffer: bytes, boundary: re.Match[bytes] | None) -> tuple[Block, bytes]:
         """Events of a buffer that could not be split by guessing, and what is left of it."""
-        comma, bracket = scan(buffer)
+        comma, bracket = _scan(buffer)
         end = comma if bracket is None else bracket
         if end is not None:
             block = self._read(buffer[:end])
@@ -417,7 +417,7 @@ class Blocks:
                 return block, self._rest(buffer, end, bracket is not None)
         if not boundary:
             raise TraceDamaged(f"{self.path} has no event in {_LARGEST >> 20} MB of text: it is damaged, or not written by torch.profiler")
-        events, dropped, bracket = one_by_one(buffer[: boundary.start() + 1])
+        events, dropped, bracket = _one_by_one(buffer[: boundary.start() + 1])
         if len(buffer) < _PATIENCE and all(type(event) is IGNORED[0] for event in events):
             return by_texts([]), buffer  # objects among the arguments of an event that is not yet whole look like events
         self.dropped += dropped
@@ -425,16 +425,16 @@ class Blocks:
 
     def _last(self, buffer: bytes) -> Iterator[Block]:
         """Events of what is left when the file is over, whether the list has ended in it or not."""
-        boundary = last_boundary(buffer)
+        boundary = _last_boundary(buffer)
         begin = boundary.end() if boundary else 0
-        _, bracket = scan(buffer[begin:])
+        _, bracket = _scan(buffer[begin:])
         if bracket is not None:
             block = self._decode(buffer[: begin + bracket])
             if block:
                 self._rest(buffer, begin + bracket, True)
                 yield block
                 return
-        comma, bracket = scan(buffer)
+        comma, bracket = _scan(buffer)
         block = self._read(buffer[:bracket])
         if block:
             self._rest(buffer, bracket or 0, bracket is not None)
@@ -443,7 +443,7 @@ class Blocks:
         if comma is not None and (block := self._read(buffer[:comma])):
             yield block
             buffer = self._rest(buffer, comma, False)
-        events, dropped, bracket = one_by_one(buffer, final=True)
+        events, dropped, bracket = _one_by_one(buffer, final=True)
         self._rest(buffer, bracket or 0, bracket is not None)
         self.dropped += dropped - (bracket is None and dropped > 0)  # what the end of the file cut is not counted
         yield by_texts(events)
@@ -452,7 +452,7 @@ class Blocks:
         block = self._decode(text)
         if block:
             return block
-        read = tolerant(text)
+        read = _tolerant(text)
         if read is None:
             return None
         self.dropped += read[1]

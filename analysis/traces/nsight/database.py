@@ -37,10 +37,10 @@ def tid(global_tid: int) -> int:
 
 _MAGIC = b"SQLite format 3\0"
 BATCH = 65_536  # rows a time
-LONGEST_CELL = 64 << 20  # bytes: of what a program under the profiler printed, Nsight Systems makes one cell
+_LONGEST_CELL = 64 << 20  # bytes: of what a program under the profiler printed, Nsight Systems makes one cell
 _LONGEST_TEXT = 1 << 20  # bytes of a text that are kept
 _SMALLEST_ROW = 4  # bytes: pointer, payload size, row id, header (sqlite.org/fileformat2.html, 1.6): no intact table holds more rows
-PATIENCE_S = 2.0  # for another program's lock
+_PATIENCE_S = 2.0  # for another program's lock
 EXPORT = "nsys export --type sqlite --output NEW.sqlite REPORT.nsys-rep"
 TIMES = 1 << 61  # nanoseconds beyond which differences would not fit
 _WAL = 2  # journal mode in bytes 18 and 19 of the header
@@ -156,7 +156,7 @@ def opened(path: str, limits: Limits = DEFAULT) -> Iterator[Database]:
     """
     header, size = _looked_at(path)
     try:
-        connection = sqlite3.connect(_address(path, header), uri=True, timeout=PATIENCE_S, isolation_level=None)
+        connection = sqlite3.connect(_address(path, header), uri=True, timeout=_PATIENCE_S, isolation_level=None)
     except sqlite3.Error as error:
         raise TraceDamaged(_says(path, error)) from error
     try:
@@ -206,7 +206,7 @@ def _guard(connection: sqlite3.Connection) -> None:
     """Extensions stay off; the schema may not call functions; damage is looked for; cells are bounded."""
     connection.text_factory = _text
     if sys.version_info >= (3, 11):
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_CELL)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "mmap_size = 0", "temp_store = MEMORY"):
         connection.execute(f"PRAGMA {setting}").close()

@@ -26,9 +26,9 @@ from feedline.analysis.traces.trace_columns import (
 )
 from feedline.profiler.errors import TraceDamaged
 
-META = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # since schema 3, and before it
+_META = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # since schema 3, and before it
 _ENVIRONMENT = "TARGET_INFO_SYSTEM_ENV"
-CAPTURE = "META_DATA_CAPTURE"
+_CAPTURE = "META_DATA_CAPTURE"
 _THREADS_NAMED = "ThreadNames"
 
 #: (rank, number of ranks) as launchers pass them on: torchrun, Open MPI, PMIx, MPICH and Cray, Slurm.
@@ -48,7 +48,7 @@ _MPI_RANK = re.compile(r"MPI Rank (\d{1,9})")  # what Nsight Systems names the m
 
 
 @dataclass(frozen=True)
-class Session:
+class _Session:
     """One recording.
 
     Attributes:
@@ -70,13 +70,13 @@ class Session:
     devices: Mapping[int, str]
 
 
-def session(database: Database) -> Session:
+def _session(database: Database) -> _Session:
     """Read whatever is there of it."""
     meta: dict[str, str] = {}
-    for table in META:
+    for table in _META:
         meta.update((str(name), str(value)) for name, value in database.rows(table, ("name", "value")))
     environment = _environment(database)
-    return Session(
+    return _Session(
         f"{meta.get('EXPORT_PRODUCT_NAME', 'Nsight Systems')} {meta.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
         meta.get("EXPORT_SCHEMA_VERSION", "unknown"),
         _origin_in_meta(database, meta),
@@ -101,8 +101,8 @@ def _origin_in_meta(database: Database, meta: Mapping[str, str]) -> int:
 
 def _environment(database: Database) -> dict[str, int]:
     texts = [
-        f"{variable}" for (variable,) in database.rows(CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ENVIRONMENT_VARIABLE'")
-    ] if database.has(CAPTURE, "name", "value") else []  # fmt: skip
+        f"{variable}" for (variable,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ENVIRONMENT_VARIABLE'")
+    ] if database.has(_CAPTURE, "name", "value") else []  # fmt: skip
     if database.has(_ENVIRONMENT, "name", "value"):
         texts += [str(value) for (value,) in database.rows(_ENVIRONMENT, ("value",), "WHERE name = 'DeviceEnvironment'")]
     found: dict[str, int] = {}
@@ -115,8 +115,8 @@ def _environment(database: Database) -> dict[str, int]:
 
 def _node(database: Database, environment: Mapping[str, int]) -> int:
     """From what nsys was told to start: torchrun --node_rank=1, in one argument or in two; else from the environment."""
-    if database.has(CAPTURE, "name", "value"):
-        said = [str(value) for (value,) in database.rows(CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ARGUMENT_%'")]
+    if database.has(_CAPTURE, "name", "value"):
+        said = [str(value) for (value,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ARGUMENT_%'")]
         for argument, following in zip(said, [*said[1:], ""]):
             match = _NODE_ARGUMENT.fullmatch(argument) or _NODE_ARGUMENT.fullmatch(f"{argument}={following}")
             if match:
@@ -130,8 +130,8 @@ def _threads(database: Database) -> dict[int, str]:
     return {tid: texts[name] for tid, name in numbered if isinstance(tid, int) and isinstance(name, int) and name in texts}
 
 
-def rank_of(
-    process: int, alone: bool, told: tuple[int, int] | None, known: Session, named: Mapping[int, str]
+def _rank_of(
+    process: int, alone: bool, told: tuple[int, int] | None, known: _Session, named: Mapping[int, str]
 ) -> tuple[int | None, int | None]:
     """(rank, number of ranks) of a process, None where the file does not say.
 
@@ -166,7 +166,7 @@ def _launched(environment: Mapping[str, int]) -> tuple[int | None, int | None]:
 #: on device 0 by mistake, a probe at the start.
 _ASIDE_SHARE = 0.01
 _RECORD = "record with nsys profile --trace=cuda,nvtx,osrt"
-_SIGNS = (*activity.WORK, nvtx.TABLE, *activity.RUNTIMES, activity.SYSTEM, "StringIds", "TARGET_INFO_SYSTEM_ENV", *META)
+_SIGNS = (*activity.WORK, nvtx.TABLE, *activity.RUNTIMES, activity.SYSTEM, "StringIds", "TARGET_INFO_SYSTEM_ENV", *_META)
 _NEEDED = {**dict.fromkeys(activity.WORK, ("start", "end", "deviceId")), nvtx.TABLE: ("start", "eventType"),
            **dict.fromkeys(activity.RUNTIMES, ("start", "end"))}  # fmt: skip
 
@@ -179,7 +179,7 @@ class _File:
     names: list[str]
     ranges: nvtx.Ranges
     told: NcclPayload
-    session: Session
+    session: _Session
     notes: list[str]
 
 
@@ -217,7 +217,7 @@ def _whole(database: Database) -> _File:
             raise TraceDamaged(f"{database.path} was written by rocprofv3 (rocpd): its tables have a form of their own. {READ}")
         raise TraceDamaged(f"{database.path} is an SQLite file, but not from Nsight Systems, which writes one with {EXPORT}")
     strange = [table for table, columns in _NEEDED.items() if table in database.tables and not database.has(table, *columns)]
-    known = session(database)
+    known = _session(database)
     if strange:
         raise TraceDamaged(
             f"{database.path} has an unknown schema (version {known.schema}; its table {strange[0]} lacks "
@@ -275,7 +275,7 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
         mine |= (rows["process"] != process) & (rows["kind"] == Kind.ANNOTATION)
     chosen = np.flatnonzero(mine)
     told_rank = whole.told.ranks.get(process)
-    rank, world = (None, None) if shared else rank_of(process, alone, told_rank, whole.session, whole.ranges.threads)
+    rank, world = (None, None) if shared else _rank_of(process, alone, told_rank, whole.session, whole.ranges.threads)
     tracks, track = _tracks(rows[chosen], whole)
     origin, shift = _origin(whole.session, rows["start"][chosen])
     events = _events(rows[chosen], track, whole.told.index[chosen], shift)
@@ -331,7 +331,7 @@ def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
     return tracks, index.reshape(-1)
 
 
-def _origin(known: Session, start: IntArray) -> tuple[int, int]:
+def _origin(known: _Session, start: IntArray) -> tuple[int, int]:
     """(origin_ns, what to take off each start): times that an export normalized to Unix time are brought back to small ones."""
     if known.origin_ns or not len(start):
         return known.origin_ns, 0

@@ -21,13 +21,13 @@ _MOST_INPUTS = 4_096
 _COLUMNS = ("eventType", "start", "end", "globalTid", "domainId", "text", "textId", "jsonText", "jsonTextId", "int64Value", "uint64Value")
 
 #: What emit_nvtx appends to a name (torch/csrc/profiler/util.cpp, getNvtxStr). An operator's number makes every text another one.
-_SEQUENCE, _NUMBER, _SIZES, INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
+_SEQUENCE, _NUMBER, _SIZES, _INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
 _APPENDED = (_SEQUENCE, _NUMBER, _SIZES)
 _SCOPED = ("FSDP::", "ProfilerStep", "DistributedDataParallel")  # record_function of PyTorch's own Python code
 
 
 @dataclass(eq=False)
-class Payload:
+class _Payload:
     """A range of NCCL's with what NCCL says of it."""
 
     row: int
@@ -49,7 +49,7 @@ class Ranges:
     rows: Rows
     shapes: list[Shape] = field(default_factory=list)
     threads: dict[int, str] = field(default_factory=dict)
-    nccl: list[Payload] = field(default_factory=list)
+    nccl: list[_Payload] = field(default_factory=list)
 
 
 class _Reader:
@@ -75,7 +75,7 @@ class _Reader:
         if found is None:
             found = self._torch[key] = self.names(name), Kind.OPERATOR if _is_operator(*key) else Kind.ANNOTATION
         at = appended.find(_SIZES)
-        return found[0], self._shape(appended[at + len(_SIZES) :].partition(INPUTS)[0]) if at >= 0 else -1, found[1]
+        return found[0], self._shape(appended[at + len(_SIZES) :].partition(_INPUTS)[0]) if at >= 0 else -1, found[1]
 
     def _shape(self, sizes: str) -> int:
         if sizes not in self.shapes:
@@ -109,7 +109,7 @@ def ranges(database: Database, names: Names, last: int) -> Ranges:
         until = start if kind_of in _MARKS else last if end is None else end
         nbytes = _number(row[9], row[10]) if domain and reader.domains.get((tid // THREADS, domain)) == _OURS else -1
         if domain and text.startswith("nccl"):
-            found.nccl.append(Payload(len(parts) * BATCH + len(made), text, _said(_text(row[7], row[8], strings))))
+            found.nccl.append(_Payload(len(parts) * BATCH + len(made), text, _said(_text(row[7], row[8], strings))))
         made.append((start, until, nbytes, tid, name, shape, kind))
         if len(made) == BATCH:
             parts.append(_rows(made))
@@ -237,7 +237,7 @@ class NcclPayload:
     ranks: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def told(rows: Rows, names: Sequence[str], payloads: Sequence[Payload]) -> NcclPayload:
+def told(rows: Rows, names: Sequence[str], payloads: Sequence[_Payload]) -> NcclPayload:
     """What is known of each kernel of NCCL's, beyond its name.
 
     Args:
@@ -269,7 +269,7 @@ def told(rows: Rows, names: Sequence[str], payloads: Sequence[Payload]) -> NcclP
     return found
 
 
-def _communicators(rows: Rows, payloads: Sequence[Payload], found: NcclPayload) -> dict[str, int]:
+def _communicators(rows: Rows, payloads: Sequence[_Payload], found: NcclPayload) -> dict[str, int]:
     """Size of each communicator by name; fills in the ranks of processes."""
     sizes: dict[str, int] = {}
     for one in payloads:
@@ -312,13 +312,13 @@ def _around(rows: Rows, chosen: IntArray, times: IntArray) -> IntArray:
     return np.where(inside, chosen[np.maximum(place, 0)], -1)
 
 
-def _calls(rows: Rows, payloads: Sequence[Payload], times: IntArray) -> list[tuple[Payload, ...]]:
+def _calls(rows: Rows, payloads: Sequence[_Payload], times: IntArray) -> list[tuple[_Payload, ...]]:
     """For each launch on one thread, in order: the calls of NCCL that it carried out."""
     if not payloads:
         return [()] * len(times)
     by_row = {one.row: one for one in payloads}
     every = np.array(sorted(by_row, key=lambda row: int(rows["start"][row])), np.int64)
-    start, found = rows["start"][every], list[tuple[Payload, ...]]()
+    start, found = rows["start"][every], list[tuple[_Payload, ...]]()
     done, before = -(1 << 62), -1
     for row in _around(rows, every, times).tolist():
         if row < 0:
@@ -336,7 +336,7 @@ def _calls(rows: Rows, payloads: Sequence[Payload], times: IntArray) -> list[tup
     return found
 
 
-def _args(said: str | None, parts: tuple[Payload, ...], sizes: dict[str, int]) -> CollectiveArgs | None:
+def _args(said: str | None, parts: tuple[_Payload, ...], sizes: dict[str, int]) -> CollectiveArgs | None:
     operations = {_OPERATIONS[one.name] for one in parts}
     operation = said or (operations.pop() if len(operations) == 1 else "send_recv" if operations else None)
     if operation is None:
@@ -350,7 +350,7 @@ def _args(said: str | None, parts: tuple[Payload, ...], sizes: dict[str, int]) -
     )
 
 
-def _bytes(parts: tuple[Payload, ...], without: str) -> int | None:
+def _bytes(parts: tuple[_Payload, ...], without: str) -> int | None:
     """Bytes on one side of what was called. Of all_gather and reduce_scatter the payload has what one rank gives or takes."""
     values = [one.said.get(_BYTES) for one in parts if one.name != without]
     numbers = [value for value in values if isinstance(value, int)]
