@@ -27,11 +27,11 @@ from twins import table, write_json
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.ranks import blame
+from feedline.analysis.ranks.buckets import timeline
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.read_collectives import collectives_of
-from feedline.analysis.ranks.replay import fit, timeline
-from feedline.analysis.ranks.what_if import WhatIf
+from feedline.analysis.ranks.replay import WhatIf, fit
 from feedline.analysis.traces.collectives import Collectives, RankClock
 from feedline.profiler.store.opening import open_run
 

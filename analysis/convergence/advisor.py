@@ -10,9 +10,10 @@ import numpy as np
 from feedline.analysis.convergence import batch_cost, checks, classify, gradient_noise
 from feedline.analysis.convergence.checks import listed
 from feedline.analysis.convergence.classify import DEFICIT, GAP, INSTABILITY, LAG, Verdict, groups
-from feedline.analysis.convergence.training_record import FloatArray, Recorded
+from feedline.analysis.convergence.training_record import Recorded
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.formatting import count, number, share
+from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ledger.finding import Evidence, Finding
 
 #: Optimizers that scale each update by the gradient's size themselves: their rate grows with the square root of the batch

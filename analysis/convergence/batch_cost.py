@@ -4,6 +4,9 @@ from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverT
 from feedline.analysis.formatting import count, number
 
 DOUBT = "The noise scale only approximates the critical batch size (Merrill et al., arXiv:2505.23971): trust only its order of magnitude"
+#: Beyond these multiples of the ends of the noise scale's range, a batch is far off: at twice the upper end, 2 of 3 samples are wasted;
+#: at a third of the lower end, doubling the batch still saves 37 % of the updates.
+_FAR_ABOVE, _FAR_BELOW = 2.0, 1 / 3
 
 
 def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None, made: float | None) -> str:
@@ -19,11 +22,6 @@ def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | Non
         f"over the training): for the same loss, it takes {number(spent)} times the samples that a very small "
         f"batch takes, and {number(made)} times the updates of a very large one"
     )
-
-
-#: Beyond these multiples of the ends of the noise scale's range, a batch is far off: at twice the upper end, 2 of 3 samples are wasted;
-#: at a third of the lower end, doubling the batch still saves 37 % of the updates.
-_FAR_ABOVE, _FAR_BELOW = 2.0, 1 / 3
 
 
 def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:

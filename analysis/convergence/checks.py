@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.convergence.training_record import Curve, FloatArray, Recorded
+from feedline.analysis.convergence.training_record import Curve, Recorded
 from feedline.analysis.formatting import count, counted, number, share
+from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 
 _SKIPPED_SHARE = 0.05
@@ -16,6 +17,50 @@ _EXPLODED_TIMES = (
 )
 _START_SHARE = 0.1  # of the updates
 _MIN_SKIPPED_UPDATES = 5  # a GradScaler begins too high and skips a few updates in any healthy run
+#: Equal gradients differ by the rounding of float32 sums only: a norm of 12 million elements was 5e-5 off on a CPU, of their own each.
+_SAME_GRADIENT = 2e-4
+_MIN_EQUAL_UPDATES = 3  # updates, below which luck could make gradients alike
+#: A schedule may be off by a ragged batch or an epoch; the batch that grew makes it off by the factor that it grew by.
+_TOO_LONG, _TOO_SHORT = 1.5, 0.67
+_MIN_SCHEDULER_STEPS = 5  # of a scheduler; fewer are a trial run
+#: Schedulers that go on at what they came to where their steps are over, so that ending early is meant.
+_SCHEDULERS_THAT_STAY = {"LinearLR", "ConstantLR", "StepLR", "MultiStepLR", "PolynomialLR", "SequentialLR", "ExponentialLR"}
+#: Schedulers that take the rate down in the end.
+_SCHEDULERS_THAT_DECAY = {"CosineAnnealingLR", "OneCycleLR", "PolynomialLR", "StepLR", "MultiStepLR", "ExponentialLR"}
+_TOP_SHARE = 0.9
+_LAYERWISE_OPTIMIZERS = ("lars", "larc", "lamb", "lambc")
+#: Libraries whose LARS has its rate outside the momentum (docs/measured/optimizer-differences.md).
+_RATE_OUTSIDE_LIBRARIES = ("pytorch_optimizer", "torch_optimizer", "timm")
+#: Parts of at least this many samples have batch statistics of their own: Hoffer and others (arXiv:1705.08741) used ghosts of 32 to 512.
+_GHOST_BATCH = 32
+#: With fewer samples, statistics are too noisy: ResNet-50 on ImageNet has an error of 23.6, 23.7, 24.8, 27.3 and 34.7 % with 32, 16, 8, 4
+#: and 2 images per GPU (Wu and He, arXiv:1803.08494, table 2).
+_MIN_NORM_SAMPLES = 8
+_Check = Callable[[Recorded], Finding | None]
+#: Causes that make every other figure say something about the mistake instead of the training.
+STOPS = frozenset(
+    [
+        "same_data",
+        "sum_not_mean",
+        "schedule_in_steps",
+        "missing_set_epoch",
+        "whole_data_on_every_rank",
+        "layerwise_without_decay",
+        "few_samples_in_batch_norm",
+    ]
+)
+#: After which the noise scale says nothing: it is made of the same gradients.
+_OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
+#: Why it then says nothing; batch norm over a few samples adds to the noise.
+WITHOUT_NOISE_SCALE = {
+    **{rule_id: f"the gradients are not a mean over distinct samples ({rule_id})" for rule_id in sorted(_OF_GRADIENTS)},
+    "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the gradients (few_samples_in_batch_norm)",
+    "loss_exploded": "the training diverged (loss_exploded)",
+}
+#: The training has diverged: going on cannot repair it.
+DIVERGED = ("not_finite", "loss_exploded")
+#: The training is another than it was meant to be: that is to be heard before anything about how fast it is.
+GRAVE = frozenset([*_OF_GRADIENTS, "whole_data_on_every_rank", *DIVERGED])
 
 
 def _not_finite(recorded: Recorded) -> Finding | None:
@@ -117,11 +162,6 @@ def _ratio_of(recorded: Recorded) -> FloatArray:
     return np.asarray(recorded.norms.small_sq[kept] / recorded.norms.big_sq[kept], float)
 
 
-#: Equal gradients differ by the rounding of float32 sums only: a norm of 12 million elements was 5e-5 off on a CPU, of their own each.
-_SAME_GRADIENT = 2e-4
-_MIN_EQUAL_UPDATES = 3  # updates, below which luck could make gradients alike
-
-
 def _same_data(recorded: Recorded) -> Finding | None:
     """The gradient of a part equals that of the whole, update for update."""
     ratio = _ratio_of(recorded)
@@ -220,16 +260,6 @@ def _missing_set_epoch(recorded: Recorded) -> Finding | None:
     return None
 
 
-#: A schedule may be off by a ragged batch or an epoch; the batch that grew makes it off by the factor that it grew by.
-_TOO_LONG, _TOO_SHORT = 1.5, 0.67
-_MIN_SCHEDULER_STEPS = 5  # of a scheduler; fewer are a trial run
-#: Schedulers that go on at what they came to where their steps are over, so that ending early is meant.
-_SCHEDULERS_THAT_STAY = {"LinearLR", "ConstantLR", "StepLR", "MultiStepLR", "PolynomialLR", "SequentialLR", "ExponentialLR"}
-#: Schedulers that take the rate down in the end.
-_SCHEDULERS_THAT_DECAY = {"CosineAnnealingLR", "OneCycleLR", "PolynomialLR", "StepLR", "MultiStepLR", "ExponentialLR"}
-_TOP_SHARE = 0.9
-
-
 def _schedule_in_steps(recorded: Recorded) -> Finding | None:
     """A schedule that was told another number of steps than the training made."""
     for scheduler in listed(recorded, "schedulers"):
@@ -290,11 +320,6 @@ def _rate_at_top(recorded: Recorded) -> Finding | None:
     )
 
 
-_LAYERWISE_OPTIMIZERS = ("lars", "larc", "lamb", "lambc")
-#: Libraries whose LARS has its rate outside the momentum (docs/measured/optimizer-differences.md).
-_RATE_OUTSIDE_LIBRARIES = ("pytorch_optimizer", "torch_optimizer", "timm")
-
-
 def _layerwise_without_decay(recorded: Recorded) -> Finding | None:
     """LARS or LAMB of a library that does not adapt tensors without weight decay."""
     for optimizer in listed(recorded, "optimizers"):
@@ -337,13 +362,6 @@ def _rate_outside_momentum(recorded: Recorded) -> Finding | None:
             how_to_check="If the learning rate is constant, both forms are equivalent and this finding does not matter.",
         )
     return None
-
-
-#: Parts of at least this many samples have batch statistics of their own: Hoffer and others (arXiv:1705.08741) used ghosts of 32 to 512.
-_GHOST_BATCH = 32
-#: With fewer samples, statistics are too noisy: ResNet-50 on ImageNet has an error of 23.6, 23.7, 24.8, 27.3 and 34.7 % with 32, 16, 8, 4
-#: and 2 images per GPU (Wu and He, arXiv:1803.08494, table 2).
-_MIN_NORM_SAMPLES = 8
 
 
 def _few_samples(recorded: Recorded) -> Finding | None:
@@ -413,8 +431,6 @@ def _samples_of_forward(recorded: Recorded) -> float:
     return float(max(known)) if known else (recorded.batch or 0.0) / recorded.ranks
 
 
-_Check = Callable[[Recorded], Finding | None]
-
 #: In the order in which findings of one severity are shown.
 CHECKS: list[_Check] = [
     _same_data,
@@ -431,33 +447,6 @@ CHECKS: list[_Check] = [
     _sync_batch_norm,
     _rate_at_top,
 ]
-
-#: Causes that make every other figure say something about the mistake instead of the training.
-STOPS = frozenset(
-    [
-        "same_data",
-        "sum_not_mean",
-        "schedule_in_steps",
-        "missing_set_epoch",
-        "whole_data_on_every_rank",
-        "layerwise_without_decay",
-        "few_samples_in_batch_norm",
-    ]
-)
-
-
-#: After which the noise scale says nothing: it is made of the same gradients.
-_OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
-#: Why it then says nothing; batch norm over a few samples adds to the noise.
-WITHOUT_NOISE_SCALE = {
-    **{rule_id: f"the gradients are not a mean over distinct samples ({rule_id})" for rule_id in sorted(_OF_GRADIENTS)},
-    "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the gradients (few_samples_in_batch_norm)",
-    "loss_exploded": "the training diverged (loss_exploded)",
-}
-#: The training has diverged: going on cannot repair it.
-DIVERGED = ("not_finite", "loss_exploded")
-#: The training is another than it was meant to be: that is to be heard before anything about how fast it is.
-GRAVE = frozenset([*_OF_GRADIENTS, "whole_data_on_every_rank", *DIVERGED])
 
 
 def run_checks(recorded: Recorded) -> list[Finding]:

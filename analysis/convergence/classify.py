@@ -32,6 +32,7 @@ WORDS = {
     HEALTHY: "healthy: no difference beyond the noise",
     _UNKNOWN: "unknown",
 }
+_Kind = tuple[str, bool, str, list[Evidence]]
 
 
 @dataclass(frozen=True)
@@ -177,9 +178,6 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
     for kind, suspected, message, evidence in _kinds(other, train, held, lag):
         found.append(Verdict(other.name, reference.name, kind, suspected, message, evidence, needs, samples, ratio))
     return found
-
-
-_Kind = tuple[str, bool, str, list[Evidence]]
 
 
 def _kinds(other: _Group, train: _Difference | None, held: _Difference | None, lag: float | None) -> list[_Kind]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.convergence.training_record import Curve, FloatArray
+from feedline.analysis.convergence.training_record import Curve
 from feedline.analysis.convergence.training_series import CurvePoints
+from feedline.analysis.intervals import FloatArray
 
 #: Part of the samples before a point that its mean is taken over.
 TAIL = 0.1

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from feedline.analysis.convergence import checks
-from feedline.analysis.convergence.training_record import FloatArray, GradientNorms, Recorded
+from feedline.analysis.convergence.training_record import GradientNorms, Recorded
 from feedline.analysis.convergence.training_series import NoiseOverTraining, NoiseWindow
+from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ledger.finding import Finding
 from feedline.profiler.message import Message, id_of
 from feedline.profiler.noise_scale import WINDOWS, Window, windows

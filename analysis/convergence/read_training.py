@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.convergence.training_record import Curve, GradientNorms, IntArray, Recorded
+from feedline.analysis.convergence.training_record import Curve, GradientNorms, Recorded
+from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.boundaries import training_loaders
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import Message

@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from feedline.analysis.intervals import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

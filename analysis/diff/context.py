@@ -25,7 +25,7 @@ from feedline.analysis.rules.input import (
     too_short,
 )
 from feedline.analysis.rules.trace import input_stall
-from feedline.analysis.traces.device_time import NO_COMMUNICATION
+from feedline.analysis.traces.trace_budget import NO_COMMUNICATION
 
 _OF_INPUT = {rule.rule_id for rule in INPUT}
 _OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
@@ -36,6 +36,17 @@ _ALWAYS = {one.RULE_ID for one in (compute_bound, borderline_input, too_short, i
 _LATE = (late_rank.RULE_ID, late_rank.SPREAD)
 #: Findings in whose place no rule about the input was tried.
 _INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_ID)
+_CAME, _WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
+#: Properties of the machine that say what it is, beside its GPUs; others, such as free memory, vary.
+_HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
+#: Those that decide how long a step takes.
+_SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
+#: What every stage depends on.
+_SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
+#: Classes around a model that say nothing of what it computes.
+_WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
+#: Settings of a loader that do not decide how fast it is.
+_LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", "sample_code", "asks_for_worker", "dataset_changes")
 
 
 def of_rule(run: Measured, rule_id: str) -> str:
@@ -116,19 +127,6 @@ def _input_unseen(report: Report) -> str:
         return f"not looked for: {instead}"
     looked_at = report.workers is not None and report.workers.samples_in_detail
     return "" if looked_at or _message(report, compute_bound.RULE_ID) else "no sample was timed in detail"
-
-
-_CAME, _WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
-#: Properties of the machine that say what it is, beside its GPUs; others, such as free memory, vary.
-_HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
-#: Those that decide how long a step takes.
-_SPEED = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "gpus")
-#: What every stage depends on.
-_SHARED = (("version", "python"), ("version", "torch"), ("machine", "system"), ("machine", "cpus"))
-#: Classes around a model that say nothing of what it computes.
-_WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
-#: Settings of a loader that do not decide how fast it is.
-_LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", "sample_code", "asks_for_worker", "dataset_changes")
 
 
 def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[FindingChange]:

@@ -29,6 +29,9 @@ TIMED = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}  # in which the m
 _CPU_BOUND = 0.8  # CPU time over the time not waiting for a CPU, from which on a stage is made of CPU time
 _TAIL = 10  # values beyond a quantile, below which a bootstrap says nothing of it
 _RARE = 0.01  # of a sample's wall time: less blocked time is not looked at
+#: Groups of quantities that are per step.
+OF_STEP = ("step", "stage", "cpu", "wait", "collective")
+_PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
 
 
 @dataclass(frozen=True)
@@ -229,11 +232,6 @@ def interval_of(one: Measure) -> tuple[float | None, float | None]:
     """95 % interval of a quantity of one run: what its values scatter by, and what the machine did to it meanwhile. None: not known."""
     half = half_width(one.error, one.drift)
     return (max(0.0, one.value * (1 - half)), one.value * (1 + half)) if math.isfinite(half) else (None, None)
-
-
-#: Groups of quantities that are per step.
-OF_STEP = ("step", "stage", "cpu", "wait", "collective")
-_PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from feedline.analysis.measure.model import RunInfo, StepSummary, Throughput
 from feedline.analysis.ranks.many.rank_pool import RankPool, chunked, each
 from feedline.analysis.ranks.traced_ranks import Between, compare
 from feedline.analysis.traces import folder
-from feedline.analysis.traces.device_time import FIGURES as GPU
 from feedline.analysis.traces.kernel_names import short
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
+from feedline.analysis.traces.trace_budget import FIGURES as GPU
 from feedline.analysis.traces.trace_budget import Budget
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.intervals import IntArray
-from feedline.analysis.ranks.match import MISSING, BoolArray, CollectiveTable
+from feedline.analysis.intervals import BoolArray, IntArray
+from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.traces.collectives import SLOTS, Collectives, RankClock
 
 _WINDOW = 20  # collectives that one offset is the median of

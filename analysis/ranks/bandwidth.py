@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from feedline.analysis.formatting import share, size
+from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ranks.communication import CollectiveKind
 from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.match import CollectiveTable
 from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
-
-_FloatArray = npt.NDArray[np.float64]
 
 _GIGA = 1e9
 _GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
@@ -36,7 +34,7 @@ def kinds(together: CrossRank) -> list[CollectiveKind]:
     return sorted(_merged(found), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
 
 
-def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: _FloatArray) -> CollectiveKind:
+def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray) -> CollectiveKind:
     """Of float64 [n, ranks], ns; nan: not known."""
     name, nbytes, group = matched.names[key[0]], key[1], matched.groups[key[2]]
     known = took[~np.isnan(took).all(1)]

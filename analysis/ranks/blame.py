@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.intervals import BoolArray, IntArray, overlap
 from feedline.analysis.ranks.communication import LateRank
 from feedline.analysis.ranks.cross_rank import CrossRank
-from feedline.analysis.ranks.match import MISSING, BoolArray, CollectiveTable
+from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.partition import BACKWARD, OTHER, phase_spans
 from feedline.analysis.traces.collectives import Collectives, operation
 

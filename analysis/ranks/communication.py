@@ -7,6 +7,9 @@ from typing import Literal
 from feedline.analysis.formatting import count, number, size
 
 QuestionId = Literal["as_it_was", "no_late_rank", "rank_on_time", "faster_link", "half_gradients", "bucket_size", "accumulation", "no_sync"]
+SHARES = 3  # ranks that are named where another one is late in each step
+#: Phase of a rank that was late already when its trace began.
+BEFORE_TRACE = "before_trace"
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,6 @@ def text(asked: Question) -> str:
         "accumulation": f"gradients accumulated over {value:.0f} batches",
         "no_sync": f"no_sync in all but the last of {value:.0f} backward passes per update",
     }[asked.id]
-
-
-SHARES = 3  # ranks that are named where another one is late in each step
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,3 @@ class Communication:
     nccl: list[str]  # what NCCL_DEBUG output says, in sentences
     unseen: list[str]  # backends whose collectives are missing, and why
     exposed: dict[str, list[ExposedKind]] = field(default_factory=dict)  # rank -> its exposed_transfer_s by what moved, most first
-
-
-#: Phase of a rank that was late already when its trace began.
-BEFORE_TRACE = "before_trace"

@@ -9,12 +9,13 @@ from feedline.analysis.formatting import share
 from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.gather import throughput as gather_throughput
 from feedline.analysis.measure.model import Throughput
-from feedline.analysis.ranks import bandwidth, blame, nccl_debug, what_if
+from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
+from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, Prediction, Question, RankParts
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.partition import BETWEEN, PARTS, Partition
 from feedline.analysis.ranks.read_collectives import collectives_of, unseen_of
-from feedline.analysis.ranks.replay import NoTimeline, RankCpu, backward_passes, fit, refused, thinned, timeline
+from feedline.analysis.ranks.replay import RankCpu, fit, refused, thinned
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
@@ -25,6 +26,7 @@ _LINKS = (2.0, 10.0)  # times as fast
 _BUCKETS_MIB = (10.0, 100.0)  # the default is 25
 _ACCUMULATE = 4
 _GIGA = 1e9
+MIN_SHARE = 0.05  # of the step: less is not worth a finding
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def _across(
         made = thinned(timeline(together, first))
     except NoTimeline as reason:
         return lates, [refused(Question("as_it_was"), str(reason))]
-    asked = what_if.WhatIf(made, fit(made, together), _limit(ceilings), _sharing(together, first, cpus))
+    asked = replay.WhatIf(made, fit(made, together), _limit(ceilings), _sharing(together, first, cpus))
     column = {rank: number for number, rank in enumerate(together.matched.ranks)}
     if asked.as_it_was().low is not None:  # else the replay is too far from the run
         shown = lates[:_SHOWN_LATE]
@@ -135,7 +137,7 @@ def _across(
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
     if always is not None and late.step_s is not None:  # the CPUs that ranks share may give less than the replay alone says
         lates[0] = replace(lates[0], cost_s=late.gain_s)
-    return lates, _questions(asked, late, what_if.micro_batches(together.ranks, first), backward_passes(together.ranks[0], made))
+    return lates, _questions(asked, late, replay.micro_batches(together.ranks, first), backward_passes(together.ranks[0], made))
 
 
 def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:
@@ -147,7 +149,7 @@ def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[
     return {column: (cpus[rank], max(0.0, s - cpus[rank].busy_s)) for column, (rank, s) in enumerate(zip(ranks, own_s))}
 
 
-def _questions(asked: what_if.WhatIf, late: Prediction, micro_s: what_if.FloatArray, passes: int = 1) -> list[Prediction]:
+def _questions(asked: replay.WhatIf, late: Prediction, micro_s: replay.FloatArray, passes: int = 1) -> list[Prediction]:
     """What a report answers, the run itself first.
 
     Args:
@@ -175,9 +177,6 @@ def _unended(partitions: Mapping[int, Partition]) -> list[str]:
     counted = sum(part.unended for part in partitions.values())
     every = sum(len(part.moving) for part in partitions.values())
     return [f"{counted} of {every} collectives have no known end: their time counts as compute"] if counted else []
-
-
-MIN_SHARE = 0.05  # of the step: less is not worth a finding
 
 
 @dataclass(frozen=True)

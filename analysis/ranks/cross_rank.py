@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from feedline.analysis.intervals import BoolArray
 from feedline.analysis.ranks.aligned_clocks import Alignment, Arrivals, Meetings, align, meet, of_matched
-from feedline.analysis.ranks.match import BoolArray, CollectiveTable, match
+from feedline.analysis.ranks.match import CollectiveTable, match
 from feedline.analysis.ranks.partition import Partition, partition
 from feedline.analysis.traces.collectives import MESSAGE, Collectives
 

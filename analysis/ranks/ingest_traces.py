@@ -24,6 +24,7 @@ from feedline.profiler.store.manifest import Manifest
 #: and times have no such word before them.
 _NAMED = re.compile(r"(?<![a-z])(?<!local[-_.])(?<!node[-_.])(?<!group[-_.])(?:rank|worker|trainer)[-_.=:]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _OF_ALL = re.compile(r"(?<![a-z\d.])(?:rank|worker|trainer)?(\d{1,6})_?of_?(\d{1,6})(?!\d)", re.IGNORECASE)
+_SQLITE = b"SQLite format 3\0"
 
 
 def rank_of(trace: Trace, path: str, given: int | None = None) -> tuple[int | None, str]:
@@ -83,9 +84,6 @@ def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None 
         }
         ranked.append((index, replace(trace, rank=rank, notes=[*trace.notes, *said.get(how, [])])))
     return sorted(ranked, key=lambda pair: pair[1].rank or 0)
-
-
-_SQLITE = b"SQLite format 3\0"
 
 
 def read_trace(path: str, limits: Limits = DEFAULT) -> list[Trace]:

@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.formatting import counted
-from feedline.analysis.intervals import IntArray
+from feedline.analysis.intervals import BoolArray, IntArray
 from feedline.analysis.traces.collectives import BETWEEN_TWO, MESSAGE, TOGETHER, Collectives, Group, operation
 from feedline.profiler.store.restarts import named
 
-BoolArray = npt.NDArray[np.bool_]
 MISSING = np.iinfo(np.int64).min
 
 #: A rank of which more than this share of the collectives is something else than on most ranks belongs to another run. Single ones

@@ -30,6 +30,9 @@ OTHER = "other"  # the phase of time that no stage claims
 
 #: Which phase claims a moment first, where spans nest: a copy inside a forward, a forward inside a backward (checkpointing).
 _INNER_FIRST = ("checkpoint", "compile", "copy", "wait", "forward", "optimizer", "backward")
+#: Of a model's parameters in float32, that the collectives of a step move at least if they carry gradients, however compressed.
+_LEAST_SHARE = 0.01
+_PARAMETER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -193,11 +196,6 @@ def _distinct(times: Sequence[IntArray]) -> IntArray:
     """Each time once, ascending. Sorted runs that follow each other are sorted fastest by merging."""
     ordered = np.sort(np.concatenate(times), kind="stable")
     return ordered[np.append(True, np.diff(ordered) > 0)] if len(ordered) else ordered
-
-
-#: Of a model's parameters in float32, that the collectives of a step move at least if they carry gradients, however compressed.
-_LEAST_SHARE = 0.01
-_PARAMETER_BYTES = 4
 
 
 def exchanges(one: Collectives, manifest: Manifest) -> bool | None:

@@ -6,21 +6,41 @@ replays, so that what the replay leaves out cancels. Its interval comes from how
 from how much the steps vary, and from the error that predicted gains had.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.intervals import FloatArray, IntArray, overlap
+from feedline.analysis.ranks.buckets import Timeline, without_sync
 from feedline.analysis.ranks.communication import Prediction, Question, text
 from feedline.analysis.ranks.cross_rank import CrossRank
-from feedline.analysis.ranks.match import MISSING, CollectiveTable
-from feedline.analysis.ranks.partition import BACKWARD
-from feedline.analysis.traces.collectives import PHASES, SLOTS, Collectives, bus_factor, operation
+from feedline.analysis.ranks.partition import computing, without
+from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
 
 _ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
 _UNSURE = 0.5  # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as much longer)
+_Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: seconds
+#: How far the replayed mean step may be from the measured one before nothing is predicted from it.
+_MOST_OFF = 0.10
+#: Standard deviation of the measured gain over the predicted one, both as logarithms, less 1 (docs/measured/faults.md).
+_MODEL_ERROR = 0.12
+_APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
+#: How much faster workers may make batches than they did: from one run to the next (docs/measured/diff.md).
+_BATCHES_VARY = 0.1
+#: Steps that a replay looks at: evenly chosen from longer runs.
+_MOST_STEPS = 400
+_MIB = 1 << 20
+_FIRST_BUCKET = _MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+_WIDE = ("float32", "float", "f32")
+_FASTER_MOST = 20.0  # no link so much faster was ever measured
+_LARGE = _MIB  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
+_ONLY_SMALL = "all collectives are small and of about the same size, so how much of their time is latency is unknown"
+#: What gloo's fp16 hook adds to half the transfer, per byte of float32: casts, and sums of float16, which CPUs compute in software (0.8 to
+#: 2.2 ns for 1 to 25 MB on a core of a Xeon).
+_HALVING_S_PER_BYTE = 1.2e-9
+_LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
 
 
 @dataclass(frozen=True)
@@ -93,203 +113,6 @@ def _elsewhere(rank: RankCpu, awake_s: float, step_s: float) -> float:
         return 0.0
     least, most = max(0.0, 1 - awake_s / making_s), min(1.0, (step_s - awake_s) / making_s)
     return (least + most) / 2
-
-
-_INIT = PHASES.index("init")
-_ENOUGH = 0.9  # share of the bytes that have to be all-reduced in backward
-_USUAL = 0.8  # share of the steps that have to look alike
-_FEWEST = 4  # steps
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """Steps of one shape. A step is the time from one release of all ranks to the next, so that its lengths add up to the run's: without
-    evaluation, and without what was not kept.
-
-    Attributes:
-        ready: int64 [steps, buckets, ranks], ns since the release before: the rank had enqueued the bucket.
-        period: int64 [steps], ns: from one release to the next.
-        nbytes: int64 [buckets].
-        synchronous: bool [buckets]: all ranks wait for it before they go on: what is ready later is counted from its end.
-        group_ranks, slots: of the group that they belong to.
-        dtype: of most bytes.
-        numbers: int64 [steps]: the step of the first rank in which it ends.
-        rows: int64 [steps, buckets]: of ``CollectiveTable``; empty where nothing was measured.
-        gradients: bool [buckets]: all-reduced in backward.
-    """
-
-    ready: IntArray
-    period: IntArray
-    nbytes: IntArray
-    synchronous: np.ndarray
-    group_ranks: int
-    slots: int
-    dtype: str
-    numbers: IntArray
-    rows: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    gradients: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
-
-    @property
-    def bus_bytes(self) -> np.ndarray:
-        """float64 [buckets]: bytes that each rank's link has to carry."""
-        return self.nbytes * bus_factor("all_reduce", self.group_ranks)
-
-
-class NoTimeline(Exception):
-    """Why this run has no such timeline, in words."""
-
-
-def timeline(together: CrossRank, first: int = 0) -> Timeline:
-    """Cut the run at the moments at which the last bucket of a step had arrived everywhere.
-
-    Args:
-        first: steps before it are left out.
-
-    Raises:
-        NoTimeline: it is not data parallel training of steps that look alike.
-    """
-    ranks, matched = together.ranks, together.matched
-    if len(ranks) < 2 or len(ranks[0].steps) < _FEWEST + 1:
-        raise NoTimeline("there are too few steps or ranks")
-    rows = _rows(ranks[0], matched)
-    step = ranks[0].step_at(matched.start[rows, 0])
-    inside = step >= max(first - 1, 0)  # the one before tells where the first begins
-    rows, step = rows[inside], step[inside]
-    if not len(rows):
-        raise NoTimeline("no step has a collective of all ranks")
-    usual, numbers = _usual(matched, rows, step)
-    if not len(usual):
-        raise NoTimeline(f"fewer than {_USUAL:.0%} of the steps have the same collectives")
-    shape = usual[0]
-    nbytes = matched.nbytes[shape]
-    if not nbytes.any():
-        raise NoTimeline("its collectives move no bytes")
-    gradients = _gradients(ranks[0], matched, shape)
-    if nbytes[gradients].sum() < _ENOUGH * nbytes.sum():
-        names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})
-        raise NoTimeline(
-            f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
-            "only data-parallel all-reduces can be replayed"
-        )
-    return _cut(together, usual, numbers, gradients)
-
-
-def backward_passes(first: Collectives, made: Timeline) -> int:
-    """Return how often backward runs in a step of the timeline, on the first rank."""
-    spans = np.sort(first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)[:, 0])
-    step = first.step_at(spans)
-    each = np.bincount(step[step >= 0], minlength=len(first.steps))[made.numbers]
-    return int(np.median(each)) if len(each) else 0
-
-
-def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) -> tuple[IntArray, np.ndarray]:
-    """Return the same if no rank waits for some of the buckets: what follows them is ready that much after what came before.
-
-    Args:
-        ready, synchronous: as in Timeline.
-        dropped: bool [buckets].
-    """
-    changed, before = ready.copy(), np.zeros((len(ready), ready.shape[2]), np.int64)
-    for bucket in range(ready.shape[1]):
-        changed[:, bucket] += before
-        if synchronous[bucket]:
-            before = changed[:, bucket].copy() if dropped[bucket] else np.zeros_like(before)
-    return changed, synchronous & ~dropped
-
-
-def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
-    """Rows that all ranks took part in, in the first rank's order, its constructor's left out."""
-    phase = np.full(len(matched.group), _INIT)
-    row = matched.rows[0]
-    phase[row[row >= 0]] = first.table["phase"][row >= 0]
-    everybody = matched.whole & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != _INIT)
-    rows = np.flatnonzero(everybody)
-    return rows[np.argsort(matched.start[rows, 0], kind="stable")]
-
-
-def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows [steps, buckets] of the steps that have the most common collectives, and their numbers."""
-    begin = np.flatnonzero(np.diff(step, prepend=step[0] - 1))
-    parts = np.split(rows, begin[1:])
-    shapes = [(matched.name[part].tobytes(), matched.nbytes[part].tobytes()) for part in parts]
-    most = max(set(shapes), key=shapes.count)
-    chosen = [index for index, shape in enumerate(shapes) if shape == most]
-    if len(chosen) < max(_FEWEST, _USUAL * (len(shapes) - 3)):  # buckets are rebuilt after the first step
-        return np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
-    return np.stack([parts[index] for index in chosen]), step[begin][chosen]
-
-
-def _gradients(first: Collectives, matched: CollectiveTable, shape: IntArray) -> np.ndarray:
-    phase = np.zeros(len(matched.group), np.int64)
-    row = matched.rows[0]
-    phase[row[row >= 0]] = first.table["phase"][row >= 0]
-    reduced = np.array([operation(matched.names[int(name)]) == "all_reduce" for name in matched.name[shape]], bool)
-    return reduced & (phase[shape] == BACKWARD)
-
-
-def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.ndarray) -> Timeline:
-    ranks, matched, met = together.ranks, together.matched, together.met
-    synchronous = ~gradients | _last_of_backward(ranks[0], matched.start[usual[0], 0])
-    start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
-    release = end.max((1, 2))
-    following = _following(ranks[0], matched.start[usual[:, -1], 0], numbers)
-    if len(following) < _FEWEST:
-        raise NoTimeline("there are too few consecutive steps")
-    ready = np.empty_like(start[following])
-    since = release[following - 1][:, None] + np.zeros(start.shape[2], np.int64)
-    for bucket in range(start.shape[1]):
-        ready[:, bucket] = start[following, bucket] - since
-        if synchronous[bucket]:
-            since = np.maximum(since, end[following, bucket].max(1, keepdims=True))
-    group = matched.groups[int(matched.group[usual[0, 0]])]
-    period = release[following] - release[following - 1]
-    largest = int(matched.nbytes[usual[0]].argmax())
-    row = matched.rows[0]
-    entry = np.flatnonzero(row == usual[0, largest])
-    dtype = ranks[0].dtypes[int(ranks[0].table["dtype"][entry[0]])] if len(entry) and ranks[0].dtypes else ""
-    slots = SLOTS.get(group.backend, 1)
-    nbytes, ranks_of_group = matched.nbytes[usual[0]], len(group.ranks)
-    return Timeline(ready, period, nbytes, synchronous, ranks_of_group, slots, dtype, numbers[following], usual[following], gradients)
-
-
-def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArray:
-    """Which steps follow the one before them, with nothing in between.
-
-    Args:
-        last: int64 [steps], own time: the last bucket was enqueued.
-    """
-    before, after = numbers[:-1], numbers[1:]
-    joined = (after - before == 1) & (first.steps[before, 1] == first.steps[after, 0])
-    return np.flatnonzero(joined & (overlap(last[:-1], last[1:], *first.evaluation.T) == 0)) + 1
-
-
-def _last_of_backward(first: Collectives, start: IntArray) -> np.ndarray:
-    """Buckets after which a backward ends and waits for all of its own: the step's last, and with accumulation others before it.
-
-    Args:
-        start: int64 [buckets], own time, ascending.
-    """
-    spans = first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
-    number = np.searchsorted(np.sort(spans[:, 0]), start, "right")
-    return np.append(np.diff(number) != 0, True)
-
-
-FloatArray = npt.NDArray[np.float64]
-_Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: seconds
-
-#: How far the replayed mean step may be from the measured one before nothing is predicted from it.
-_MOST_OFF = 0.10
-
-#: Standard deviation of the measured gain over the predicted one, both as logarithms, less 1 (docs/measured/faults.md).
-_MODEL_ERROR = 0.12
-
-_APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
-
-#: How much faster workers may make batches than they did: from one run to the next (docs/measured/diff.md).
-_BATCHES_VARY = 0.1
-
-#: Steps that a replay looks at: evenly chosen from longer runs.
-_MOST_STEPS = 400
 
 
 @dataclass(frozen=True)
@@ -461,3 +284,193 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     error = float(np.exp(2 * _MODEL_ERROR * abs(np.log(mean / step)))) if step > 0 else 1.0
     low, high = max(0.0, min(step - half, step / error)), max(step + half, step * error)
     return Prediction(asked.id, asked.value, text(asked), step, float(low), float(high), gain, "")
+
+
+class WhatIf:
+    """One run's timeline and its link, for questions to the replay.
+
+    Args:
+        made: thinned.
+        link: fitted to ``made``.
+        limit: bytes/s that the ranks can move at all (a probe on this machine); None: not measured.
+        sharing: column -> what its rank's step takes of the CPUs, and seconds in which its main thread sleeps; empty: there are enough.
+
+    Attributes:
+        base: float64 [steps], s: the run replayed.
+        even: the same, as if every byte had moved as fast as the mean: what ``base`` knows better than a link's two numbers.
+    """
+
+    def __init__(
+        self, made: Timeline, link: Link, limit: float | None = None, sharing: Mapping[int, tuple[RankCpu, float]] | None = None
+    ) -> None:
+        self.made, self.link, self.limit, self.sharing = made, link, limit, sharing or {}
+        self.base: FloatArray = simulate(made.ready, made, link)
+        self.even: FloatArray = simulate(made.ready, made, replace(link, slowness=np.zeros(0)))
+
+    def as_it_was(self) -> Prediction:
+        """The replay of the run itself, to be held against the measured step."""
+        replayed = float(self.base.mean())
+        return replace(self._answer(Question("as_it_was"), self.base), step_s=replayed)
+
+    def no_straggler(self, column: int | None = None, rank: int | None = None) -> Prediction:
+        """One rank as fast as the median of the others; without ``column``, no rank later than the median.
+
+        Args:
+            rank: the number of the rank in that column.
+        """
+        ready = level(self.made.ready) if column is None else without_rank(self.made.ready, column)
+        late = Question("no_late_rank") if column is None else Question("rank_on_time", column if rank is None else rank)
+        apart = 0.0 if column is None else apart_s(ready, column)
+        return self._asked(late, ready, self.made, self.link, self._least(column), apart)
+
+    def cost(self, column: int) -> FloatArray:
+        """float64 [steps], s: what a rank's lateness costs each step."""
+        return np.asarray(self.base - simulate(without_rank(self.made.ready, column), self.made, self.link))
+
+    def faster_link(self, times: float) -> Prediction:
+        """A link with ``times`` the bandwidth and the same latency."""
+        asked = Question("faster_link", times)
+        if not 1 / _FASTER_MOST <= times <= _FASTER_MOST:
+            return refused(asked, f"links more than {_FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
+        if self._only_small():
+            return refused(asked, _ONLY_SMALL)
+        rate = self.link.bytes_per_s * times
+        if self.limit is not None and times > 1 and rate > self.limit:
+            asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
+        return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate), self._least())
+
+    def half_gradients(self) -> Prediction:
+        """The fp16 or bf16 compression hook: half the bytes. On gloo, CPUs cast and add them, which takes as long as a fast link."""
+        asked = Question("half_gradients")
+        if self.made.dtype.removeprefix("torch.").lower() not in _WIDE:
+            return refused(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
+        if self._only_small():
+            return refused(asked, _ONLY_SMALL)
+        each_s = _HALVING_S_PER_BYTE if self.made.slots == SLOTS["gloo"] else 0.0
+        instead = each_s * self.link.bytes_per_s / bus_factor("all_reduce", self.made.group_ranks) if each_s else 0.0  # as if sent
+        smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes * (0.5 + instead), self.made.nbytes))
+        unsure_s = each_s * float(self.made.nbytes[self.made.gradients].sum())
+        return self._asked(asked, self.made.ready, smaller, self.link, self._least(), unsure_s)
+
+    def bucket_size(self, mib: float) -> Prediction:
+        """``bucket_cap_mb``; gradients become ready evenly between two of the measured buckets."""
+        asked = Question("bucket_size", mib)
+        buckets = self.made.gradients
+        total = int(self.made.nbytes[buckets].sum())
+        if not self.link.known:
+            return refused(asked, "all buckets have about the same size, so the cost of one more is unknown")
+        if buckets.sum() < 2 and mib * _MIB < total:
+            return refused(asked, "there is only one bucket: when each of its gradients became ready is unknown")
+        if self.made.synchronous[:-1].any():
+            return refused(asked, "other collectives run between the buckets")
+        edges = bucket_edges(total, int(mib * _MIB))
+        ready = split_ready(self.made.ready, self.made.nbytes, edges)
+        synchronous = np.zeros(len(edges) - 1, bool)
+        synchronous[-1] = True
+        made = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
+        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow is unknown for new buckets
+        return self._asked(asked, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
+
+    def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
+        """An update of the parameters every ``times`` batches (``no_sync`` in between); per batch, like all others.
+
+        Args:
+            micro_s: float64 [ranks]: seconds of a batch without communication and without the optimizer.
+        """
+        asked = Question("accumulation", times)
+        if not len(micro_s) or not micro_s.max() > 0:
+            return refused(asked, "the stages of the step are unknown")
+        others = ~self.made.gradients  # they run in every batch all the same
+        kept = (
+            simulate(*self._without(self.made.gradients)) - simulate(*self._without(others | self.made.gradients)) if others.any() else 0.0
+        )
+        changed = (self.base + (times - 1) * (float(micro_s.max()) + kept)) / times
+        return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
+
+    def no_sync(self, passes: int) -> Prediction:
+        """Gradients are sent in the last of ``passes`` backward passes of an update only."""
+        asked = Question("no_sync", passes)
+        at = np.flatnonzero(self.made.gradients & self.made.synchronous)
+        if len(at) < passes:
+            return refused(asked, "gradients are not sent in every backward pass already")
+        parts = np.split(np.where(self.made.gradients, self.made.nbytes, 0), at[:-1] + 1)
+        if len(at) > passes or any(part[part > 0].tolist() != parts[-1][parts[-1] > 0].tolist() for part in parts):
+            return refused(asked, "the backward passes of an update send different gradients")
+        dropped = self.made.gradients & (np.arange(len(self.made.nbytes)) <= at[-2])
+        return self._asked(asked, *self._without(dropped), self._least())
+
+    def _without(self, dropped: np.ndarray) -> tuple[np.ndarray, Timeline, Link]:
+        """The timeline, and a link that carries nothing of some buckets."""
+        ready, synchronous = without_sync(self.made.ready, self.made.synchronous, dropped)
+        slowness = self.link.slowness if len(self.link.slowness) else np.ones(ready.shape[:2])
+        return ready, replace(self.made, synchronous=synchronous), replace(self.link, slowness=np.where(dropped, 0.0, slowness))
+
+    def _only_small(self) -> bool:
+        """Whether all of a collective's time would count as bytes although most of it may be latency."""
+        return not self.link.known and int(self.made.nbytes.max(initial=0)) < _LARGE
+
+    def _least(self, late: int | None = None) -> Least:
+        """What a step takes at least; in place of the late rank in that column, with one like the others."""
+        ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
+        if not ranks:
+            return NOTHING
+        like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[(len(ranks) - 1) // 2]
+        instead = [] if late is None else [replace(like, machine=self.sharing[late][0].machine)]
+        computing_s = needed_s([*(rank for rank, _ in ranks), *instead], float(np.median([asleep for _, asleep in ranks])))
+        return Least(computing_s, batches_s([rank for rank, _ in ranks]))
+
+    def _asked(
+        self, asked: Question, ready: np.ndarray, made: Timeline, link: Link, least: Least = NOTHING, apart: float = 0.0
+    ) -> Prediction:
+        changed = simulate(ready, made, link)
+        slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - _LINK_ERROR))
+        before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - _LINK_ERROR))
+        moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
+        found = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
+        return held(found, least, apart)
+
+    def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Prediction:
+        off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)
+        return answer(asked, self.made, self.base, changed, off_s, spread)
+
+
+def bucket_edges(total: int, cap: int) -> np.ndarray:
+    """int64 [buckets + 1]: where buckets of this size end, in bytes from the first gradient that is ready; the first one is smaller."""
+    first = min(_FIRST_BUCKET, cap, total)
+    return np.unique(np.append(np.arange(first, total, max(cap, 1)), [0, total])).astype(np.int64)
+
+
+def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """When buckets with other edges would be ready: bytes become ready evenly between two measured buckets.
+
+    Args:
+        ready: int64 [steps, buckets, ranks], ns.
+        nbytes: int64 [buckets].
+        edges: int64 [k + 1], bytes.
+
+    Returns:
+        int64 [steps, k, ranks], ns.
+    """
+    ends = np.cumsum(nbytes)
+    steps, _, ranks = ready.shape
+    found = np.empty((steps, len(edges) - 1, ranks), np.int64)
+    for step in range(steps):
+        for rank in range(ranks):
+            times = np.maximum.accumulate(ready[step, :, rank])
+            found[step, :, rank] = np.interp(edges[1:], ends, times)  # before the first bucket: no earlier than it
+    return found
+
+
+def micro_batches(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
+    """float64 [ranks]: mean seconds per step without the optimizer and waiting for collectives: what a program does between its steps is
+    taken to belong to the batch. Without the steps before the first that counts."""
+    found = []
+    for one in ranks:
+        if not len(one.steps):
+            return np.zeros(0)
+        ended = one.table[one.table["end"] >= one.table["start"]]
+        in_flight = np.stack([ended["start"], ended["end"]], 1)
+        once = [one.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2) for stage in ("optimizer", "backward")]
+        pieces = without(np.concatenate([without(one.steps, np.concatenate([*once, in_flight])), computing(one)]), one.evaluation)
+        found.append(float(overlap(*one.steps[first if len(one.steps) > first else 0 :].T, *pieces.T).mean()) / 1e9)
+    return np.array(found)

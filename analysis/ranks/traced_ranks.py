@@ -34,6 +34,27 @@ _ELEMENT_BYTES = {
 _IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step * this + order
 _SHARDED = ("all_gather", "reduce_scatter")
 _UNSAID = (None, "", "coalesced")
+#: Part of a budget -> phase of a late rank, in the words of comm/blame.py where the meaning is the same.
+_PHASES = {
+    "input": "wait",
+    "exposed_copy": "copy",
+    "compute": "computing",
+    "host_launch": "launching",
+    "synchronisation": "synchronising",
+    "exposed_transfer": "other communication",
+    "waiting_for_rank": "other communication",
+    "unexplained": "other",
+}
+_GIGA = 1e9
+_FEWEST_STEPS = 4  # as rules/late_rank.py
+#: Phases in the words of a trace's budget.
+_NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
+_SHOWN_RANKS = 8
+#: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
+#: three ranks over gloo (8 to 144 us).
+_UNSEEN_BOUND = 144_000.0
+#: What clocks of two machines differ by at most where anything sets them: NTP does better by far.
+_CLOCKS_APART_NS = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,19 +252,6 @@ def _bytes(one: _One, row: int) -> int:
     return most * len(one.groups[row][1]) if shard else most
 
 
-#: Part of a budget -> phase of a late rank, in the words of comm/blame.py where the meaning is the same.
-_PHASES = {
-    "input": "wait",
-    "exposed_copy": "copy",
-    "compute": "computing",
-    "host_launch": "launching",
-    "synchronisation": "synchronising",
-    "exposed_transfer": "other communication",
-    "waiting_for_rank": "other communication",
-    "unexplained": "other",
-}
-
-
 def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[int, IntArray]) -> IntArray:
     """Where each rank's time went before each collective, since its last one had ended.
 
@@ -295,18 +303,6 @@ def _first(matched: CollectiveTable, column: int) -> int:
     """The first collective of a rank."""
     there = np.flatnonzero(matched.start[:, column] != MISSING)
     return int(there[matched.start[there, column].argmin()]) if len(there) else -1
-
-
-_GIGA = 1e9
-_FEWEST_STEPS = 4  # as rules/late_rank.py
-#: Phases in the words of a trace's budget.
-_NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
-_SHOWN_RANKS = 8
-#: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
-#: three ranks over gloo (8 to 144 us).
-_UNSEEN_BOUND = 144_000.0
-#: What clocks of two machines differ by at most where anything sets them: NTP does better by far.
-_CLOCKS_APART_NS = 1e9
 
 
 @dataclass(frozen=True, eq=False)

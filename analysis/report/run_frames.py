@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feedline.analysis.explain.model import Report
-from feedline.analysis.intervals import IntArray
+from feedline.analysis.intervals import BoolArray, IntArray
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.measure.boundaries import Records
 from feedline.analysis.measure.costs import PARTS, SampledDetails
@@ -17,7 +17,6 @@ from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps
 from feedline.analysis.ranks.aligned_clocks import Arrivals
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.match import BoolArray
 from feedline.analysis.ranks.partition import Partition
 from feedline.analysis.ranks.read_collectives import collectives_of
 from feedline.analysis.report.frame_table import RANK, START, TIME, Column, Moments, Rows, Table

@@ -19,6 +19,8 @@ _WARM_UP = 2
 #: Messages up to here tell the latency (bytes), from there on the bandwidth of all messages of a step does.
 _SMALL = 4096
 _BACKWARD = PHASES.index("backward")
+#: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
+_MOST = 8
 
 
 def anatomy_of(one: Collectives, step_s: float) -> StepProfile | None:
@@ -131,10 +133,6 @@ def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> t
     sizes = np.array([len(group.ranks) for group in joined.groups])[joined.group]
     rounds = 2 * (sizes[small] - 1)
     return float(np.quantile(lasted[small] / rounds, 0.1)) / 1e9, f"{int(small.sum())} all-reduces of at most {_SMALL} bytes"
-
-
-#: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
-_MOST = 8
 
 
 def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:

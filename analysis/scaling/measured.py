@@ -12,7 +12,7 @@ from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Estimate
 from feedline.analysis.measure.steps import left_after, partition
 from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
-from feedline.analysis.scaling.scaling_conclusion import counted
+from feedline.analysis.scaling.study import counted
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.few import few
 from feedline.profiler.store.read import Rank, Run

@@ -8,8 +8,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feedline.analysis.formatting import share
-from feedline.analysis.ranks.replay import Link, Timeline, simulate
+from feedline.analysis.ranks.buckets import Timeline
+from feedline.analysis.ranks.replay import Link, simulate
 from feedline.analysis.scaling.efficiency import Point
+
+#: A law is refused where its constant, what it cannot explain of a measured step, is more than this share of it.
+_MAX_UNEXPLAINED = 0.3
+#: Error of a replay that holds four of five of its predictions for twice the ranks, as a share of the time: the 80 % quantile over 18
+#: predictions of three trainings, of which any two give 0.096 to 0.104 (docs/measured/scaling.md).
+_ON_OTHERS = 0.10
+#: How far beyond the most ranks measured a prediction goes. From 1 and 2 to 8 both laws missed the source table by 46 %.
+_REACH = 4
+#: Between measured points, or close above them, an interval is at least this part of that of a doubling.
+_NEAR = 0.5
+_FAMILY = {"USL": ("USL", "Amdahl"), "Amdahl": ("USL", "Amdahl")}
 
 
 @dataclass(frozen=True)
@@ -95,13 +107,6 @@ def step_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
     return anatomy.step_s - anatomy.backward_s[1] + last + blocked
 
 
-#: A law is refused where its constant, what it cannot explain of a measured step, is more than this share of it.
-_MAX_UNEXPLAINED = 0.3
-#: Error of a replay that holds four of five of its predictions for twice the ranks, as a share of the time: the 80 % quantile over 18
-#: predictions of three trainings, of which any two give 0.096 to 0.104 (docs/measured/scaling.md).
-_ON_OTHERS = 0.10
-
-
 @dataclass(frozen=True)
 class _Model:
     """A fitted law.
@@ -172,12 +177,6 @@ def _bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> _Model:
     constant = batch * measured.rank_s - raw(measured.ranks)
     parameters = {"constant_s": constant, "bandwidth": link.bandwidth, "alpha_s": link.alpha_s, "jitter_s": anatomy.jitter_s}
     return _Model("bucket replay", lambda n: (raw(n) + (constant if n > 1 else 0.0)) / batch, parameters, _ON_OTHERS)
-
-
-#: How far beyond the most ranks measured a prediction goes. From 1 and 2 to 8 both laws missed the source table by 46 %.
-_REACH = 4
-#: Between measured points, or close above them, an interval is at least this part of that of a doubling.
-_NEAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -274,9 +273,6 @@ def held_out(basis: Basis, name: str) -> float | None:
         return None
     distance = max(_NEAR, last.ranks / basis.points[-2].ranks - 1)
     return abs(same.rank_s(last.ranks) / last.rank_s - 1) / distance
-
-
-_FAMILY = {"USL": ("USL", "Amdahl"), "Amdahl": ("USL", "Amdahl")}
 
 
 def _of_link(basis: Basis, model: _Model, ranks: int) -> list[float]:

@@ -1,11 +1,176 @@
 """Everything that ``feedline scale`` says, as plain data."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from feedline.analysis.formatting import number, share
 from feedline.analysis.scaling.efficiency import STEPS, Point, Row, alone, rows, scaling_kind, sound
 from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
-from feedline.analysis.scaling.scaling_conclusion import Shape, conclude, counted, disagreement, flags, shape_of
+
+_SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
+_WORTH = 0.5  # marginal efficiency below which most of an added rank is lost
+#: Shape of the growth of a sample's time -> what it says of the cause.
+_CAUSES = {
+    "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
+    "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, storage of the host) or to latency; a ring "
+    "all-reduce limited by bandwidth would level off",
+    "saturating": ", levelling off as 2(n-1)/n: the cause is the bandwidth of a ring all-reduce",
+}
+#: Growth of a sample's time below which there is nothing to explain.
+_FLAT = 0.03
+#: The better of both curves must leave less than this part of the other's squared error.
+_CLEARLY = 0.5
+_CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "saturating": lambda n: 2 * (n - 1) / n}
+_SCHEMA_VERSION = 1
+
+
+def conclude(rows: Sequence[Row], unit: str, predictions: Sequence[Prediction], late: str, contradictions: Sequence[str]) -> str:
+    """How much more the most ranks give, where the fastest is, what stands in the way, and what is predicted.
+
+    Args:
+        contradictions: of ``disagreement``: then nothing is predicted here.
+    """
+    return " ".join(
+        f"{one[:1].upper()}{one[1:]}." for one in (*_sentences(rows, unit, late), *_predicted(rows[-1], unit, predictions, contradictions))
+    )
+
+
+def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]:
+    """A sentence for each predicted number of ranks for which one law says more than was measured and another one less.
+
+    Args:
+        measured: the most ranks.
+        rates: law -> predicted number of ranks -> samples/s; the most trusted law first.
+    """
+    most, found = measured.point, []
+    for ranks in sorted({ranks for of in rates.values() for ranks in of if ranks > most.ranks}):
+        up = [f"{law} rises to {number(of[ranks])}" for law, of in rates.items() if of[ranks] > most.samples_per_s * (1 + _SAME)]
+        down = [f"{law} falls to {number(of[ranks])}" for law, of in rates.items() if of[ranks] < most.samples_per_s * (1 - _SAME)]
+        if up and down:
+            now = f"{number(most.samples_per_s)} {most.unit} with {counted(most.ranks)}"
+            found.append(
+                f"predictions for {counted(ranks)} disagree: from {now}, {', '.join(up)}, but {', '.join(down)}; "
+                "measure before relying on either"
+            )
+    return found
+
+
+def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
+    base = rows[0]
+    flagged = [row for row in rows if row.flagged]
+    if len(rows) < 2:
+        ranks, rate = base.point.ranks, f"{number(base.point.samples_per_s)} {unit}"
+        yield f"{counted(ranks)}: {rate}; to compare it, measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
+    elif flagged:
+        ranks, times = base.point.ranks, flagged[0].point.samples_per_s / base.point.samples_per_s
+        yield (
+            f"measure {counted(ranks)} again (`feedline scale --ranks {ranks} -- SCRIPT`): "
+            f"{counted(flagged[0].point.ranks)} cannot be {number(times)} times as fast as {ranks}"
+        )
+    else:
+        yield from _gain(rows, unit)
+    if late:
+        yield late
+    if any(row.point.disturbed for row in rows):
+        yield "ranks waited for CPUs during the measurement (see Notes): repeat it on an idle machine"
+
+
+def _predicted(last: Row, unit: str, predictions: Sequence[Prediction], contradictions: Sequence[str]) -> Iterator[str]:
+    yield from contradictions[:1]
+    for one in predictions[:1] if not contradictions else ():
+        if one.samples_per_s is not None and one.low is not None and one.high is not None:
+            yield (
+                f"prediction for {counted(one.ranks)}: {number(one.samples_per_s)} {unit} ({number(one.low)} to {number(one.high)}), "
+                f"{number(one.samples_per_s / last.point.samples_per_s)} times the rate of {counted(last.point.ranks)}"
+            )
+
+
+def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
+    base, last = rows[0], rows[-1]
+    times = last.point.samples_per_s / base.point.samples_per_s
+    yield (
+        f"{counted(last.point.ranks)} reach {number(times)} times the {unit} of {counted(base.point.ranks)}: "
+        f"{share(last.efficiency)} scaling efficiency"
+    )
+    fastest = max(rows, key=lambda row: row.point.samples_per_s)
+    before = rows[-2]
+    if fastest.point.samples_per_s > last.point.samples_per_s * (1 + _SAME):
+        yield f"use {counted(fastest.point.ranks)}: more ranks are slower"
+    elif last.marginal is not None and last.marginal < _WORTH:
+        added = last.point.ranks - before.point.ranks
+        yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
+
+
+def flags(rows: Sequence[Row]) -> list[str]:
+    """Why measured points cannot be taken at their word."""
+    base = counted(rows[0].point.ranks)
+    return [
+        f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline measurement is too slow: measure {base} "
+        "again. Until then all efficiencies are too high, and predictions ignore the baseline"
+        for row in rows
+        if row.flagged
+    ]
+
+
+def _grows(shape: str, points: Sequence[Point], growth: float) -> str:
+    """How the time of a sample grows, and what causes that; ``shape``: as Shape.name."""
+    of = points[0].unit.removesuffix("s/s")
+    if shape == "flat":
+        return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
+    between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
+    return f"{between}, the time per {of} on a rank grows by {share(growth)}{_CAUSES[shape]}"
+
+
+def counted(count: int) -> str:
+    return f"{count:,} rank{'' if count == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The verdict.
+
+    Attributes:
+        name: ``linear``, ``saturating``, ``flat``, or ``unclear``.
+        growth: time of a sample and rank with the most ranks over that with the fewest, minus 1.
+        misfit: of both curves: root mean square error over the mean time.
+    """
+
+    name: str
+    growth: float
+    misfit: dict[str, float]
+    message: str = field(metadata={"key": "says"})
+
+
+def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
+    """Which curve the time of a sample and rank follows; None with fewer than three points, or where batches per rank differ.
+
+    In strong scaling the transfer is divided by ever smaller batches, so that the bandwidth's part grows with the ranks, too.
+
+    Args:
+        points: ascending in ranks, without a bad baseline.
+        kind: see ``efficiency.scaling_kind``; ``unknown`` is taken as weak.
+    """
+    if len(points) < 3 or kind not in ("weak", "unknown"):
+        return None
+    ranks = np.array([point.ranks for point in points], float)
+    times = np.array([point.rank_s for point in points])
+    growth = float(times[-1] / times[0] - 1)
+    misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()}
+    noise = max(point.error or 0.0 for point in points)
+    if growth < max(_FLAT, noise):
+        return Shape("flat", growth, misfit, _grows("flat", points, growth))
+    best, other = sorted(misfit, key=lambda name: misfit[name])
+    name = "unclear" if misfit[best] ** 2 > _CLEARLY * misfit[other] ** 2 else best
+    return Shape(name, growth, misfit, _grows(name, points, growth))
+
+
+def _misfit(curve: np.ndarray, times: np.ndarray) -> float:
+    """Root mean square error of ``a + b curve`` with b >= 0, over the mean time."""
+    off, spread = curve - curve.mean(), times - times.mean()
+    slope = max(0.0, float(off @ spread) / float(off @ off))
+    return float(np.sqrt(np.mean((spread - slope * off) ** 2)) / times.mean())
 
 
 @dataclass(frozen=True)
@@ -37,9 +202,6 @@ def time_to_accuracy(noise: Noise, ranks: int, batch: float, step_s: float) -> f
         seconds; in units of Smin steps (as if Smin were 1) where Smin is not known.
     """
     return (noise.fewest_steps or 1.0) * _steps_factor(noise, ranks, batch) * step_s
-
-
-_SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,16 @@ from feedline.analysis.ranks.read_collectives import steps_and_collectives
 from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import world_size
-from feedline.analysis.scaling.scaling_conclusion import counted
+from feedline.analysis.scaling.study import counted
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.restarts import named
 
 _MATTERS = 0.05  # of the step, as everywhere
+#: Ranks of a launch that are looked at: more run the same program.
+_MOST = 8
+_WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
+_DIVIDE = "give each rank its part of the data (DistributedSampler)"
 
 
 def late_of(launch: Sequence[Run], point: Point) -> str:
@@ -58,12 +62,6 @@ def sentence(comm: Communication, point: Point) -> str:
         f"({slower(late)}), which is not communication: "
         + (f"the replay predicts that {saved} ({interval(finding)})" if finding.cost_kind is CostKind.PREDICTED else f"about {saved}")
     )
-
-
-#: Ranks of a launch that are looked at: more run the same program.
-_MOST = 8
-_WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
-_DIVIDE = "give each rank its part of the data (DistributedSampler)"
 
 
 def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:

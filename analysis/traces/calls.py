@@ -7,14 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray, parents
-from feedline.analysis.traces.kinds_of_work import BoolArray, of_kinds
-from feedline.analysis.traces.operands import Costs, FloatArray
+from feedline.analysis.intervals import BoolArray, FloatArray, IntArray, parents
+from feedline.analysis.traces.kinds_of_work import of_kinds
+from feedline.analysis.traces.operands import Costs
 from feedline.analysis.traces.threads import Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 from feedline.analysis.traces.trace_steps import Basis
 
 _ROUNDS = 8  # of cutting what outlasts its caller; clocks that are read one after another need one or two
+_PIECE = 65_536  # events that are looked at together, at least
+_MOST_NS = 1 << 60  # of the times of threads that are laid one after the other: twice as much fits into 64 bits
+_LISTED = (Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
+#: Ranges of torch.distributed around what a backend is told to do.
+_BACKEND = re.compile(r"^(nccl|gloo|ucc|mpi|xccl|hccl):")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +110,6 @@ def _depths(parent: npt.NDArray[np.int64]) -> IntArray:
     for row, above in enumerate(parent.tolist()):
         depth[row] = depth[above] + 1 if above >= 0 else 0
     return depth
-
-
-_PIECE = 65_536  # events that are looked at together, at least
-_MOST_NS = 1 << 60  # of the times of threads that are laid one after the other: twice as much fits into 64 bits
-_LISTED = (Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
-#: Ranges of torch.distributed around what a backend is told to do.
-_BACKEND = re.compile(r"^(nccl|gloo|ucc|mpi|xccl|hccl):")
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,22 @@ MESSAGE = "send_recv"  # both sides of one
 
 #: How many collectives of a group a backend carries at a time: gloo's two worker threads (torch's ProcessGroupGloo), one NCCL stream.
 SLOTS = {"gloo": 2}
+COLLECTIVE_DTYPE = np.dtype(
+    [
+        ("start", "<i8"),  # ns on the rank's own clock: enqueued: from here on no other rank waits for this one
+        ("end", "<i8"),  # ns: complete on this rank; -1: unknown
+        ("nbytes", "<i8"),  # the full message S: all_gather and reduce_scatter count the larger side
+        ("sequence", "<i8"),  # number within the group, from 0: the same on all its ranks
+        ("group", "<u2"),  # index into Collectives.groups
+        ("name", "<u2"),  # index into Collectives.names
+        ("phase", "u1"),  # index into PHASES: what this rank was doing when it enqueued
+        ("dtype", "u1"),  # index into Collectives.dtypes
+        ("bucket", "?"),  # DistributedDataParallel's reducer began it; of traces, which do not show that, False
+    ]
+)
+PHASES = ("other", "forward", "backward", "optimizer", "loader", "init")
+UNKNOWN = -1
+UNKNOWN_HOST = "unknown"
 
 
 def operation(name: str) -> str:
@@ -56,24 +72,6 @@ def bus_factor(name: str, ranks: int) -> float:
     if what == "all_reduce":
         return 2 * (ranks - 1) / ranks
     return (ranks - 1) / ranks if what in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter") else 1.0
-
-
-COLLECTIVE_DTYPE = np.dtype(
-    [
-        ("start", "<i8"),  # ns on the rank's own clock: enqueued: from here on no other rank waits for this one
-        ("end", "<i8"),  # ns: complete on this rank; -1: unknown
-        ("nbytes", "<i8"),  # the full message S: all_gather and reduce_scatter count the larger side
-        ("sequence", "<i8"),  # number within the group, from 0: the same on all its ranks
-        ("group", "<u2"),  # index into Collectives.groups
-        ("name", "<u2"),  # index into Collectives.names
-        ("phase", "u1"),  # index into PHASES: what this rank was doing when it enqueued
-        ("dtype", "u1"),  # index into Collectives.dtypes
-        ("bucket", "?"),  # DistributedDataParallel's reducer began it; of traces, which do not show that, False
-    ]
-)
-PHASES = ("other", "forward", "backward", "optimizer", "loader", "init")
-UNKNOWN = -1
-UNKNOWN_HOST = "unknown"
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ _ABOUT_FIELDS: dict[str, Any] = {
     "notes": list[str],
 }
 _About = defstruct("About", list(_ABOUT_FIELDS.items()))
+_ABOUT = b"feedline.trace"  # key in the file's metadata
+_ROW_GROUP = 1 << 19  # events written at a time: what the copy of their columns takes
 
 
 def _about(data: Any) -> dict[str, Any]:
@@ -101,10 +103,6 @@ def _check(trace: Trace) -> None:
 
 
 assert set(_ABOUT_FIELDS) == {field.name for field in fields(Trace)} - {"events"}
-
-
-_ABOUT = b"feedline.trace"  # key in the file's metadata
-_ROW_GROUP = 1 << 19  # events written at a time: what the copy of their columns takes
 
 
 def is_trace(folder: Path) -> bool:

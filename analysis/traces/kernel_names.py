@@ -28,6 +28,18 @@ _ELEMENT = re.compile(
     r"|(u?int|float|bfloat|double)\d*(_t)?|__half|__nv_\w+|hip_bfloat16|c10::\w+|cutlass::(half|bfloat16|tfloat32|float_e\w+)_t|true|false"
     r"|(\([\w: ]+\))?-?\d\w*)[*&]?$"
 )
+_EXCHANGE, _SUM, _SCATTERED, _GATHERED, _MEETING = "all_to_all", "all_reduce", "reduce_scatter", "all_gather", "barrier"
+#: Inductor names a fused kernel after the operators around it, collectives too; it is not a collective.
+_FUSED = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")
+#: Words of those that move data between ranks, and of some that sort tokens or join partial sums on one device.
+_PERHAPS = frozenset("dispatch combine a2a p2p rdma ibgda nvlink nvls multimem multicast send recv sendrecv peer".split())
+_WORDS = re.compile(r"[aA]2[aA]|[pP]2[pP]|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+#: What else these words stand for: kernels of torch, CUTLASS and cuDNN; attention whose keys are split; a count of tokens.
+_WITHIN = re.compile(
+    r"^(at|c10|cub|thrust|cutlass|cute|cudnn|cask_\w+|ck|ck_tile|rocprim|hipcub|triton)::|flash|attn|attention|split_?kv?|\bmla|mla_"
+    r"|softmax|lse|merge_state|layout|permute|sort|topk|gemm",
+    re.IGNORECASE,
+)
 
 
 def function_of(name: str) -> str:
@@ -127,9 +139,6 @@ def _sources(text: str) -> Iterator[str]:
             yield identifier
 
 
-_EXCHANGE, _SUM, _SCATTERED, _GATHERED, _MEETING = "all_to_all", "all_reduce", "reduce_scatter", "all_gather", "barrier"
-
-
 @dataclass(frozen=True)
 class _Library:
     """Kernels of one library.
@@ -185,18 +194,6 @@ LIBRARIES = (
         "",
         "flashinfer-ai/flashinfer",
     ),
-)
-
-#: Inductor names a fused kernel after the operators around it, collectives too; it is not a collective.
-_FUSED = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")
-#: Words of those that move data between ranks, and of some that sort tokens or join partial sums on one device.
-_PERHAPS = frozenset("dispatch combine a2a p2p rdma ibgda nvlink nvls multimem multicast send recv sendrecv peer".split())
-_WORDS = re.compile(r"[aA]2[aA]|[pP]2[pP]|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: What else these words stand for: kernels of torch, CUTLASS and cuDNN; attention whose keys are split; a count of tokens.
-_WITHIN = re.compile(
-    r"^(at|c10|cub|thrust|cutlass|cute|cudnn|cask_\w+|ck|ck_tile|rocprim|hipcub|triton)::|flash|attn|attention|split_?kv?|\bmla|mla_"
-    r"|softmax|lse|merge_state|layout|permute|sort|topk|gemm",
-    re.IGNORECASE,
 )
 
 

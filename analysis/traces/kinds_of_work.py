@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from feedline.analysis.intervals import BoolArray
 from feedline.analysis.traces.kernel_names import operation_of
 from feedline.analysis.traces.trace_columns import DEVICE_WORK, Kind, Trace
-
-BoolArray = npt.NDArray[np.bool_]
 
 #: Matrix products of float32 without tensor cores, by cuBLAS and CUTLASS. With TF32 the names have s1688gemm, or f32f32_tf32f32.
 FLOAT32_PRODUCT = re.compile(r"[a-z0-9]_sgemm_\d|xmma_gemm_f32f32_f32f32_f32_")

@@ -18,6 +18,15 @@ _COPIES = re.compile(r"^(Memcpy|hcMemcpy|Copy)")
 _SETS = re.compile(r"^(Memset|Fill)")
 _BARRIER = "<barrier packet>"  # of the queue: it waits, and computes nothing
 _PYTHON = "$"  # before the name of a Python function
+READ = "feedline ingest reads traces of torch.profiler (JSON) and Nsight Systems (SQLite), and those of rocprof, JAX and TensorFlow (JSON)"
+_LOOKED_AT = 1 << 16  # bytes of a file
+_ENOUGH = 3  # packets that no text begins with by chance
+_STACKS = "it holds samples of host stacks, and nothing of a device"
+_FILES = "it holds reads and writes of files, and nothing of a device"
+_MEMORY = "it holds a snapshot of memory, no times of kernels; docs.pytorch.org/memory_viz shows it"
+_LAST = "it holds the last collectives of a rank, no times of kernels"
+_OWN_FORM = "it has a form of its own, which is not read here"
+_CONTROL = re.compile(rb"[\x00-\x08]")  # text has none
 
 
 def maker_of(processes: Mapping[str, str]) -> str | None:
@@ -67,13 +76,6 @@ def _place(track: Track, process: str, has_streams: bool) -> tuple[Track, Kind]:
     return track, Kind.OTHER
 
 
-READ = "feedline ingest reads traces of torch.profiler (JSON) and Nsight Systems (SQLite), and those of rocprof, JAX and TensorFlow (JSON)"
-
-
-_LOOKED_AT = 1 << 16  # bytes of a file
-_ENOUGH = 3  # packets that no text begins with by chance
-
-
 @dataclass(frozen=True)
 class _Maker:
     """A program that writes files that are taken for traces.
@@ -92,12 +94,6 @@ class _Maker:
 def _maker(found: bytes, wrote: str, holds: str) -> _Maker:
     return _Maker(re.compile(found, re.DOTALL), wrote, holds)
 
-
-_STACKS = "it holds samples of host stacks, and nothing of a device"
-_FILES = "it holds reads and writes of files, and nothing of a device"
-_MEMORY = "it holds a snapshot of memory, no times of kernels; docs.pytorch.org/memory_viz shows it"
-_LAST = "it holds the last collectives of a rank, no times of kernels"
-_OWN_FORM = "it has a form of its own, which is not read here"
 
 #: Files that are no _JSON, by their first bytes.
 _BINARY = (
@@ -123,7 +119,6 @@ _JSON = (
     _maker(rb'"CudaEvent"', "Nsight Systems, as JSON", "export it as SQLite: nsys export --type sqlite REPORT.nsys-rep"),
 )
 
-_CONTROL = re.compile(rb"[\x00-\x08]")  # text has none
 
 #: A list of events without commas between them.
 _LINES = _maker(rb'^\s*\[\s*\{[^\n]*"cat"\s*:\s*"(POSIX|STDIO|dftracer)"[^\n]*\}\s*\{', "DFTracer", _FILES)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.traces.kinds_of_work import BoolArray
+from feedline.analysis.intervals import BoolArray, FloatArray
 from feedline.analysis.traces.trace_columns import Kind, Shape, Trace
 
 _Size = tuple[int, ...]
@@ -23,6 +23,18 @@ _BYTES = {
     "bool": 1, "c10::complex<float>": 8, "c10::complex<double>": 16,
 }  # fmt: skip
 _EIGHT_BITS = re.compile(r"float8|_fnuz|_e[45]m[23]", re.IGNORECASE)
+_Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
+#: Backward of a convolution -> which of its inputs are the result's gradient, the input and the weight.
+_BACKWARDS = {
+    "aten::convolution_backward": (0, 1, 2),
+    "aten::cudnn_convolution_backward": (1, 0, 2),
+    "aten::miopen_convolution_backward": (1, 0, 2),
+    "aten::mkldnn_convolution_backward": (1, 0, 2),
+}
+_FORWARDS = (
+    "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "cudnn_convolution", "cudnn_convolution_relu", "miopen_convolution",
+    "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution_transpose",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,6 @@ def _known(name: str) -> bool:
     return name in _FORMULAS
 
 
-_Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
 _Formula = Callable[[str, tuple[_Size, ...], Convolutions], _Made | None]
 
 
@@ -173,17 +184,6 @@ def _width(dtype: str) -> int:
     return _BYTES.get(dtype.lower(), 1 if _EIGHT_BITS.search(dtype) else 0)
 
 
-#: Backward of a convolution -> which of its inputs are the result's gradient, the input and the weight.
-_BACKWARDS = {
-    "aten::convolution_backward": (0, 1, 2),
-    "aten::cudnn_convolution_backward": (1, 0, 2),
-    "aten::miopen_convolution_backward": (1, 0, 2),
-    "aten::mkldnn_convolution_backward": (1, 0, 2),
-}
-_FORWARDS = (
-    "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "cudnn_convolution", "cudnn_convolution_relu", "miopen_convolution",
-    "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution_transpose",
-)  # fmt: skip
 _FORMULAS: dict[str, _Formula] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), _multiply(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), _multiply(1)),
@@ -200,9 +200,6 @@ _FORMULAS: dict[str, _Formula] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": _attention(0, (1, 1), True),
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _attention(1, (3, 2), True),
 }
-
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Costs:

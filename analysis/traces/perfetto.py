@@ -13,6 +13,7 @@ from feedline.analysis.intervals import IntArray
 
 MOST = 32  # tracks that a person still scrolls through
 NOWHERE = -1
+_FIRST = 1  # Perfetto takes thread 0 for the idle one
 
 
 def lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
@@ -39,9 +40,6 @@ def lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
                 found[index] = lane
                 break
     return found
-
-
-_FIRST = 1  # Perfetto takes thread 0 for the idle one
 
 
 class PerfettoRank:

@@ -8,14 +8,39 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, common
 from feedline.analysis.traces.calls import CallRow, Calls, calls
-from feedline.analysis.traces.device_time import DeviceWork, Gpu, device_work, gpu
 from feedline.analysis.traces.kinds_of_work import Copy, communicates, copy_of, extent, of_kinds
 from feedline.analysis.traces.threads import UNKNOWN, Threads, threads
-from feedline.analysis.traces.trace_budget import PARTS, Activity, Budget, Input, activity, find_input, loading, of_trace, split
+from feedline.analysis.traces.trace_budget import (
+    PARTS,
+    Activity,
+    Budget,
+    DeviceWork,
+    Gpu,
+    Input,
+    activity,
+    device_work,
+    find_input,
+    gpu,
+    loading,
+    of_trace,
+    split,
+)
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Trace, Track
 from feedline.analysis.traces.trace_steps import Basis, Steps, basis, find_steps
 
 _MOSTLY = 0.9  # of a kernel's time, from which on the collective that it is of is named
+_MOST_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
+_COLLECTIVE_DTYPE = np.dtype(
+    [
+        ("start", "<i8"),  # ns since RankTrace.origin_ns: the kernel began; without a device, the host's range
+        ("end", "<i8"),
+        ("launched", "<i8"),  # ns: the host told the device to; -1: the trace does not say
+        ("name", "<i4"),  # index into names: of the kernel
+        ("said", "<i4"),  # index into names: the range around its launch ("nccl:all_to_all"); -1: none
+        ("args", "<i4"),  # index into args; -1: nothing is known of it but its name
+        ("stream", "<i4"),  # index into streams
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -110,21 +135,6 @@ def _mostly(names: IntArray, operator: IntArray, wall: IntArray, speaks: Set[int
     each, _, sums = _summed(names, wall)
     whole = dict(zip(each, sums))
     return {name: by if name not in speaks or time >= _MOSTLY * whole[name] else -1 for name, (time, by) in best.items()}
-
-
-_MOST_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
-
-_COLLECTIVE_DTYPE = np.dtype(
-    [
-        ("start", "<i8"),  # ns since RankTrace.origin_ns: the kernel began; without a device, the host's range
-        ("end", "<i8"),
-        ("launched", "<i8"),  # ns: the host told the device to; -1: the trace does not say
-        ("name", "<i4"),  # index into names: of the kernel
-        ("said", "<i4"),  # index into names: the range around its launch ("nccl:all_to_all"); -1: none
-        ("args", "<i4"),  # index into args; -1: nothing is known of it but its name
-        ("stream", "<i4"),  # index into streams
-    ]
-)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.kinds_of_work import BoolArray, named, of_kinds, on_device, present
+from feedline.analysis.intervals import BoolArray, IntArray
+from feedline.analysis.traces.kinds_of_work import named, of_kinds, on_device, present
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
 UNKNOWN = -1

@@ -13,6 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 _BYTES_PER_EVENT = 640  # an event with shapes, strides and concrete inputs; Kineto's files have 130 (2021) to 420 (all options on)
+EVENT_DTYPE = np.dtype(
+    [
+        ("start", "<i8"),  # ns since Trace.origin_ns
+        ("wall", "<i8"),  # ns
+        ("correlation", "<i8"),  # joins what the host launched with what the device did; -1: none
+        ("nbytes", "<i8"),  # COPY, SET: bytes; -1: unknown
+        ("name", "<i4"),  # index into Trace.names
+        ("track", "<i4"),  # index into Trace.tracks
+        ("shape", "<i4"),  # OPERATOR: index into Trace.shapes; -1: not recorded
+        ("collective", "<i4"),  # index into Trace.collectives; -1: it is none, or nothing is known of it but its name
+        ("kind", "u1"),  # Kind
+    ]
+)
+Rows = npt.NDArray[np.void]
+_ORDER = ("start", "wall", "track", "name", "kind", "correlation", "nbytes", "shape", "collective")
 
 
 @dataclass(frozen=True)
@@ -36,21 +51,6 @@ class Limits:
 
 
 DEFAULT = Limits()
-
-
-EVENT_DTYPE = np.dtype(
-    [
-        ("start", "<i8"),  # ns since Trace.origin_ns
-        ("wall", "<i8"),  # ns
-        ("correlation", "<i8"),  # joins what the host launched with what the device did; -1: none
-        ("nbytes", "<i8"),  # COPY, SET: bytes; -1: unknown
-        ("name", "<i4"),  # index into Trace.names
-        ("track", "<i4"),  # index into Trace.tracks
-        ("shape", "<i4"),  # OPERATOR: index into Trace.shapes; -1: not recorded
-        ("collective", "<i4"),  # index into Trace.collectives; -1: it is none, or nothing is known of it but its name
-        ("kind", "u1"),  # Kind
-    ]
-)
 
 
 class Kind(enum.IntEnum):
@@ -159,10 +159,6 @@ class Trace:
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     devices: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-
-
-Rows = npt.NDArray[np.void]
-_ORDER = ("start", "wall", "track", "name", "kind", "correlation", "nbytes", "shape", "collective")
 
 
 class Growing:

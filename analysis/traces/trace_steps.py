@@ -17,6 +17,19 @@ _EVEN = 0.3  # standard deviation of the periods over their mean, above which no
 _CLEFT = 4.0  # times the gap within a burst that the gap between two must be
 _MATCHING = 0.9  # share of names that come again one period later
 _LONGEST = 4096  # collectives of a step: more are not looked for
+#: A range that a user named after what it is: "step", "iteration 12", "train_step", "## step 3 ##", "mydomain:batch_7".
+_STEP_WORD = re.compile(r"^\W*([\w ]+:)?\W*(train(ing)?[ _-]?)?(step|iter(ation)?|batch|global[ _-]?step)[ _#:=-]*\d*\W*$", re.IGNORECASE)
+#: Ranges of frameworks: parts of a step, or calls that repeat within one.
+_PART = re.compile(r"^(Optimizer\.|nccl:|gloo:|DistributedDataParallel|FSDP::|torch\.|autograd::|enumerate\(|feedline:|ProfilerStep|\[)")
+_NUMBER = re.compile(r"\d+")
+_FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
+_UPDATE = re.compile(r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam", re.I)
+_FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
+_NO_STEPS = (
+    "no steps were found: there is no ProfilerStep and no range that repeats, and neither optimizer calls nor collectives recur evenly; "
+    "all figures cover the whole trace"
+)
+_COVERS = 0.8  # share of its own extent that a range has to cover to be the step, if its name does not say so
 
 
 def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
@@ -59,21 +72,6 @@ def _period(words: npt.NDArray[np.int64]) -> int | None:
         if (words[length:] == words[:-length]).mean() >= _MATCHING:
             return length if len(np.unique(words[:length])) > 1 else None
     return None
-
-
-#: A range that a user named after what it is: "step", "iteration 12", "train_step", "## step 3 ##", "mydomain:batch_7".
-_STEP_WORD = re.compile(r"^\W*([\w ]+:)?\W*(train(ing)?[ _-]?)?(step|iter(ation)?|batch|global[ _-]?step)[ _#:=-]*\d*\W*$", re.IGNORECASE)
-#: Ranges of frameworks: parts of a step, or calls that repeat within one.
-_PART = re.compile(r"^(Optimizer\.|nccl:|gloo:|DistributedDataParallel|FSDP::|torch\.|autograd::|enumerate\(|feedline:|ProfilerStep|\[)")
-_NUMBER = re.compile(r"\d+")
-_FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
-_UPDATE = re.compile(r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam", re.I)
-_FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
-_NO_STEPS = (
-    "no steps were found: there is no ProfilerStep and no range that repeats, and neither optimizer calls nor collectives recur evenly; "
-    "all figures cover the whole trace"
-)
-_COVERS = 0.8  # share of its own extent that a range has to cover to be the step, if its name does not say so
 
 
 @dataclass(frozen=True, eq=False)

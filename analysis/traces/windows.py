@@ -29,6 +29,10 @@ _BURST_NS = 1_000_000  # marks farther apart belong to different bursts
 #: The run's own readings of both clocks were measured 2 us off the marks; but one taken while another process had the CPU is off by a
 #: scheduler's slice, which this is some of.
 READINGS_NS = 10_000_000
+_ROWS = 1 << 14  # events turned into Python's numbers at a time
+_FREE_BYTES, _PACKED = 64 << 20, 64  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25
+_SMALLEST_EVENT = 40  # bytes of JSON
+_NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
 
 
 @dataclass(frozen=True)
@@ -101,10 +105,6 @@ def _middle(low: IntArray, high: IntArray) -> IntArray:
     return np.atleast_1d(low + (high - low) // 2).astype(np.int64)
 
 
-_ROWS = 1 << 14  # events turned into Python's numbers at a time
-_FREE_BYTES, _PACKED = 64 << 20, 64  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25
-_SMALLEST_EVENT = 40  # bytes of JSON
-_NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
 _CATEGORIES = {
     Kind.KERNEL: "kernel",
     Kind.COPY: "gpu_memcpy",

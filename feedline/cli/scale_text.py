@@ -10,8 +10,7 @@ from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import plain
 from feedline.analysis.scaling.efficiency import STEPS, Row
 from feedline.analysis.scaling.predict import Prediction
-from feedline.analysis.scaling.scaling_conclusion import counted
-from feedline.analysis.scaling.study import Study
+from feedline.analysis.scaling.study import Study, counted
 from feedline.profiler.printable import printable_in
 
 _KINDS = {

@@ -8,10 +8,10 @@ from communication.made_up import MB, Training, always, train, with_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
 from feedline.analysis.ranks.comparison import compare
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.replay import NoTimeline, _share, backward_passes, fit, timeline
-from feedline.analysis.ranks.what_if import WhatIf, bucket_edges, micro_batches, split_ready
+from feedline.analysis.ranks.replay import WhatIf, _share, bucket_edges, fit, micro_batches, split_ready
 
 
 def asked(ranks, **more):

@@ -18,7 +18,7 @@ from feedline.analysis.diff.run_diff import Diff, Quantity
 from feedline.analysis.diff.side import THREAD
 from feedline.analysis.explain.model import RankGpu, Traces
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.traces.device_time import NO_COMMUNICATION
+from feedline.analysis.traces.trace_budget import NO_COMMUNICATION
 from feedline.cli import main
 
 OVER, NOT_JUDGED = 77, 75

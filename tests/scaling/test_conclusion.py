@@ -2,7 +2,7 @@
 
 from feedline.analysis.scaling.efficiency import Point, rows
 from feedline.analysis.scaling.predict import Prediction
-from feedline.analysis.scaling.scaling_conclusion import conclude, disagreement
+from feedline.analysis.scaling.study import conclude, disagreement
 
 FOUR = rows([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])
 EIGHT = [Prediction(8, 150.0, 120.0, 190.0, "USL")]

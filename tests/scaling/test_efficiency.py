@@ -4,8 +4,7 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling.efficiency import Point, rows, scaling_kind, sound
-from feedline.analysis.scaling.scaling_conclusion import shape_of
-from feedline.analysis.scaling.study import Noise, time_to_accuracy
+from feedline.analysis.scaling.study import Noise, shape_of, time_to_accuracy
 
 
 def ring(n: int) -> float:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from feedline.analysis.intervals import IntArray
+from feedline.analysis.intervals import BoolArray, IntArray
 from feedline.analysis.ranks.aligned_clocks import SLACK_NS, Arrivals, arrived, incomparable, slot_free, waited_for
-from feedline.analysis.ranks.match import MISSING, BoolArray, generations
+from feedline.analysis.ranks.match import MISSING, generations
 from feedline.analysis.traces.collectives import BETWEEN_TWO, TOGETHER, Collectives, operation
 from feedline.profiler.errors import RunDamaged
 

@@ -24,6 +24,9 @@ from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Rank, rank_folders
 from feedline.profiler.store.restarts import named
 
+WARM_UP = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
+Load = Callable[[Rank], Collectives | None]
+
 
 @dataclass(frozen=True)
 class Source:
@@ -113,10 +116,6 @@ def _filesystem(url: str) -> tuple[Any, str]:
     except ValueError as error:
         raise RunNotFound(f"{url} is not an address that fsspec supports ({error})") from error
     return files, path
-
-
-WARM_UP = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
-Load = Callable[[Rank], Collectives | None]
 
 
 @dataclass(frozen=True)

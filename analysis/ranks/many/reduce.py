@@ -20,6 +20,8 @@ from feedline.profiler.store.restarts import named
 
 _SCHEMA_VERSION = 1
 _MOST_KINDS = 12  # rows of the table of collectives
+#: Ranks per task: with more, progress shows later; with fewer, the envelope is sent more often.
+_CHUNK = 8
 
 
 @dataclass(frozen=True)
@@ -177,10 +179,6 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int,
 def _busbw(label: Label, spent: Sequence[Spent]) -> float | None:
     took = [moved.ns / moved.times for one in spent if (moved := one.moved.get(label)) is not None]
     return bandwidth(label.name, label.nbytes, label.ranks, max(took)).busbw if took else None
-
-
-#: Ranks per task: with more, progress shows later; with fewer, the envelope is sent more often.
-_CHUNK = 8
 
 
 def of_rank(rank: Rank) -> Collectives | None:

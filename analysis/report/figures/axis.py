@@ -10,6 +10,9 @@ from feedline.analysis.formatting import count, number
 from feedline.analysis.report.figures.svg import WIDTHS, percent, tag
 
 _WIDEST = 1080  # px, a figure on the widest page (report.css)
+DECADE = 10.0
+_ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
+_PX_A_ROW = 40
 
 
 def _nice_step(span: float, most: int) -> float:
@@ -187,11 +190,6 @@ def doublings(values: Sequence[float], edge: float = 0.0) -> Callable[[float], f
     """
     low, high = math.log(values[0]), math.log(values[-1])
     return lambda value: edge + (1 - 2 * edge) * ((math.log(value) - low) / (high - low) if high > low else 0.5)
-
-
-DECADE = 10.0
-_ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
-_PX_A_ROW = 40
 
 
 class YAxis(NamedTuple):

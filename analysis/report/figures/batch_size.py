@@ -15,6 +15,9 @@ _EFFICIENCY_HEIGHT, _BATCH_AXIS = 180, 36
 _AROUND = 8.0  # how far the axis reaches beyond the run's batch and the noise scale, as a factor
 _POINTS = 40
 _TALLEST = 1000.0  # of the axis upwards
+_NOISE_HEIGHT, _TIME_AXIS = 180, 36
+_REACH = 8.0  # how far beyond values and batch an interval is drawn, as a factor: one of few updates reaches from nothing to anything
+_ABOVE, _LINE = 16, 14  # px
 
 
 def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
@@ -69,11 +72,6 @@ def _tip(noise: NoiseOverTraining, size: float, mine: bool) -> str:
         f"{who} {count(size)}: {number(samples_factor(size, critical))} times the minimum samples{between}, "
         f"{number(updates_factor(size, critical))} times the minimum updates"
     )
-
-
-_NOISE_HEIGHT, _TIME_AXIS = 180, 36
-_REACH = 8.0  # how far beyond values and batch an interval is drawn, as a factor: one of few updates reaches from nothing to anything
-_ABOVE, _LINE = 16, 14  # px
 
 
 def noise_scale(noise: NoiseOverTraining, batch: float | None, samples: float) -> Markup | None:

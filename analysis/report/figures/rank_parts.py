@@ -10,6 +10,7 @@ from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report.figures.svg import figure, percent, tag
 
 _ROW, _BAR = 22, 14  # px
+QUEUE = "queue_s"
 
 
 class _Part(NamedTuple):
@@ -19,8 +20,6 @@ class _Part(NamedTuple):
     short: str
     color: str
 
-
-QUEUE = "queue_s"
 
 #: Green moves and red waits, as in the stages of a step; what backward hides is the light one.
 PARTS = {

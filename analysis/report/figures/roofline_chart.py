@@ -22,6 +22,11 @@ _LEFT_OF_RUN, _RIGHT_OF_RUN = 30.0, 3.0  # how far the x axis reaches, as factor
 _ABOVE, _BELOW = 1.4, 1.3  # the same of the y axis, around what is on it
 _DIAGONAL = ("device", "step", "gpu")
 _NAME, _AMOUNT = 16, 9  # characters of a label
+_HEIGHT, _OPERATOR_AXIS = 240, 36  # px
+_AROUND = 3.0  # how far the axes reach beyond the outermost operators, as a factor
+_SMALLEST, _LARGEST = 3.5, 14.0  # px, radius
+_LABELS, _OPERATOR_NAME = 8, 24  # how many at most, and characters of each
+_LINE, _GAP = 16, 4  # px: a label's height, and from a circle to its label
 
 
 class _Frame(NamedTuple):
@@ -137,13 +142,6 @@ def _flop_axis(frame: _Frame) -> list[Markup]:
     if frame.flop is None:
         return [base_line(frame.height)]
     return log_columns(frame.left, frame.right, frame.height, lambda tick: flops(tick, ""), "FLOP per sample", 3)
-
-
-_HEIGHT, _OPERATOR_AXIS = 240, 36  # px
-_AROUND = 3.0  # how far the axes reach beyond the outermost operators, as a factor
-_SMALLEST, _LARGEST = 3.5, 14.0  # px, radius
-_LABELS, _OPERATOR_NAME = 8, 24  # how many at most, and characters of each
-_LINE, _GAP = 16, 4  # px: a label's height, and from a circle to its label
 
 
 class _Point(NamedTuple):

@@ -15,6 +15,7 @@ _HEIGHT, _AXIS = 120, 22  # px
 _MOST_LABELS = 4
 
 _Bins = Sequence[tuple[float, int]]
+_ROW, _BAR = 24, 14  # px
 
 
 def _filled(bins: _Bins) -> list[tuple[float | None, float, int]]:
@@ -66,9 +67,6 @@ def _edges(shown: list[tuple[float | None, float, int]]) -> list[Markup]:
         edge = shown[index - 1][1]
         marks.append(tag("text", _edge(edge), class_="tick x", x=percent(index / len(shown)), y=_HEIGHT + 16))
     return marks
-
-
-_ROW, _BAR = 24, 14  # px
 
 
 def sample_cost(workers: Workers, palette: Palette) -> Markup | None:

@@ -13,6 +13,8 @@ from feedline.analysis.report.palette import Palette
 _HEIGHT = 46
 _THIN = 12
 _PADDING = 12
+_BAND, _STACK, _GAP, _AXIS = 96, 190, 30, 22  # heights in px
+_LABEL_PX = 14
 
 
 def step_bar(step: StepSummary, palette: Palette) -> Markup | None:
@@ -59,10 +61,6 @@ def _labels(index: int, stage: str, amount: str, start: float, width: float, col
         until = full.replace("from", "until") if full else ""
         labels.append(tag("text", index, x=middle, y=28, class_=f"in {color} {short} {until}".rstrip()))
     return labels
-
-
-_BAND, _STACK, _GAP, _AXIS = 96, 190, 30, 22  # heights in px
-_LABEL_PX = 14
 
 
 def step_series(series: StepSeries, palette: Palette) -> Markup | None:

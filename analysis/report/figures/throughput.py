@@ -11,13 +11,17 @@ from feedline.analysis.report.figures.axis import count_columns, count_rows, dou
 from feedline.analysis.report.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
 from feedline.analysis.scaling.efficiency import Row
 from feedline.analysis.scaling.predict import Prediction
-from feedline.analysis.scaling.scaling_conclusion import counted as counted_ranks
 from feedline.analysis.scaling.study import Study
+from feedline.analysis.scaling.study import counted as counted_ranks
 
 _Scale = Callable[[float], float]
 _RANKS_HEIGHT, _RANKS_AXIS = 220, 36
 _RANKS_EDGE = 0.04  # room left and right of the points, as a share of the width
 _MAX_RANK_LABELS = 24  # labels
+_BATCH_HEIGHT, _BATCH_AXIS = 180, 36
+_MOST_LABELS = 6
+_WORKERS_HEIGHT, _WORKERS_AXIS = 220, 36
+_WORKERS_EDGE = 0.04  # room left and right of the points, as a share of the width
 
 
 def throughput_by_ranks(study: Study) -> Markup:
@@ -75,10 +79,6 @@ def _rank_point(x: float, y: float, bar: Markup | None, tip: str, mark: Markup) 
     return tag("g", bar, mark, tag("circle", class_="hit", cx=percent(x), cy=y, r=12), class_="point", data_tip=tip)
 
 
-_BATCH_HEIGHT, _BATCH_AXIS = 180, 36
-_MOST_LABELS = 6
-
-
 def batch_sweep(sweep: Sweep) -> Markup:
     """A line through the measured sizes, on an axis of doublings; bars reach from the slowest to the fastest round."""
     top = round_up(max(sweep.high + sweep.samples_per_s))
@@ -101,10 +101,6 @@ def _point(sweep: Sweep, index: int, x: float, y: float, top: float) -> Markup:
     bar = interval(x, _BATCH_HEIGHT * (1 - slow / top), _BATCH_HEIGHT * (1 - fast / top))
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
     return tag("g", bar, tag("circle", class_="dot", cx=percent(x), cy=y, r=3.5), hit, class_="point", data_tip=tip)
-
-
-_WORKERS_HEIGHT, _WORKERS_AXIS = 220, 36
-_WORKERS_EDGE = 0.04  # room left and right of the points, as a share of the width
 
 
 def workers(search: Search) -> Markup:

@@ -17,6 +17,15 @@ from feedline.analysis.traces.trace_columns import Kind
 
 NONE: Final = msgspec.Raw()  # a value that is not there
 _Scalar = int | float | str | None
+#: Phases of the Trace Event Format that are of no use here: flows, instants, counters, objects, clocks. Half of a file is flows.
+IGNORED = [msgspec.defstruct(f"Ignored{n}", [], gc=False, tag_field="ph", tag=phase) for n, phase in enumerate("iICbnesSfTtpFNODPRcVv(),")]
+_EXACT_BELOW = 2.0**43  # microseconds: the doubles beyond lie more than 1 ns apart (2**43 * 2**-52 us = 0.00195 us)
+_INTEGERS_BELOW = 2.0**51  # microseconds: within LARGEST
+_LARGEST = 1 << 61  # nanoseconds, 73 years; three such times can be added
+UNREADABLE = np.iinfo(np.int64).min
+_Times = npt.NDArray[np.int64]
+_OLD_DIMS = re.compile(rb'"Input dims"(?=\s*:)')
+_ts, _dur = attrgetter("ts"), attrgetter("dur")
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
@@ -97,8 +106,6 @@ class Label(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
 AnySpan = _Span | ExactSpan | Begin
 AnyEvent = AnySpan | End | Label
 
-#: Phases of the Trace Event Format that are of no use here: flows, instants, counters, objects, clocks. Half of a file is flows.
-IGNORED = [msgspec.defstruct(f"Ignored{n}", [], gc=False, tag_field="ph", tag=phase) for n, phase in enumerate("iICbnesSfTtpFNODPRcVv(),")]
 _others: Any = functools.reduce(operator.or_, IGNORED, Begin | End | Label)
 _FAST = msgspec.json.Decoder(list[_Span | _others])
 _EXACT = msgspec.json.Decoder(list[ExactSpan | _others])
@@ -142,12 +149,6 @@ _KINDS = {
 def kind_of(category: str) -> Kind:
     """The kind of a category, of any version of the format; OTHER if unknown."""
     return _KINDS.get(category.lower(), Kind.OTHER)
-
-
-_EXACT_BELOW = 2.0**43  # microseconds: the doubles beyond lie more than 1 ns apart (2**43 * 2**-52 us = 0.00195 us)
-_INTEGERS_BELOW = 2.0**51  # microseconds: within LARGEST
-_LARGEST = 1 << 61  # nanoseconds, 73 years; three such times can be added
-UNREADABLE = np.iinfo(np.int64).min
 
 
 def _from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None:
@@ -196,11 +197,6 @@ def _nanoseconds(text: bytes) -> int:
         return int(nanoseconds.to_integral_value()) if abs(nanoseconds) < _LARGEST else UNREADABLE
     except (ArithmeticError, ValueError):
         return UNREADABLE
-
-
-_Times = npt.NDArray[np.int64]
-_OLD_DIMS = re.compile(rb'"Input dims"(?=\s*:)')
-_ts, _dur = attrgetter("ts"), attrgetter("dur")
 
 
 @dataclass(frozen=True)

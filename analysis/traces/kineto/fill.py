@@ -16,6 +16,14 @@ from feedline.profiler.errors import TraceDamaged
 _Key = TypeVar("Key")
 _LONGEST_SHAPE = 1 << 16  # bytes of text; a list of a thousand tensors has half of it
 _NO_STREAM = (-1, (1 << 32) - 1)  # CUPTI_SYNCHRONIZATION_INVALID_VALUE, as libkineto writes it
+_Mark = tuple[int, Begin | End]
+_ON_DEVICE = np.zeros(256, bool)
+_ON_DEVICE[[Kind.KERNEL, Kind.COPY, Kind.SET, Kind.DEVICE_ANNOTATION, Kind.SYNC]] = True
+_HAS_BYTES = np.zeros(256, bool)
+_HAS_BYTES[[Kind.COPY, Kind.SET]] = True
+_SYNC = int(Kind.SYNC)
+_name, _category, _place = attrgetter("name"), attrgetter("cat"), attrgetter("pid", "tid")
+_args, _correlation = attrgetter("args"), attrgetter("correlation")
 
 
 class _Budget:
@@ -171,9 +179,6 @@ def _counted(value: object) -> int | None:
     return number if number >= 0 else None
 
 
-_Mark = tuple[int, Begin | End]
-
-
 def _paired(marks: Sequence[_Mark]) -> tuple[Block, int]:
     """Join each end with the last begin of its thread that is open; and how many have no partner.
 
@@ -197,15 +202,6 @@ def _paired(marks: Sequence[_Mark]) -> tuple[Block, int]:
     alone += sum(map(len, open_.values()))
     start, wall = (np.array([span[field] for span in spans], np.int64) for field in (1, 2))
     return Block([span[0] for span in spans], start, wall, [], np.empty(0, np.int64), []), alone
-
-
-_ON_DEVICE = np.zeros(256, bool)
-_ON_DEVICE[[Kind.KERNEL, Kind.COPY, Kind.SET, Kind.DEVICE_ANNOTATION, Kind.SYNC]] = True
-_HAS_BYTES = np.zeros(256, bool)
-_HAS_BYTES[[Kind.COPY, Kind.SET]] = True
-_SYNC = int(Kind.SYNC)
-_name, _category, _place = attrgetter("name"), attrgetter("cat"), attrgetter("pid", "tid")
-_args, _correlation = attrgetter("args"), attrgetter("correlation")
 
 
 class Filled:

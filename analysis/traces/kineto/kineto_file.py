@@ -18,6 +18,14 @@ from feedline.analysis.traces.trace_columns import DEFAULT, DEVICE_WORK, Collect
 from feedline.profiler.errors import TraceDamaged
 from feedline.profiler.few import few
 
+_KINETO = "kineto"
+_CATEGORIES = 5  # that an error names
+#: Kinds of which a report has something to say.
+_SAYING = (*DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON, Kind.SYSTEM)
+_PIECE = 1 << 19  # bytes of JSON at a time: its events then stay in the processor's cache
+_UNIX_NS = 10**18  # September 2001: a time before it counts from some other moment
+_STRAY_NS = 60 * 10**9  # rows at 0 that lie so far before all others were never given a time
+
 
 @dataclass(frozen=True)
 class _About:
@@ -117,15 +125,6 @@ def _devices(properties: object) -> dict[int, str]:
         if isinstance(entry, dict) and type(entry.get("id")) is int and isinstance(entry.get("name"), str):
             devices[entry["id"]] = entry["name"]
     return devices
-
-
-_KINETO = "kineto"
-_CATEGORIES = 5  # that an error names
-#: Kinds of which a report has something to say.
-_SAYING = (*DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON, Kind.SYSTEM)
-_PIECE = 1 << 19  # bytes of JSON at a time: its events then stay in the processor's cache
-_UNIX_NS = 10**18  # September 2001: a time before it counts from some other moment
-_STRAY_NS = 60 * 10**9  # rows at 0 that lie so far before all others were never given a time
 
 
 def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = _PIECE, strangers: bool = True) -> Trace:

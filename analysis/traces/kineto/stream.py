@@ -31,12 +31,29 @@ from feedline.analysis.traces.trace_columns import Limits
 from feedline.profiler.errors import MissingDependency, TraceDamaged
 
 inflating: Any = zlib
-with suppress(ImportError):  # two to three times as fast
-    from isal import isal_zlib as inflating
-
 _GZIP = b"\x1f\x8b"
 _PACKED = 1 << 14  # of a damaged archive, what follows the last whole piece of this size is lost
 _OTHERS = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+LARGEST = 1 << 22  # bytes of text that may become Python objects at once, which take up to 30 times as much
+#: Behind the last event: the end of the object, or another of its keys.
+_END = re.compile(rb'\}\s*\](?=\s*(?:\}|,\s*"[\w ]+"\s*:|$))')
+_ENCODED = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
+_RAW = {field.name for field in msgspec.structs.fields(Args) if field.type is msgspec.Raw}
+_WHOLE = {"correlation", "bytes"}
+_MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
+#: Between two events. In valid JSON no text can hold it (its quotes would be escaped); a list of objects among the arguments can.
+_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))')
+_TOKEN = re.compile(rb'"[^"\\]*"|["[\]{},]')  # a quote alone begins a text that has escapes, or no end
+_ESCAPE = re.compile(rb'["\\]')
+_OPENS = re.compile(rb"\s*:\s*\[")
+_NEAR = 1 << 12  # bytes from the end in which the last boundary is looked for first
+_DEEPEST = 1000  # brackets; an event with its shapes has five
+_LARGEST = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
+_PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments is given up
+_SPARE = 250_000  # a file with this many more entries that are not events than events is given up
+_BOM = b"\xef\xbb\xbf"
+with suppress(ImportError):  # two to three times as fast
+    from isal import isal_zlib as inflating
 
 
 class Inflated:
@@ -118,15 +135,6 @@ def _opened(path: str) -> IO[bytes]:
         raise MissingDependency(f"{path} needs a library that is not installed ({error})") from error
     except ValueError as error:
         raise TraceDamaged(f"{path} is not a URL that fsspec supports ({error})") from error
-
-
-LARGEST = 1 << 22  # bytes of text that may become Python objects at once, which take up to 30 times as much
-#: Behind the last event: the end of the object, or another of its keys.
-_END = re.compile(rb'\}\s*\](?=\s*(?:\}|,\s*"[\w ]+"\s*:|$))')
-_ENCODED = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
-_RAW = {field.name for field in msgspec.structs.fields(Args) if field.type is msgspec.Raw}
-_WHOLE = {"correlation", "bytes"}
-_MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
 
 
 def _tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
@@ -243,15 +251,6 @@ def _number(value: Any) -> msgspec.Raw:
     return NONE
 
 
-#: Between two events. In valid JSON no text can hold it (its quotes would be escaped); a list of objects among the arguments can.
-_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))')
-_TOKEN = re.compile(rb'"[^"\\]*"|["[\]{},]')  # a quote alone begins a text that has escapes, or no end
-_ESCAPE = re.compile(rb'["\\]')
-_OPENS = re.compile(rb"\s*:\s*\[")
-_NEAR = 1 << 12  # bytes from the end in which the last boundary is looked for first
-_DEEPEST = 1000  # brackets; an event with its shapes has five
-
-
 def _last_boundary(buffer: bytes) -> re.Match[bytes] | None:
     """The last place at which the buffer looks as if one event ended and another began."""
     begin, width = len(buffer), _NEAR
@@ -321,12 +320,6 @@ def _text_end(text: bytes, at: int) -> int | None:
             return found.end()
         at = found.end() + 1
     return None
-
-
-_LARGEST = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
-_PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments is given up
-_SPARE = 250_000  # a file with this many more entries that are not events than events is given up
-_BOM = b"\xef\xbb\xbf"
 
 
 class Blocks:

@@ -2,15 +2,31 @@
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.makers import READ
-from feedline.analysis.traces.nsight import activity, nvtx
-from feedline.analysis.traces.nsight.database import EXPORT, THREADS, Database, Names, Rows, opened, pid, tid
+from feedline.analysis.traces.nsight import nvtx
+from feedline.analysis.traces.nsight.database import (
+    END,
+    EXPORT,
+    META_TABLES,
+    START,
+    Database,
+    Field,
+    Names,
+    Recording,
+    Rows,
+    opened,
+    pid,
+    process_of,
+    rank_of,
+    recording_of,
+    rows,
+    tid,
+)
 from feedline.analysis.traces.nsight.nvtx import NcclPayload, told
 from feedline.analysis.traces.trace_columns import (
     DEFAULT,
@@ -26,149 +42,161 @@ from feedline.analysis.traces.trace_columns import (
 )
 from feedline.profiler.errors import TraceDamaged
 
-_META = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # since schema 3, and before it
-_ENVIRONMENT = "TARGET_INFO_SYSTEM_ENV"
-_CAPTURE = "META_DATA_CAPTURE"
-_THREADS_NAMED = "ThreadNames"
+_KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+_COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"
+_SETS = "CUPTI_ACTIVITY_KIND_MEMSET"
+_GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+_SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+_WORK = (_KERNELS, _COPIES, _SETS, _GRAPHS)
 
-#: (rank, number of ranks) as launchers pass them on: torchrun, Open MPI, PMIx, MPICH and Cray, Slurm.
-_LAUNCHERS = (
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMIX_RANK", "PMIX_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-)
-#: Which of several machines, from torchrun and Slurm.
-_NODES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID")
-_WANTED = {*_NODES, *(name for pair in _LAUNCHERS for name in pair)}
-_NODE_ARGUMENT = re.compile(r"--node[-_]rank=(\d{1,6})")
-_SET = re.compile(r'(?:^|[\0;\n])([A-Z_]+)="?(\d{1,9})"?(?=$|[\0;\n])')
-_MPI_RANK = re.compile(r"MPI Rank (\d{1,9})")  # what Nsight Systems names the main thread of an MPI program
+#: In PyTorch's words (Kineto). Source of the numbers: ENUM_CUDA_MEMCPY_OPER of schema 3.25, CUPTI's CUpti_ActivityMemcpyKind.
+_DIRECTIONS = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "HtoD", "DtoH", "DtoD")
+#: ENUM_CUDA_MEM_KIND of schema 3.25: Nsight Systems counts from 0 where CUPTI's CUpti_ActivityMemoryKind has 0 for unknown.
+_MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device", "Managed", "Unknown")
+#: ENUM_CUPTI_SYNC_TYPE of schema 3.25, in Kineto's words.
+_WAITS = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 
-
-@dataclass(frozen=True)
-class _Session:
-    """One recording.
-
-    Attributes:
-        maker: product and version.
-        schema: of the export, e.g. "3.25.0"; "unknown".
-        origin_ns: Unix time that times of events count from; 0: unknown, or events hold Unix time themselves.
-        environment: what launchers pass on, and nothing else: an environment holds secrets.
-        node: number of the machine among those of a job; 0: it is the only one, or the file does not say.
-        threads: globalTid -> name.
-        devices: number -> name.
-    """
-
-    maker: str
-    schema: str
-    origin_ns: int
-    environment: Mapping[str, int]
-    node: int
-    threads: Mapping[int, str]
-    devices: Mapping[int, str]
-
-
-def _session(database: Database) -> _Session:
-    """Read whatever is there of it."""
-    meta: dict[str, str] = {}
-    for table in _META:
-        meta.update((str(name), str(value)) for name, value in database.rows(table, ("name", "value")))
-    environment = _environment(database)
-    return _Session(
-        f"{meta.get('EXPORT_PRODUCT_NAME', 'Nsight Systems')} {meta.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
-        meta.get("EXPORT_SCHEMA_VERSION", "unknown"),
-        _origin_in_meta(database, meta),
-        environment,
-        _node(database, environment),
-        _threads(database),
-        {number: str(name) for number, name in database.rows("TARGET_INFO_GPU", ("id", "name")) if isinstance(number, int) and name},
-    )
-
-
-def _origin_in_meta(database: Database, meta: Mapping[str, str]) -> int:
-    """Events count from the start of the session, unless the export was told ``--ts-normalize`` or ``--ts-shift``."""
-    if meta.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
-        return 0
-    shift = meta.get("EXPORT_PARAM_TIME_SHIFT", "0")
-    moved = int(shift) if re.fullmatch(r"-?\d{1,18}", shift) else 0
-    for (began,) in database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)):
-        if isinstance(began, int) and 0 < began < 1 << 62:
-            return began - moved
-    return 0
-
-
-def _environment(database: Database) -> dict[str, int]:
-    texts = [
-        f"{variable}" for (variable,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ENVIRONMENT_VARIABLE'")
-    ] if database.has(_CAPTURE, "name", "value") else []  # fmt: skip
-    if database.has(_ENVIRONMENT, "name", "value"):
-        texts += [str(value) for (value,) in database.rows(_ENVIRONMENT, ("value",), "WHERE name = 'DeviceEnvironment'")]
-    found: dict[str, int] = {}
-    for text in texts:
-        for name, value in _SET.findall(text):
-            if name in _WANTED:
-                found.setdefault(name, int(value))
-    return found
-
-
-def _node(database: Database, environment: Mapping[str, int]) -> int:
-    """From what nsys was told to start: torchrun --node_rank=1, in one argument or in two; else from the environment."""
-    if database.has(_CAPTURE, "name", "value"):
-        said = [str(value) for (value,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ARGUMENT_%'")]
-        for argument, following in zip(said, [*said[1:], ""]):
-            match = _NODE_ARGUMENT.fullmatch(argument) or _NODE_ARGUMENT.fullmatch(f"{argument}={following}")
-            if match:
-                return int(match[1])
-    return next((environment[name] for name in _NODES if name in environment), 0)
-
-
-def _threads(database: Database) -> dict[int, str]:
-    numbered = [(tid, name) for name, tid in database.rows(_THREADS_NAMED, ("nameId", "globalTid"))]
-    texts = database.strings(name for _, name in numbered if isinstance(name, int))
-    return {tid: texts[name] for tid, name in numbered if isinstance(tid, int) and isinstance(name, int) and name in texts}
-
-
-def _rank_of(
-    process: int, alone: bool, told: tuple[int, int] | None, known: _Session, named: Mapping[int, str]
-) -> tuple[int | None, int | None]:
-    """(rank, number of ranks) of a process, None where the file does not say.
-
-    Looked for in what NCCL said of the largest communicator, in names of threads ("MPI Rank 3"), and in the environment of the recording
-    where it started a single process that used a device: of several it says nothing that tells them apart.
-
-    Args:
-        alone: no other process used a device.
-        told: by NCCL.
-        named: globalTid -> name given through NVTX.
-    """
-    if told is not None:
-        return told
-    given = _launched(known.environment)
-    for names in (named, known.threads):
-        for thread, name in names.items():
-            match = _MPI_RANK.fullmatch(name)
-            if match and thread - thread % THREADS == process:
-                return int(match[1]), given[1] if given[0] is not None and int(match[1]) < (given[1] or 0) else None
-    return given if alone else (None, None)
-
-
-def _launched(environment: Mapping[str, int]) -> tuple[int | None, int | None]:
-    for rank, size in _LAUNCHERS:
-        if rank in environment:
-            world = environment.get(size)
-            return (environment[rank], world) if world is None or environment[rank] < world else (None, None)
-    return None, None
-
-
+_NOT_KNOWN = 7
+_PLACE = {
+    "start": START,
+    "end": END,
+    "process": Field(("globalPid",)),
+    "place": Field(("streamId",)),
+    "device": Field(("deviceId",)),
+    "context": Field(("contextId",)),
+    "correlation": Field(("correlationId",), -1),
+}
+_RUNTIMES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
+_SYSTEM = "OSRT_API"
+_SCHEDULED = "SCHED_EVENTS"
+_OVERHEADS = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
+_RUNNING = "running"  # name of the time that a thread had a CPU
+_BACKTRACE = 67  # ENUM_NSYS_EVENT_CLASS, TRACE_PROCESS_EVENT_CUDABACKTRACE: the same call a second time, with its stack
+_VERSION = re.compile(r"(_pt(?:sz|ds))?_v\d{4,}$")
+_THREAD = {"start": START, "end": END, "place": Field(("globalTid", "globalPid"))}
+_NAMED = {**_THREAD, "string": Field(("nameId",), -1)}
 #: A device on which a process spent less than this share of its kernels' time is not what it trains on: a context that somebody opened
 #: on device 0 by mistake, a probe at the start.
 _ASIDE_SHARE = 0.01
 _RECORD = "record with nsys profile --trace=cuda,nvtx,osrt"
-_SIGNS = (*activity.WORK, nvtx.TABLE, *activity.RUNTIMES, activity.SYSTEM, "StringIds", "TARGET_INFO_SYSTEM_ENV", *_META)
-_NEEDED = {**dict.fromkeys(activity.WORK, ("start", "end", "deviceId")), nvtx.TABLE: ("start", "eventType"),
-           **dict.fromkeys(activity.RUNTIMES, ("start", "end"))}  # fmt: skip
+_SIGNS = (*_WORK, nvtx.TABLE, *_RUNTIMES, _SYSTEM, "StringIds", "TARGET_INFO_SYSTEM_ENV", *META_TABLES)
+_NEEDED = {**dict.fromkeys(_WORK, ("start", "end", "deviceId")), nvtx.TABLE: ("start", "eventType"),
+           **dict.fromkeys(_RUNTIMES, ("start", "end"))}  # fmt: skip
+
+
+def _device_work(database: Database, names: Names) -> list[Rows]:
+    """Everything that makes a device busy."""
+    return [_kernels(database, names), _copies(database, names), _sets(database, names), _graphs(database, names)]
+
+
+def _kernels(database: Database, names: Names) -> Rows:
+    # The demangled name tells float from half, and a ring from a tree; the short one is left of it where an export has no other.
+    found = database.read(_KERNELS, {**_PLACE, "string": Field(("demangledName", "mangledName", "shortName", "nameId"), -1)})
+    found["name"] = names.of_strings(database, found.pop("string"), "kernel without a name")
+    return rows(Kind.KERNEL, found)
+
+
+def _copies(database: Database, names: Names) -> Rows:
+    kinds = {"way": Field(("copyKind",)), "from": Field(("srcKind",), _NOT_KNOWN), "to": Field(("dstKind",), _NOT_KNOWN)}
+    found = database.read(_COPIES, {**_PLACE, **kinds, "nbytes": Field(("bytes",), -1)})
+    keys = np.stack([found.pop("way"), found.pop("from"), found.pop("to")], 1)
+    known, index = np.unique(keys, axis=0, return_inverse=True)
+    called = [names(f"Memcpy {_of(_DIRECTIONS, way, 0)} ({_of(_MEMORIES, source, _NOT_KNOWN)} -> {_of(_MEMORIES, target, _NOT_KNOWN)})")
+              for way, source, target in known.tolist()]  # fmt: skip
+    found["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else keys[:, 0]
+    return rows(Kind.COPY, found)
+
+
+def _of(words: tuple[str, ...], number: int, unknown: int) -> str:
+    return words[number] if 0 <= number < len(words) else words[unknown]
+
+
+def _sets(database: Database, names: Names) -> Rows:
+    found = database.read(_SETS, {**_PLACE, "memory": Field(("memKind",), _NOT_KNOWN), "nbytes": Field(("bytes",), -1)})
+    known, index = np.unique(found.pop("memory"), return_inverse=True)
+    called = [names(f"Memset ({_of(_MEMORIES, memory, _NOT_KNOWN)})") for memory in known.tolist()]
+    found["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else found["start"]
+    return rows(Kind.SET, found)
+
+
+def _graphs(database: Database, names: Names) -> Rows:
+    """CUDA graphs that were recorded as a whole, which is what nsys does unless it is told ``--cuda-graph-trace=node``."""
+    found = database.read(_GRAPHS, _PLACE)
+    found["name"] = np.full(len(found["start"]), names("CUDA graph")) if len(found["start"]) else found["start"]
+    return rows(Kind.KERNEL, found)
+
+
+def _waits(database: Database, names: Names, done: Rows) -> Rows:
+    """Synchronizations, on the stream that was waited for, or that waits.
+
+    Their deviceId is 0 on every device in exports of schema 3.25: the context says where they were.
+
+    Args:
+        done: the work of all devices.
+    """
+    found = database.read(_SYNCS, {**_PLACE, "way": Field(("syncType",))})
+    known, index = np.unique(found.pop("way"), return_inverse=True)
+    called = [names(_of(_WAITS, way, 0)) for way in known.tolist()]
+    found["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else found["start"]
+    made = rows(Kind.SYNC, found)
+    made["device"] = _devices(made, done)
+    return made
+
+
+def _devices(made: Rows, done: Rows) -> IntArray:
+    pairs = np.stack([done["process"], done["context"].astype(np.int64), done["device"].astype(np.int64)], 1)
+    where = {(process, context): device for process, context, device in np.unique(pairs, axis=0).tolist()}
+    own = zip(made["process"].tolist(), made["context"].tolist(), made["device"].tolist())
+    return np.array([where.get((process, context), device) for process, context, device in own], np.int64)
+
+
+def _calls(database: Database, names: Names) -> list[Rows]:
+    """Calls of CUDA, under the names that Kineto uses: ``cudaLaunchKernel`` for ``cudaLaunchKernel_v7000``."""
+    return [_runtime(database, names, table) for table in _RUNTIMES]
+
+
+def _runtime(database: Database, names: Names, table: str) -> Rows:
+    found = database.read(table, {**_NAMED, "correlation": Field(("correlationId",), -1), "class": Field(("eventClass",))})
+    twice = found.pop("class") == _BACKTRACE
+    if twice.any():
+        keep = ~(twice & np.isin(found["correlation"], found["correlation"][~twice]))
+        found = {name: values[keep] for name, values in found.items()}
+    strings = found.pop("string")
+    texts = database.strings(np.unique(strings).tolist())
+    found["name"] = names.of_strings(database, strings, "CUDA call", {text: _VERSION.sub("", text) for text in texts.values()})
+    return _on_threads(Kind.RUNTIME, found)
+
+
+def _system(database: Database, names: Names) -> list[Rows]:
+    """Calls of the operating system, and when threads had a CPU."""
+    found = database.read(_SYSTEM, _NAMED)
+    found["name"] = names.of_strings(database, found.pop("string"), "system call")
+    return [_on_threads(Kind.SYSTEM, found), _scheduled(database, names)]
+
+
+def _scheduled(database: Database, names: Names) -> Rows:
+    """From each time a thread was given a CPU to the next time it lost one."""
+    found = database.read(_SCHEDULED, {"start": START, "place": Field(("globalTid",)), "in": Field(("isSchedIn",))})
+    order = np.lexsort((found["in"], found["start"], found["place"]))
+    start, place, given = (found[name][order] for name in ("start", "place", "in"))
+    pairs = np.flatnonzero((given[:-1] == 1) & (given[1:] == 0) & (place[:-1] == place[1:])) if len(start) else np.zeros(0, np.int64)
+    name = np.full(len(pairs), names(_RUNNING) if len(pairs) else 0)
+    return _on_threads(Kind.SYSTEM, {"start": start[pairs], "end": start[pairs + 1], "place": place[pairs], "name": name})
+
+
+def _overhead(database: Database, names: Names) -> list[Rows]:
+    """The profiler's own work."""
+    made = []
+    for table in _OVERHEADS:
+        found = database.read(table, _NAMED)
+        found["name"] = names.of_strings(database, found.pop("string"), "profiler")
+        made.append(_on_threads(Kind.OVERHEAD, found))
+    return made
+
+
+def _on_threads(kind: Kind, found: dict[str, IntArray]) -> Rows:
+    found["process"] = process_of(found["place"])
+    return rows(kind, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +207,7 @@ class _File:
     names: list[str]
     ranges: nvtx.Ranges
     told: NcclPayload
-    session: _Session
+    session: Recording
     notes: list[str]
 
 
@@ -217,17 +245,17 @@ def _whole(database: Database) -> _File:
             raise TraceDamaged(f"{database.path} was written by rocprofv3 (rocpd): its tables have a form of their own. {READ}")
         raise TraceDamaged(f"{database.path} is an SQLite file, but not from Nsight Systems, which writes one with {EXPORT}")
     strange = [table for table, columns in _NEEDED.items() if table in database.tables and not database.has(table, *columns)]
-    known = _session(database)
+    known = recording_of(database)
     if strange:
         raise TraceDamaged(
             f"{database.path} has an unknown schema (version {known.schema}; its table {strange[0]} lacks "
             f"{' or '.join(_NEEDED[strange[0]])}): update feedline, or export it with another version of nsys"
         )
     names = Names()
-    work = activity.work(database, names)
+    work = _device_work(database, names)
     done = np.concatenate(work)
-    hosts = [*activity.calls(database, names), *activity.system(database, names), *activity.overhead(database, names)]
-    parts = [done, activity.waits(database, names, done), *hosts]
+    hosts = [*_calls(database, names), *_system(database, names), *_overhead(database, names)]
+    parts = [done, _waits(database, names, done), *hosts]
     last = max((int(part["end"].max()) for part in parts if len(part)), default=0)
     ranges = nvtx.ranges(database, names, last)
     before = sum(map(len, parts))
@@ -239,9 +267,9 @@ def _whole(database: Database) -> _File:
 
 def _notes(database: Database, done: Rows) -> list[str]:
     notes = []
-    if len(done) and not any(database.has(table) for table in activity.RUNTIMES):
+    if len(done) and not any(database.has(table) for table in _RUNTIMES):
         notes.append("no CUDA API calls were recorded: what the host did between kernels is unknown")
-    if database.has(activity.GRAPHS) and database.read(activity.GRAPHS, {"start": activity.PLACE["start"]})["start"].size:
+    if database.has(_GRAPHS) and database.read(_GRAPHS, {"start": _PLACE["start"]})["start"].size:
         notes.append("CUDA graphs were recorded as whole graphs, so their kernels, including collectives, cannot be distinguished: "
                      "record with nsys profile --cuda-graph-trace=node")  # fmt: skip
     return notes
@@ -275,7 +303,7 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
         mine |= (rows["process"] != process) & (rows["kind"] == Kind.ANNOTATION)
     chosen = np.flatnonzero(mine)
     told_rank = whole.told.ranks.get(process)
-    rank, world = (None, None) if shared else _rank_of(process, alone, told_rank, whole.session, whole.ranges.threads)
+    rank, world = (None, None) if shared else rank_of(process, alone, told_rank, whole.session, whole.ranges.threads)
     tracks, track = _tracks(rows[chosen], whole)
     origin, shift = _origin(whole.session, rows["start"][chosen])
     events = _events(rows[chosen], track, whole.told.index[chosen], shift)
@@ -331,7 +359,7 @@ def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
     return tracks, index.reshape(-1)
 
 
-def _origin(known: _Session, start: IntArray) -> tuple[int, int]:
+def _origin(known: Recording, start: IntArray) -> tuple[int, int]:
     """(origin_ns, what to take off each start): times that an export normalized to Unix time are brought back to small ones."""
     if known.origin_ns or not len(start):
         return known.origin_ns, 0

@@ -24,6 +24,10 @@ _COLUMNS = ("eventType", "start", "end", "globalTid", "domainId", "text", "textI
 _SEQUENCE, _NUMBER, _SIZES, _INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
 _APPENDED = (_SEQUENCE, _NUMBER, _SIZES)
 _SCOPED = ("FSDP::", "ProfilerStep", "DistributedDataParallel")  # record_function of PyTorch's own Python code
+_BYTES, _COMMUNICATOR, _RANKS, _RANK = "Message size [bytes]", "NCCL communicator ID", "No. of ranks", "Rank"
+_BEGUN = ("ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable")
+_KERNEL_NAMES = ("nccl", "rccl")
+_ONE_BYTE = "Byte"  # the payload counts bytes, whatever they mean
 
 
 @dataclass(eq=False)
@@ -202,9 +206,6 @@ def _shape(sizes: str) -> Shape | None:
     return Shape(inputs, ("",) * len(inputs))
 
 
-_BYTES, _COMMUNICATOR, _RANKS, _RANK = "Message size [bytes]", "NCCL communicator ID", "No. of ranks", "Rank"
-_BEGUN = ("ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable")
-_KERNEL_NAMES = ("nccl", "rccl")
 _OPERATIONS = {
     "ncclAllReduce": "allreduce",
     "ncclAllGather": "allgather",
@@ -219,7 +220,6 @@ _OPERATIONS = {
     "ncclSend": "send",
     "ncclRecv": "recv",
 }
-_ONE_BYTE = "Byte"  # the payload counts bytes, whatever they mean
 
 
 @dataclass(eq=False)

@@ -8,9 +8,19 @@ from traces.numbers.lines import AUTOGRAD, LOADER, NCCL, SIDE, WATCHDOG, call, k
 from traces.strategies import traces
 
 from feedline.analysis.intervals import common, union
-from feedline.analysis.traces.device_time import device_work
 from feedline.analysis.traces.threads import threads
-from feedline.analysis.traces.trace_budget import ONE_RANK, PARTS, Activity, Budget, activity, loading, of_trace, split, with_waiting
+from feedline.analysis.traces.trace_budget import (
+    ONE_RANK,
+    PARTS,
+    Activity,
+    Budget,
+    activity,
+    device_work,
+    loading,
+    of_trace,
+    split,
+    with_waiting,
+)
 from feedline.analysis.traces.trace_columns import Kind
 from feedline.analysis.traces.trace_steps import basis, find_steps
 

@@ -2,8 +2,8 @@
 
 from traces.numbers.lines import LOADER, NCCL, SIDE, kernel, line, said, trace
 
-from feedline.analysis.traces.device_time import DeviceWork, Gpu, device_work
-from feedline.analysis.traces.device_time import gpu as figures
+from feedline.analysis.traces.trace_budget import DeviceWork, Gpu, device_work
+from feedline.analysis.traces.trace_budget import gpu as figures
 from feedline.analysis.traces.trace_columns import Kind
 from feedline.analysis.traces.trace_steps import Basis
 

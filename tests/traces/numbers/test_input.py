@@ -3,9 +3,8 @@
 import pytest
 from traces.numbers.lines import AUTOGRAD, LOADER, kernel, operator, said, trace
 
-from feedline.analysis.traces.device_time import device_work
 from feedline.analysis.traces.threads import threads
-from feedline.analysis.traces.trace_budget import find_input, loading
+from feedline.analysis.traces.trace_budget import device_work, find_input, loading
 from feedline.analysis.traces.trace_steps import basis, find_steps
 
 STEP = said("ProfilerStep#1", 0, 100)

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from feedline.analysis.intervals import joined, length, without
-from feedline.analysis.traces.device_time import DeviceWork, Gpu, device_work, gpu
 from feedline.analysis.traces.kineto.kineto_file import read_kineto
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
 from feedline.analysis.traces.threads import threads
-from feedline.analysis.traces.trace_budget import Input, find_input, loading
+from feedline.analysis.traces.trace_budget import DeviceWork, Gpu, Input, device_work, find_input, gpu, loading
 from feedline.analysis.traces.trace_columns import Trace
 from feedline.analysis.traces.trace_steps import Basis, basis
 

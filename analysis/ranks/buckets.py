@@ -1,0 +1,195 @@
+"""The bucket timeline of data parallel training: when each rank had each bucket ready, in every step of the usual shape."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.ranks.cross_rank import CrossRank
+from feedline.analysis.ranks.match import MISSING, CollectiveTable
+from feedline.analysis.ranks.partition import BACKWARD
+from feedline.analysis.traces.collectives import PHASES, SLOTS, Collectives, bus_factor, operation
+
+_INIT = PHASES.index("init")
+
+
+_ENOUGH = 0.9  # share of the bytes that have to be all-reduced in backward
+
+
+_USUAL = 0.8  # share of the steps that have to look alike
+
+
+_FEWEST = 4  # steps
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Steps of one shape. A step is the time from one release of all ranks to the next, so that its lengths add up to the run's: without
+    evaluation, and without what was not kept.
+
+    Attributes:
+        ready: int64 [steps, buckets, ranks], ns since the release before: the rank had enqueued the bucket.
+        period: int64 [steps], ns: from one release to the next.
+        nbytes: int64 [buckets].
+        synchronous: bool [buckets]: all ranks wait for it before they go on: what is ready later is counted from its end.
+        group_ranks, slots: of the group that they belong to.
+        dtype: of most bytes.
+        numbers: int64 [steps]: the step of the first rank in which it ends.
+        rows: int64 [steps, buckets]: of ``CollectiveTable``; empty where nothing was measured.
+        gradients: bool [buckets]: all-reduced in backward.
+    """
+
+    ready: IntArray
+    period: IntArray
+    nbytes: IntArray
+    synchronous: np.ndarray
+    group_ranks: int
+    slots: int
+    dtype: str
+    numbers: IntArray
+    rows: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    gradients: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+
+    @property
+    def bus_bytes(self) -> np.ndarray:
+        """float64 [buckets]: bytes that each rank's link has to carry."""
+        return self.nbytes * bus_factor("all_reduce", self.group_ranks)
+
+
+class NoTimeline(Exception):
+    """Why this run has no such timeline, in words."""
+
+
+def timeline(together: CrossRank, first: int = 0) -> Timeline:
+    """Cut the run at the moments at which the last bucket of a step had arrived everywhere.
+
+    Args:
+        first: steps before it are left out.
+
+    Raises:
+        NoTimeline: it is not data parallel training of steps that look alike.
+    """
+    ranks, matched = together.ranks, together.matched
+    if len(ranks) < 2 or len(ranks[0].steps) < _FEWEST + 1:
+        raise NoTimeline("there are too few steps or ranks")
+    rows = _rows(ranks[0], matched)
+    step = ranks[0].step_at(matched.start[rows, 0])
+    inside = step >= max(first - 1, 0)  # the one before tells where the first begins
+    rows, step = rows[inside], step[inside]
+    if not len(rows):
+        raise NoTimeline("no step has a collective of all ranks")
+    usual, numbers = _usual(matched, rows, step)
+    if not len(usual):
+        raise NoTimeline(f"fewer than {_USUAL:.0%} of the steps have the same collectives")
+    shape = usual[0]
+    nbytes = matched.nbytes[shape]
+    if not nbytes.any():
+        raise NoTimeline("its collectives move no bytes")
+    gradients = _gradients(ranks[0], matched, shape)
+    if nbytes[gradients].sum() < _ENOUGH * nbytes.sum():
+        names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})
+        raise NoTimeline(
+            f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
+            "only data-parallel all-reduces can be replayed"
+        )
+    return _cut(together, usual, numbers, gradients)
+
+
+def backward_passes(first: Collectives, made: Timeline) -> int:
+    """Return how often backward runs in a step of the timeline, on the first rank."""
+    spans = np.sort(first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)[:, 0])
+    step = first.step_at(spans)
+    each = np.bincount(step[step >= 0], minlength=len(first.steps))[made.numbers]
+    return int(np.median(each)) if len(each) else 0
+
+
+def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) -> tuple[IntArray, np.ndarray]:
+    """Return the same if no rank waits for some of the buckets: what follows them is ready that much after what came before.
+
+    Args:
+        ready, synchronous: as in Timeline.
+        dropped: bool [buckets].
+    """
+    changed, before = ready.copy(), np.zeros((len(ready), ready.shape[2]), np.int64)
+    for bucket in range(ready.shape[1]):
+        changed[:, bucket] += before
+        if synchronous[bucket]:
+            before = changed[:, bucket].copy() if dropped[bucket] else np.zeros_like(before)
+    return changed, synchronous & ~dropped
+
+
+def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
+    """Rows that all ranks took part in, in the first rank's order, its constructor's left out."""
+    phase = np.full(len(matched.group), _INIT)
+    row = matched.rows[0]
+    phase[row[row >= 0]] = first.table["phase"][row >= 0]
+    everybody = matched.whole & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != _INIT)
+    rows = np.flatnonzero(everybody)
+    return rows[np.argsort(matched.start[rows, 0], kind="stable")]
+
+
+def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
+    """Rows [steps, buckets] of the steps that have the most common collectives, and their numbers."""
+    begin = np.flatnonzero(np.diff(step, prepend=step[0] - 1))
+    parts = np.split(rows, begin[1:])
+    shapes = [(matched.name[part].tobytes(), matched.nbytes[part].tobytes()) for part in parts]
+    most = max(set(shapes), key=shapes.count)
+    chosen = [index for index, shape in enumerate(shapes) if shape == most]
+    if len(chosen) < max(_FEWEST, _USUAL * (len(shapes) - 3)):  # buckets are rebuilt after the first step
+        return np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
+    return np.stack([parts[index] for index in chosen]), step[begin][chosen]
+
+
+def _gradients(first: Collectives, matched: CollectiveTable, shape: IntArray) -> np.ndarray:
+    phase = np.zeros(len(matched.group), np.int64)
+    row = matched.rows[0]
+    phase[row[row >= 0]] = first.table["phase"][row >= 0]
+    reduced = np.array([operation(matched.names[int(name)]) == "all_reduce" for name in matched.name[shape]], bool)
+    return reduced & (phase[shape] == BACKWARD)
+
+
+def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.ndarray) -> Timeline:
+    ranks, matched, met = together.ranks, together.matched, together.met
+    synchronous = ~gradients | _last_of_backward(ranks[0], matched.start[usual[0], 0])
+    start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
+    release = end.max((1, 2))
+    following = _following(ranks[0], matched.start[usual[:, -1], 0], numbers)
+    if len(following) < _FEWEST:
+        raise NoTimeline("there are too few consecutive steps")
+    ready = np.empty_like(start[following])
+    since = release[following - 1][:, None] + np.zeros(start.shape[2], np.int64)
+    for bucket in range(start.shape[1]):
+        ready[:, bucket] = start[following, bucket] - since
+        if synchronous[bucket]:
+            since = np.maximum(since, end[following, bucket].max(1, keepdims=True))
+    group = matched.groups[int(matched.group[usual[0, 0]])]
+    period = release[following] - release[following - 1]
+    largest = int(matched.nbytes[usual[0]].argmax())
+    row = matched.rows[0]
+    entry = np.flatnonzero(row == usual[0, largest])
+    dtype = ranks[0].dtypes[int(ranks[0].table["dtype"][entry[0]])] if len(entry) and ranks[0].dtypes else ""
+    slots = SLOTS.get(group.backend, 1)
+    nbytes, ranks_of_group = matched.nbytes[usual[0]], len(group.ranks)
+    return Timeline(ready, period, nbytes, synchronous, ranks_of_group, slots, dtype, numbers[following], usual[following], gradients)
+
+
+def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArray:
+    """Which steps follow the one before them, with nothing in between.
+
+    Args:
+        last: int64 [steps], own time: the last bucket was enqueued.
+    """
+    before, after = numbers[:-1], numbers[1:]
+    joined = (after - before == 1) & (first.steps[before, 1] == first.steps[after, 0])
+    return np.flatnonzero(joined & (overlap(last[:-1], last[1:], *first.evaluation.T) == 0)) + 1
+
+
+def _last_of_backward(first: Collectives, start: IntArray) -> np.ndarray:
+    """Buckets after which a backward ends and waits for all of its own: the step's last, and with accumulation others before it.
+
+    Args:
+        start: int64 [buckets], own time, ascending.
+    """
+    spans = first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
+    number = np.searchsorted(np.sort(spans[:, 0]), start, "right")
+    return np.append(np.diff(number) != 0, True)
