@@ -111,7 +111,7 @@ class _Case:
 
 
 def advise(runs: Sequence[Recorded]) -> Advised:
-    """Correctness, kind of loss, price, and what to try.
+    """Judge correctness, the kind of loss and the price of the batch, and advise what to try.
 
     Args:
         runs: one or more, of different batches or seeds.
@@ -133,15 +133,19 @@ def advise(runs: Sequence[Recorded]) -> Advised:
 
 
 def _best_noise(checked: Sequence[tuple[Recorded, Sequence[Finding]]]) -> tuple[NoiseOverTraining, str]:
-    """Of the run with most measured windows; the noise scale is the training's, not the batch's."""
+    """Return the noise scale of the run with most measured windows.
+
+    It is the training's, not the batch's.
+    """
     found = [(gradient_noise.unless_spoiled(run, findings), run.name) for run, findings in checked]
     return max(found, key=lambda one: sum(window.value is not None for window in one[0].windows))
 
 
 def _all(case: _Case, verdicts: Sequence[Verdict]) -> list[Advice]:
-    """Each thing once, in the order of the verdicts and then of what the batch costs.
+    """List each advice once, in the order of the verdicts and then of what the batch costs.
 
     Args:
+        case: what is known of the training.
         verdicts: those of the largest batch come last.
     """
     mine = [verdict for verdict in verdicts if verdict.run == verdicts[-1].run]
@@ -155,7 +159,7 @@ def _all(case: _Case, verdicts: Sequence[Verdict]) -> list[Advice]:
 
 
 def _for_deficit(case: _Case) -> Iterator[Advice]:
-    """The large batch makes fewer updates than it needs: longer steps first, then more of them, then better ones."""
+    """Yield the large batch makes fewer updates than it needs: longer steps first, then more of them, then better ones."""
     yield from _rate(case)
     inflation = _inflation(case)
     if inflation and inflation > 1.05:
@@ -196,7 +200,10 @@ def _for_lag(case: _Case) -> Iterator[Advice]:
 
 
 def _for_gap(case: _Case) -> Iterator[Advice]:
-    """Only here, where the training data is learned as well, does noise have something to give."""
+    """Yield advice that adds noise.
+
+    Only where the training data is learned as well does it have something to give.
+    """
     if "BatchNorm" in " ".join(_norms(case.run)) and _samples_of_forward(case.run) > _GHOST:
         yield _make(case, "ghost_bn", f"use ghost batch norm over {_GHOST} samples", f"ghost_bn={_GHOST}", _told(case))
     yield _make(case, "gradient_noise", "add multiplicative gradient noise", f"gradient_noise={_NOISE}", _told(case))
@@ -223,7 +230,7 @@ def _for_instability(case: _Case) -> Iterator[Advice]:
 
 
 def _lower_rate(case: _Case) -> Iterator[Advice]:
-    """The square root rule's rate, where that is lower than the rate that was unstable, or where that is unknown."""
+    """Yield the square root rule's rate, where that is lower than the rate that was unstable, or where that is unknown."""
     root, scaled = math.sqrt(case.ratio), _scaled(case)
     if case.ratio <= 1 or scaled is not None and scaled < _ALREADY * root:
         return
@@ -239,7 +246,7 @@ def _lower_rate(case: _Case) -> Iterator[Advice]:
 
 
 def _for_price(case: _Case) -> Iterator[Advice]:
-    """What the batch itself gives, whatever the loss."""
+    """Return what the batch itself gives, whatever the loss."""
     if case.price is None:
         return
     bound = case.noise.high if case.noise.high is not None else case.noise.value
@@ -286,7 +293,10 @@ class _Warmup:
 
 
 def _warmup(run: Recorded) -> _Warmup | None:
-    """Five epochs, or a fifth of the training where that is less; None: it warms up already, or its length is unknown or too short."""
+    """Choose a warm-up of five epochs, or a fifth of the training where that is less.
+
+    None: it warms up already, or its length is unknown or too short.
+    """
     if "warmup" in _fixes(run) or _warms_up(run) or run.updates * _WARMUP_SHARE < _FEWEST_WARMUP:
         return None
     epochs = _epochs(run)
@@ -300,20 +310,23 @@ def _warmup(run: Recorded) -> _Warmup | None:
 
 
 def _warms_up(run: Recorded) -> bool:
-    """Whether the learning rate begins low and is highest later."""
+    """Tell whether the learning rate begins low and is highest later."""
     rates = _rates(run)
     return len(rates) > 1 and float(rates[0]) < _STARTS_LOW * float(rates.max())
 
 
 def _rate(case: _Case) -> Iterator[Advice]:
-    """The rule for the learning rate and a warm-up, as far as the training does not have them."""
+    """Yield the rule for the learning rate and a warm-up, as far as the training does not have them."""
     fix, said = _rate_fix(case)
     if fix:
         yield _make(case, "rate_rule", said, fix, _told(case))
 
 
 def _rate_fix(case: _Case) -> tuple[str, str]:
-    """Rule and warm-up as fix and in words; both empty: the training has both."""
+    """Return rule and warm-up as fix and in words.
+
+    Both are empty where the training has both.
+    """
     rule, said = _rule(case)
     warmup = _warmup(case.run)
     if warmup is None:
@@ -322,8 +335,10 @@ def _rate_fix(case: _Case) -> tuple[str, str]:
 
 
 def _rule(case: _Case) -> tuple[str, str]:
-    """Rate rule of the noise scale for SGD where it is known, of the square root for Adam and its like, as fix and in words; both empty:
-    the rate is as high already, or there is no smaller batch."""
+    """Return the rate rule of the noise scale, as fix and in words: for SGD where it is known, of the square root for Adam and its like.
+
+    Both are empty where the rate is as high already, or where there is no smaller batch.
+    """
     times, base, scaled = case.ratio, case.base, _scaled(case)
     if times <= 1 or base is None:
         return "", ""
@@ -345,7 +360,10 @@ def _rule(case: _Case) -> tuple[str, str]:
 
 
 def _scaled(case: _Case) -> float | None:
-    """The highest learning rate over that of the small batch; None: unknown, or of optimizers that cannot be compared."""
+    """Return the highest learning rate over that of the small batch.
+
+    None: unknown, or of optimizers that cannot be compared.
+    """
     if case.reference is None or _kinds(case.run) != _kinds(case.reference):
         return None
     own, other = (_rates(run) for run in (case.run, case.reference))
@@ -359,7 +377,7 @@ def _rates(run: Recorded) -> FloatArray:
 
 
 def _optimizer(case: _Case) -> Iterator[Advice]:
-    """A layer-wise optimizer, on trial only: with batch norm and a good rate none beat its control."""
+    """Yield a layer-wise optimizer, on trial only: with batch norm and a good rate none beat its control."""
     adaptive = _adaptive(case.run)
     name, control = ("lamb=0.01", "adamw=0.01") if adaptive or not _has_norm(case.run) else ("lars=1", _rate_fix(case)[0])
     if name.partition("=")[0] in _kinds(case.run):
@@ -376,7 +394,10 @@ def _optimizer(case: _Case) -> Iterator[Advice]:
 
 
 def _growth(case: _Case) -> Iterator[Advice]:
-    """Nothing for a training that is known to be too short for three stages, or whose batch cannot be divided by four."""
+    """Yield advice to grow the batch.
+
+    None for a training that is known to be too short for three stages, or whose batch cannot be divided by four.
+    """
     run, stages = case.run, _stages(case)
     epochs = _epochs(run)
     if not stages and (epochs is not None or run.batch and run.batch / run.ranks < 4):
@@ -403,8 +424,10 @@ def _updates_of(stages: dict[int, int], epochs: int) -> float:
 
 
 def _stages(case: _Case) -> dict[int, int]:
-    """Epoch -> samples per rank, from a quarter of the batch to all of it, doubled at half and at three quarters of the training; {}: its
-    length is unknown."""
+    """Return epoch -> samples per rank; {}: the training's length is unknown.
+
+    From a quarter of the batch to all of it, doubled at half and at three quarters of the training.
+    """
     run = case.run
     epochs = round(_epochs(run) or 0)
     if not run.batch or epochs < _GROWTH_EPOCHS or run.batch / run.ranks < 4:
@@ -430,7 +453,7 @@ def _inflation(case: _Case) -> float | None:
 
 
 def _ratio_of_samples(case: _Case, batch: float) -> float | None:
-    """Samples at another batch over those at this one, by the noise scale's upper end, which says the least."""
+    """Return samples at another batch over those at this one, by the noise scale's upper end, which says the least."""
     critical = case.noise.high or case.noise.value
     if not critical or case.price is None:
         return None
@@ -438,13 +461,13 @@ def _ratio_of_samples(case: _Case, batch: float) -> float | None:
 
 
 def _at_most_batch(case: _Case) -> float | None:
-    """The lower end of the noise scale, or less where that would leave fewer than a hundred updates of the training."""
+    """Return the lower end of the noise scale, or less where that would leave fewer than a hundred updates of the training."""
     low, run = case.noise.low, case.run
     return min(low, run.samples / classify.FEW_UPDATES) if low and run.samples_known else low
 
 
 def _epochs(run: Recorded) -> float | None:
-    """Length of the training; None: unknown."""
+    """Return the length of the training; None: unknown."""
     return run.samples / run.samples_per_epoch if run.samples_known and run.samples_per_epoch else None
 
 
@@ -455,7 +478,7 @@ def _batches_of_epoch(run: Recorded) -> int:
 
 
 def _samples_of_forward(run: Recorded) -> float:
-    """Samples that batch norm sees at once."""
+    """Return samples that batch norm sees at once."""
     seen = [one["samples"] for one in listed(run, "batch_norms") if one.get("samples")]
     return float(max(seen)) if seen else (run.batch or 0.0) / run.ranks
 
@@ -471,7 +494,10 @@ def _make(case: _Case, id: str, what: str, fix: str, why: str, gain: str = "", c
 
 
 def _verify_line(fix: str, control: str) -> str:
-    """The command that trains with and without it, with seeds and equal samples; "": no fix can be run."""
+    """Return the command that trains with and without it, with seeds and equal samples.
+
+    "": no fix can be run.
+    """
     if not fix or written(fix):
         return ""
     own = fix.partition("=")[0] in _OWN_CONTROL  # which would be tried without being named
@@ -480,12 +506,12 @@ def _verify_line(fix: str, control: str) -> str:
 
 
 def written(fix: str) -> bool:
-    """Whether it cannot be applied from outside: its lines are written into the program."""
+    """Tell whether a fix cannot be applied from outside: its lines are written into the program."""
     return fix.partition("=")[0] in WRITTEN
 
 
 def _fixes(run: Recorded) -> set[str]:
-    """Names of the fixes that the run was made with."""
+    """Return names of the fixes that the run was made with."""
     return {one.partition("=")[0].strip() for one in run.fixes.split(",") if one}
 
 
@@ -504,5 +530,8 @@ def _norms(run: Recorded) -> dict[str, int]:
 
 
 def _has_norm(run: Recorded) -> bool:
-    """Unknown counts as yes, so that the advice never adds what is already there."""
+    """Tell whether the model has normalization.
+
+    Unknown counts as yes, so that the advice never adds what is already there.
+    """
     return bool(_norms(run)) or not isinstance(run.setup.get("norms"), dict)

@@ -10,7 +10,10 @@ _FAR_ABOVE, _FAR_BELOW = 2.0, 1 / 3
 
 
 def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None, made: float | None) -> str:
-    """One sentence, without a full stop. ``where``, ``spent`` and ``made``: as where, samples_factor and updates_factor of BatchPrice."""
+    """Return one sentence, without a full stop.
+
+    ``where``, ``spent`` and ``made``: as where, samples_factor and updates_factor of BatchPrice.
+    """
     if where == "unknown":
         return f"the cost of the batch of {count(batch)} is unknown: {noise.why or 'the noise scale is too uncertain'}"
     if noise.value is None:
@@ -25,9 +28,12 @@ def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | Non
 
 
 def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
-    """E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B (McCandlish and others, arXiv:1812.06162, section 2.3) over the noise scale's range.
+    """Return what a batch costs: E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B, over the noise scale's range.
+
+    McCandlish and others, arXiv:1812.06162, section 2.3.
 
     Args:
+        noise: of the training.
         batch: B, samples per update of all ranks together.
 
     Raises:
@@ -42,17 +48,17 @@ def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
 
 
 def samples_factor(batch: float, critical: float) -> float | None:
-    """E/Emin. None: a critical batch of 0 has no price."""
+    """Return E/Emin; None: a critical batch of 0 has no price."""
     return 1 + batch / critical if critical > 0 else None
 
 
 def updates_factor(batch: float, critical: float) -> float:
-    """S/Smin."""
+    """Return S/Smin."""
     return 1 + critical / batch
 
 
 def _place(batch: float, low: float | None, high: float | None) -> str:
-    """Where a batch is against the range of the noise scale, whichever end of it is known."""
+    """Say where a batch is against the range of the noise scale, whichever end of it is known."""
     if high is not None and batch > high:
         return "far above" if batch > _FAR_ABOVE * high else "above"
     if low is not None and batch < low:

@@ -64,7 +64,7 @@ GRAVE = frozenset([*_OF_GRADIENTS, "whole_data_on_every_rank", *DIVERGED])
 
 
 def _not_finite(recorded: Recorded) -> Finding | None:
-    """The loss was NaN or infinite."""
+    """Return the loss was NaN or infinite."""
     curve = recorded.curves.get("train loss")
     bad = np.flatnonzero(~np.isfinite(curve.values)) if curve is not None else np.zeros(0, int)
     if curve is None or not len(bad):
@@ -81,7 +81,7 @@ def _not_finite(recorded: Recorded) -> Finding | None:
 
 
 def _exploded(recorded: Recorded) -> Finding | None:
-    """The loss is finite, and larger than at the start by orders of magnitude."""
+    """Return the loss is finite, and larger than at the start by orders of magnitude."""
     curve = recorded.curves.get("train loss")
     values = curve.values if curve is not None else np.zeros(0)
     if curve is None or not len(values) or not np.isfinite(values).all():
@@ -112,7 +112,7 @@ def _last_finite(curve: Curve, before: int) -> Evidence:
 
 
 def _skipped_steps(recorded: Recorded) -> Finding | None:
-    """Mixed precision threw away more than a few updates."""
+    """Find that mixed precision threw away more than a few updates."""
     scaler = recorded.setup.get("scaler")
     skipped = scaler.get("skipped") or 0 if isinstance(scaler, dict) else 0
     tried = recorded.updates + skipped
@@ -129,13 +129,13 @@ def _skipped_steps(recorded: Recorded) -> Finding | None:
 
 
 def listed(recorded: Recorded, key: str) -> list[dict[str, Any]]:
-    """A list of the setup, without entries that are not dictionaries."""
+    """Return a list of the setup, without entries that are not dictionaries."""
     found = recorded.setup.get(key)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _groups_of(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Its parameter groups."""
+    """Return its parameter groups."""
     found = optimizer.get("groups")
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
@@ -147,7 +147,7 @@ def _norm_layers(recorded: Recorded) -> dict[str, Any]:
 
 
 def _usable(recorded: Recorded) -> npt.NDArray[np.bool_]:
-    """Rows with two norms to compare: bool [n]."""
+    """Return rows with two norms to compare: bool [n]."""
     norms = recorded.norms
     if norms is None or norms.parts < 2:
         return np.zeros(0, bool)
@@ -163,7 +163,7 @@ def _ratio_of(recorded: Recorded) -> FloatArray:
 
 
 def _same_data(recorded: Recorded) -> Finding | None:
-    """The gradient of a part equals that of the whole, update for update."""
+    """Return the gradient of a part equals that of the whole, update for update."""
     ratio = _ratio_of(recorded)
     if len(ratio) < _MIN_EQUAL_UPDATES or float(np.abs(ratio - 1).max()) > _SAME_GRADIENT:
         return None
@@ -192,7 +192,10 @@ def _same_data(recorded: Recorded) -> Finding | None:
 
 
 def _sum_not_mean(recorded: Recorded) -> Finding | None:
-    """The whole's gradient is longer than its parts'. By Jensen's inequality a mean is not: |mean g|^2 <= mean |g|^2."""
+    """Return the whole's gradient is longer than its parts'.
+
+    By Jensen's inequality a mean is not: |mean g|^2 <= mean |g|^2.
+    """
     ratio = _ratio_of(recorded)
     norms = recorded.norms
     if norms is None or norms.how == "accumulation" or len(ratio) < _MIN_EQUAL_UPDATES or norms.parts < 2:
@@ -216,7 +219,7 @@ def _sum_not_mean(recorded: Recorded) -> Finding | None:
 
 
 def _whole_data(recorded: Recorded) -> Finding | None:
-    """Each of several ranks draws the whole dataset in an epoch."""
+    """Return each of several ranks draws the whole dataset in an epoch."""
     for sampler in listed(recorded, "samplers"):
         drawn, of = sampler.get("samples"), sampler.get("of")
         if recorded.ranks < 2 or not drawn or not of or drawn < of or not sampler.get("shuffles"):  # an evaluation may read all of it
@@ -243,7 +246,7 @@ def _whole_data(recorded: Recorded) -> Finding | None:
 
 
 def _missing_set_epoch(recorded: Recorded) -> Finding | None:
-    """A DistributedSampler that shuffles the same way in every epoch."""
+    """Return a DistributedSampler that shuffles the same way in every epoch."""
     for sampler in listed(recorded, "samplers"):
         epochs, distinct = sampler.get("epochs") or 0, sampler.get("distinct")
         if not sampler.get("shuffles") or "Distributed" not in str(sampler.get("kind")) or epochs < 2 or distinct != 1:
@@ -261,7 +264,7 @@ def _missing_set_epoch(recorded: Recorded) -> Finding | None:
 
 
 def _schedule_in_steps(recorded: Recorded) -> Finding | None:
-    """A schedule that was told another number of steps than the training made."""
+    """Return a schedule that was told another number of steps than the training made."""
     for scheduler in listed(recorded, "schedulers"):
         horizon, steps, kind = scheduler.get("horizon"), scheduler.get("steps"), str(scheduler.get("kind"))
         if not recorded.ended or not horizon or not steps or steps < _MIN_SCHEDULER_STEPS:
@@ -293,12 +296,12 @@ def _schedule_in_steps(recorded: Recorded) -> Finding | None:
 
 
 def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
-    """Whether a scheduler lowers the rate in the end, and was either never stepped or more often than in a trial run."""
+    """Tell whether a scheduler lowers the rate in the end, and was either never stepped or more often than in a trial run."""
     return str(scheduler.get("kind")) in _SCHEDULERS_THAT_DECAY and not 0 < (scheduler.get("steps") or 0) < _MIN_SCHEDULER_STEPS
 
 
 def _rate_at_top(recorded: Recorded) -> Finding | None:
-    """A schedule that should take the rate down, and did not."""
+    """Return a schedule that should take the rate down, and did not."""
     rate = recorded.curves.get("lr")
     kinds = [str(one.get("kind")) for one in listed(recorded, "schedulers") if _should_have_lowered(one)]
     if not recorded.ended or rate is None or not kinds or _schedule_in_steps(recorded) is not None:
@@ -321,7 +324,7 @@ def _rate_at_top(recorded: Recorded) -> Finding | None:
 
 
 def _layerwise_without_decay(recorded: Recorded) -> Finding | None:
-    """LARS or LAMB of a library that does not adapt tensors without weight decay."""
+    """Find LARS or LAMB of a library that does not adapt tensors without weight decay."""
     for optimizer in listed(recorded, "optimizers"):
         kind, module = str(optimizer.get("kind")), str(optimizer.get("module"))
         if kind.lower() not in _LAYERWISE_OPTIMIZERS or module.startswith("feedline."):
@@ -344,7 +347,7 @@ def _layerwise_without_decay(recorded: Recorded) -> Finding | None:
 
 
 def _rate_outside_momentum(recorded: Recorded) -> Finding | None:
-    """A layer-wise optimizer that multiplies the rate outside its momentum, while the rate changes."""
+    """Return a layer-wise optimizer that multiplies the rate outside its momentum, while the rate changes."""
     for optimizer in listed(recorded, "optimizers"):
         if (
             str(optimizer.get("kind")).lower() not in ("lars", "larc")
@@ -388,7 +391,10 @@ def _few_samples(recorded: Recorded) -> Finding | None:
 
 
 def _larger_norm_batches(samples: int, recorded: Recorded, gpu: bool) -> str:
-    """SyncBatchNorm only where it works, which is on GPUs, and helps: with samples enough on all ranks together."""
+    """Say how batch norm gets more samples.
+
+    SyncBatchNorm only where it works, which is on GPUs, and helps: with samples enough on all ranks together.
+    """
     ranks, per_rank = recorded.ranks, " and rank" * (recorded.ranks > 1)
     group = "torch.nn.GroupNorm(32, channels) in place of batch norm"
     if gpu and ranks * samples >= _MIN_NORM_SAMPLES:
@@ -401,7 +407,10 @@ def _larger_norm_batches(samples: int, recorded: Recorded, gpu: bool) -> str:
 
 
 def _sync_batch_norm(recorded: Recorded) -> Finding | None:
-    """Statistics over all ranks where each rank has samples enough, or where ghost statistics are asked for."""
+    """Find statistics over all ranks that are not needed.
+
+    Each rank has samples enough, or ghost statistics are asked for.
+    """
     synced = _norm_layers(recorded).get("SyncBatchNorm", 0)
     part = _samples_of_forward(recorded)
     wanted = "ghost_bn" in recorded.fixes
@@ -426,7 +435,10 @@ def _sync_batch_norm(recorded: Recorded) -> Finding | None:
 
 
 def _samples_of_forward(recorded: Recorded) -> float:
-    """What one forward of a rank was given; of a run that does not hold it, what a rank has per update."""
+    """Return what one forward of a rank was given.
+
+    Of a run that does not hold it, what a rank has per update.
+    """
     known = [one["samples"] for one in listed(recorded, "batch_norms") if one.get("synced") and one.get("samples")]
     return float(max(known)) if known else (recorded.batch or 0.0) / recorded.ranks
 
@@ -450,12 +462,12 @@ CHECKS: list[_Check] = [
 
 
 def run_checks(recorded: Recorded) -> list[Finding]:
-    """All that is found, most severe first."""
+    """Return all that is found, most severe first."""
     order = list(Severity)[::-1]
     found = [finding for check in CHECKS if (finding := check(recorded)) is not None]
     return sorted(found, key=lambda one: order.index(one.severity))
 
 
 def stops(finding: Finding) -> bool:
-    """Whether nothing else should be advised before this is fixed."""
+    """Tell whether nothing else should be advised before this is fixed."""
     return finding.rule_id in STOPS and finding.severity is not Severity.INFO

@@ -75,13 +75,13 @@ class _Group:
         return self.runs[0].batch
 
     def level(self, name: str, samples: float) -> Level | None:
-        """Of a curve that all runs have."""
+        """Return the level of a curve that all runs have."""
         found = [curves.level(run.curves[name], samples) for run in self.runs if name in run.curves]
         known = [one for one in found if one is not None]
         return curves.together(known) if known and len(known) == len(self.runs) else None
 
     def fall(self) -> float:
-        """What the training loss came down, mean over runs."""
+        """Return what the training loss came down, mean over runs."""
         found = []
         for run in self.runs:
             if TRAIN in run.curves and (values := run.curves[TRAIN].values[np.isfinite(run.curves[TRAIN].values)]).size:
@@ -122,7 +122,10 @@ class _Difference:
 
 
 def groups(runs: Sequence[Recorded]) -> list[_Group]:
-    """Runs of the same batch and fixes together, the smallest batch first; of one batch, those without fixes first."""
+    """Group runs by batch and fixes, the smallest batch first.
+
+    Of one batch, those without fixes come first.
+    """
     found: dict[tuple[float, str], list[Recorded]] = {}
     for run in runs:
         found.setdefault((round(run.batch) if run.batch else math.inf, run.fixes), []).append(run)
@@ -130,7 +133,9 @@ def groups(runs: Sequence[Recorded]) -> list[_Group]:
 
 
 def classify(runs: Sequence[Recorded]) -> list[Verdict]:
-    """The verdicts of each group of runs, the main one of each first. The reference is the smallest batch.
+    """Return the verdicts of each group of runs, the main one of each first.
+
+    The reference is the smallest batch.
 
     Args:
         runs: one or more; runs with the same batch and fixes count as seeds of one training.
@@ -146,7 +151,7 @@ def classify(runs: Sequence[Recorded]) -> list[Verdict]:
 
 
 def _without_reference(reference: _Group, other: _Group) -> Verdict:
-    """What can be said of a run whose reference is unstable."""
+    """Return what can be said of a run whose reference is unstable."""
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     if broken := _unstable(other):
         return Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)
@@ -181,7 +186,7 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
 
 
 def _kinds(other: _Group, train: _Difference | None, held: _Difference | None, lag: float | None) -> list[_Kind]:
-    """Every kind that the differences show, the main one first."""
+    """Return every kind that the differences show, the main one first."""
     if train is None and held is None:
         return [(_UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
     found: list[_Kind] = []
@@ -219,7 +224,7 @@ def _may_lag(group: _Group) -> bool:
 
 
 def _common(reference: _Group, other: _Group) -> tuple[float, list[str]]:
-    """Samples to compare at, and what makes the comparison less than fair."""
+    """Return samples to compare at, and what makes the comparison less than fair."""
     ends = [min(run.samples for run in group.runs) for group in (reference, other)]
     samples = min(ends)
     needs = []
@@ -234,7 +239,7 @@ def _common(reference: _Group, other: _Group) -> tuple[float, list[str]]:
 
 
 def _measures(group: _Group) -> list[str]:
-    """Names of accuracies on held-out data."""
+    """Return names of accuracies on held-out data."""
     return [
         name
         for name in group.runs[0].curves
@@ -243,7 +248,7 @@ def _measures(group: _Group) -> list[str]:
 
 
 def _held_out(reference: _Group, other: _Group, samples: float) -> _Difference | None:
-    """The measure on held-out data: an accuracy before a loss, which overfitting raises without harm."""
+    """Return the measure on held-out data: an accuracy before a loss, which overfitting raises without harm."""
     losses = [name for name in reference.runs[0].curves if curves.held_out(name) and not curves.rises(name) and RECALIBRATED not in name]
     for name in [*_measures(reference), _EVAL, *losses]:
         if (found := _difference(name, reference, other, samples)) is not None:
@@ -267,7 +272,10 @@ def _difference(name: str, reference: _Group, other: _Group, samples: float) -> 
 
 
 def _lag(reference: _Group, other: _Group, samples: float, held: _Difference | None) -> float | None:
-    """Share of the held-out gap that recalibrating batch norm closes: 1: all of it, below 0: it grows. None: no gap, or not tried."""
+    """Return the share of the held-out gap that recalibrating batch norm closes: 1: all of it, below 0: it grows.
+
+    None: no gap, or not tried.
+    """
     if held is None or not held.counts:
         return None
     again = other.level(held.name + RECALIBRATED, samples)
@@ -284,7 +292,7 @@ def _lag(reference: _Group, other: _Group, samples: float, held: _Difference | N
 
 
 def _unstable(group: _Group) -> tuple[str, list[Evidence]] | None:
-    """How the loss of a run became unstable, with evidence; None: it did not."""
+    """Return how the loss of a run became unstable, with evidence; None: it did not."""
     for run in group.runs:
         curve = run.curves.get(TRAIN)
         if curve is None or not len(curve.values):

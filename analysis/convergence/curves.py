@@ -34,10 +34,9 @@ class Level:
 
 
 def level(curve: Curve, samples: float, tail: float = TAIL) -> Level | None:
-    """Mean over the last ``tail`` of the samples before a point, or its last value where only few were recorded. None: it has none.
+    """Return the mean over the last ``tail`` of the samples before a point; None: it has none.
 
-    The standard error is that of the means of up to ten blocks of neighbours; of fewer than four values it is the scatter of the last
-    few about a straight line.
+    Where only few values were recorded, it is the last one.
     """
     seen = (curve.samples <= samples * (1 + 1e-9)) & np.isfinite(curve.values)
     values = curve.values[seen & (curve.samples >= samples * (1 - tail))]
@@ -52,9 +51,9 @@ def level(curve: Curve, samples: float, tail: float = TAIL) -> Level | None:
 
 
 def final(name: str, curve: Curve) -> float | None:
-    """What a curve ended at: of the training's loss the mean over the last tenth of its samples, of any other the last value.
+    """Return what a curve ended at.
 
-    Values that are not finite do not count; None: none is finite.
+    Of the training's loss that is the mean over the last tenth of its samples, of any other the last value.
     """
     if name == TRAIN and len(curve.samples):
         end = level(curve, float(curve.samples[-1]))
@@ -64,7 +63,7 @@ def final(name: str, curve: Curve) -> float | None:
 
 
 def _scatter(values: FloatArray) -> float:
-    """Standard deviation about a straight line; 0 of fewer than three."""
+    """Return the standard deviation about a straight line; 0 of fewer than three."""
     if len(values) < 3:
         return 0.0
     at = np.arange(len(values))
@@ -73,7 +72,10 @@ def _scatter(values: FloatArray) -> float:
 
 
 def together(levels: Sequence[Level]) -> Level:
-    """Of several runs that differ in their seed: the standard error from run to run, where there are two or more."""
+    """Return the level of several runs that differ in their seed.
+
+    Its error is that from run to run, where there are two or more.
+    """
     means = np.array([one.mean for one in levels])
     between = float(means.std(ddof=1)) if len(means) > 1 else 0.0
     within = float(np.mean([one.error for one in levels]))
@@ -81,22 +83,22 @@ def together(levels: Sequence[Level]) -> Level:
 
 
 def rises(name: str) -> bool:
-    """Whether more is better, as its name says: an accuracy, but not a loss or an error."""
+    """Tell whether more is better, as its name says: an accuracy, but not a loss or an error."""
     return any(word in _RISING for word in words(name)) and not {"loss", "error", "err"} & set(words(name))
 
 
 def held_out(name: str) -> bool:
-    """Whether it is of data that the training did not see, as its name says."""
+    """Tell whether it is of data that the training did not see, as its name says."""
     return any(word in _HELD_OUT for word in words(name))
 
 
 def words(name: str) -> list[str]:
-    """``val/top1_acc`` -> val, top1, acc."""
+    """Split the name of a curve: ``val/top1_acc`` -> val, top1, acc."""
     return "".join(c if c.isalnum() else " " for c in name.lower()).split()
 
 
 def smooth(values: FloatArray, width: int) -> FloatArray:
-    """Mean of each value and up to ``width - 1`` before it: float64 [n]."""
+    """Return the mean of each value and up to ``width - 1`` before it: float64 [n]."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(0, ends - width)
@@ -114,10 +116,9 @@ class _LossSpike:
 
 
 def outbreak(curve: Curve) -> _LossSpike | None:
-    """The largest climb of the smoothed loss, if it is half of what it comes down in all and far more than its scatter.
+    """Find the largest climb of the smoothed loss.
 
-    A step of the schedule or a hard batch does not climb so far; a rate that is too large, or a bad batch, does. In all, and not before
-    the climb: an early one that the training made good many times over is not what it suffers from.
+    It must be half of what the loss comes down in all, and far more than its scatter.
     """
     fine = np.isfinite(curve.values)
     if fine.sum() < 20:
@@ -136,7 +137,10 @@ def outbreak(curve: Curve) -> _LossSpike | None:
 
 
 def thin(name: str, curve: Curve) -> CurvePoints:
-    """At most 200 points, each the mean of its neighbours' values at the last one's place. A value that is not finite is left out."""
+    """Thin a curve to at most 200 points.
+
+    Each is the mean of its neighbours' values at the last one's place. A value that is not finite is left out.
+    """
     fine = np.flatnonzero(np.isfinite(curve.values))
     pieces = [piece for piece in np.array_split(fine, min(_POINTS, len(fine))) if len(piece)] if len(fine) else []
     return CurvePoints(

@@ -54,7 +54,10 @@ def over_training(recorded: Recorded) -> NoiseOverTraining:
 
 
 def unless_spoiled(recorded: Recorded, findings: Sequence[Finding]) -> NoiseOverTraining:
-    """The noise scale; without a value where a mistake in the set-up, or a loss that exploded, is all that it would show."""
+    """Return the noise scale, without a value where it would only show a mistake.
+
+    That is a mistake in the set-up, or a loss that exploded.
+    """
     scale = over_training(recorded)
     if recorded.norms is None:
         return scale
@@ -63,7 +66,10 @@ def unless_spoiled(recorded: Recorded, findings: Sequence[Finding]) -> NoiseOver
 
 
 def _windows(norms: GradientNorms, data_set: float | None) -> list[Window]:
-    """As many as leave most of them measurable: fewer windows are longer, and one has the best bound where nothing can be measured."""
+    """Cut the training into as many windows as leave most of them measurable.
+
+    Fewer windows are longer, and one has the best bound where nothing can be measured.
+    """
     for pieces in _PIECES:
         found = windows(norms.small_sq, norms.big_sq, norms.b, norms.B, pieces=pieces, data_set=data_set)
         if sum(one.scale.value is not None for one in found) >= _MOST * len(found):
@@ -78,7 +84,7 @@ def _window(window: Window, samples: np.ndarray) -> NoiseWindow:
 
 
 def _whole(listed: list[NoiseWindow], batch: float) -> tuple[float | None, float | None, float | None, str]:
-    """Value, range, and why there is none."""
+    """Return value and range over all windows, and why there is none."""
     if not listed:
         return None, None, None, "no update was recorded"
     measured = [one for one in listed if one.value is not None]
@@ -97,7 +103,7 @@ def _whole(listed: list[NoiseWindow], batch: float) -> tuple[float | None, float
 
 
 def _steady(values: FloatArray) -> FloatArray:
-    """Median of each window and its two neighbours: a window that came out low by chance should not count more for it."""
+    """Return the median of each window and its two neighbours: a window that came out low by chance should not count more for it."""
     if len(values) < 3:
         return np.full(len(values), values.mean())
     padded = np.concatenate([values[1:2], values, values[-2:-1]])

@@ -29,7 +29,7 @@ def read(path: Path) -> Recorded:
 
 
 def of_run(run: Run) -> Recorded:
-    """The same of a run that is open.
+    """Read what the advisor needs of a run that is open.
 
     Raises:
         RunDamaged: the records of rank 0's training process, or of the lowest rank that is there, are missing.
@@ -71,7 +71,7 @@ def _why_no_norms(setup: dict[str, object]) -> str:
 
 
 def _curve(records: Records, ranks: int, all_values: Records) -> Curve:
-    """One name's VALUE records, in the order of updates."""
+    """Return one name's VALUE records, in the order of updates."""
     records = records[np.argsort(records["updates"], kind="stable")]
     begun = int(all_values["start"].min())
     return Curve(
@@ -83,7 +83,7 @@ def _curve(records: Records, ranks: int, all_values: Records) -> Curve:
 
 
 def _batch(loss: Curve | None) -> float | None:
-    """Samples per update, median, of all ranks."""
+    """Return samples per update, median, of all ranks."""
     if loss is None or len(loss.updates) < 2:
         return None
     apart = np.diff(loss.updates) > 0
@@ -93,7 +93,7 @@ def _batch(loss: Curve | None) -> float | None:
 
 
 def _step_s(loss: Curve | None) -> float | None:
-    """Mean seconds of an update, without those that something else came before."""
+    """Return the mean seconds of an update, without those that something else came before."""
     if loss is None or len(loss.updates) < 3:
         return None
     each = np.diff(loss.at_s)[np.diff(loss.updates) == 1]
@@ -102,13 +102,16 @@ def _step_s(loss: Curve | None) -> float | None:
 
 
 def _samples_per_epoch(feeding: list[dict[str, object]], ranks: int) -> float | None:
-    """What all ranks together are handed in a pass over the loader that feeds the training; None: it does not say, or there are several."""
+    """Return what all ranks together are handed in a pass over the loader that feeds the training.
+
+    None: it does not say, or there are several.
+    """
     found = [one.get("epoch_samples", one.get("dataset_samples") if ranks == 1 else None) for one in feeding]
     return float(int(str(found[0]))) * ranks if len(found) == 1 and found[0] is not None else None
 
 
 def _of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, object]:
-    """The set-up without samplers that draw for other loaders: an evaluation may take the same order every time."""
+    """Return the set-up without samplers that draw for other loaders: an evaluation may take the same order every time."""
     listed = setup.get("samplers")
     if not isinstance(listed, list):
         return setup
@@ -117,7 +120,10 @@ def _of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, 
 
 
 def _read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | None, str]:
-    """The updates' norms, mean over the ranks that were recorded; None, and why, where there are none."""
+    """Return the updates' norms, mean over the ranks that were recorded.
+
+    None, and why, where there are none.
+    """
     own = {number: _gradients(rank) for number, rank in sorted(run.ranks.items())}
     own = {number: (records, names) for number, (records, names) in own.items() if len(records)}
     if not own:
@@ -158,7 +164,7 @@ def _read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | 
 
 
 def _gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
-    """A rank's GRADIENT records in the order of updates, each update once."""
+    """Return a rank's GRADIENT records in the order of updates, each update once."""
     main: Process = rank.main
     records = main.view(Stage.GRADIENT)
     _, first = np.unique(records["updates"], return_index=True)
@@ -166,7 +172,7 @@ def _gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
 
 
 def _keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
-    """The records that were seen in the way, and made of as many parts, as most were: one estimate is of one kind."""
+    """Return the records that were seen in the way, and made of as many parts, as most were: one estimate is of one kind."""
     kinds, counts = np.unique(records[["source", "parts"]], return_counts=True)
     usual = kinds[counts.argmax()]
     kept = records[(records["source"] == usual["source"]) & (records["parts"] == usual["parts"])]
@@ -174,7 +180,7 @@ def _keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
 
 
 def _samples_at(updates: IntArray, values: Records, ranks: int) -> npt.NDArray[np.float64]:
-    """Samples that all ranks had trained on by these updates, between the values that were written down."""
+    """Return samples that all ranks had trained on by these updates, between the values that were written down."""
     if not len(values):
         return np.full(len(updates), np.nan)
     ordered = values[np.argsort(values["updates"], kind="stable")]

@@ -50,9 +50,11 @@ class StepTime:
 
 
 def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smoothing: float = _SMOOTHING) -> Reached:
-    """The first update at which the smoothed curve is at the target or past it.
+    """Find the first update at which the smoothed curve is at the target or past it.
 
     Args:
+        curve: values by update.
+        target: the value to come to.
         rising: more is better, as of an accuracy.
         smoothing: part of the values that one is the mean of, itself and those before it.
 
@@ -85,19 +87,25 @@ def _first(values: np.ndarray, goal: float) -> int | None:
 
 
 def updates_at(updates: float, base_batch: float, batch: float, critical: float) -> float:
-    """S(B) = S(B0) (1 + Bc/B) / (1 + Bc/B0), from S = Smin (1 + Bc/B) (McCandlish and others, arXiv:1812.06162, section 2.3)."""
+    """Return S(B) = S(B0) (1 + Bc/B) / (1 + Bc/B0).
+
+    It follows from S = Smin (1 + Bc/B) (McCandlish and others, arXiv:1812.06162, section 2.3).
+    """
     return updates * (1 + critical / batch) / (1 + critical / base_batch)
 
 
 def time_to_target(reached: Reached, base_batch: float, batch: float, noise: NoiseOverTraining, step: StepTime) -> TimeToTarget:
-    """What a run at ``base_batch`` and its noise scale say of another batch.
+    """Predict how long another batch takes to the target, from a run and its noise scale.
 
     The band joins the ends of all: when the curve came to the target, the noise scale's range over the training, what it is worth as a
     proxy of the critical batch (PROXY, either way), and the step's time.
 
     Args:
         reached: of the run at ``base_batch``.
-        base_batch, batch: samples per update, all workers together.
+        base_batch: samples per update of the run, all workers together.
+        batch: samples per update that are asked about.
+        noise: noise scale of the run.
+        step: seconds of a step with ``batch``.
     """
     nothing = (None, None, None, None, None, None)
     if reached.updates is None:

@@ -11,7 +11,7 @@ _ORDER = ("train loss", "eval loss", "lr")
 
 
 def summarise(recorded: Recorded) -> ConvergenceSummary:
-    """All that one run tells by itself."""
+    """Return all that one run tells by itself."""
     names = [name for name in _ORDER if name in recorded.curves]
     names += sorted(set(recorded.curves) - set(names))
     findings = checks.run_checks(recorded)

@@ -68,12 +68,14 @@ class Trial:
 
 
 def is_lower_better(metric: str) -> bool:
-    """Whether a number of this name is better when it is smaller."""
+    """Tell whether a number of this name is better when it is smaller."""
     return any(word in metric.lower() for word in _LOWER_WORDS) or bool(_LOWER_NAMES & set(re.split(r"[^a-z]+", metric.lower())))
 
 
 def usual_metric(runs: Sequence[Recorded]) -> str:
-    """What all runs have: a metric of the program's own, else the loss of evaluations, else the training's.
+    """Choose a metric that all runs have.
+
+    That is one of the program's own, else the loss of evaluations, else the training's.
 
     Raises:
         ValueError: no run has any.
@@ -87,7 +89,10 @@ def usual_metric(runs: Sequence[Recorded]) -> str:
 
 
 def final_value(run: Recorded, metric: str) -> float:
-    """A metric at the end of a run (curves.final). NaN: it has none, or was infinite or NaN at the end."""
+    """Return a metric at the end of a run (curves.final).
+
+    NaN: it has none, or was infinite or NaN at the end.
+    """
     curve = run.curves.get(metric)
     if curve is None or not len(curve.values):
         return math.nan
@@ -97,10 +102,15 @@ def final_value(run: Recorded, metric: str) -> float:
 
 
 def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: float = 0.0) -> Trial:
-    """Accept a fix that is better than the training as it is, and than its control, with 95 % confidence each; reject one that is worse
-    than either, or that makes the training diverge. Everything else is inconclusive.
+    """Accept a fix that beats the training as it is and its control, with 95 % confidence each.
+
+    Reject one that is worse than either, or that makes the training diverge. Everything else is inconclusive.
 
     Args:
+        fix: its name.
+        control: name of the control.
+        metric: what is compared.
+        branches: of all arms and seeds.
         margin: what it must be better than the baseline by, in the metric's unit.
     """
     lower = is_lower_better(metric)
@@ -110,7 +120,10 @@ def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: 
 
 
 def _difference(branches: list[Branch], than: str, lower: bool) -> _Difference | None:
-    """How much better "fix" is than another arm, over the seeds that both have; None with fewer than two."""
+    """Return how much better "fix" is than another arm, over the seeds that both have.
+
+    None with fewer than two.
+    """
     values = {(branch.arm, branch.seed): branch.value for branch in branches if branch.value is not None}
     pairs = [(value, values[than, seed]) for (arm, seed), value in values.items() if arm == "fix" and (than, seed) in values]
     if len(pairs) < 2:
@@ -122,7 +135,7 @@ def _difference(branches: list[Branch], than: str, lower: bool) -> _Difference |
 
 
 def _judged(control: str, branches: list[Branch], differences: list[_Difference], margin: float) -> tuple[str, str]:
-    """The verdict and its reason."""
+    """Return the verdict and its reason."""
     failed = {arm: [branch for branch in branches if branch.arm == arm and branch.failed] for arm in ("baseline", "fix", "control")}
     if failed["fix"] and not failed["baseline"]:
         first = failed["fix"][0]

@@ -82,7 +82,7 @@ class _Figure:
     about: str = ""
 
     def text(self, x: float) -> str:
-        """A value in its unit."""
+        """Return a value in its unit."""
         return value(x, self.unit)
 
 
@@ -90,9 +90,11 @@ _NO_TIME = _Figure(0.0, None, None, "s")
 
 
 def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mapping[str, Diff]) -> list[Checked]:
-    """Every limit of the budget.
+    """Check every limit of the budget.
 
     Args:
+        budget: the limits.
+        run: the run that is held against them.
         base: the runs that the budget names.
         diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run whose smallest change is that limit.
     """
@@ -109,13 +111,13 @@ def _unknown(one: Checked, why: str) -> Checked:
 
 
 def _lost(run: Measured) -> str:
-    """Why the times of a training say nothing of one that works; "": they do."""
+    """Say why the times of a training say nothing of one that works; "": they do."""
     lost = context.diverged(run)
     return f"the training diverged: {lost}" if lost else ""
 
 
 def _unjudged(budget: Budget, run: Measured) -> str:
-    """Why nothing can be said of a run; "": it can be judged."""
+    """Say why nothing can be said of a run; "": it can be judged."""
     report, steps = run.report, run.report.throughput.steps
     if report.run.state in ("cut", "live"):
         return "the run was killed" if report.run.state == "cut" else "the run is still being recorded"
@@ -136,7 +138,7 @@ def _limits(budget: Budget, run: Measured) -> Iterator[Checked]:
 
 
 def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, sign: int, absent: bool) -> Checked:
-    """A figure against its limit: exceeded only if its whole interval is beyond, so that noise does not fail a gate."""
+    """Return a figure against its limit: exceeded only if its whole interval is beyond, so that noise does not fail a gate."""
     figure = figures.get(name, _NO_TIME if absent else None)
     if figure is None:
         group = name.partition(".")[0] + "."
@@ -159,7 +161,7 @@ def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, s
 
 
 def _takes_no_time(name: str, run: Measured) -> bool:
-    """Whether a figure is of a stage that would have been seen, but did not occur."""
+    """Tell whether a figure is of a stage that would have been seen, but did not occur."""
     group, _, stage = name.partition(".")
     report = run.report
     if report.step is None or report.traces is not None or not group.startswith("stage_") or stage not in STEP_STAGES:
@@ -171,7 +173,7 @@ def _takes_no_time(name: str, run: Measured) -> bool:
 
 
 def _figures_of(run: Measured) -> Iterator[tuple[str, _Figure]]:
-    """Name -> figure."""
+    """Return the name -> figure."""
     report, step = run.report, run.report.step
     for name, id in (("step_mean_s", "step/mean"), ("step_median_s", "step/median"), ("step_p95_s", "step/p95")):
         if id in run.measures:
@@ -215,9 +217,11 @@ def _findings(budget: Budget, run: Measured) -> Iterator[Checked]:
 
 
 def _finding(id: str, there: list[Finding], unknown: str) -> Checked:
-    """A limit on findings.
+    """Check a limit on findings.
 
     Args:
+        id: of the limit.
+        there: findings that break it.
         unknown: why the finding may be true although the report lacks it; "": it is not true.
     """
     if there:
@@ -237,7 +241,10 @@ def _against_base(budget: Budget, run: Measured, base: Sequence[Measured], diffs
 
 
 def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name: str) -> str:
-    """Why a run cannot be compared with its base; "": it can. CPU time of a sample is known of other models and machines, too."""
+    """Say why a run cannot be compared with its base; "": it can.
+
+    CPU time of a sample is known of other models and machines, too.
+    """
     if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := _unjudged(budget, one) or _lost(one))]:
         return "; ".join(damaged)
     differs = [] if name == "sample_cpu" else [*context.different_work(base, [run]), *context.different_machine(base, [run])]
@@ -245,7 +252,10 @@ def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name:
 
 
 def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, about: str) -> Checked:
-    """Exceeded where a quantity grew by more than the limit, the noise, and what the machine explains."""
+    """Check a limit against the base.
+
+    It is exceeded where a quantity grew by more than the limit, the noise, and what the machine explains.
+    """
     grown = [one for one in quantities if one.outcome == CHANGED and (one.ratio is None or one.ratio > 1)]
     if grown:
         most = max(grown, key=lambda one: (one.after or 0.0) - (one.before or 0.0))
@@ -282,7 +292,10 @@ def _growth(quantity: Quantity) -> str:
 
 
 def _resolution(quantity: Quantity, whole: Quantity) -> float:
-    """The smallest change that would have been seen, as a share of the step or a sample; untested quantities count in full."""
+    """Return the smallest change that would have been seen, as a share of the step or a sample.
+
+    Untested quantities count in full.
+    """
     assert whole.before and whole.after
     if quantity.low is None or quantity.high is None:
         return (quantity.after or 0.0) / whole.after
@@ -290,5 +303,5 @@ def _resolution(quantity: Quantity, whole: Quantity) -> float:
 
 
 def unmet(checked: list[Checked]) -> tuple[int, int]:
-    """How many limits are exceeded, and how many could not be judged."""
+    """Count the limits that are exceeded, and those that could not be judged."""
     return sum(one.outcome == EXCEEDED for one in checked), sum(one.outcome == UNKNOWN for one in checked)

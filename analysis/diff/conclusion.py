@@ -46,10 +46,14 @@ _CLOCKS = {"cpu": " CPU", "blocked": " blocked"}
 
 
 def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by_sample: bool) -> str:
-    """Id of the stage that explains the change best: of those that changed, the one that moved the step most; "": none did.
+    """Return the id of the stage that explains the change best; "": none did.
+
+    Of the stages that changed, that is the one that moved the step most.
 
     Args:
-        base, other: a run of A, and one of B.
+        quantities: that may have changed.
+        base: a run of A.
+        other: a run of B.
         by_sample: times of steps are per sample.
     """
     workers, batch = base.report.workers, 1.0 if by_sample else base.batch or 1.0
@@ -74,13 +78,13 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by
 
 
 def _per_cpu_s(run: Measured) -> float:
-    """Seconds that a CPU second of making samples takes, with the waiting for a CPU."""
+    """Return seconds that a CPU second of making samples takes, with the waiting for a CPU."""
     total = run.report.workers.per_sample.get("total") if run.report.workers is not None else None
     return 1 + (total.runqueue_s or 0.0) / total.cpu_s if total is not None and total.cpu_s else 1.0
 
 
 def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    """The sentences."""
+    """Say in a few sentences what a comparison comes to."""
     said = [_pace(diff, [*before, *after])]
     if other := different_work(before, after):
         said.append(f"Steps do different work: {'; '.join(other)}.")
@@ -103,9 +107,10 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
 
 
 def _pace(diff: Diff, runs: Sequence[Measured]) -> str:
-    """How much faster or slower.
+    """Say how much faster or slower.
 
     Args:
+        diff: of the runs.
         runs: of both sides.
     """
     step = diff.of("step/mean")
@@ -140,7 +145,7 @@ def _faster(ratio: float) -> str:
 
 
 def _negligible(machine: float) -> bool:
-    """Whether the change that the machine explains is too small to mention."""
+    """Tell whether the change that the machine explains is too small to mention."""
     return abs(math.log(machine)) < math.log1p(WORTH)
 
 
@@ -154,13 +159,16 @@ def _percent(share: float) -> str:
 
 
 def _interval(step: Quantity) -> str:
-    """``95 % interval -13 % to -5 %``, of the rate; ``+71 % or more``, where the time may be next to nothing."""
+    """``95 % interval -13 % to -5 %``, of the rate.
+
+    ``+71 % or more``, where the time may be next to nothing.
+    """
     fastest, slowest = (None if end is None else f"{round(100 * _speed(end)):+d} %" for end in (step.low, step.high))
     return f"95 % interval {slowest} {'or more' if (step.low or 0.0) < _OPEN else f'to {fastest}'}"
 
 
 def _resolution(quantity: Quantity) -> float:
-    """The smallest change of a time that its interval excludes: half the width of the interval."""
+    """Return the smallest change of a time that its interval excludes: half the width of the interval."""
     return math.inf if quantity.low is None or quantity.high is None else (quantity.high - quantity.low) / 2
 
 
@@ -175,7 +183,10 @@ def _rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
 
 
 def _because(diff: Diff) -> str:
-    """What the machine did that works in the direction in which the step changed; or, of a common change, what all stages share."""
+    """Say what the machine did that works in the direction in which the step changed.
+
+    Or, of a common change, what all stages share.
+    """
     step = diff.of("step/mean")
     assert step is not None
     said = " and ".join(text for slower, text in _differences(diff.machine) if slower == step.grew)
@@ -185,12 +196,12 @@ def _because(diff: Diff) -> str:
 
 
 def reasons(machine: Machine) -> list[str]:
-    """What differs of the machine."""
+    """List what differs of the machine."""
     return [text for _, text in _differences(machine)]
 
 
 def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
-    """Whether it slows B down, and what it is."""
+    """Tell whether it slows B down, and what it is."""
     if machine.speed is not None and abs(machine.speed - 1) >= WORTH:
         yield machine.speed > 1, f"all stages took {machine.speed:.2f}x the CPU time"
     if machine.waiting_before and machine.waiting_after and abs(machine.waiting_after / machine.waiting_before - 1) >= WORTH:
@@ -227,14 +238,14 @@ def _amounts(quantity: Quantity) -> str:
 
 
 def _pixels(diff: Diff) -> list[str]:
-    """What samples are made of that differs."""
+    """Return what samples are made of that differs."""
     named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
     found = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
     return [f"{words} {work.ratio:.2f}x the pixels" for words, work in found if work.ratio is not None]
 
 
 def _related(diff: Diff, cause: Quantity) -> list[str]:
-    """What differs that may be why."""
+    """Return what differs that may be why."""
     found = _pixels(diff) if cause.group == "sample" else []
     disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
     if disk is not None and disk.outcome == MACHINE and disk.grew == cause.grew:
@@ -251,5 +262,5 @@ def _loader(diff: Diff) -> list[Differing]:
 
 
 def differing(one: Differing) -> str:
-    """``pillow 11.0 -> 10.4``."""
+    """Say what differs: ``pillow 11.0 -> 10.4``."""
     return f"{one.name} {one.before or 'not set'} -> {one.after or 'not set'}"

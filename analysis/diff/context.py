@@ -50,7 +50,10 @@ _LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", 
 
 
 def of_rule(run: Measured, rule_id: str) -> str:
-    """Why the report could lack this finding although it is true; "": it would have it. Checks of the setup are never left out."""
+    """Say why the report could lack this finding although it is true; "": it would have it.
+
+    Checks of the setup are never left out.
+    """
     report = run.report
     if nothing := _message(report, *UNKNOWN):
         return nothing
@@ -69,13 +72,16 @@ def of_rule(run: Measured, rule_id: str) -> str:
 
 
 def of_severity(run: Measured, severity: str) -> str:
-    """The same for any finding of this severity or a higher one. A borderline input takes too little of the step to hide a high one."""
+    """Say why the report could lack a finding of this severity or a higher one.
+
+    A borderline input takes too little of the step to hide a high one.
+    """
     gate = () if severity == Severity.HIGH.value else (borderline_input.RULE_ID,)
     return _message(run.report, *UNKNOWN, input_not_seen.RULE_ID, *gate) or _late_unseen(run)
 
 
 def _unseen(run: Measured, rule_id: str) -> str:
-    """Why the rule had too little to look at."""
+    """Say why the rule had too little to look at."""
     report = run.report
     if rule_id in _LATE:
         return _late_unseen(run)
@@ -94,7 +100,10 @@ def _message(report: Report, *rule_ids: str) -> str:
 
 
 def _is_alone(run: Measured) -> bool:
-    """Whether the run has only one rank. Traces may not contain the number of ranks, so theirs must also show that no communication ran."""
+    """Tell whether the run has only one rank.
+
+    Traces may not contain the number of ranks, so theirs must also show that no communication ran.
+    """
     report = run.report
     silent = report.traces is None or all(
         one.gpu is not None and one.gpu.reasons.get("overlap_pct_of_comm") == NO_COMMUNICATION for one in report.ranks.values()
@@ -130,8 +139,11 @@ def _input_unseen(report: Report) -> str:
 
 
 def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[FindingChange]:
-    """Those that came, went and stayed. With several runs of a side, a finding is there if most of them have it. One that a side lacks, but
-    may only have been unable to see, did not come or go."""
+    """List findings that came, went and stayed.
+
+    With several runs of a side, a finding is there if most of them have it. One that a side lacks, but may only have been unable to
+    see, did not come or go.
+    """
     first, last = _findings(before), _findings(after)
     found = []
     for rule_id in dict.fromkeys([*last, *first]):
@@ -155,7 +167,10 @@ def _findings(side: Sequence[Measured]) -> dict[str, Finding]:
 
 
 def settings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Differing]:
-    """Settings, versions and hardware that differ: what most likely explains a change comes first."""
+    """List settings, versions and hardware that differ.
+
+    What most likely explains a change comes first.
+    """
     first, last = _described(before), _described(after)
     return [
         Differing(*key, first.get(key, ""), last.get(key, ""))
@@ -193,7 +208,10 @@ def _of_run(run: Measured) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _gpus(listed: object) -> str:
-    """``8 x NVIDIA H100``: what else is known of each, such as its PCIe link's present speed, differs from hour to hour."""
+    """Name the GPUs: ``8 x NVIDIA H100``.
+
+    What else is known of each, such as its PCIe link's present speed, differs from hour to hour.
+    """
     if isinstance(listed, str):  # of traces, the names alone
         return listed
     names = Counter(str(one.get("name") or "GPU") for one in listed if isinstance(one, dict)) if isinstance(listed, list) else {}
@@ -205,7 +223,10 @@ def _text(value: object) -> str:
 
 
 def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
-    """Why a step of B is not the same work as one of A, in clauses; batches of other sizes aside, which are compared by sample."""
+    """Say in clauses why a step of B is not the same work as one of A.
+
+    Batches of other sizes are left aside: they are compared by sample.
+    """
     return [
         f"{what} {' or '.join(first)} -> {' or '.join(last)}"
         for what, of in _WORK.items()
@@ -214,19 +235,28 @@ def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> lis
 
 
 def shared(differing: Sequence[Differing]) -> list[Differing]:
-    """What differs that all stages depend on: it makes CPU time longer or shorter as a slower or faster CPU does."""
+    """Return what differs that all stages depend on.
+
+    It makes CPU time longer or shorter as a slower or faster CPU does.
+    """
     return [one for one in differing if (one.kind, one.name) in _SHARED]
 
 
 def diverged(run: Measured) -> str:
-    """How its loss was lost; "": it was not. Steps of such a training may be skipped, and say little of one that works."""
+    """Say how the loss of a run was lost; "": it was not.
+
+    Steps of such a training may be skipped, and say little of one that works.
+    """
     convergence = run.report.convergence
     checks = convergence.checks if convergence is not None else []
     return next((one.message for one in checks if one.rule_id in DIVERGED), "")
 
 
 def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
-    """Properties of the machine that decide how long a step takes, and differ; those that a side does not know are not compared."""
+    """List differing properties of the machine that decide how long a step takes.
+
+    Those that a side does not know are not compared.
+    """
     known = [name for name in _SPEED if all(name in run.report.run.machine for run in (*before, *after))]
     return [f"{one.name} {one.before or 'none'} -> {one.after or 'none'}" for one in settings(before, after) if one.name in known]
 
@@ -252,7 +282,7 @@ _WORK: dict[str, Callable[[Measured], str]] = {
 
 
 def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
-    """What limits the comparison."""
+    """List what limits the comparison."""
     found = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
     if work := different_work(before, after):
         found.append(f"Steps do different work: {'; '.join(work)}")
@@ -269,7 +299,7 @@ def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
 
 
 def _of_one(run: Measured) -> Iterator[str]:
-    """What limits what a run says."""
+    """Return what limits what a run says."""
     name, steps, state = run.report.run.name, run.report.throughput.steps, run.report.run.state
     if state in ("cut", "live"):
         word = "was killed" if state == "cut" else "is still being recorded"

@@ -30,7 +30,8 @@ def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: floa
     """Compare runs.
 
     Args:
-        before, after: one or more runs of each.
+        before: one run or more.
+        after: one run or more.
         min_change: share by which a quantity has to change to count.
     """
     by_sample = per_sample(before, after)
@@ -56,7 +57,7 @@ def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: floa
 
 
 def _effects_of(sides: Sides) -> dict[str, Effect]:
-    """id -> effect, of every quantity that all runs have, or that is a part of one that they have."""
+    """Return id -> effect, of every quantity that all runs have, or that is a part of one that they have."""
     ids = [id for id in dict.fromkeys(id for run in sides.runs for id in run.measures) if _comparable(sides, id)]
     stages_s = {id: _machine_s(sides, id) for id in ids if id.startswith("stage/") and id != _WAIT}
     if _WAIT in ids:
@@ -79,14 +80,17 @@ def _comparable(sides: Sides, id: str) -> bool:
 
 
 def _machine_s(sides: Sides, id: str) -> float:
-    """Seconds of B - A of a stage's wall time that the machine explains."""
+    """Return seconds of B - A of a stage's wall time that the machine explains."""
     if sides.each(id)[0].kind == NONE:
         return 0.0
     return sides.mean(id)[0] * math.expm1(sides.shift(THREAD, id))
 
 
 def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
-    """The same of the wait: batches take longer to make where the CPUs are slower or taken, and a step that takes longer hides more."""
+    """Return seconds of B - A of the wait that the machine explains.
+
+    Batches take longer to make where the CPUs are slower or taken, and a step that takes longer hides more.
+    """
     waited = sides.mean(_WAIT)[0]
     making = [_making_s(run) for run in sides.runs]
     known = [one for one in making if one is not None]
@@ -102,7 +106,7 @@ def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
 
 
 def _making_s(run: Measured) -> tuple[float, float] | None:
-    """Seconds per step of CPU and of waiting for a CPU that making batches takes, by all workers at once; None without workers."""
+    """Return seconds per step of CPU and of waiting for a CPU that making batches takes, by all workers at once; None without workers."""
     workers, batch = run.report.workers, run.batch
     total = workers.per_sample.get("total") if workers is not None else None
     if workers is None or not workers.processes or not batch or total is None or not total.cpu_s or total.runqueue_s is None:
@@ -113,7 +117,7 @@ def _making_s(run: Measured) -> tuple[float, float] | None:
 
 
 def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> list[Quantity]:
-    """All quantities with their outcome."""
+    """Return all quantities with their outcome."""
     corrected = _corrected(effects)
     found = []
     ids = dict.fromkeys(id for run in sides.runs for id in run.measures)
@@ -131,7 +135,7 @@ def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> l
 
 
 def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
-    """p values of what can be tested, corrected family by family."""
+    """Return p values of what can be tested, corrected family by family."""
     found: dict[str, float] = {}
     for family in _FAMILIES:
         ids = [id for id, one in effects.items() if (id if id in _WHOLES else one.measure.group) in family and math.isfinite(one.error)]
@@ -140,7 +144,7 @@ def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
 
 
 def _untested(sides: Sides, id: str) -> Quantity:
-    """A quantity as both sides report it."""
+    """Return a quantity as both sides report it."""
     present = [[run.measures[id] for run in side if id in run.measures] for side in (sides.before, sides.after)]
     before, after = (sum(one.value for one in side) / len(side) if side else None for side in present)
     kind = (present[0] or present[1])[0]
@@ -160,12 +164,12 @@ def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, mi
 
 
 def _counts(ratio: float | None, min_change: float) -> bool:
-    """Whether a ratio is far enough from 1; None: it was zero in A."""
+    """Tell whether a ratio is far enough from 1; None: it was zero in A."""
     return ratio is None or ratio >= 1 + min_change or ratio <= 1 / (1 + min_change)
 
 
 def _material(sides: Sides, effect: Effect) -> bool:
-    """Whether the change is a part of the step, or of a sample, that matters."""
+    """Tell whether the change is a part of the step, or of a sample, that matters."""
     whole = {"stage": _STEP, "cpu": _STEP, "wait": _STEP, "collective": _STEP, "sample": _TOTAL, "blocked": _TOTAL}.get(
         effect.measure.group
     )
@@ -175,9 +179,10 @@ def _material(sides: Sides, effect: Effect) -> bool:
 
 
 def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
-    """Whether a part of a sample accounts for most of what the whole sample changed by, which is known better than each part: every batch
-    is timed, but only some samples in detail. Then the part needs no correction for the other parts (a gatekeeper: Dmitrienko, Offen and
-    Westfall, Statistics in Medicine 22(15), 2003)."""
+    """Tell whether a part of a sample accounts for most of what the whole sample changed by.
+
+    The whole is known better than each part: every batch is timed, but only some samples in detail.
+    """
     whole = effects.get(_TOTAL)
     if whole is None or part.measure.group != "sample" or part is whole or not math.isfinite(whole.error):
         return False
@@ -185,8 +190,11 @@ def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
 
 
 def _has_other_work(effects: Mapping[str, Effect], part: Effect, min_change: float) -> bool:
-    """Whether what a stage of a sample has to do changed as its time did. Work is counted, not timed: no machine changes it, so what the
-    other stages say of the machine need not be taken off."""
+    """Tell whether what a stage of a sample has to do changed as its time did.
+
+    Work is counted, not timed: no machine changes it, so what the other stages say of the machine
+    need not be taken off.
+    """
     work = effects.get(_WORK.get(part.measure.id, ""))
     if work is None or work.p >= LEVEL or not _counts(work.ratio, min_change):
         return False
@@ -194,7 +202,7 @@ def _has_other_work(effects: Mapping[str, Effect], part: Effect, min_change: flo
 
 
 def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
-    """The reasons for waiting and the median change only where the wait and the step do."""
+    """Return the reasons for waiting and the median change only where the wait and the step do."""
     outcomes = {quantity.id: quantity.outcome for quantity in quantities}
     wholes = {"wait": outcomes.get(_WAIT, SAME), "step": outcomes.get(_STEP, SAME)}
 
@@ -207,8 +215,11 @@ def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
 
 
 def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity]:
-    """Mark what both the machine and the program may explain: what the machine could explain alone although the program changed in the same
-    direction, and what only the waiting for CPUs that is not measured could explain."""
+    """Mark what both the machine and the program may explain.
+
+    That is what the machine could explain alone although the program changed in the same direction, and what only the waiting for CPUs
+    that is not measured could explain.
+    """
     own = [one for one in quantities if one.outcome == CHANGED and (one.group in _OWN or one.id == _CPU_OF_STEP)]
     runs = sides.before, sides.after
     other = not same_processes(sides.runs) or bool(context.different_work(*runs))
@@ -217,11 +228,11 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
     queued = sides.queued if math.isfinite(sides.more) else 0.0
 
     def by_program(quantity: Quantity) -> bool:
-        """Whether the program's own work changed in the direction of a time."""
+        """Tell whether the program's own work changed in the direction of a time."""
         return any(one.grew == quantity.grew and _is_part(one, quantity) for one in own)
 
     def by_load(quantity: Quantity) -> bool:
-        """Whether load may have done more to it than is known: waiting for a CPU is measured in some stages only."""
+        """Tell whether load may have done more to it than is known: waiting for a CPU is measured in some stages only."""
         moved_so = queued > _MATERIAL if quantity.grew else queued < -_MATERIAL
         of_step = quantity.clock == "wall" and quantity.group in OF_STEP
         left_s = abs((quantity.after or 0.0) - (quantity.before or 0.0) * quantity.machine)
@@ -236,14 +247,14 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
 
 
 def _is_part(part: Quantity, whole: Quantity) -> bool:
-    """Whether a quantity of its own can change a time of the step."""
+    """Tell whether a quantity of its own can change a time of the step."""
     inside = whole.id == _WAIT and part.group != "cpu" or whole.id == _TOTAL and part.group == "sample"
     of_main = part.id == _CPU_OF_STEP and whole.name not in TIMED  # in forward and backward its CPU time was measured apart
     return whole.group == "step" or part.name == whole.name or inside or of_main
 
 
 def _machine_of(sides: Sides) -> Machine:
-    """What the machine did to both sides."""
+    """Return what the machine did to both sides."""
 
     def mean(values: Sequence[float | None]) -> float | None:
         known = [value for value in values if value is not None]

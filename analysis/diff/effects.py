@@ -98,12 +98,15 @@ class Sides:
         return len(self.before) + len(self.after) - 2
 
     def each(self, id: str) -> list[Measure]:
-        """A quantity in every run; a stage that does not occur in one takes no time there."""
+        """Return a quantity in every run.
+
+        A stage that does not occur in one takes no time there.
+        """
         known = next(run.measures[id] for run in self.runs if id in run.measures)
         return [run.measures.get(id, known.absent()) for run in self.runs]
 
     def mean(self, id: str) -> tuple[float, float]:
-        """As reported, of both sides."""
+        """Return the means of both sides, as reported."""
         return self._means([one.value for one in self.each(id)])
 
     def _means(self, values: Sequence[float] | FloatArray) -> tuple[float, float]:
@@ -116,7 +119,7 @@ class Sides:
         return all("cpu/forward" in run.measures for run in self.runs)
 
     def shift(self, kind: str, id: str = "") -> float:
-        """Log of B over A that the machine explains."""
+        """Return the logarithm of B over A that the machine explains."""
         if kind == NONE:
             return 0.0
         common = self.between([self.speed.of_run(at, id) for at in range(len(self.runs))])
@@ -129,23 +132,32 @@ class Sides:
         return self.from_load([math.log(one) for one in waiting if one]) if all(waiting) else 0.0
 
     def from_load(self, parts: Sequence[float]) -> float:
-        """B - A of how long each run waited for CPUs, in the direction in which what it had of them changed."""
+        """Return B - A of how long each run waited for CPUs.
+
+        It counts in the direction in which what it had of them changed.
+        """
         change = self.between(parts)
         return max(change, 0.0) * self.slows + min(change, 0.0) * self.speeds
 
     def between(self, parts: Sequence[float]) -> float:
-        """B - A of what the machine did to each run. With several runs of each, their spread holds what the machine does from run to run,
-        and only what differs between the sides is left to explain."""
+        """Return B - A of what the machine did to each run.
+
+        With several runs of each, their spread holds what the machine does from run to run, and only what differs between the sides is
+        left to explain.
+        """
         before, after = self._means(parts)
         if self.freedom >= MEASURED and p_of(after - before, self._pooled(np.array(parts)), self.freedom) >= LEVEL:
             return 0.0
         return after - before
 
     def effect(self, id: str, machine_s: float | None = None) -> Effect:
-        """How a quantity differs. The machine slows some stages down more than others, so that up to all of what it did to most of them may
-        be its part of this one, in the direction in which it differs.
+        """Return how a quantity differs.
+
+        The machine slows some stages down more than others, so that up to all of what it did to most of them may be its part of this
+        one, in the direction in which it differs.
 
         Args:
+            id: of the quantity.
             machine_s: seconds of B - A that the machine explains, where that is the sum of other quantities' parts.
         """
         measures = self.each(id)
@@ -165,19 +177,25 @@ class Sides:
         return before / len(self.before) + after / len(self.after)
 
     def _spread(self, own: FloatArray, measures: Sequence[Measure]) -> float:
-        """Standard error, from how runs of one side differ; never below what each run's own values scatter by."""
+        """Return the standard error, from how runs of one side differ.
+
+        Never below what each run's own values scatter by.
+        """
         within = self._within(own, measures)
         return max(self._pooled(own), math.sqrt(within) if math.isfinite(within) else 0.0)
 
     def _pooled(self, values: FloatArray) -> float:
-        """Standard error of the difference of means, for values that vary alike on both sides (Student's)."""
+        """Return the standard error of the difference of means, for values that vary alike on both sides (Student's)."""
         counts = len(self.before), len(self.after)
         groups = values[: counts[0]], values[counts[0] :]
         variance = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / self.freedom
         return math.sqrt(variance * (1 / counts[0] + 1 / counts[1]))
 
     def _estimated(self, own: FloatArray, measures: Sequence[Measure]) -> float:
-        """Standard error, where run-to-run variation is estimated: of CPU time from how that of other stages differs, else from drift."""
+        """Return the standard error, where run-to-run variation is estimated.
+
+        Of CPU time it comes from how that of other stages differs, else from drift.
+        """
         if measures[0].kind == CPU:
             between = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2
         else:

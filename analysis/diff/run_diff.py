@@ -48,7 +48,7 @@ class Quantity:
 
     @property
     def measured(self) -> float | None:
-        """after / before as measured."""
+        """The ratio of after over before, as measured."""
         return self.after / self.before if self.before and self.after is not None else None
 
     @property
@@ -157,7 +157,7 @@ class Diff:
     schema_version: int = _SCHEMA_VERSION
 
     def of(self, id: str) -> Quantity | None:
-        """A quantity by its id."""
+        """Return a quantity by its id."""
         return next((quantity for quantity in self.quantities if quantity.id == id), None)
 
     @property

@@ -57,26 +57,31 @@ class Measure:
     kind: str
 
     def absent(self) -> "Measure":
-        """The same quantity of a run in which it does not occur."""
+        """Return the same quantity of a run in which it does not occur."""
         return replace(self, value=0.0, error=0.0, drift=0.0)
 
     def divided(self, by: float) -> "Measure":
-        """Per sample instead of per step."""
+        """Divide the measure by the samples of a step."""
         return replace(self, value=self.value / by)
 
 
 def _measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str = NONE, clock: str = "wall") -> Measure:
-    """A mean over a series of values.
+    """Make a measure: a mean over a series of values.
 
     Args:
+        id: of the quantity.
+        unit: of the mean.
+        value: the mean.
         series: float64 [n], in order of time, in any unit.
+        kind: what the machine does to it.
+        clock: wall or CPU time.
     """
     group, _, name = id.partition("/")
     return Measure(id, group, name, unit, clock, value, *relative(series), kind)
 
 
 def _of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
-    """The step, its stages, and its waits."""
+    """Yield the step, its stages, and its waits."""
     steps, step = rank.steps, report.step
     if steps is None or step is None:
         return
@@ -97,7 +102,10 @@ def _of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 
 
 def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
-    """Median and 95th percentile of the step. With few steps the percentile rests on a handful of them, so it gets no interval."""
+    """Return the median and 95th percentile of the step.
+
+    With few steps the percentile rests on a handful of them, so it gets no interval.
+    """
     for name, value, at in (("median", step.median_s, 0.5), ("p95", step.p95_s, 0.95)):
         error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
         middle = float(np.quantile(walls, at))
@@ -106,7 +114,7 @@ def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
 
 
 def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[Measure]:
-    """A stage of the step, and the CPU time of the main thread in it, where it is made of that."""
+    """Yield a stage of the step, and the CPU time of the main thread in it, where it is made of that."""
     series = rank.stages[name][chosen]
     yield _measure(f"stage/{name}", "s", mean_s, series, kind=NONE if name in _NOT_OF_CPU else THREAD)
     if name in TIMED and (cpu := _main_thread(rank, TIMED[name], "cpu")) is not None:
@@ -117,7 +125,10 @@ def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tupl
 
 
 def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | None:
-    """float64 [steps], ns of a clock of the main thread in a stage's records; None where it was not measured."""
+    """Return float64 [steps], ns of a clock of the main thread in a stage's records.
+
+    None where it was not measured.
+    """
     assert rank.steps is not None
     records = rank.main.of(stage)
     records = records[(records[clock] >= 0) & (records["thread"] == 0)]
@@ -130,7 +141,10 @@ def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | No
 
 
 def _waiting_factor(rank: RankMetrics) -> float | None:
-    """Time over time with a CPU of the main thread in forward and backward; None where the kernel does not tell."""
+    """Time over time with a CPU of the main thread in forward and backward.
+
+    None where the kernel does not tell.
+    """
     if rank.steps is None:
         return None
     chosen, wall, queued = counted_in(rank), 0.0, 0.0
@@ -162,7 +176,7 @@ def _of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 
 
 def _batches(rank: RankMetrics, clock: str) -> FloatArray:
-    """float64 [n], ns per sample of each batch that was made, in order of time."""
+    """Return float64 [n], ns per sample of each batch that was made, in order of time."""
     made = np.concatenate([process.batches for process in rank.makers.processes])
     made = made[np.isin(made["source"], list(rank.makers.loaders)) & (made["samples"] > 0)]
     steps = rank.steps
@@ -177,8 +191,11 @@ def _batches(rank: RankMetrics, clock: str) -> FloatArray:
 
 
 def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: FloatArray) -> Measure:
-    """A stage's part of a sample. Its error is that of the whole, of which every batch was timed, and that of its share of the whole, which
-    only samples in detail tell."""
+    """Return a stage's part of a sample.
+
+    Its error is that of the whole, of which every batch was timed, and that of its share of the
+    whole, which only samples in detail tell.
+    """
     made = _measure(id, "s", value, batches, kind=CPU if clock == "cpu" else NONE, clock=clock)
     name = id.partition("/")[2]
     share = 0.0 if name in ("total", "collate", "transport") else _share_error(rank.details, name, clock, rank.samples)
@@ -186,7 +203,10 @@ def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: Float
 
 
 def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -> float:
-    """Relative standard error of a stage's share of the samples' time; NaN where one sample was looked at."""
+    """Relative standard error of a stage's share of the samples' time.
+
+    NaN where one sample was looked at.
+    """
 
     def spent(of: dict[str, FloatArray]) -> FloatArray:
         return of["cpu"] if clock == "cpu" else np.maximum(of["wall"] - of["cpu"] - of["runqueue"], 0.0)
@@ -206,7 +226,7 @@ def _of_gauges(report: Report) -> Iterator[Measure]:
 
 
 def _of_collectives(report: Report, shown: str) -> Iterator[Measure]:
-    """What the shown rank's step goes to, where ranks were compared: no interval from one run."""
+    """Return what the shown rank's step goes to, where ranks were compared: no interval from one run."""
     parts = report.ranks[shown].comm if shown in report.ranks else None
     for name, value in (vars(parts) if parts is not None else {}).items():
         if value:
@@ -214,7 +234,7 @@ def _of_collectives(report: Report, shown: str) -> Iterator[Measure]:
 
 
 def _of_trace(report: Report) -> Iterator[Measure]:
-    """The step and its stages of a trace, from the columns of its figure: one per step, of up to 600."""
+    """Yield the step and its stages of a trace, from the columns of its figure: one per step, of up to 600."""
     step = report.step
     if step is None:
         return
@@ -229,7 +249,10 @@ def _of_trace(report: Report) -> Iterator[Measure]:
 
 
 def interval_of(one: Measure) -> tuple[float | None, float | None]:
-    """95 % interval of a quantity of one run: what its values scatter by, and what the machine did to it meanwhile. None: not known."""
+    """Return the 95 % interval of a quantity of one run; None: not known.
+
+    It holds what the values scatter by, and what the machine did to the run meanwhile.
+    """
     half = half_width(one.error, one.drift)
     return (max(0.0, one.value * (1 - half)), one.value * (1 + half)) if math.isfinite(half) else (None, None)
 
@@ -285,20 +308,20 @@ class Measured:
 
 
 def _unread(run: Run, report: Report) -> list[int]:
-    """Ranks of the last start that no figure includes, because their records are missing or damaged."""
+    """Return ranks of the last start that no figure includes, because their records are missing or damaged."""
     places = [place for place, _ in rank_folders(run.ranks[min(run.ranks)].folder.parent)]
     last = max((restart for _, restart in places), default=0)
     return sorted(number for number, restart in places if restart == last and str(number) not in report.ranks)
 
 
 def _shown_rank(run: Run, report: Report) -> RankMetrics:
-    """The rank that the report's figures are of."""
+    """Return the rank that the report's figures are of."""
     ranks = gather_ranks(run, [])
     return ranks[report.shown if report.shown in ranks else min(ranks)]
 
 
 def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
-    """All of a recorded run."""
+    """Yield all of a recorded run."""
     yield from _of_steps(rank, report)
     yield from _of_samples(rank, report)
     yield from _of_collectives(report, str(rank.rank.number))
@@ -306,14 +329,17 @@ def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 
 
 def _same_work(runs: Sequence[Measured]) -> bool:
-    """Whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
+    """Tell whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
     described = {(run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs}
     pixels = [run.measures[_PIXELS].value for run in runs if _PIXELS in run.measures]
     return len(described) == 1 and (not pixels or (len(pixels) == len(runs) and max(pixels) < _SAME_PIXELS * min(pixels)))
 
 
 def same_processes(runs: Sequence[Measured]) -> bool:
-    """Whether all runs start the same number of processes and threads: else, how long they wait for a CPU may be of their own making."""
+    """Tell whether all runs start the same number of processes and threads.
+
+    Else how long they wait for a CPU may be of their own making.
+    """
     described = {
         (
             tuple(str(loader.settings.get("num_workers")) for loader in run.report.loaders if loader.role == "training"),
@@ -326,7 +352,10 @@ def same_processes(runs: Sequence[Measured]) -> bool:
 
 
 def room(run: Measured) -> float | None:
-    """CPUs that a run could have used: those that it is allowed, less what other programs took of them. None: not sampled."""
+    """Return the CPUs that a run could have used; None: not sampled.
+
+    They are those that it is allowed, less what other programs took of them.
+    """
     cpus = run.report.cpus
     if cpus is None or cpus.others is None or cpus.affinity is None:
         return None
@@ -334,20 +363,20 @@ def room(run: Measured) -> float | None:
 
 
 def _taken_by_others(run: Measured) -> float:
-    """Share of the CPUs that other programs used; 0 where it was not sampled."""
+    """Return the share of the CPUs that other programs used; 0 where it was not sampled."""
     cpus = run.report.cpus
     return (cpus.others or 0.0) / cpus.affinity if cpus is not None and cpus.affinity else 0.0
 
 
 def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
-    """Whether the sides have batches of different sizes, so that their steps are different work."""
+    """Tell whether the sides have batches of different sizes, so that their steps are different work."""
     sizes = [run.batch for run in (*runs, *after)]
     known = [size for size in sizes if size]
     return len(known) == len(sizes) and max(known) > 1.01 * min(known)
 
 
 def of_equal_work(run: Measured) -> Measured:
-    """Times of steps divided by samples per step."""
+    """Divide times of steps by the samples of a step."""
     assert run.batch
     divided = {id: one.divided(run.batch) if one.group in OF_STEP else one for id, one in run.measures.items()}
     return replace(run, measures=divided)
@@ -355,8 +384,9 @@ def of_equal_work(run: Measured) -> Measured:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast the CPUs were in each run, for the same work: the common change of the CPU time of all stages, so that one that changed by
-    itself does not decide.
+    """How fast the CPUs were in each run, for the same work.
+
+    That is the common change of the CPU time of all stages, so that one that changed by itself does not decide.
 
     Attributes:
         shift: run -> stage id -> log of the CPU time over its mean over all runs, in the stages that every run has.
@@ -391,10 +421,9 @@ class Speed:
         return found if max(spread) - min(spread) < math.log(cls.MOST) else replace(found, weight={})
 
     def of_run(self, at: int, without: str) -> float:
-        """Log of the CPU time for the same work of one run, from all stages but one; 0 where there are too few.
+        """Return the logarithm of a run's CPU time for the same work, from all stages but one.
 
-        A machine slows the model and the samples alike, but a change of one of them only its own stages: where both are known, the part
-        that they have in common.
+        It is 0 where there are too few.
         """
         ids = [id for id in self.weight if id != without]
         return self._common(self.shifts[at], ids) if len(ids) >= self.FEWEST else 0.0
@@ -405,18 +434,20 @@ class Speed:
         return min(found, key=abs) if min(found) * max(found) > 0 else 0.0
 
     def known(self, without: str = "") -> bool:
-        """Whether there are enough stages."""
+        """Tell whether there are enough stages."""
         return len([id for id in self.weight if id != without]) >= self.FEWEST
 
     def floor(self, id: str) -> float:
-        """Standard deviation of how a stage differs between two runs on one machine, relative, at best."""
+        """Return the least relative standard deviation between two runs of a stage on one machine."""
         of_batch = id in ("sample/collate", "sample/transport")
         beside = self.LOADED_SAMPLE if id.startswith("sample/") and not of_batch else self.LOADED
         return math.hypot(beside * self.loaded, self.OF_MODEL if id.partition("/")[2] in TIMED else self.FLOOR)
 
     def scatter(self, without: str) -> float:
-        """Standard deviation of how a stage's CPU time differs between two runs beside the common change: that of the other stages, the one
-        that differs most left out, which may have changed by itself; at least ``floor``."""
+        """Return the standard deviation between two runs of a stage's CPU time beside the common change.
+
+        It is that of the other stages, the one that differs most left out, which may have changed by itself; at least ``floor``.
+        """
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
             return max(self.floor(without), 2 * self.FLOOR)
@@ -431,7 +462,7 @@ def _known(one: Measure | None) -> bool:
 
 
 def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The value that half of the weight lies below; between two where exactly half does."""
+    """Return the value that half of the weight lies below; between two where exactly half does."""
     order = np.argsort(values, kind="stable")
     sums = np.cumsum(np.array(weights)[order])
     at = int(np.searchsorted(sums, sums[-1] / 2))

@@ -39,7 +39,7 @@ class Alignment:
     notes: list[str]
 
     def reference(self, times: IntArray) -> IntArray:
-        """Times of CollectiveTable on one clock.
+        """Put times of CollectiveTable on one clock.
 
         Args:
             times: int64 [m, ranks], MISSING where there is none.
@@ -52,10 +52,11 @@ class Alignment:
 
 
 def align(ranks: Sequence[Collectives], matched: CollectiveTable) -> Alignment:
-    """The best alignment that the runs allow.
+    """Align clocks as well as the runs allow.
 
     Args:
         ranks: in any order; those that CollectiveTable left out are not looked at.
+        matched: collectives of all ranks.
     """
     by_rank = {one.rank: one for one in ranks}
     own = [by_rank[rank].clock for rank in matched.ranks]
@@ -142,7 +143,7 @@ def _bound(residual: IntArray) -> float:
 
 
 def _misfit(matched: CollectiveTable, base: int, column: int) -> str:
-    """Why no offset and no drift at all could let two ranks have met, or nothing."""
+    """Say why no offset and no drift at all could let two ranks have met, or nothing."""
     chosen = matched.together & (matched.start[:, [base, column]] != MISSING).all(1) & (matched.end[:, [base, column]] != MISSING).all(1)
     if not chosen.any():
         return ""
@@ -201,7 +202,7 @@ class Arrivals:
 
 
 def meet(matched: CollectiveTable, alignment: Alignment) -> Meetings:
-    """When all ranks had come to each collective, and when its bytes could move."""
+    """Find when all ranks had come to each collective, and when its bytes could move."""
     start, end = alignment.reference(matched.start), alignment.reference(matched.end)
     last = start.max(1, initial=MISSING)
     free = last.copy()
@@ -216,7 +217,10 @@ def meet(matched: CollectiveTable, alignment: Alignment) -> Meetings:
 
 
 def slot_free(end: IntArray, backend: str) -> IntArray:
-    """For each collective of a group on one rank, in order: since when one of the backend's slots was free of those before it."""
+    """Find since when one of the backend's slots was free for each collective of a group.
+
+    The collectives are those of one rank, in order.
+    """
     before = np.concatenate([[MISSING], np.maximum.accumulate(end)[:-1]]) if len(end) else end
     shifted = np.concatenate([[MISSING], end[:-1]]) if len(end) else end
     for _ in range(SLOTS.get(backend, 1) - 1):  # the next largest of all earlier ends: what the largest so far pushes out
@@ -226,10 +230,13 @@ def slot_free(end: IntArray, backend: str) -> IntArray:
 
 
 def of_matched(one: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float) -> Arrivals:
-    """Of one of several ranks that were matched.
+    """Return when the others came to the collectives of one of several matched ranks.
 
     Args:
+        one: the rank's collectives.
         column: of this rank in ``matched``; -1: it was left out.
+        matched: those of all ranks.
+        met: when all had come to each.
         bound: ns: of the clocks.
     """
     if column < 0 or not np.isfinite(bound):
@@ -244,10 +251,11 @@ def of_matched(one: Collectives, column: int, matched: CollectiveTable, met: Mee
 
 
 def waited_for(start: IntArray, own: int, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Where some ranks can be done before others have begun: the last to begin of those that a rank can have waited for.
+    """Find, where some ranks can be done before others have begun, the last to begin that a rank can have waited for.
 
     Args:
         start: int64 [n, k], ns: begins of ranks, the rank's own in column ``own``; MISSING where there is none.
+        own: column of the rank.
         end: int64 [n], ns: it was done.
 
     Returns:
@@ -260,14 +268,18 @@ def waited_for(start: IntArray, own: int, end: IntArray) -> tuple[IntArray, IntA
 def arrived(
     one: Collectives, there: BoolArray, behind: IntArray, queued: IntArray, late: IntArray, ranks: Sequence[int], bound: float, met: bool
 ) -> Arrivals:
-    """Of a rank, from differences on the reference clock, which its own clock shows as well.
+    """Make arrivals of differences on the reference clock, which the rank's own clock shows as well.
 
     Args:
-        there: bool [n]: the entries of its table that were matched; the others waited for no rank. ``behind``, ``queued`` and ``late`` have
-            one entry for each.
+        one: the rank's collectives.
+        there: bool [n]: the entries of its table that were matched; the others waited for no rank.
+            ``behind``, ``queued`` and ``late`` have one entry for each.
         behind: ns from its start until the last rank's.
         queued: ns from then on until a slot was free.
+        late: the rank that began last, as a column of ``ranks``.
+        ranks: numbers of all ranks.
         bound: ns: waiting and queueing shorter than this are not claimed.
+        met: all ranks were seen.
     """
     start = one.table["start"].astype(np.int64)
     done = np.maximum(one.table["end"].astype(np.int64), start)[there]
@@ -279,6 +291,6 @@ def arrived(
 
 
 def incomparable(one: Collectives, ranks: Sequence[int]) -> Arrivals:
-    """Of a rank that cannot be compared with others: all of its collectives are transfer."""
+    """Return arrivals of a rank that cannot be compared: all of its collectives are transfer."""
     nothing = np.zeros(0, np.int64)
     return arrived(one, np.zeros(len(one.table), bool), nothing, nothing, nothing, ranks, 0.0, False)

@@ -22,8 +22,11 @@ _LIKE = 4.0  # the messages of a probe and a run are alike up to this ratio of t
 
 
 def kinds(together: CrossRank) -> list[CollectiveKind]:
-    """By total bytes, the most first. Times and bandwidths are those of the link, without waiting; None where an end was not seen, or
-    where waiting cannot be separated from transfer (a rank of the group left no records, or clocks cannot be compared)."""
+    """List kinds of collectives by total bytes, the most first.
+
+    Times and bandwidths are those of the link, without waiting; None where an end was not seen, or where waiting cannot be separated
+    from transfer (a rank of the group left no records, or clocks cannot be compared).
+    """
     matched, took = together.matched, together.moving()
     comparable = matched.whole & np.isfinite(together.bound)
     took = np.where(comparable[:, None] & (took > 0), took, np.nan)
@@ -52,9 +55,14 @@ class _Bandwidth(NamedTuple):
 
 
 def bandwidth(name: str, nbytes: int, ranks: int, mean_ns: float) -> _Bandwidth:
-    """Of collectives of one size, as nccl-tests count them (doc/PERFORMANCE.md): from their mean time, not from the usual one.
+    """Return the bandwidth of collectives of one size, as nccl-tests count it (doc/PERFORMANCE.md).
+
+    It comes from their mean time, not from the usual one.
 
     Args:
+        name: of the collective.
+        nbytes: of its message.
+        ranks: of its group.
         mean_ns: in which their bytes moved, on the rank where that is longest.
     """
     rate = nbytes / mean_ns or None  # bytes per ns are GB/s
@@ -97,7 +105,7 @@ class _BandwidthCheck:
 
 
 def measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[float, Ceiling] | None:
-    """Bus bandwidth (bytes/s) of the probe that is most like these collectives."""
+    """Return the bus bandwidth (bytes/s) of the probe that is most like these collectives."""
     best: tuple[float, float, Ceiling] | None = None
     for one in ceilings.ceilings if ceilings else []:
         rate, ranks, nbytes = one.value, one.settings.get("ranks"), one.settings.get("bytes")
@@ -119,10 +127,13 @@ def _specified_link(ceilings: Ceilings | None) -> float | None:
 def network(
     found: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
 ) -> _BandwidthCheck:
-    """What the largest collectives with a known bandwidth say about the network, or why there are none.
+    """Say what the largest collectives with a known bandwidth tell of the network, or why there are none.
 
     Args:
         found: of ``kinds``.
+        together: the ranks, compared.
+        ceilings: what was probed; None: nothing was.
+        link_bytes_per_s: what the network is specified to give; None: unknown.
     """
     largest = next((kind for kind in found if kind.busbw_gbps), None)
     if largest:
@@ -135,7 +146,7 @@ def network(
 
 
 def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> _BandwidthCheck:
-    """What the largest collectives say about the network."""
+    """Say what the largest collectives tell of the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
         return _BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
     busbw = kind.busbw_gbps * _GIGA

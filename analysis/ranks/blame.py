@@ -44,10 +44,15 @@ class Blame:
 
 
 def _numbering(one: Collectives, column: int, matched: CollectiveTable, reference: Collectives) -> IntArray:
-    """For each step of a rank, which step of the reference rank had the same collectives; -1: none.
+    """Find for each step of a rank the step of the reference rank with the same collectives.
+
+    -1: none.
 
     Args:
+        one: the rank's collectives.
         column: of the rank in ``matched``, whose first column is the reference.
+        matched: those of all ranks.
+        reference: collectives of the reference rank.
     """
     found = np.full(len(one.steps), -1, np.int64)
     if column < 0:
@@ -65,6 +70,7 @@ def blame(together: CrossRank, first: int = 0) -> Blame:
     """Find the late rank of each step in which lateness costs.
 
     Args:
+        together: the ranks, compared.
         first: steps before it do not say what costs.
     """
     ranks, matched, bound = together.ranks, together.matched, together.bound
@@ -87,7 +93,9 @@ def blame(together: CrossRank, first: int = 0) -> Blame:
 
 
 def _costly(waited: IntArray) -> BoolArray:
-    """bool [steps]: where lateness costs. In most steps some rank is late by a little, and which one says nothing.
+    """Return bool [steps]: where lateness costs.
+
+    In most steps some rank is late by a little, and which one says nothing.
 
     Args:
         waited: int64 [steps], ns: waiting for the late rank.
@@ -98,7 +106,10 @@ def _costly(waited: IntArray) -> BoolArray:
 
 
 def _decisive(together: CrossRank, column: IntArray) -> tuple[IntArray, IntArray]:
-    """For each step the collective at which its rank was latest against the median of the others, and by how much; -1 without one."""
+    """Return the collective of each step at which its rank was latest, and by how much.
+
+    Against the median of the others; -1 without one.
+    """
     met = together.met
     rows, lates = np.full(len(column), -1, np.int64), np.zeros(len(column), np.int64)
     step = np.where(together.awaited, together.ranks[0].step_at(together.matched.start[:, 0]), -1)
@@ -112,7 +123,9 @@ def _decisive(together: CrossRank, column: IntArray) -> tuple[IntArray, IntArray
 
 
 def behind(values: IntArray, column: IntArray) -> IntArray:
-    """How much more one column has than the median of the others, per row: of two in the middle the lower one, so that whole ns stay whole.
+    """Return how much more one column has than the median of the others, per row.
+
+    Of two in the middle the lower one counts, so that whole ns stay whole.
 
     Args:
         values: int64 [n, ranks], MISSING where there is none.
@@ -149,7 +162,10 @@ def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArra
 
 
 def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
-    """For each row, the step whose bucket it is, where no rank waits for it before that step's backward ends; -1: not a bucket."""
+    """Return the step whose bucket each row is; -1: not a bucket.
+
+    No rank waits for it before that step's backward ends.
+    """
     reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[matched.name]
     found = np.full(len(matched.group), -1, np.int64)
     row = matched.rows[0]
@@ -159,7 +175,10 @@ def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
 
 
 def _together(matched: CollectiveTable, ongoing: IntArray, row: int) -> IntArray:
-    """Own times at which the ranks last left a collective together, before they began this one. MISSING: not that long ago."""
+    """Own times at which the ranks last left a collective together, before they began this one.
+
+    MISSING: not that long ago.
+    """
     nothing = np.full(len(matched.ranks), MISSING, np.int64)
     if row < 0:
         return nothing
@@ -178,9 +197,11 @@ def _step_start(one: Collectives, until: IntArray) -> IntArray:
 
 
 def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
-    """The ranks that were late: first those that are so persistently, and of them the one that cost the others most.
+    """List the ranks that were late: the persistent ones first, and of them the one that cost the others most.
 
     Args:
+        found: the late rank of each step.
+        ranks: collectives of all ranks.
         first: steps before it do not count.
     """
     column = found.column[first:]
@@ -205,7 +226,7 @@ def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[
 
 
 def _mean_s(ns: IntArray, chosen: BoolArray) -> float:
-    """Seconds."""
+    """Return seconds."""
     return float(ns[chosen].mean()) / 1e9
 
 
@@ -216,10 +237,13 @@ def _persistent(times: int, of: int, ranks: int) -> bool:
 
 
 def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
-    """The stage of a sample that takes longest on a rank, against the median of the others; None: not measured.
+    """Return the stage of a sample that takes longest on a rank, against the median of the others.
+
+    None: not measured.
 
     Args:
         costs: rank -> stage of a sample -> mean wall seconds.
+        rank: its number.
     """
     own, others = costs.get(rank), [cost for number, cost in costs.items() if number != rank and cost]
     if not own or not others:

@@ -24,8 +24,10 @@ _FEWEST = 4  # steps
 
 @dataclass(frozen=True)
 class Timeline:
-    """Steps of one shape. A step is the time from one release of all ranks to the next, so that its lengths add up to the run's: without
-    evaluation, and without what was not kept.
+    """Steps of one shape.
+
+    A step is the time from one release of all ranks to the next, so that its lengths add up to the run's: without evaluation, and
+    without what was not kept.
 
     Attributes:
         ready: int64 [steps, buckets, ranks], ns since the release before: the rank had enqueued the bucket.
@@ -64,6 +66,7 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
     """Cut the run at the moments at which the last bucket of a step had arrived everywhere.
 
     Args:
+        together: the ranks, compared.
         first: steps before it are left out.
 
     Raises:
@@ -104,11 +107,14 @@ def backward_passes(first: Collectives, made: Timeline) -> int:
 
 
 def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) -> tuple[IntArray, np.ndarray]:
-    """Return the same if no rank waits for some of the buckets: what follows them is ready that much after what came before.
+    """Return ``ready`` and ``synchronous`` as if no rank waited for some of the buckets.
+
+    What follows such a bucket is ready that much after what came before.
 
     Args:
-        ready, synchronous: as in Timeline.
-        dropped: bool [buckets].
+        ready: as in Timeline.
+        synchronous: as in Timeline.
+        dropped: bool [buckets]: those that nobody waits for.
     """
     changed, before = ready.copy(), np.zeros((len(ready), ready.shape[2]), np.int64)
     for bucket in range(ready.shape[1]):
@@ -119,7 +125,7 @@ def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) 
 
 
 def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
-    """Rows that all ranks took part in, in the first rank's order, its constructor's left out."""
+    """Return rows that all ranks took part in, in the first rank's order, its constructor's left out."""
     phase = np.full(len(matched.group), _INIT)
     row = matched.rows[0]
     phase[row[row >= 0]] = first.table["phase"][row >= 0]
@@ -129,7 +135,7 @@ def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
 
 
 def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows [steps, buckets] of the steps that have the most common collectives, and their numbers."""
+    """Return rows [steps, buckets] of the steps that have the most common collectives, and their numbers."""
     begin = np.flatnonzero(np.diff(step, prepend=step[0] - 1))
     parts = np.split(rows, begin[1:])
     shapes = [(matched.name[part].tobytes(), matched.nbytes[part].tobytes()) for part in parts]
@@ -174,10 +180,12 @@ def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.
 
 
 def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArray:
-    """Which steps follow the one before them, with nothing in between.
+    """Tell which steps follow the one before them, with nothing in between.
 
     Args:
+        first: collectives of the first rank.
         last: int64 [steps], own time: the last bucket was enqueued.
+        numbers: int64 [steps]: of the first rank.
     """
     before, after = numbers[:-1], numbers[1:]
     joined = (after - before == 1) & (first.steps[before, 1] == first.steps[after, 0])
@@ -185,9 +193,10 @@ def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArra
 
 
 def _last_of_backward(first: Collectives, start: IntArray) -> np.ndarray:
-    """Buckets after which a backward ends and waits for all of its own: the step's last, and with accumulation others before it.
+    """Tell after which buckets a backward ends: the step's last, and with accumulation others before it.
 
     Args:
+        first: collectives of the first rank.
         start: int64 [buckets], own time, ascending.
     """
     spans = first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)

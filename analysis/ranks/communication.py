@@ -4,45 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from feedline.analysis.formatting import count, number, size
+from feedline.analysis.formatting import count
 
 QuestionId = Literal["as_it_was", "no_late_rank", "rank_on_time", "faster_link", "half_gradients", "bucket_size", "accumulation", "no_sync"]
 SHARES = 3  # ranks that are named where another one is late in each step
 #: Phase of a rank that was late already when its trace began.
 BEFORE_TRACE = "before_trace"
-
-
-@dataclass(frozen=True)
-class Question:
-    """One change to the communication of a run.
-
-    Attributes:
-        id: which change.
-        value: the rank (``rank_on_time``), how many times as fast (``faster_link``), MiB (``bucket_size``), batches (``accumulation``),
-            backward passes per update (``no_sync``).
-        limit: bytes/s that the ranks reach themselves, which a faster link does not change; None: they are not what limits it.
-    """
-
-    id: QuestionId
-    value: float | None = None
-    limit: float | None = None
-
-
-def text(asked: Question) -> str:
-    """As a report puts it, after "with"."""
-    value = asked.value if asked.value is not None else 0.0
-    if asked.id == "faster_link":
-        itself = f" (the ranks themselves reach {size(asked.limit)}/s)" if asked.limit is not None else ""
-        return f"a link {number(value, 2)} times as fast{itself}"
-    return {
-        "as_it_was": "the run itself",
-        "no_late_rank": "no late rank",
-        "rank_on_time": f"rank {value:.0f} on time",
-        "half_gradients": "an fp16 or bf16 compression hook",
-        "bucket_size": f"buckets of {number(value, 2)} MiB",
-        "accumulation": f"gradients accumulated over {value:.0f} batches",
-        "no_sync": f"no_sync in all but the last of {value:.0f} backward passes per update",
-    }[asked.id]
 
 
 @dataclass(frozen=True)
@@ -78,7 +45,7 @@ class LateRank:
 
 
 def in_turns(lates: Sequence[LateRank]) -> str:
-    """``rank 0 in 56, rank 1 in 40 of the 96 steps with a late rank``."""
+    """Say who was late: ``rank 0 in 56, rank 1 in 40 of the 96 steps with a late rank``."""
     most = sorted(lates, key=lambda late: -late.steps)[:SHARES]
     shares = ", ".join(f"rank {late.rank} in {count(late.steps)}" for late in most)
     return f"{shares} of the {count(most[0].late_steps)} steps with a late rank"

@@ -11,11 +11,11 @@ from feedline.analysis.measure.gather import throughput as gather_throughput
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
-from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, Prediction, Question, RankParts
+from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, Prediction, RankParts
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.partition import BETWEEN, PARTS, Partition
 from feedline.analysis.ranks.read_collectives import collectives_of, unseen_of
-from feedline.analysis.ranks.replay import RankCpu, fit, refused, thinned
+from feedline.analysis.ranks.replay import Question, RankCpu, fit, refused, thinned
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
@@ -53,9 +53,11 @@ def compare(
     nccl_lines: Iterable[str] = (),
     cpus: Mapping[int, RankCpu] | None = None,
 ) -> Compared | None:
-    """Compare the ranks of a run. None: fewer than two ranks, or no collective.
+    """Compare the ranks of a run; None: fewer than two ranks, or no collective.
 
     Args:
+        ranks: collectives of each.
+        ceilings: what was probed; None: nothing was.
         costs: rank -> stage of a sample -> wall seconds, to tell what made a late rank's loader late.
         first: steps before it do not count in the means.
         link_bytes_per_s: what the network is specified to give in one direction.
@@ -83,7 +85,10 @@ def communication(
     ceilings: Ceilings | None = None,
     link_bytes_per_s: float | None = None,
 ) -> Communication:
-    """The same for ranks that are on one clock already, whether feedline or another tool recorded them. Arguments as of ``compare``."""
+    """Compare ranks that are on one clock already, whoever recorded them.
+
+    Arguments as of ``compare``.
+    """
     found = bandwidth.kinds(together)
     network = bandwidth.network(found, together, ceilings, link_bytes_per_s)
     return Communication(
@@ -105,14 +110,20 @@ def _expected(ranks: Sequence[Collectives]) -> set[int]:
 
 
 def means(part: Partition, first: int) -> RankParts:
-    """Of the steps from the first that counts on; waiting is None for a rank that met no other."""
+    """Return the mean parts of the steps from the first that counts on.
+
+    Waiting is None for a rank that met no other.
+    """
     counted = {name: values[first:] if len(values) > first else values for name, values in part.parts.items()}
     known = {name: len(counted[name]) > 0 and (part.met or name not in BETWEEN) for name in PARTS}
     return RankParts(**{f"{name}_s": float(counted[name].mean()) / _GIGA if known[name] else None for name in PARTS})
 
 
 def _exposed(part: Partition, first: int) -> list[ExposedKind]:
-    """Mean seconds per step of the transfer that no backward covers, by what moved, the most first. They sum to exposed_transfer_s."""
+    """Return the mean seconds per step of the transfer that no backward covers, by what moved, the most first.
+
+    They sum to exposed_transfer_s.
+    """
     counted = {what: values[first:] if len(values) > first else values for what, values in part.exposed.items()}
     found = [ExposedKind(*what, float(values.mean()) / _GIGA) for what, values in counted.items() if values.any()]
     return sorted(found, key=lambda one: -one.transfer_s)
@@ -141,7 +152,10 @@ def _across(
 
 
 def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:
-    """Column -> what its rank's step takes of the CPUs, and seconds in which its main thread sleeps for itself; empty: not known of all."""
+    """Return column -> what its rank's step takes of the CPUs, and seconds in which its main thread sleeps for itself.
+
+    Empty: not known of all.
+    """
     ranks = together.matched.ranks
     if any(rank not in cpus for rank in ranks):
         return {}
@@ -150,10 +164,12 @@ def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[
 
 
 def _questions(asked: replay.WhatIf, late: Prediction, micro_s: replay.FloatArray, passes: int = 1) -> list[Prediction]:
-    """What a report answers, the run itself first.
+    """List what a report answers, the run itself first.
 
     Args:
+        asked: the replay.
         late: the answer without the rank that is always late, or without any late one.
+        micro_s: as of ``WhatIf.accumulate``.
         passes: backward passes per step; with more than one the program accumulates gradients.
     """
     return [
@@ -167,7 +183,7 @@ def _questions(asked: replay.WhatIf, late: Prediction, micro_s: replay.FloatArra
 
 
 def _limit(ceilings: Ceilings | None) -> float | None:
-    """The fastest bus bandwidth that a probe saw."""
+    """Return the fastest bus bandwidth that a probe saw."""
     rates = [one.settings.get("bus_bytes_per_s") for one in ceilings.ceilings if one.part == "all_reduce"] if ceilings else []
     return max((float(rate) for rate in rates if isinstance(rate, (int, float))), default=None)
 
@@ -203,10 +219,15 @@ def compared(
     notes: list[str],
     cpus: Mapping[int, RankCpu],
 ) -> Compared | None:
-    """Compare the ranks of a run. None: there is one rank only, or no collective; notes say why where several ranks trained.
+    """Compare the recorded ranks of a run; None: there is one rank only, or no collective.
+
+    Notes say why where several ranks trained.
 
     Args:
+        gathered: rank -> its measures.
         shown: the rank whose first steps are left out of the means.
+        ceilings: what was probed; None: nothing was.
+        beside: what the user knows of the network.
         notes: what is missing is appended.
         cpus: by rank, what its mean step takes of the CPUs that it shares with others.
     """
@@ -240,7 +261,7 @@ def _unseen(gathered: Mapping[int, RankMetrics]) -> list[str]:
 
 
 def shown(gathered: Mapping[int, RankMetrics], compared: Compared | None) -> int:
-    """The rank that a report shows: the one that all others wait for, if there is one; else the lowest."""
+    """Choose the rank that a report shows: the one that all others wait for, else the lowest."""
     lowest = min(gathered)
     late = compared.communication.late[:1] if compared else []
     step = step_summary(gathered[lowest])
@@ -250,14 +271,17 @@ def shown(gathered: Mapping[int, RankMetrics], compared: Compared | None) -> int
 
 
 def first_failed(gathered: Mapping[int, RankMetrics]) -> int:
-    """The rank that says how the run ended: the first that an exception of its own ended. Others fail later, or are killed."""
+    """Return the rank that says how the run ended: the first that an exception of its own ended.
+
+    Others fail later, or are killed.
+    """
     ends = {number: rank.rank.manifest for number, rank in gathered.items()}
     failed = [number for number, end in ends.items() if end.exit_code and end.ended_by and end.anchors]
     return min(failed, key=lambda number: (ends[number].anchors[-1]["time_ns"], number), default=min(gathered))
 
 
 def throughput(gathered: Mapping[int, RankMetrics], of: RankMetrics) -> Throughput:
-    """The throughput of one rank, and of all ranks together where it was measured on each."""
+    """Return the throughput of one rank, and of all ranks together where it was measured on each."""
     own = gather_throughput(of)
     rates = [gather_throughput(rank).samples_per_s for rank in gathered.values()]
     if len(rates) < 2 or None in rates:

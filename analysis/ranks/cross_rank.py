@@ -42,7 +42,10 @@ class CrossRank:
         return len(self.ranks) > 1 and bool(np.isfinite(self.bound))
 
     def moving(self) -> npt.NDArray[np.float64]:
-        """``Partition.moving`` of all ranks beside each other: float64 [m, ranks]; nan also where a rank took no part."""
+        """Put ``Partition.moving`` of all ranks beside each other: float64 [m, ranks].
+
+        It is nan also where a rank took no part.
+        """
         took = np.full(self.matched.start.shape, np.nan)
         for column, one in enumerate(self.ranks):
             row = self.matched.rows[column]
@@ -51,9 +54,10 @@ class CrossRank:
 
 
 def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collectives], CollectiveTable], Alignment] = align) -> CrossRank:
-    """Put ranks together.
+    """Match the collectives of several ranks and compare them on one clock.
 
     Args:
+        ranks: collectives of each.
         aligned: how their clocks are.
 
     Raises:

@@ -28,9 +28,10 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def rank_of(trace: Trace, path: str, given: int | None = None) -> tuple[int | None, str]:
-    """The rank of a trace, and how it is known: "argument", "content", "file name", or "unknown" with None.
+    """Return the rank of a trace, and how it is known: "argument", "content", "file name", or "unknown" with None.
 
     Args:
+        trace: as it was read.
         path: as the user named it: the name of the file is looked at, then that of its folder.
         given: what ``--rank FILE=N`` says of this file. It comes first, or it could not part two traces that claim one rank.
     """
@@ -46,9 +47,9 @@ def rank_of(trace: Trace, path: str, given: int | None = None) -> tuple[int | No
 
 
 def rank_in(name: str) -> int | None:
-    """The rank that a name of a file or folder holds: ``rank3``, ``rank_3``, ``worker-3.1694128201557.pt.trace``, ``3of128``.
+    """Find the rank in a name of a file or folder.
 
-    None where it holds none, or several that differ.
+    Such as ``rank3``, ``rank_3``, ``worker-3.1694128201557.pt.trace``, ``3of128``.
     """
     of_all = [int(rank) for rank, size in _OF_ALL.findall(name) if int(rank) < int(size)]
     found = set(of_all or map(int, _NAMED.findall(name)))
@@ -87,7 +88,7 @@ def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None 
 
 
 def read_trace(path: str, limits: Limits = DEFAULT) -> list[Trace]:
-    """What a file holds, whoever made it: it is looked into, its name does not matter.
+    """Read a file, whoever made it: it is looked into, its name does not matter.
 
     Raises:
         TraceDamaged: see ``read_kineto`` and ``read_nsight``.
@@ -145,8 +146,12 @@ def ingest(
 
     Args:
         paths: of Kineto's JSON or Nsight Systems' SQLite files: local ones, or for Kineto addresses for fsspec.
+        run: the folder to make.
+        pool: where files are read.
         given: path, or name of the file -> rank.
+        limits: of each file.
         command: what the user typed, for the manifest.
+        tell: called with what is being done.
         force: an older run there is removed, once the new one is whole.
 
     Raises:
@@ -202,7 +207,9 @@ def _read_files(part: Sequence[tuple[str, Path]], limits: Limits) -> "list[_Stag
 
 
 def _ranked(staged: Sequence[_Staged], given: Mapping[str, int]) -> dict[int, tuple[Trace, _Staged]]:
-    """Rank -> its trace, in order. Devices of one Nsight file that says no rank are numbered as they come.
+    """Rank -> its trace, in order.
+
+    Devices of one Nsight file that says no rank are numbered as they come.
 
     Raises:
         RankCollision: two claim one rank, or one of several has none.

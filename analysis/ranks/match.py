@@ -97,17 +97,19 @@ def _join(ranks: Sequence[Collectives]) -> CollectiveTable:
 
 
 def _from_anybody(one: Collectives, unnumbered: BoolArray) -> bool:
-    """Whether a rank received from any source: which message of a sender that took is unknown.
+    """Tell whether a rank received from any source: which message of a sender that took is unknown.
 
     Args:
-        unnumbered: bool [n]: messages whose group does not number them on both sides. Those beyond the names that a rank keeps
-            (profiler/taps/collectives/groups.py, OTHERS) have none of another group's numbers.
+        one: the rank's collectives.
+        unnumbered: bool [n]: messages whose group does not number them on both sides. Those beyond
+            the names that a rank keeps (profiler/taps/collectives/groups.py, OTHERS) have none of
+            another group's numbers.
     """
     return any(one.groups[group].name != "others" for group in np.unique(one.table["group"][unnumbered]).tolist())
 
 
 def _messages(one: Collectives) -> tuple[BoolArray, BoolArray]:
-    """Which entries of a table are sends and receives, and which are of a group that numbers them on both sides."""
+    """Tell which entries of a table are sends and receives, and which are of a group that numbers them on both sides."""
     message = np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
     numbered = np.array([group.between_two for group in one.groups] or [False])[one.table["group"]]
     return message, numbered
@@ -153,10 +155,9 @@ def _filled(
 
 
 def generations(numbers: IntArray) -> IntArray:
-    """How often a group's numbers have started again: a group that was destroyed and made again under the same name.
+    """Count how often a group's numbers have started again.
 
-    They do with the first number that was there before. A number that is only smaller than the last tells nothing: streams of a GPU may
-    swap neighbors, on one rank and not on another.
+    They do when a group is destroyed and made again under the same name.
 
     Args:
         numbers: int64 [n], of one group, in order of start.
@@ -184,7 +185,7 @@ def _generation(group: IntArray, sequence: npt.NDArray[np.int64]) -> IntArray:
 
 
 def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int, str]:
-    """Ranks whose collectives are not those of the others under the same numbers."""
+    """Return ranks whose collectives are not those of the others under the same numbers."""
     index = {name: number for number, name in enumerate(joined.names)}
     shape = joined.start.shape
     signature = np.full(shape, -1)
@@ -231,7 +232,7 @@ def _absent(joined: CollectiveTable) -> list[str]:
 
 
 def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]:
-    """Ranks that left the others, or were killed, during a collective: others began a later one, or no rank recorded its end."""
+    """Return ranks that left the others, or were killed, during a collective: others began a later one, or no rank recorded its end."""
     notes = []
     by_rank = {one.rank: one for one in ranks}
     stride = np.array([by_rank[rank].stride for rank in joined.ranks])
@@ -263,7 +264,10 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
 
 
 def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collectives]) -> str:
-    """That a rank had come to the end of its data, and which others wait for it in which collective; empty if it had not."""
+    """Say that a rank had come to the end of its data, and which others wait for it in which collective.
+
+    Empty if it had not.
+    """
     one = by_rank[joined.ranks[column]]
     there = joined.start != MISSING
     missed = joined.member[:, column] & there.any(1) & ~there[:, column]
@@ -281,5 +285,5 @@ def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collective
 
 
 def kept(stride: int) -> str:
-    """How many of its windows a rank kept."""
+    """Say how many of its windows a rank kept."""
     return "all" if stride == 1 else f"1 of {stride}"

@@ -38,7 +38,7 @@ class _NcclDebug:
     warnings: tuple[str, ...] = ()
 
     def says(self) -> list[str]:
-        """What matters of it, in words."""
+        """Return what matters of it, in words."""
         found = []
         if self.ranks:
             found.append(f"NCCL {self.version or 'of unknown version'}: {self.ranks} ranks"
@@ -87,7 +87,7 @@ def read(lines: Iterable[str]) -> _NcclDebug:
 
 
 def _family(transport: str) -> str:
-    """Without the number of the device, so that all channels of one kind are one: ``NET/IB/0/GDRDMA`` -> ``NET/IB/GDRDMA``."""
+    """Return a transport without the number of the device: ``NET/IB/0/GDRDMA`` -> ``NET/IB/GDRDMA``."""
     return "/".join(part for part in transport.split("/") if not part.isdigit())
 
 

@@ -58,7 +58,7 @@ class Partition:
 
 
 def partition(one: Collectives, others: Arrivals) -> Partition:
-    """Sweep one rank's time."""
+    """Split one rank's time into parts."""
     table = one.table
     start, end = table["start"].astype(np.int64), table["end"].astype(np.int64)
     ended = end >= start
@@ -101,7 +101,7 @@ def _kinds(one: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[tu
 
 
 def computing(one: Collectives) -> IntArray:
-    """The rank's own backwards, without the time in which they only waited.
+    """Return the rank's own backwards, without the time in which they only waited.
 
     DistributedDataParallel waits for its buckets inside backward, and then copies them into the gradients. Where a recorder saw the wait
     (stage ``blocked``), it is taken out. Else a backward ends with its last bucket, or with its last collective of any kind, if they are
@@ -119,9 +119,11 @@ def computing(one: Collectives) -> IntArray:
 
 
 def _until_waiting(mine: npt.NDArray[np.void], spans: IntArray, least: float) -> IntArray:
-    """int64 [k], ns: when each backward began the last of these collectives, if it only waits for them from there on; else its end.
+    """Return when each backward only waits for the last of these collectives, else its end: int64 [k], ns.
 
     Args:
+        mine: rows of the collectives.
+        spans: int64 [k, 2], ns: the backwards.
         least: share of the rest of the backward in which they have to be in flight.
     """
     begin, ends = spans[:, 0], spans[:, 1].copy()
@@ -138,7 +140,10 @@ def _until_waiting(mine: npt.NDArray[np.void], spans: IntArray, least: float) ->
 
 
 def phase_spans(one: Collectives) -> dict[str, IntArray]:
-    """Phase -> int64 [k, 2], ns, own time: disjoint and in order, within a phase and between them."""
+    """Return phase -> int64 [k, 2], ns, own time.
+
+    Spans are disjoint and in order, within a phase and between them.
+    """
     together: dict[str, list[IntArray]] = {}
     for stage, spans in one.stages.items():
         if stage != BLOCKED:
@@ -154,14 +159,17 @@ def phase_spans(one: Collectives) -> dict[str, IntArray]:
 
 
 def without(spans: IntArray, holes: IntArray) -> IntArray:
-    """Intervals less other intervals. All int64 [k, 2]."""
+    """Take intervals out of other intervals. All int64 [k, 2]."""
     edges = np.unique(np.concatenate([spans.ravel(), holes.ravel()]))
     left = (_count(edges, *spans.T) > 0) & (_count(edges, *holes.T) == 0)
     return np.stack([edges[:-1][left], edges[1:][left]], 1) if len(edges) else np.zeros((0, 2), np.int64)
 
 
 def _count(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
-    """How many intervals cover each piece between two neighboring edges. All their ends are among the edges."""
+    """Return how many intervals cover each piece between two neighboring edges.
+
+    All their ends are among the edges.
+    """
     if not len(edges):
         return np.zeros(0, np.int64)
     change = np.bincount(np.searchsorted(edges, start), minlength=len(edges)) - np.bincount(
@@ -171,7 +179,7 @@ def _count(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
 
 
 def _classify(flying: IntArray, moving: IntArray, queued: IntArray, covered: npt.NDArray[np.bool_]) -> IntArray:
-    """Index into PARTS for each piece."""
+    """Return the index into PARTS for each piece."""
     compute, hidden_transfer, exposed_transfer, hidden_wait, exposed_wait, queue = range(len(PARTS))
     transfer = np.where(covered, hidden_transfer, exposed_transfer)
     wait = np.where(covered, hidden_wait, exposed_wait)
@@ -193,13 +201,18 @@ def _oldest(edges: IntArray, start: IntArray, end: IntArray, wanted: npt.NDArray
 
 
 def _distinct(times: Sequence[IntArray]) -> IntArray:
-    """Each time once, ascending. Sorted runs that follow each other are sorted fastest by merging."""
+    """Return each time once, ascending.
+
+    Sorted runs that follow each other are sorted fastest by merging.
+    """
     ordered = np.sort(np.concatenate(times), kind="stable")
     return ordered[np.append(True, np.diff(ordered) > 0)] if len(ordered) else ordered
 
 
 def exchanges(one: Collectives, manifest: Manifest) -> bool | None:
-    """Return whether the rank's steps exchange gradients with other ranks. None: its communication, or its model, was not seen.
+    """Tell whether the rank's steps exchange gradients with other ranks.
+
+    None: its communication, or its model, was not seen.
 
     Collectives during a backward, messages between two ranks, and a step that moves a part of the model do; an all-reduced metric does not.
     """

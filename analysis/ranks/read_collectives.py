@@ -26,7 +26,7 @@ _FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjt
 
 
 def collectives_of(rank: Rank) -> Collectives | None:
-    """What a rank did together with others; None when it recorded no collective.
+    """Read what a rank did together with others; None: it recorded no collective.
 
     Of a run that forgot windows (profiler/store/segment.py) only those that it kept.
 
@@ -38,7 +38,7 @@ def collectives_of(rank: Rank) -> Collectives | None:
 
 
 def steps_and_collectives(rank: Rank) -> Collectives:
-    """The same, also of a rank that recorded no collective.
+    """Read steps and collectives, also of a rank that recorded no collective.
 
     Raises:
         RunDamaged: the training process's records are missing.
@@ -75,18 +75,18 @@ def steps_and_collectives(rank: Rank) -> Collectives:
 
 
 def in_order(main: Process) -> Records:
-    """COLLECTIVE records in the order in which they could begin."""
+    """Return COLLECTIVE records in the order in which they could begin."""
     records = main.view(Stage.COLLECTIVE)
     return records[np.argsort(_came_to_it(records), kind="stable")]
 
 
 def _came_to_it(records: Records) -> IntArray:
-    """int64 [n], ns: when each could begin, on a GPU once that came to it."""
+    """Return int64 [n], ns: when each could begin, on a GPU once that came to it."""
     return np.asarray(records["start"] + np.maximum(records["until_gpu"], 0))
 
 
 def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
-    """What the main thread was doing at these times.
+    """Return what the main thread was doing at these times.
 
     A backward that a kill cut short left no record: a collective that the reducer began then is in "other".
 
@@ -106,7 +106,10 @@ def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
 
 
 def _stages_of(main: Process) -> dict[str, IntArray]:
-    """Stage of a step -> int64 [k, 2], ns: its spans in the main thread, in order of start. They nest: a compilation inside a forward."""
+    """Stage of a step -> int64 [k, 2], ns: its spans in the main thread, in order of start.
+
+    They nest: a compilation inside a forward.
+    """
     records = main.records[main.records["thread"] == 0]
     found: dict[str, IntArray] = {}
     for stage, name in STAGE_OF_RECORD.items():
@@ -118,9 +121,10 @@ def _stages_of(main: Process) -> dict[str, IntArray]:
 
 
 def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
-    """The measured clock, and the host by a name that says nothing else.
+    """Return the measured clock, and the host by a name that says nothing else.
 
     Args:
+        main: the training process.
         last: ns of the run's end, up to which the drift between the first and the last measurement is drawn out.
     """
     notes = main.view(Stage.CLOCK)
@@ -157,6 +161,6 @@ def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
 
 
 def unseen_of(rank: Rank) -> list[str]:
-    """Backends and libraries whose communication was not recorded on this rank, and why."""
+    """List backends and libraries whose communication was not recorded on this rank, and why."""
     hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
     return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == _TAP or hook.get("reason") == OTHER_LIBRARY]

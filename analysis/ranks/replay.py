@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from feedline.analysis.formatting import number, size
 from feedline.analysis.intervals import FloatArray, IntArray, overlap
 from feedline.analysis.ranks.buckets import Timeline, without_sync
-from feedline.analysis.ranks.communication import Prediction, Question, text
+from feedline.analysis.ranks.communication import Prediction, QuestionId
 from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.partition import computing, without
 from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
@@ -41,6 +42,39 @@ _ONLY_SMALL = "all collectives are small and of about the same size, so how much
 #: 2.2 ns for 1 to 25 MB on a core of a Xeon).
 _HALVING_S_PER_BYTE = 1.2e-9
 _LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
+
+
+@dataclass(frozen=True)
+class Question:
+    """One change to the communication of a run.
+
+    Attributes:
+        id: which change.
+        value: the rank (``rank_on_time``), how many times as fast (``faster_link``), MiB (``bucket_size``), batches (``accumulation``),
+            backward passes per update (``no_sync``).
+        limit: bytes/s that the ranks reach themselves, which a faster link does not change; None: they are not what limits it.
+    """
+
+    id: QuestionId
+    value: float | None = None
+    limit: float | None = None
+
+
+def text(asked: Question) -> str:
+    """Say a question as a report puts it, after "with"."""
+    value = asked.value if asked.value is not None else 0.0
+    if asked.id == "faster_link":
+        itself = f" (the ranks themselves reach {size(asked.limit)}/s)" if asked.limit is not None else ""
+        return f"a link {number(value, 2)} times as fast{itself}"
+    return {
+        "as_it_was": "the run itself",
+        "no_late_rank": "no late rank",
+        "rank_on_time": f"rank {value:.0f} on time",
+        "half_gradients": "an fp16 or bf16 compression hook",
+        "bucket_size": f"buckets of {number(value, 2)} MiB",
+        "accumulation": f"gradients accumulated over {value:.0f} batches",
+        "no_sync": f"no_sync in all but the last of {value:.0f} backward passes per update",
+    }[asked.id]
 
 
 @dataclass(frozen=True)
@@ -83,9 +117,10 @@ NOTHING = Least(0.0, 0.0)
 
 
 def needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
-    """Seconds that a step takes at least in which all ranks compute at the same time.
+    """Return the seconds that a step takes at least in which all ranks compute at the same time.
 
     Args:
+        ranks: of all machines.
         asleep_s: of the step, in which no main thread computes.
     """
     machines = {rank.machine for rank in ranks}
@@ -93,7 +128,10 @@ def needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
 
 
 def batches_s(ranks: Sequence[RankCpu]) -> float:
-    """Seconds in which the workers of each rank make the batch of a step; they worked ahead while another rank was late."""
+    """Return the seconds in which the workers of each rank make the batch of a step.
+
+    They worked ahead while another rank was late.
+    """
     return max((rank.batch_s / rank.workers for rank in ranks if rank.workers), default=0.0)
 
 
@@ -106,8 +144,10 @@ def _of_machine(ranks: Sequence[RankCpu], asleep_s: float) -> float:
 
 
 def _elsewhere(rank: RankCpu, awake_s: float, step_s: float) -> float:
-    """Share (0 to 1) of its workers' CPU time that falls into the rest of the step: halfway between what has to, of a batch that takes
-    longer than the others are awake, and all that fits. Workers begin when a batch is taken; where in the step threads sleep is unknown."""
+    """Return the share (0 to 1) of the workers' CPU time that falls into the rest of the step.
+
+    It is halfway between what has to, of a batch that takes longer than the others are awake, and all that fits.
+    """
     making_s = min(rank.batch_s, step_s)
     if making_s <= 0:
         return 0.0
@@ -133,7 +173,7 @@ class Link:
 
 
 def refused(asked: Question, why: str) -> Prediction:
-    """A prediction that is refused, and why."""
+    """Refuse a prediction, and say why."""
     return Prediction(asked.id, asked.value, text(asked), None, None, None, 0.0, why)
 
 
@@ -160,7 +200,7 @@ def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
 
 
 def thinned(made: Timeline) -> Timeline:
-    """At most MOST_STEPS of its steps."""
+    """Keep at most MOST_STEPS of its steps."""
     if len(made.period) <= _MOST_STEPS:
         return made
     chosen = np.linspace(0, len(made.period) - 1, _MOST_STEPS).astype(np.int64)
@@ -168,10 +208,12 @@ def thinned(made: Timeline) -> Timeline:
 
 
 def simulate(ready: IntArray, made: Timeline, link: Link) -> FloatArray:
-    """Length of each step, seconds.
+    """Return the length of each step, seconds.
 
     Args:
         ready: as in Timeline: int64 [steps, buckets, ranks], ns.
+        made: the timeline.
+        link: that the buckets share.
     """
     begin = ready.max(2) / 1e9
     slowness = link.slowness if len(link.slowness) else np.ones_like(begin)
@@ -180,7 +222,7 @@ def simulate(ready: IntArray, made: Timeline, link: Link) -> FloatArray:
 
 
 def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray[np.bool_], slots: int) -> float:
-    """One step: buckets between two synchronous collectives share the link."""
+    """Return one step: buckets between two synchronous collectives share the link."""
     now, done = 0.0, 0.0
     waiting: list[_Job] = []
     for at, (alpha, demand), together in zip(ready, alone, synchronous, strict=True):
@@ -192,10 +234,13 @@ def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray
 
 
 def _share(jobs: list[_Job], slots: int) -> float:
-    """Time at which the last of these jobs ends: they begin in order, ``slots`` at a time, and share the link evenly; alpha is not shared.
+    """Return when the last of these jobs ends, seconds.
+
+    They begin in order, ``slots`` at a time, and share the link evenly; alpha is not shared.
 
     Args:
         jobs: in the order of their enqueueing.
+        slots: jobs under way at once.
     """
     now, queue = 0.0, list(jobs)
     running: list[list[float]] = []  # [seconds of alpha left, seconds of link left]
@@ -220,7 +265,7 @@ def _share(jobs: list[_Job], slots: int) -> float:
 
 
 def without_rank(ready: IntArray, column: int) -> IntArray:
-    """One rank as fast as the median of the others."""
+    """Make one rank as fast as the median of the others."""
     others = np.delete(ready, column, 2)
     changed = ready.copy()
     changed[:, :, column] = np.minimum(ready[:, :, column], np.median(others, 2).astype(np.int64))
@@ -228,12 +273,12 @@ def without_rank(ready: IntArray, column: int) -> IntArray:
 
 
 def level(ready: IntArray) -> IntArray:
-    """No rank later than the median of all."""
+    """Make no rank later than the median of all."""
     return np.minimum(ready, np.median(ready, 2, keepdims=True).astype(np.int64))
 
 
 def apart_s(ready: IntArray, column: int) -> float:
-    """Mean time, s, that ranks still wait for each other once the late rank is on time.
+    """Return the mean seconds that ranks still wait for each other once the late rank is on time.
 
     Half the mean change, from one step to the next, of when the other ranks have their last bucket ready. The replay without the late rank
     makes it no later than their median in every step, which no real rank achieves.
@@ -247,9 +292,11 @@ def apart_s(ready: IntArray, column: int) -> float:
 
 
 def held(told: Prediction, least: Least, apart_s: float) -> Prediction:
-    """The prediction, not faster than CPUs and workers allow, and not slower than the measured step.
+    """Keep a prediction between what CPUs and workers allow and the measured step.
 
     Args:
+        told: the prediction.
+        least: what a step takes at least.
         apart_s: that ranks may still wait for each other; it widens the interval.
     """
     if told.step_s is None or told.low is None or told.high is None:
@@ -262,10 +309,13 @@ def held(told: Prediction, least: Least, apart_s: float) -> Prediction:
 
 
 def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
-    """The measured mean step, changed by the difference between the two replays.
+    """Change the measured mean step by the difference between the two replays.
 
     Args:
-        base, changed: float64 [steps], s: the replay as it was, and as it would be.
+        asked: the question.
+        made: the timeline.
+        base: float64 [steps], s: the replay as it was.
+        changed: float64 [steps], s: as it would be.
         off_s: how far the mean step is from a replay over a link with only a bandwidth and a latency.
         spread: s: uncertainty of the change itself.
     """
@@ -308,14 +358,15 @@ class WhatIf:
         self.even: FloatArray = simulate(made.ready, made, replace(link, slowness=np.zeros(0)))
 
     def as_it_was(self) -> Prediction:
-        """The replay of the run itself, to be held against the measured step."""
+        """Replay the run itself, to be held against the measured step."""
         replayed = float(self.base.mean())
         return replace(self._answer(Question("as_it_was"), self.base), step_s=replayed)
 
     def no_straggler(self, column: int | None = None, rank: int | None = None) -> Prediction:
-        """One rank as fast as the median of the others; without ``column``, no rank later than the median.
+        """Predict one rank as fast as the median of the others.
 
         Args:
+            column: of the rank; None: no rank is later than the median.
             rank: the number of the rank in that column.
         """
         ready = level(self.made.ready) if column is None else without_rank(self.made.ready, column)
@@ -324,11 +375,11 @@ class WhatIf:
         return self._asked(late, ready, self.made, self.link, self._least(column), apart)
 
     def cost(self, column: int) -> FloatArray:
-        """float64 [steps], s: what a rank's lateness costs each step."""
+        """Return what a rank's lateness costs each step: float64 [steps], s."""
         return np.asarray(self.base - simulate(without_rank(self.made.ready, column), self.made, self.link))
 
     def faster_link(self, times: float) -> Prediction:
-        """A link with ``times`` the bandwidth and the same latency."""
+        """Predict a link with ``times`` the bandwidth and the same latency."""
         asked = Question("faster_link", times)
         if not 1 / _FASTER_MOST <= times <= _FASTER_MOST:
             return refused(asked, f"links more than {_FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
@@ -340,7 +391,10 @@ class WhatIf:
         return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate), self._least())
 
     def half_gradients(self) -> Prediction:
-        """The fp16 or bf16 compression hook: half the bytes. On gloo, CPUs cast and add them, which takes as long as a fast link."""
+        """Predict the fp16 or bf16 compression hook: half the bytes.
+
+        On gloo, CPUs cast and add them, which takes as long as a fast link.
+        """
         asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in _WIDE:
             return refused(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
@@ -353,7 +407,10 @@ class WhatIf:
         return self._asked(asked, self.made.ready, smaller, self.link, self._least(), unsure_s)
 
     def bucket_size(self, mib: float) -> Prediction:
-        """``bucket_cap_mb``; gradients become ready evenly between two of the measured buckets."""
+        """Predict another ``bucket_cap_mb``.
+
+        Gradients become ready evenly between two of the measured buckets.
+        """
         asked = Question("bucket_size", mib)
         buckets = self.made.gradients
         total = int(self.made.nbytes[buckets].sum())
@@ -372,9 +429,10 @@ class WhatIf:
         return self._asked(asked, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
 
     def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
-        """An update of the parameters every ``times`` batches (``no_sync`` in between); per batch, like all others.
+        """Predict an update of the parameters every ``times`` batches (``no_sync`` in between), per batch.
 
         Args:
+            times: batches per update.
             micro_s: float64 [ranks]: seconds of a batch without communication and without the optimizer.
         """
         asked = Question("accumulation", times)
@@ -388,7 +446,7 @@ class WhatIf:
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
 
     def no_sync(self, passes: int) -> Prediction:
-        """Gradients are sent in the last of ``passes`` backward passes of an update only."""
+        """Predict that gradients are sent in the last of ``passes`` backward passes of an update only."""
         asked = Question("no_sync", passes)
         at = np.flatnonzero(self.made.gradients & self.made.synchronous)
         if len(at) < passes:
@@ -400,17 +458,20 @@ class WhatIf:
         return self._asked(asked, *self._without(dropped), self._least())
 
     def _without(self, dropped: np.ndarray) -> tuple[np.ndarray, Timeline, Link]:
-        """The timeline, and a link that carries nothing of some buckets."""
+        """Return the timeline, and a link that carries nothing of some buckets."""
         ready, synchronous = without_sync(self.made.ready, self.made.synchronous, dropped)
         slowness = self.link.slowness if len(self.link.slowness) else np.ones(ready.shape[:2])
         return ready, replace(self.made, synchronous=synchronous), replace(self.link, slowness=np.where(dropped, 0.0, slowness))
 
     def _only_small(self) -> bool:
-        """Whether all of a collective's time would count as bytes although most of it may be latency."""
+        """Tell whether all of a collective's time would count as bytes although most of it may be latency."""
         return not self.link.known and int(self.made.nbytes.max(initial=0)) < _LARGE
 
     def _least(self, late: int | None = None) -> Least:
-        """What a step takes at least; in place of the late rank in that column, with one like the others."""
+        """Return what a step takes at least.
+
+        In place of the late rank in that column, with one like the others.
+        """
         ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
         if not ranks:
             return NOTHING
@@ -435,13 +496,18 @@ class WhatIf:
 
 
 def bucket_edges(total: int, cap: int) -> np.ndarray:
-    """int64 [buckets + 1]: where buckets of this size end, in bytes from the first gradient that is ready; the first one is smaller."""
+    """Return where buckets of this size end: int64 [buckets + 1], bytes.
+
+    Counted from the first gradient that is ready; the first one is smaller.
+    """
     first = min(_FIRST_BUCKET, cap, total)
     return np.unique(np.append(np.arange(first, total, max(cap, 1)), [0, total])).astype(np.int64)
 
 
 def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """When buckets with other edges would be ready: bytes become ready evenly between two measured buckets.
+    """Return when buckets with other edges would be ready.
+
+    Bytes become ready evenly between two measured buckets.
 
     Args:
         ready: int64 [steps, buckets, ranks], ns.
@@ -462,8 +528,11 @@ def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.
 
 
 def micro_batches(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
-    """float64 [ranks]: mean seconds per step without the optimizer and waiting for collectives: what a program does between its steps is
-    taken to belong to the batch. Without the steps before the first that counts."""
+    """Return the mean seconds of a batch on each rank: float64 [ranks].
+
+    Per step, without the optimizer and waiting for collectives: what a program does between its steps is taken to belong to the
+    batch. Steps before the first that counts are left out.
+    """
     found = []
     for one in ranks:
         if not len(one.steps):

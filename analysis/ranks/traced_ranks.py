@@ -144,7 +144,10 @@ def _group(args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str) -
 
 
 def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
-    """NCCL's SendRecv kernels carry out all_to_all, too. Those without an annotation count as that where every rank has as many."""
+    """Rename NCCL's SendRecv kernels where they carry out all_to_all.
+
+    Those without an annotation count as that where every rank has as many.
+    """
     counts = [Counter(what for what in one.operations if what in BETWEEN_TWO) for one in ones]
     total = counts[0]["send_recv"] if counts else 0
     if not total or len(ones) < 2 or any(count != Counter(send_recv=total) for count in counts):
@@ -156,7 +159,10 @@ def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
 
 
 def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
-    """Groups of which only name and size are known: of the ranks that have a group of that name, if there are not more of them."""
+    """Fill in groups of which only name and size are known.
+
+    Their ranks are those that have a group of that name, if there are not more of them.
+    """
     members: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = {}
     for one in ones:
@@ -173,12 +179,15 @@ def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
 
 
 def _filled(known: set[int], size: int, world: int) -> tuple[int, ...]:
-    """Ranks of a group, those that left no trace by numbers that no rank has."""
+    """Return ranks of a group, those that left no trace by numbers that no rank has."""
     return (*sorted(known), *range(world, world + size - len(known)))
 
 
 def _count(one: _One) -> None:
-    """Number what the trace did not: by place within operation, group and step. Before the first step the last ones are the common ones."""
+    """Return the number what the trace did not: by place within operation, group and step.
+
+    Before the first step the last ones are the common ones.
+    """
     begun: Counter[tuple[str, str, int]] = Counter()
     keys = [(what, name, step) for what, (name, _), step in zip(one.operations, one.groups, one.step.tolist())]
     totals = Counter(keys)
@@ -244,7 +253,7 @@ def _backend(one: _One, row: int) -> str:
 
 
 def _bytes(one: _One, row: int) -> int:
-    """The full message; 0: the trace does not say."""
+    """Return the full message; 0: the trace does not say."""
     index = int(one.trace.collectives.table["args"][row])
     args = one.trace.collectives.args[index] if index >= 0 else CollectiveArgs()
     most = max(args.elements_in or 0, args.elements_out or 0) * _ELEMENT_BYTES.get(args.dtype or "", 0)
@@ -253,9 +262,11 @@ def _bytes(one: _One, row: int) -> int:
 
 
 def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[int, IntArray]) -> IntArray:
-    """Where each rank's time went before each collective, since its last one had ended.
+    """Split each rank's time before each collective, since its last one had ended.
 
     Args:
+        together: the ranks, compared.
+        traces: rank -> its trace.
         kept: as of Numbered.
 
     Returns:
@@ -270,10 +281,13 @@ def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[
 
 
 def _excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, IntArray]:
-    """How much longer the late rank of each step took for each phase than the median of the others, over all collectives at which it was
-    the last: what it was late with already when its trace began is BEFORE_TRACE.
+    """Return how much longer the late rank of each step took for each phase than the median of the others.
+
+    Over all collectives at which it was the last; what it was late with already when its trace began is BEFORE_TRACE.
 
     Args:
+        blamed: the late rank of each step.
+        together: the ranks, compared.
         spent: of ``_before``.
 
     Returns:
@@ -300,7 +314,7 @@ def _excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, In
 
 
 def _first(matched: CollectiveTable, column: int) -> int:
-    """The first collective of a rank."""
+    """Return the first collective of a rank."""
     there = np.flatnonzero(matched.start[:, column] != MISSING)
     return int(there[matched.start[there, column].argmin()]) if len(there) else -1
 
@@ -365,9 +379,9 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
 
 
 def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, made: _Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
-    """Clocks from the ends of collectives, of few ones too: what is left is that all ranks leave one at about the same time.
+    """Align clocks from the ends of collectives, of few ones too.
 
-    Ranks of one file have one clock. How far the ends would move it shows how well they fit: the bound is at least that.
+    What is left is that all ranks leave one at about the same time.
     """
     found = align(ranks, matched)
     if not np.isfinite(found.bound):
@@ -388,8 +402,10 @@ def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, made: _Numb
 
 
 def _on_few_ends(matched: CollectiveTable) -> Alignment | None:
-    """Clocks of ranks with fewer collectives than clocks.align asks for. None: some rank has none in common, or enough of them, and they
-    do not fit."""
+    """Align clocks of ranks with fewer collectives than ``align`` asks for.
+
+    None: some rank has none in common, or enough of them, and they do not fit.
+    """
     nothing = NONE[:, 0]
     clocks, bound = [RankClock(nothing, nothing, 0.0)], _UNSEEN_BOUND
     for column in range(1, len(matched.ranks)):
@@ -416,7 +432,10 @@ def _last(together: CrossRank) -> IntArray:
 
 
 def _waiting(one: Collectives, column: int, together: CrossRank, since: int) -> IntArray:
-    """When a rank was in a collective that another one had not begun. Of those that some rank left no trace of: at least so long."""
+    """Return when a rank was in a collective that another one had not begun.
+
+    Of those that some rank left no trace of: at least so long.
+    """
     row = together.matched.rows[column]
     there = np.flatnonzero(row >= 0)
     there = there[together.matched.together[row[there]]]
@@ -443,7 +462,7 @@ def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str
 
 
 def _late(made: _Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
-    """Late ranks, and what each was doing in seconds over all steps."""
+    """Return late ranks, and what each was doing in seconds over all steps."""
     sure = replace(together, awaited=together.awaited & together.matched.whole)
     blamed = blame.blame(sure)
     blamed = replace(blamed, excess=_excess(blamed, sure, _before(together, traces, made.kept)))

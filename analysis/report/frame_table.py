@@ -43,7 +43,7 @@ class Column:
         return "Int64" if self.kind == "integer" and self.missing else _DTYPES[self.kind]
 
     def text(self) -> str:
-        """Unit, meaning and when it is missing, in one line."""
+        """Say unit, meaning and when it is missing, in one line."""
         unit = f" [{self.unit}]" if self.unit else ""
         missing = f". Missing: {self.missing}" if self.missing else ""
         return f"{self.name}{unit}: {self.meaning}{missing}".removesuffix(".") + "."
@@ -69,7 +69,7 @@ class Table:
         return tuple(column for column in self.columns if not column.name.startswith("<"))
 
     def frame(self, parts: Sequence[Rows], more: Sequence[str] = ()) -> "pd.DataFrame":
-        """The frame of all parts, one below the other.
+        """Make the frame of all parts, one below the other.
 
         Args:
             parts: column -> array or list [n]. A negative integer stands for a missing one in a column that may miss values.
@@ -84,12 +84,12 @@ class Table:
         return pd.DataFrame(found)
 
     def docstring(self) -> str:
-        """For the property of a loaded run."""
+        """Write the docstring for the property of a loaded run."""
         lines = [textwrap.fill(column.text(), _WIDTH, subsequent_indent="    ", break_on_hyphens=False) for column in self.columns]
         return "\n".join([textwrap.fill(self.rows, _WIDTH, break_on_hyphens=False), "", *lines, ""])
 
     def markdown(self) -> str:
-        """A section of docs/api.md."""
+        """Write a section of docs/api.md."""
         rows = ["| column | type | unit | meaning | missing when |", "|---|---|---|---|---|"]
         rows += [f"| `{one.name}` | {one.kind} | {one.unit} | {one.meaning} | {one.missing} |" for one in self.columns]
         return f"## {self.name}\n\n{self.rows}\n\n" + "\n".join(rows) + "\n"
@@ -145,7 +145,7 @@ class Moments:
         return cls(rank.number, int(first), None)
 
     def columns(self, at: IntArray) -> dict[str, np.ndarray]:
-        """``rank``, ``time`` and ``start_s`` of these moments.
+        """Return ``rank``, ``time`` and ``start_s`` of these moments.
 
         Args:
             at: int64 [n], own time, ns.

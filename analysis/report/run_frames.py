@@ -71,7 +71,7 @@ SAMPLES = Table(
 
 
 def samples(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
-    """The frame, in order of rank, process and time."""
+    """Make the frame of samples, in order of rank, process and time."""
     parts = [
         _samples_of_process(rank, process, first_use)
         for rank in ranks.values()
@@ -108,7 +108,7 @@ def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) ->
 
 
 def _only_first_use(rank: RankMetrics) -> bool:
-    """Whether all samples of the training's loaders are of first use: then those count."""
+    """Tell whether all samples of the training's loaders are of first use: then those count."""
     rows = [process.of(Stage.SAMPLE) for process in rank.makers.processes]
     return all((one["flags"][np.isin(one["source"], list(rank.makers.loaders))] & Flag.FIRST).all() for one in rows)
 
@@ -143,7 +143,10 @@ GAUGES = Table(
 
 
 def gauges(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
-    """The frame. Ranks whose file is missing or damaged have no rows: the report's notes name them."""
+    """Make the frame of gauges.
+
+    Ranks whose file is missing or damaged have no rows: the report's notes name them.
+    """
     parts = [part for rank in ranks.values() if (part := _gauges_of_rank(rank.rank)) is not None]
     return GAUGES.frame(parts)
 
@@ -196,7 +199,7 @@ FINDINGS = Table(
 
 
 def findings(report: Report) -> "pd.DataFrame":
-    """The frame."""
+    """Make the frame of findings."""
     mean = report.step.mean_s if report.step is not None else 0.0
     costs = [one.cost_s if one.cost_s > 0 else None for one in report.findings]
     return FINDINGS.frame(
@@ -257,7 +260,7 @@ STEPS = Table(
 
 
 def steps(ranks: Mapping[int, RankMetrics]) -> "tuple[pd.DataFrame, list[str]]":
-    """The frame, and its columns of stages in the order of a step."""
+    """Make the frame of steps; return it and its columns of stages in the order of a step."""
     stepped = [(rank, rank.steps) for rank in ranks.values() if rank.steps is not None]
     names = dict.fromkeys(name for rank, _ in stepped for name in rank.stages)
     ordered = [*(name for name in STEP_STAGES[:-1] if name in names), *(name for name in names if name not in STEP_STAGES), "other"]
@@ -267,20 +270,26 @@ def steps(ranks: Mapping[int, RankMetrics]) -> "tuple[pd.DataFrame, list[str]]":
 
 
 def column_of(stage: str) -> str:
-    """``wait_s`` for ``wait``. A user's stage may be called ``wall`` or ``start``."""
+    """Return the name the column of a stage: ``wait_s`` for ``wait``.
+
+    A user's stage may be called ``wall`` or ``start``.
+    """
     taken = {column.name for column in STEPS.fixed}
     return f"{stage}_stage_s" if f"{stage}_s" in taken else f"{stage}_s"
 
 
 def numbers(rank: RankMetrics, found: Steps) -> IntArray:
-    """int64 [n]: the number of each recorded step, steps that were only counted before it included."""
+    """Return the number of each recorded step: int64 [n].
+
+    Steps that were only counted before it are included.
+    """
     rests = rank.counted
     before = np.concatenate([[0], np.cumsum(rests.steps)])
     return np.asarray(np.arange(len(found.wall)) + before[np.searchsorted(rests.start, found.start, "left")])
 
 
 def _stands_for(rank: RankMetrics, found: Steps) -> FloatArray:
-    """float64 [n]: how many steps of the run each recorded one stands for."""
+    """Return float64 [n]: how many steps of the run each recorded one stands for."""
     kept = throughput(rank).steps - rank.counted.number
     each = np.full(len(found.wall), kept / max(len(found.wall), 1))
     if rank.estimate is not None:
@@ -330,7 +339,7 @@ COLLECTIVES = Table(
 
 
 def collectives(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
-    """The frame; of ranks that another run recorded, waiting is missing."""
+    """Make the frame of collectives; of ranks that another run recorded, waiting is missing."""
     found = [one for rank in ranks.values() if (one := collectives_of(rank.rank)) is not None]
     return COLLECTIVES.frame(_parts(ranks, found) if found else [])
 
@@ -364,7 +373,7 @@ def _of(rank: RankMetrics, one: Collectives) -> Rows:
 
 
 def _steps(rank: RankMetrics, index: IntArray) -> IntArray:
-    """The steps' own numbers, -1: in none."""
+    """Return the steps' own numbers, -1: in none."""
     if rank.steps is None or not len(rank.steps.wall):
         return np.full(len(index), -1)
     return np.where(index >= 0, numbers(rank, rank.steps)[index], -1)

@@ -41,7 +41,7 @@ class Point:
     without_cpu: float = 0.0
 
     def in_steps(self) -> "Point":
-        """The same in steps/s, to be compared with others of which samples were not seen."""
+        """Return the point in steps/s, to be compared with others of which samples were not seen."""
         assert self.batch is not None
         low, high = (None if value is None else value / self.batch for value in (self.low, self.high))
         return replace(self, samples_per_s=self.samples_per_s / self.batch, low=low, high=high, batch=1.0, unit=STEPS)
@@ -85,7 +85,7 @@ class Row:
 
 
 def alone(points: Sequence[Point]) -> list[Row]:
-    """Every point for itself."""
+    """Make a row of every point for itself."""
     return [Row(point, None, None, None, False) for point in points]
 
 
@@ -122,15 +122,18 @@ def _marginal_efficiency(base: Point, before: Point, point: Point) -> float:
 
 
 def _karp_flatt(speedup: float, ranks: int) -> float:
-    """(1/S - 1/N) / (1 - 1/N): Karp and Flatt, Measuring Parallel Processor Performance, Communications of the ACM 33(5), 1990.
+    """Return (1/S - 1/N) / (1 - 1/N).
 
-    Constant: a serial part. Growing: overhead that grows with the ranks. Negative: the base is slower than it should be.
+    Karp and Flatt, Measuring Parallel Processor Performance, Communications of the ACM 33(5), 1990.
     """
     return (1 / speedup - 1 / ranks) / (1 - 1 / ranks)
 
 
 def scaling_kind(points: Sequence[Point]) -> str:
-    """``weak`` (one batch per rank throughout), ``strong`` (one batch of all ranks together), ``mixed``, or ``unknown``."""
+    """Tell ``weak``, ``strong``, ``mixed`` or ``unknown`` scaling.
+
+    Weak is one batch per rank throughout, strong one batch of all ranks together.
+    """
     batches = [point.batch for point in points if point.batch]
     if len(batches) < len(points):
         return "unknown"
@@ -142,6 +145,9 @@ def scaling_kind(points: Sequence[Point]) -> str:
 
 
 def sound(measured: Sequence[Row]) -> list[Point]:
-    """The points that a fit may use: without the base, where another point flags it as bad."""
+    """Return the points that a fit may use.
+
+    That is without the base, where another point flags it as bad.
+    """
     flagged = any(row.flagged for row in measured)
     return [row.point for row in measured[1 if flagged else 0 :]]

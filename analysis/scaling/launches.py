@@ -24,7 +24,9 @@ _MOST = 8
 
 
 def anatomy_of(one: Collectives, step_s: float) -> StepProfile | None:
-    """The usual step: that of most steps by number and size of messages, with the median of each time. None: no backward was seen.
+    """Return the usual step; None: no backward was seen.
+
+    It is that of most steps by number and size of messages, with the median of each time.
 
     Args:
         one: a rank, alone if there is such a run.
@@ -52,15 +54,16 @@ def anatomy_of(one: Collectives, step_s: float) -> StepProfile | None:
 
 
 def _of_all_reduce(name: str) -> float:
-    """Bytes on the wire, over those of an all-reduce of the same message."""
+    """Return bytes on the wire, over those of an all-reduce of the same message."""
     return bus_factor(name, 2) / bus_factor("all_reduce", 2) if operation(name) != "barrier" else 0.0
 
 
 def _backward(steps: IntArray, backward: IntArray, place: IntArray) -> tuple[float, float]:
-    """Median begin and end of the last backward of a step, s after the begin of the step.
+    """Return median begin and end of the last backward of a step, s after the begin of the step.
 
     Args:
         steps: int64 [steps], ns: where they begin.
+        backward: int64 [k, 2], ns: begin and end of each.
         place: int64 [k]: the step of each backward.
     """
     last = [backward[place == number][-1] - steps[number] for number in range(len(steps)) if (place == number).any()]
@@ -69,13 +72,15 @@ def _backward(steps: IntArray, backward: IntArray, place: IntArray) -> tuple[flo
 
 
 def _jitter(walls: IntArray) -> float:
-    """Standard deviation of the steps from the median absolute deviation, which a few slow steps do not move."""
+    """Return the standard deviation of the steps from the median absolute deviation, which a few slow steps do not move."""
     wall = walls / 1e9
     return 1.4826 * float(np.median(np.abs(wall - np.median(wall))))
 
 
 def link_of(ranks: Sequence[Collectives]) -> Ring | None:
-    """What the link gave between these ranks, step by step; None: they had no collective in common after the warm-up.
+    """Return what the link gave between these ranks, step by step.
+
+    None: they had no collective in common after the warm-up.
 
     The time of a message is that of the rank where it was shortest: the last one to come does not wait. What is under way at the same time
     shares the link, so that a step's bytes are divided by the time in which anything was.
@@ -107,14 +112,14 @@ def link_of(ranks: Sequence[Collectives]) -> Ring | None:
 
 
 def _factors(joined: CollectiveTable) -> np.ndarray:
-    """Bytes on the wire of each rank, over those of the message: float64 [m]."""
+    """Return bytes on the wire of each rank, over those of the message: float64 [m]."""
     pairs = zip(joined.name.tolist(), joined.group.tolist(), strict=True)
     known = {(name, group): bus_factor(joined.names[name], len(joined.groups[group].ranks)) for name, group in set(pairs)}
     return np.array([known[pair] for pair in zip(joined.name.tolist(), joined.group.tolist(), strict=True)])
 
 
 def _covered(start: IntArray, end: IntArray) -> int:
-    """Length of the union of intervals, ns."""
+    """Return the length of the union of intervals, ns."""
     if not len(start):
         return 0
     order = np.argsort(start, kind="stable")
@@ -125,7 +130,7 @@ def _covered(start: IntArray, end: IntArray) -> int:
 
 
 def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
-    """Latency of a ring's round, from the shortest tenth of the small messages: the others waited for a rank or a thread."""
+    """Return the latency of a ring's round, from the shortest tenth of the small messages: the others waited for a rank or a thread."""
     reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[joined.name]
     small = complete & reduced & (joined.nbytes <= _SMALL)
     if not small.any():
@@ -136,7 +141,9 @@ def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> t
 
 
 def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
-    """The anatomy of the smallest launch, and the link of the largest. Points and kind are filled in by ``study``.
+    """Read the anatomy of the smallest launch, and the link of the largest.
+
+    Points and kind are filled in by ``study``.
 
     Args:
         launches: in order of their number of ranks.
@@ -162,7 +169,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
 
 
 def _collectives(rank: Rank) -> Collectives | None:
-    """None: none were recorded, or they cannot be read."""
+    """Read a rank's collectives; None: none were recorded, or they cannot be read."""
     from feedline.analysis.ranks.read_collectives import collectives_of
 
     try:

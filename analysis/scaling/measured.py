@@ -54,7 +54,7 @@ def _error_s(wall: IntArray) -> float:
 
 
 def pace_of(rank: Rank) -> _Pace | None:
-    """None: it made no step.
+    """Measure a rank's pace; None: it made no step.
 
     Raises:
         RunDamaged: the records are missing.
@@ -72,7 +72,7 @@ def pace_of(rank: Rank) -> _Pace | None:
 
 
 def point_of(runs: Sequence[Run]) -> Point:
-    """All ranks of one launch, from one folder or from one per node.
+    """Make a point of all ranks of one launch, from one folder or from one per node.
 
     Raises:
         RunDamaged: no rank made a step that can be read.
@@ -108,9 +108,9 @@ def point_of(runs: Sequence[Run]) -> Point:
 
 
 def points_of(groups: Sequence[Sequence[Run]]) -> list[Point]:
-    """One point for each number of ranks. Of several runs with as many ranks: the median, from the slowest to the fastest.
+    """Make one point for each number of ranks.
 
-    All in steps/s, if of one of them samples were not seen.
+    Of several runs with as many ranks: the median, from the slowest to the fastest.
 
     Raises:
         RunDamaged: no rank of a launch made a step that can be read.
@@ -135,7 +135,7 @@ def _repeated(points: list[Point]) -> Point:
 
 
 def _crowded(runs: Sequence[Run]) -> list[str]:
-    """Ranks that share CPUs because there are fewer of them, where no GPU was seen."""
+    """Return ranks that share CPUs because there are fewer of them, where no GPU was seen."""
     machines = [(rank.manifest.machine, rank.manifest.place) for run in runs for rank in run.ranks.values()]
     here = 1 + max(int(str(place.get("local_rank", 0))) for _, place in machines)
     cpus = float(str(machines[0][0].get("effective_cpus") or here))
@@ -145,10 +145,13 @@ def _crowded(runs: Sequence[Run]) -> list[str]:
 
 
 def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Point:
-    """The ranks' own throughputs, added up as in a report.
+    """Add up the ranks' own throughputs, as in a report.
 
     Args:
+        size: number of ranks.
         training: how many ranks made steps, those that are missing among them.
+        paces: of those that trained.
+        notes: for the reader.
     """
     paces = [one for one in paces if one.step_s > 0]
     if not paces:
@@ -171,12 +174,15 @@ def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Po
 
 
 def world_size(runs: Sequence[Run]) -> int:
-    """As the launcher said it."""
+    """Return the number of ranks as the launcher said it."""
     return max(int(str(rank.manifest.place.get("world_size", 1))) for run in runs for rank in run.ranks.values())
 
 
 def launches(runs: Sequence[Run]) -> list[list[Run]]:
-    """Put together folders that hold different ranks of one launch, one per node; whole runs stay alone. In order of their size."""
+    """Put together folders that hold different ranks of one launch, one per node; whole runs stay alone.
+
+    In order of their size.
+    """
     found: list[list[Run]] = []
     for run in runs:
         size, ranks = world_size([run]), set(run.ranks)
@@ -191,5 +197,5 @@ def launches(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def _command(run: Run) -> list[str]:
-    """What was run."""
+    """Return what was run."""
     return next(iter(run.ranks.values())).manifest.command

@@ -81,15 +81,20 @@ class Ring:
 
 
 def ring_s(nbytes: float, ranks: int, bandwidth: float, alpha_s: float) -> float:
-    """Seconds of a ring all-reduce: 2 (n - 1) alpha + 2 (n - 1) / n S / B (Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005)."""
+    """Return the seconds of a ring all-reduce: 2 (n - 1) alpha + 2 (n - 1) / n S / B.
+
+    Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
+    """
     return 2 * (ranks - 1) * alpha_s + 2 * (ranks - 1) / ranks * nbytes / bandwidth
 
 
 def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
-    """When the last bucket is done, s after the begin of the step.
+    """Return when the last bucket is done, s after the begin of the step.
 
     Args:
         buckets: in order of ``ready_s``.
+        ranks: that share the link.
+        link: what moves the bytes.
     """
     if ranks < 2 or not buckets:
         return max((bucket.ready_s for bucket in buckets), default=0.0)
@@ -101,7 +106,10 @@ def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
 
 
 def step_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
-    """The step with N ranks, if each did what a rank alone does: what follows the backward begins when the last bucket is done."""
+    """Return the step with N ranks, if each did what a rank alone does.
+
+    What follows the backward begins when the last bucket is done.
+    """
     last = max(anatomy.backward_s[1], last_end(anatomy.buckets, ranks, link))
     blocked = sum(ring_s(nbytes, ranks, link.bandwidth, link.alpha_s) for nbytes in anatomy.blocking) if ranks > 1 else 0.0
     return anatomy.step_s - anatomy.backward_s[1] + last + blocked
@@ -124,7 +132,7 @@ class _Model:
 
 
 def usl(points: Sequence[Point]) -> _Model:
-    """The Universal Scalability Law, X(N) = N X1 / (1 + sigma (N - 1) + kappa N (N - 1)): Gunther, Guerrilla Capacity Planning, 2007.
+    """Fit the Universal Scalability Law, X(N) = N X1 / (1 + sigma (N - 1) + kappa N (N - 1)).
 
     From two points, Amdahl's law: kappa = 0. N / X is linear in 1 / X1, sigma / X1 and kappa / X1: least squares with none negative.
 
@@ -141,7 +149,9 @@ def usl(points: Sequence[Point]) -> _Model:
 
 
 def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Least squares in relative errors with no negative coefficient: with three terms, every choice of them is tried.
+    """Fit by least squares in relative errors with no negative coefficient.
+
+    With three terms, every choice of them is tried.
 
     Args:
         terms: float64 [k, n]; the first is always taken.
@@ -160,12 +170,14 @@ def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> _Model:
-    """The replay of the buckets, plus what it leaves of the measured point as a constant, plus jitter.
+    """Make a model of the replay of the buckets, plus what it leaves of the measured point as a constant, plus jitter.
 
     N ranks wait for the slowest of them: the largest of N normal times is about sigma sqrt(2 ln N) above their mean (Cramer, Mathematical
     Methods of Statistics, 1946, 28.6), of which the constant has its part already.
 
     Args:
+        anatomy: the step of one rank.
+        link: what moves the bytes.
         measured: the point that the constant is fitted to, of two ranks or more and known batch.
     """
     assert measured.batch is not None
@@ -209,7 +221,10 @@ class Prediction:
 
 
 def fit(basis: Basis) -> tuple[list[_Model], list[str]]:
-    """All laws that these measurements allow, the most trusted first, and why the others are left out."""
+    """Fit all laws that the measurements allow, the most trusted first.
+
+    Say why others are left out.
+    """
     if len(basis.points) < 2:
         return [], ["scaling laws need the throughput at two or more rank counts"]
     found, refused = [], []
@@ -251,7 +266,7 @@ def predict(basis: Basis, ranks: int) -> Prediction:
 
 
 def _refusal(basis: Basis, ranks: int) -> str:
-    """Why nothing can be predicted for this number of ranks; empty if it can."""
+    """Say why nothing can be predicted for this number of ranks; empty if it can."""
     if len(basis.points) < 2:
         return "needs the throughput at two or more rank counts, not counting a flagged baseline"
     if basis.kind == "mixed":
@@ -263,7 +278,12 @@ def _refusal(basis: Basis, ranks: int) -> str:
 
 
 def held_out(basis: Basis, name: str) -> float | None:
-    """Error of the same law when it predicts the largest measured number of ranks from the smaller ones; None: too few points."""
+    """Return the error of the same law at the largest measured number of ranks.
+
+    None: too few points.
+
+    It is fitted to the smaller ones.
+    """
     if len(basis.points) < 3:
         return None
     fitted, _ = fit(replace(basis, points=basis.points[:-1]))
@@ -276,7 +296,7 @@ def held_out(basis: Basis, name: str) -> float | None:
 
 
 def _of_link(basis: Basis, model: _Model, ranks: int) -> list[float]:
-    """What half the spread of the link's bandwidth changes, as a share of the time."""
+    """Return what half the spread of the link's bandwidth changes, as a share of the time."""
     if basis.link is None or model.name != "bucket replay":
         return []
     times = []

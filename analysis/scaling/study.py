@@ -27,9 +27,13 @@ _SCHEMA_VERSION = 1
 
 
 def conclude(rows: Sequence[Row], unit: str, predictions: Sequence[Prediction], late: str, contradictions: Sequence[str]) -> str:
-    """How much more the most ranks give, where the fastest is, what stands in the way, and what is predicted.
+    """Say how much more the most ranks give, where the fastest is, what stands in the way, and what is predicted.
 
     Args:
+        rows: what was measured.
+        unit: of throughputs.
+        predictions: for more ranks.
+        late: the rank that the others wait for; empty: none.
         contradictions: of ``disagreement``: then nothing is predicted here.
     """
     return " ".join(
@@ -38,7 +42,9 @@ def conclude(rows: Sequence[Row], unit: str, predictions: Sequence[Prediction], 
 
 
 def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]:
-    """A sentence for each predicted number of ranks for which one law says more than was measured and another one less.
+    """Return the name the predicted numbers of ranks for which laws contradict each other.
+
+    A sentence for each for which one law says more than was measured and another one less.
 
     Args:
         measured: the most ranks.
@@ -104,7 +110,7 @@ def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
 
 
 def flags(rows: Sequence[Row]) -> list[str]:
-    """Why measured points cannot be taken at their word."""
+    """Say why measured points cannot be taken at their word."""
     base = counted(rows[0].point.ranks)
     return [
         f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline measurement is too slow: measure {base} "
@@ -115,7 +121,7 @@ def flags(rows: Sequence[Row]) -> list[str]:
 
 
 def _grows(shape: str, points: Sequence[Point], growth: float) -> str:
-    """How the time of a sample grows, and what causes that; ``shape``: as Shape.name."""
+    """Say how the time of a sample grows, and what causes that; ``shape``: as Shape.name."""
     of = points[0].unit.removesuffix("s/s")
     if shape == "flat":
         return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
@@ -144,7 +150,9 @@ class Shape:
 
 
 def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
-    """Which curve the time of a sample and rank follows; None with fewer than three points, or where batches per rank differ.
+    """Tell which curve the time of a sample and rank follows.
+
+    None with fewer than three points, or where batches per rank differ.
 
     In strong scaling the transfer is divided by ever smaller batches, so that the bandwidth's part grows with the ranks, too.
 
@@ -187,16 +195,22 @@ class Noise:
 
 
 def _steps_factor(noise: Noise, ranks: int, batch: float) -> float:
-    """S / Smin = 1 + Bcrit / (N b), from (S / Smin - 1)(E / Emin - 1) = 1 with E = S N b and Bcrit = Emin / Smin: McCandlish, Kaplan,
-    Amodei and others, An Empirical Model of Large-Batch Training, 2018 (arXiv:1812.06162), section 2."""
+    """Return S / Smin = 1 + Bcrit / (N b).
+
+    It follows from (S / Smin - 1)(E / Emin - 1) = 1 with E = S N b and Bcrit = Emin / Smin: McCandlish, Kaplan, Amodei and others,
+    An Empirical Model of Large-Batch Training, 2018 (arXiv:1812.06162), section 2.
+    """
     return 1 + noise.critical_batch / (ranks * batch)
 
 
 def time_to_accuracy(noise: Noise, ranks: int, batch: float, step_s: float) -> float:
-    """T(N) = Smin (1 + Bcrit / (N b)) t_step(N).
+    """Return T(N) = Smin (1 + Bcrit / (N b)) t_step(N).
 
     Args:
+        noise: what is known of the gradient noise.
+        ranks: N.
         batch: b, samples of one rank in one step.
+        step_s: t_step(N), seconds.
 
     Returns:
         seconds; in units of Smin steps (as if Smin were 1) where Smin is not known.
@@ -325,7 +339,10 @@ def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study
 
 
 def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[_Time]:
-    """Measured, then predicted ones. A predicted batch is that of the kind of scaling."""
+    """Yield times of measured, then of predicted numbers of ranks.
+
+    A predicted batch is that of the kind of scaling.
+    """
     base = points[0]
     if base.unit == STEPS or base.batch is None or any(point.batch is None for point in points):
         return

@@ -29,7 +29,9 @@ _DIVIDE = "give each rank its part of the data (DistributedSampler)"
 
 
 def late_of(launch: Sequence[Run], point: Point) -> str:
-    """A sentence on the rank that is late in most steps and costs at least 5 % of the step; empty if there is none, or if that is unknown.
+    """Say which rank is late in most steps and costs at least 5 % of the step.
+
+    Empty if there is none, or if that is unknown.
 
     Args:
         launch: the folders of one launch.
@@ -47,7 +49,7 @@ def late_of(launch: Sequence[Run], point: Point) -> str:
 
 
 def sentence(comm: Communication, point: Point) -> str:
-    """The same of ranks that were compared: with the number and the words of `feedline report`."""
+    """Say which rank is late, with the number and the words of `feedline report`."""
     late = next((one for one in comm.late if one.persistent), None)
     if late is None or point.step_s is None:
         return ""
@@ -65,7 +67,9 @@ def sentence(comm: Communication, point: Point) -> str:
 
 
 def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
-    """Why these launches show no scaling, and what to change, in sentences; empty if they do, or if that is unknown.
+    """Say why these launches show no scaling, and what to change.
+
+    Empty if they do, or if that is unknown.
 
     Args:
         launches: in order of their number of ranks.
@@ -87,12 +91,15 @@ def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
 
 
 def _ranks_of(launch: Sequence[Run]) -> dict[int, Rank]:
-    """Its ranks by their numbers."""
+    """Return its ranks by their numbers."""
     return {number: rank for run in launch for number, rank in sorted(run.ranks.items())}
 
 
 def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
-    """Rank -> whether it made steps; without those that did not end by themselves, or cannot be read."""
+    """Rank -> whether it made steps.
+
+    Without those that did not end by themselves, or cannot be read.
+    """
     found = {}
     for number, rank in ranks.items():
         try:
@@ -103,7 +110,7 @@ def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
 
 
 def apart(rank: Rank) -> bool:
-    """Whether the rank is known to exchange no gradients."""
+    """Tell whether the rank is known to exchange no gradients."""
     try:
         return exchanges(steps_and_collectives(rank), rank.manifest) is False
     except FeedlineError:
@@ -111,13 +118,16 @@ def apart(rank: Rank) -> bool:
 
 
 def _dataset_samples(launch: Sequence[Run]) -> int:
-    """Samples that each rank draws per epoch, where that is its whole dataset, alike on all ranks; else 0."""
+    """Return samples that each rank draws per epoch, where that is its whole dataset, alike on all ranks; else 0."""
     drawn = {_whole_dataset(rank) for rank in list(_ranks_of(launch).values())[:_MOST]}
     return drawn.pop() if len(drawn) == 1 else 0
 
 
 def _whole_dataset(rank: Rank) -> int:
-    """Samples of the one dataset that a rank trains on, if its sampler draws all of it; else 0."""
+    """Return samples of the one dataset that a rank trains on, if its sampler draws all of it.
+
+    Else 0.
+    """
     try:
         loaders = training_loaders(rank.main)
     except FeedlineError:

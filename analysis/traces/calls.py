@@ -50,7 +50,10 @@ class _Nest:
         return np.asarray(before[self.after] - before[:-1], np.int64)
 
     def inherited(self, value: IntArray) -> IntArray:
-        """int64 [n]: the event's own value, or that of its nearest caller that has one; -1: none has."""
+        """Return int64 [n]: the event's own value, or that of its nearest caller that has one.
+
+        -1: none has.
+        """
         found = value.copy()
         for rows in self.levels[1:]:
             found[rows] = np.where(value[rows] >= 0, value[rows], found[self.parent[rows]])
@@ -58,10 +61,11 @@ class _Nest:
 
 
 def nest(start: IntArray, wall: IntArray) -> _Nest:
-    """Make the tree.
+    """Make the tree of events that lie in each other.
 
     Args:
-        start, wall: int64 [n], ns, sorted by (start, -wall).
+        start: int64 [n], ns, ascending.
+        wall: int64 [n], ns, descending where starts are equal.
     """
     begin = 2 * start  # an event of no length lasts half a nanosecond, so that it lies in whatever goes on
     end = begin + np.maximum(2 * wall, 1)
@@ -185,9 +189,11 @@ class _Sums:
 
 
 def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
-    """Sum up what each thread of the host called.
+    """Return the sum up what each thread of the host called.
 
     Args:
+        trace: of a rank.
+        who: its threads.
         window: rows are of the calls that began in it; what a launch was made for is told of all.
     """
     events = trace.events
@@ -227,13 +233,16 @@ class _Piece:
     counts: BoolArray
 
     def nearest(self, kind: Kind) -> IntArray | None:
-        """int64 [n]: the event itself or its nearest caller of this kind; -1: none. None: no event is of it."""
+        """Return int64 [n]: the event itself or its nearest caller of this kind; -1: none.
+
+        None: no event is of it.
+        """
         of_it = self.mine["kind"] == kind
         return self.tree.inherited(np.where(of_it, np.arange(len(of_it)), -1)) if of_it.any() else None
 
 
 def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
-    """Rows of what nests, with their begins, cut where nothing goes on once there are enough: they then fit in a cache.
+    """Return rows of what nests, with their begins, cut where nothing goes on once there are enough: they then fit in a cache.
 
     Threads are laid one after the other in time, so that a million of them are as quick as one.
     """

@@ -53,17 +53,18 @@ UNKNOWN_HOST = "unknown"
 
 
 def operation(name: str) -> str:
-    """``all_reduce``, ``reduce_scatter``, ...; the name itself where it is none of these."""
+    """Return ``all_reduce``, ``reduce_scatter``, ...; the name itself where it is none of these."""
     bare = re.sub(r"[^a-z]", "", name.lower())
     return next((meant for part, meant in _ORDER if part in bare), name)
 
 
 def bus_factor(name: str, ranks: int) -> float:
-    """busbw / algbw, so that the figure can be held against a link whatever the operation and the number of ranks.
+    """Return busbw / algbw, with which rates of all operations and numbers of ranks compare.
 
     Source: nccl-tests, doc/PERFORMANCE.md.
 
     Args:
+        name: of the collective.
         ranks: n of the group.
     """
     if ranks < 2:
@@ -109,7 +110,7 @@ class RankClock:
     bound: float
 
     def to_reference(self, own: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Own times on rank 0's clock; unchanged where no offset was measured."""
+        """Put own times on rank 0's clock; unchanged where no offset was measured."""
         if not len(self.at):
             return own
         origin, first = self.at[0], self.offset[0]  # float64 does not hold a whole number of ns since boot, or since 1970
@@ -152,7 +153,10 @@ class Collectives:
         return np.asarray(end - start - overlap(start, end, *self.evaluation.T), np.int64)
 
     def step_at(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Index of the step in which each moment (own time) lies: int64 [n]; -1: in none, or in an evaluation."""
+        """Return the index of the step in which each moment (own time) lies: int64 [n].
+
+        -1: in none, or in an evaluation.
+        """
         step = np.searchsorted(self.steps[:, 0], times, "right") - 1
         inside = (step >= 0) & (times < np.append(self.steps[:, 1], 0)[step])
         inside &= overlap(times, times + 1, *self.evaluation.T) == 0

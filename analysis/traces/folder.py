@@ -57,7 +57,7 @@ def _about(data: Any) -> dict[str, Any]:
 
 
 def _numbers(found: dict[str, Any]) -> None:
-    """Ranges of what the types of columns.py leave open."""
+    """Check ranges of what the types of trace_columns.py leave open."""
     devices = {track.device for track in found["tracks"]}
     if len(devices) > _MOST_DEVICES or min(devices, default=0) < -1 or max(devices, default=0) >= 1 << 31:
         raise ValueError(f"`tracks` names {len(devices):,} devices, or an impossible one: at most {_MOST_DEVICES:,} are read")
@@ -106,7 +106,7 @@ assert set(_ABOUT_FIELDS) == {field.name for field in fields(Trace)} - {"events"
 
 
 def is_trace(folder: Path) -> bool:
-    """Whether a rank's folder holds a trace of another tool."""
+    """Tell whether a rank's folder holds a trace of another tool."""
     return os.path.lexists(folder / TRACE)
 
 
@@ -135,7 +135,7 @@ def write(trace: Trace, folder: Path) -> None:
 
 
 def read(folder: Path) -> Trace:
-    """The trace that ``write`` wrote.
+    """Read the trace that ``write`` wrote.
 
     Raises:
         RunDamaged: the file is missing, was cut off or changed.

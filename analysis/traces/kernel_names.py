@@ -43,9 +43,9 @@ _WITHIN = re.compile(
 
 
 def function_of(name: str) -> str:
-    """The qualified name of a kernel's function, without return type, template arguments, parameters and unnamed namespaces.
+    """Return the qualified name of a kernel's function.
 
-    ``void deep_ep::internode::combine<false, 4>(int4*)`` is ``deep_ep::internode::combine``; the name itself if nothing is left of it.
+    Without return type, template arguments, parameters and unnamed namespaces.
     """
     if _strange(name):
         return name
@@ -68,9 +68,9 @@ def function_of(name: str) -> str:
 
 
 def short(name: str) -> str:
-    """``function_of``; of a function that any kernel can be, with what its template arguments say of this one.
+    """Shorten a kernel's name to its function.
 
-    ``cutlass::device_kernel<flash::FlashAttnBwd>``, ``vectorized_elementwise_kernel<CUDAFunctor_add>``.
+    Of a function that any kernel can be, what its template arguments say of this one stays.
     """
     function = function_of(name)
     said = _said(name) if _GENERIC.search(function) else ""
@@ -78,7 +78,10 @@ def short(name: str) -> str:
 
 
 def fitting(name: str, most: int) -> str:
-    """``short``, in so many letters, without leading namespaces, then a function that any kernel can be, then its middle."""
+    """Shorten a kernel's name to so many letters.
+
+    Leading namespaces go first, then a function that any kernel can be, then the middle.
+    """
     told = short(name)
     function, bracket, said = told.partition("<")
     while len(told) > most and "::" in function:
@@ -95,12 +98,15 @@ def fitting(name: str, most: int) -> str:
 
 
 def _strange(name: str) -> bool:
-    """Whether no compiler wrote it: control characters are in it, or what they are written as."""
+    """Tell whether no compiler wrote it: control characters are in it, or what they are written as."""
     return "\\" in name or not name.isprintable()
 
 
 def _said(text: str) -> str:
-    """The first template argument that names an operation; of those that only stand around one, the first within."""
+    """Return the first template argument that names an operation.
+
+    Of those that only stand around one, the first within.
+    """
     for argument in _arguments(text):
         function = function_of(argument)
         if _AROUND.search(function):
@@ -112,7 +118,7 @@ def _said(text: str) -> str:
 
 
 def _arguments(text: str) -> Iterator[str]:
-    """The arguments of the first template in a text, also of one that is cut off."""
+    """Yield the arguments of the first template in a text, also of one that is cut off."""
     begin = text.find("<", 1)
     depth, at = 0, begin + 1
     for place in range(begin + 1, len(text)) if begin >= 0 else ():
@@ -131,7 +137,7 @@ def _arguments(text: str) -> Iterator[str]:
 
 
 def _sources(text: str) -> Iterator[str]:
-    """The identifiers of a mangled name, each behind its length."""
+    """Yield the identifiers of a mangled name, each behind its length."""
     while length := _NUMBERED.match(text):
         end = length.end() + int(length[0])
         identifier, text = text[length.end() : end], text[end:]
@@ -199,9 +205,9 @@ LIBRARIES = (
 
 @functools.lru_cache(maxsize=1 << 14)
 def operation_of(name: str) -> str | None:
-    """What a kernel of this name does between ranks: ``all_to_all``, ``all_reduce``, ...; None: nothing that is known.
+    """Return what a kernel of this name does between ranks; None: nothing that is known.
 
-    Of a library whose name for it says no operation, as ``ncclDevKernel_Generic_1``, its function.
+    ``all_to_all``, ``all_reduce``, ...
     """
     if _FUSED.match(name):
         return None
@@ -212,7 +218,7 @@ def operation_of(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=1 << 14)
 def may_communicate(name: str) -> bool:
-    """Whether a kernel that no library is known for is named after something that moves data between ranks."""
+    """Tell whether a kernel of no known library is named after something that moves data between ranks."""
     function = function_of(name)
     if _FUSED.match(name) or operation_of(name) is not None or _WITHIN.search(function):
         return False

@@ -29,7 +29,10 @@ _MEMORY = {"pageable": "pageable", "pinned": "pinned", "page-locked": "pinned", 
 
 
 def synchronises(name: str) -> bool:
-    """Whether a call of the runtime returns only when the device is done: ``cudaStreamSynchronize``, a blocking ``cudaMemcpy``."""
+    """Tell whether a call of the runtime returns only when the device is done.
+
+    ``cudaStreamSynchronize``, a blocking ``cudaMemcpy``.
+    """
     return bool(_SYNCHRONISES.search(name))
 
 
@@ -47,7 +50,7 @@ class Copy:
 
 
 def copy_of(name: str) -> Copy:
-    """What the name of a copy says, as in ``Memcpy HtoD (Pageable -> Device)``."""
+    """Read the name of a copy, as in ``Memcpy HtoD (Pageable -> Device)``."""
     found = _COPY.search(name)
     direction = f"{found[1].upper()}to{found[2].upper()}" if found else ""
     lower = name.lower()
@@ -55,14 +58,17 @@ def copy_of(name: str) -> Copy:
 
 
 def of_kinds(trace: Trace, *kinds: Kind) -> BoolArray:
-    """bool [n]: the event is one of these kinds."""
+    """Tell which events are one of these kinds: bool [n]."""
     wanted = np.zeros(256, bool)
     wanted[list(kinds)] = True
     return np.asarray(wanted[trace.events["kind"]], bool)
 
 
 def extent(trace: Trace) -> tuple[int, int]:
-    """Begin and end, ns, of what host and device did; not of the profiler's own rows, which say how long it listened."""
+    """Return the begin and end, ns, of what host and device did.
+
+    Not of the profiler's own rows, which say how long it listened.
+    """
     rows = np.flatnonzero(of_kinds(trace, *DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON))
     if not len(rows):
         return 0, 0
@@ -71,22 +77,25 @@ def extent(trace: Trace) -> tuple[int, int]:
 
 
 def named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
-    """bool [n]: the pattern is found in the event's name."""
+    """Tell in which events' names the pattern is found: bool [n]."""
     return np.asarray(np.array([bool(pattern.search(name)) for name in trace.names] or [False])[trace.events["name"]], bool)
 
 
 def present(numbers: npt.NDArray[np.int32]) -> list[int]:
-    """Each of these numbers once, ascending. They are small: of names, or of tracks."""
+    """Return each of these numbers once, ascending.
+
+    They are small: of names, or of tracks.
+    """
     return [int(number) for number in np.flatnonzero(np.bincount(numbers))]
 
 
 def on_device(trace: Trace) -> BoolArray:
-    """bool [n]: what makes a device busy."""
+    """Tell which events make a device busy: bool [n]."""
     return of_kinds(trace, *DEVICE_WORK)
 
 
 def communicates(trace: Trace) -> BoolArray:
-    """bool [n]: a kernel that is communication, by its name or because the trace says so."""
+    """Tell which events are communication, by a kernel's name or because the trace says so: bool [n]."""
     kernels = of_kinds(trace, Kind.KERNEL)
     names = np.zeros(max(len(trace.names), 1), bool)
     for name in present(trace.events["name"][kernels]):

@@ -30,7 +30,7 @@ _CONTROL = re.compile(rb"[\x00-\x08]")  # text has none
 
 
 def maker_of(processes: Mapping[str, str]) -> str | None:
-    """``rocprof`` or ``xprof``, by the names of its processes; None: neither."""
+    """Tell ``rocprof`` or ``xprof`` by the names of processes; None: neither."""
     for maker, pattern in (("rocprof", _ROCPROF), ("xprof", _XPROF)):
         if any(pattern.match(name) for name in processes.values()):
             return maker
@@ -41,6 +41,8 @@ def adapt(rows: Rows, tracks: list[Track], names: Sequence[str], processes: Mapp
     """Give the events of a foreign file their kinds, and put those of devices on tracks of devices, in place.
 
     Args:
+        rows: of events.
+        tracks: that ``rows`` refer to.
         names: of events.
         processes: pid -> name.
     """
@@ -59,7 +61,7 @@ def adapt(rows: Rows, tracks: list[Track], names: Sequence[str], processes: Mapp
 
 
 def _place(track: Track, process: str, has_streams: bool) -> tuple[Track, Kind]:
-    """Where a track's events are, and what they are unless their names say more."""
+    """Return where a track's events are, and what they are unless their names say more."""
     if rocprof := _ROCPROF.match(process):
         calls, copies, ranges, gpu = rocprof.groups()
         if calls or ranges:
@@ -136,19 +138,22 @@ _EVENTS = (
 
 
 def of_bytes(head: bytes) -> _Maker | None:
-    """Who wrote a file that begins so and is no list of events; None: unknown."""
+    """Tell who wrote a file that begins so and is no list of events; None: unknown."""
     head = head[:_LOOKED_AT]
     known = next((maker for maker in (*_BINARY, *_JSON) if maker.found.search(head)), None)
     return known or (_PERFETTO if _CONTROL.search(head) and _packets(head) >= _ENOUGH else None)
 
 
 def of_lines(head: bytes) -> _Maker | None:
-    """Who wrote a list that begins so and has a line for each event, and no commas; None: it has commas."""
+    """Tell who wrote a list that begins so and has a line for each event, and no commas.
+
+    None: it has commas.
+    """
     return _LINES if _LINES.found.search(head[:_LOOKED_AT]) else None
 
 
 def _packets(head: bytes) -> int:
-    """How many messages of field 1 a text begins with, up to ENOUGH: Perfetto's protobuf is nothing but such packets."""
+    """Return how many messages of field 1 a text begins with, up to ENOUGH: Perfetto's protobuf is nothing but such packets."""
     found = at = 0
     while found < _ENOUGH and head[at : at + 1] == b"\x0a":
         size, shift, at = 0, 0, at + 1
@@ -162,10 +167,11 @@ def _packets(head: bytes) -> int:
 
 
 def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]) -> _Maker | None:
-    """Who wrote a list of events none of which is known.
+    """Tell who wrote a list of events none of which is known.
 
     Args:
         around: the text before and after the list.
+        categories: of its events.
         processes: their names.
     """
     text = around + b"\n" + "\n".join([*(f"cat: {name}" for name in categories), *(f"process: {name}" for name in processes), ""]).encode()
@@ -173,5 +179,5 @@ def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]
 
 
 def refusal(path: str, maker: _Maker) -> str:
-    """What to tell of a file of this maker."""
+    """Say what to tell of a file of this maker."""
     return f"{path} was written by {maker.wrote}: {maker.holds}. {READ}"

@@ -62,7 +62,7 @@ class Convolutions:
 
     @classmethod
     def of(cls, calls: Iterable[tuple[str, Shape]]) -> "Convolutions":
-        """What the backwards among these operators tell."""
+        """Collect what the backwards among these operators tell."""
         found: dict[tuple[_Size, _Size], _Size | None] = {}
         for name, shape in calls:
             gradient = _gradient(name, shape.inputs)
@@ -73,9 +73,9 @@ class Convolutions:
 
 
 def cost(name: str, shape: Shape, convolutions: Convolutions) -> _Cost | None:
-    """What a call of this operator with these sizes costs. None: there is no formula, or the sizes are not enough.
+    """Return what a call of this operator with these sizes costs.
 
-    For a convolution's backward both gradients are counted; the first layer's input needs none, which a trace does not say.
+    None: there is no formula, or the sizes are not enough.
     """
     formula = _FORMULAS.get(name)
     try:
@@ -93,7 +93,7 @@ def cost(name: str, shape: Shape, convolutions: Convolutions) -> _Cost | None:
 
 
 def _known(name: str) -> bool:
-    """Whether there is a formula for the operator."""
+    """Tell whether there is a formula for the operator."""
     return name in _FORMULAS
 
 
@@ -111,7 +111,7 @@ def _product(left: _Size, right: _Size) -> tuple[int, int]:
 
 
 def _multiply(first: int) -> _Formula:
-    """A matrix product whose left side is the input of this number."""
+    """Return a matrix product whose left side is the input of this number."""
 
     def formula(_: str, inputs: tuple[_Size, ...], __: Convolutions) -> _Made | None:
         flop, result = _product(inputs[first], inputs[first + 1])
@@ -157,11 +157,12 @@ def _convolution_backward(name: str, inputs: tuple[_Size, ...], _: Convolutions)
 
 
 def _attention(first: int, products: tuple[int, int], heads_second: bool) -> _Formula:
-    """Attention whose query is the input of this number.
+    """Make the formula of attention.
 
     Args:
-        products: how many products over the query's and over the value's width: (1, 1) forward; (3, 2) backward, which makes the scores
-            again.
+        first: number of the input that is the query.
+        products: how many products over the query's and over the value's width: (1, 1) forward; (3,
+            2) backward, which makes the scores again.
         heads_second: sizes are (batch, heads, length, width), else (batch, length, heads, width).
     """
 
@@ -180,7 +181,7 @@ def _attention(first: int, products: tuple[int, int], heads_second: bool) -> _Fo
 
 
 def _width(dtype: str) -> int:
-    """Bytes of an element; 0: unknown."""
+    """Return bytes of an element; 0: unknown."""
     return _BYTES.get(dtype.lower(), 1 if _EIGHT_BITS.search(dtype) else 0)
 
 
@@ -214,7 +215,7 @@ class Costs:
         self._costs: dict[tuple[int, int], _Cost | None] = {}
 
     def of(self, mine: npt.NDArray[np.void]) -> tuple[FloatArray, FloatArray]:
-        """FLOP and bytes, float64 [n]; -1: unknown."""
+        """Return FLOP and bytes, float64 [n]; -1: unknown."""
         flop, nbytes = np.full(len(mine), -1.0), np.full(len(mine), -1.0)
         rows = np.flatnonzero(self._countable(mine))
         key = mine["name"][rows].astype(np.int64) << 32 | mine["shape"][rows]

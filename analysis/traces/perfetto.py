@@ -20,7 +20,8 @@ def lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
     """Give each event the first lane in which it lies beside the others or wholly inside or around them.
 
     Args:
-        start, wall: int64 [n], ns, sorted by (start, -wall).
+        start: int64 [n], ns, ascending.
+        wall: int64 [n], ns, descending where starts are equal.
 
     Returns:
         int64 [n]: 0 for all where all nest; NOWHERE for what would need more than MOST lanes.
@@ -56,12 +57,12 @@ class PerfettoRank:
         self._next = _FIRST
 
     def named(self) -> Iterator[str]:
-        """The lines that name the rank."""
+        """Yield the lines that name the rank."""
         yield _says("process_name", self.pid, 0, f'"name": "rank {self.pid}"')
         yield _says("process_sort_index", self.pid, 0, f'"sort_index": {self.pid}')
 
     def tracks(self, name: str, count: int = 1) -> tuple[list[int], list[str]]:
-        """A track, and more below it for what overlaps.
+        """Make a track, and more below it for what overlaps.
 
         Returns:
             Their numbers, and the lines that name and order them.
@@ -76,16 +77,19 @@ class PerfettoRank:
         return tids, says
 
     def arrow_of(self, row: int) -> int:
-        """A number for the arrow that begins at an event, which no other rank's has."""
+        """Return a number for the arrow that begins at an event, which no other rank's has."""
         return self.pid << 32 | row
 
 
 def span(what: str, pid: int, tid: int, start: int, wall: int, args: str = "") -> str:
-    """An event that lasts.
+    """Write an event that lasts.
 
     Args:
         what: members of the object: its name, perhaps its category.
-        start, wall: ns.
+        pid: of its process.
+        tid: of its track.
+        start: ns.
+        wall: ns.
         args: members of its ``args``.
     """
     more = f', "args": {{{args}}}' if args else ""
@@ -93,13 +97,16 @@ def span(what: str, pid: int, tid: int, start: int, wall: int, args: str = "") -
 
 
 def counter(name: str, pid: int, at: int, value: float) -> str:
-    """One value of a number that Perfetto draws as a curve, from ``at``, in ns, on."""
+    """Write one value of a number that Perfetto draws as a curve, from ``at``, in ns, on."""
     named = json.dumps(name)
     return f'{{"ph": "C", "name": {named}, "pid": {pid}, "ts": {micros(at)}, "args": {{{named}: {value!r}}}}}'
 
 
 def arrow(phase: str, number: int, pid: int, tid: int, at: int) -> str:
-    """One end of an arrow between the events that were written just before its ends: from "s" to "f"."""
+    """Write one end of an arrow: from "s" to "f".
+
+    It ends in the event that was written just before it.
+    """
     binds = ', "bp": "e"' if phase == "f" else ""
     place = f'"pid": {pid}, "tid": {tid}, "ts": {micros(at)}'
     return f'{{"ph": "{phase}", "id": {number}, "name": "launch", "cat": "launch", {place}{binds}}}'
@@ -110,5 +117,5 @@ def _says(what: str, pid: int, tid: int, args: str) -> str:
 
 
 def micros(nanoseconds: int) -> str:
-    """Nanoseconds as microseconds, exactly."""
+    """Write nanoseconds as microseconds, exactly."""
     return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}" if nanoseconds >= 0 else f"-{micros(-nanoseconds)}"

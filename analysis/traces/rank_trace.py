@@ -85,7 +85,7 @@ class _CopyRow:
 
 
 def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int, window: Basis) -> list[KernelRow]:
-    """One row a name, the longest first, of what ran in a window."""
+    """Make one row a name, the longest first, of what ran in a window."""
     rows = np.flatnonzero(of_kinds(trace, Kind.KERNEL) & window.touches(trace.events))
     if not len(rows):
         return []
@@ -103,7 +103,7 @@ def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int, window: Bas
 
 
 def copies(trace: Trace, window: Basis) -> list[_CopyRow]:
-    """One row a direction and kind of memory, the longest first, of what ran in a window."""
+    """Make one row a direction and kind of memory, the longest first, of what ran in a window."""
     mine = trace.events[of_kinds(trace, Kind.COPY) & window.touches(trace.events)]
     kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
     table = []
@@ -122,9 +122,14 @@ def _summed(keys: IntArray, wall: IntArray) -> tuple[list[int], list[int], list[
 
 
 def _mostly(names: IntArray, operator: IntArray, wall: IntArray, speaks: Set[int]) -> dict[int, int]:
-    """Name of a kernel -> of its operators the one with most time; -1: several collectives share a kernel that communicates.
+    """Map each name of a kernel to the operator with most of its time.
+
+    -1: several collectives share a kernel.
 
     Args:
+        names: int64 [n]: of kernels.
+        operator: int64 [n]: that launched each.
+        wall: int64 [n], ns.
         speaks: names of kernels that communicate.
     """
     pairs, _, total = _summed(names.astype(np.int64) << 32 | (operator + 1), wall)
@@ -194,7 +199,10 @@ class RankTrace:
 
 
 def summarise(trace: Trace) -> RankTrace:
-    """Work out all figures of a rank. The trace is not needed afterwards."""
+    """Work out all figures of a rank.
+
+    The trace is not needed afterwards.
+    """
     who = threads(trace)
     work = device_work(trace)
     steps = find_steps(trace, who)
@@ -257,7 +265,7 @@ def _collectives(trace: Trace, who: Threads, called: Calls, act: Activity, work:
 
 
 def _before(table: npt.NDArray[np.void], act: Activity, first: int) -> IntArray:
-    """Where the time went between the last end before each collective and its start."""
+    """Return where the time went between the last end before each collective and its start."""
     ended = np.append(first, np.maximum.accumulate(table["end"]))[: len(table)]
     parts = split(act, np.minimum(ended, table["start"]), table["start"])
     return np.stack([parts[name] for name in PARTS], 1)

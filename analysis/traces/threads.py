@@ -50,8 +50,11 @@ def threads(trace: Trace) -> Threads:
 
 
 def _main(trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.NDArray[np.int32]) -> int:
-    """The thread with ProfilerStep; else with waits for a loader; else with optimizer steps; else with most operators that autograd's
-    threads did not run; else the one that launched most; else the busiest."""
+    """Return the thread with ProfilerStep; else with waits for a loader; else with optimizer steps.
+
+    Else with most operators that autograd's threads did not run; else the one that launched most;
+    else the busiest.
+    """
     track = trace.events["track"]
     said = host & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
     for pattern in (PROFILER_STEP, LOADER, OPTIMIZER):

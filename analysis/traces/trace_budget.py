@@ -41,7 +41,7 @@ class DeviceWork:
     busy: IntArray
 
     def within(self, window: Basis) -> "DeviceWork":
-        """What of it lies in a window."""
+        """Return what of it lies in a window."""
         cut = (clip(part, window.begin, window.end) for part in (self.compute, self.communication, self.copy, self.busy))
         return DeviceWork(*cut)
 
@@ -107,7 +107,7 @@ class Gpu:
 
 
 def device_work(trace: Trace) -> DeviceWork:
-    """When the devices of a trace did what."""
+    """Find when the devices of a trace did what."""
     work = on_device(trace)
     communication = communicates(trace) & work
     compute = of_kinds(trace, Kind.KERNEL) & work & ~communication
@@ -116,13 +116,13 @@ def device_work(trace: Trace) -> DeviceWork:
 
 
 def spans(trace: Trace, chosen: BoolArray) -> IntArray:
-    """The moments of these events: a set, ns."""
+    """Return the moments of these events: a set, ns."""
     start = trace.events["start"][chosen]
     return union(start, start + trace.events["wall"][chosen])
 
 
 def gpu(work: DeviceWork, window: Basis) -> Gpu:
-    """The figures of what a device did in a window."""
+    """Return the figures of what a device did in a window."""
     if not len(work.busy):
         return Gpu()
     seen = work.within(window)
@@ -177,16 +177,18 @@ class Input:
 
 
 def loading(trace: Trace, who: Threads) -> IntArray:
-    """When the main thread waited for a batch: a set, ns."""
+    """Find when the main thread waited for a batch: a set, ns."""
     mine = _waits(trace, who)
     start = trace.events["start"][mine]
     return union(start, start + trace.events["wall"][mine])
 
 
 def find_input(trace: Trace, who: Threads, window: Basis, waits: IntArray, busy: IntArray) -> Input:
-    """Sum up the waits for batches.
+    """Return the sum up the waits for batches.
 
     Args:
+        trace: of a rank.
+        who: its threads.
         window: what the figures are of.
         waits: of ``loading``.
         busy: when a device worked: a set, ns.
@@ -262,10 +264,14 @@ class Budget:
 
 
 def activity(trace: Trace, who: Threads, steps: Steps, work: DeviceWork, waits: IntArray) -> Activity:
-    """What went on, as sets.
+    """Collect what went on, as sets.
 
     Args:
-        waits: when the main thread waited for a batch (input.py).
+        trace: of a rank.
+        who: its threads.
+        steps: of the trace.
+        work: of its device.
+        waits: of ``loading``: when the main thread waited for a batch.
     """
     events = trace.events
     mine = np.isin(events["track"], who.working)
@@ -280,9 +286,12 @@ def activity(trace: Trace, who: Threads, steps: Steps, work: DeviceWork, waits: 
 
 
 def split(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NONE) -> dict[str, IntArray]:
-    """Each part of each window [begin, end), int64 [n], ns; they sum to its length.
+    """Split each window [begin, end) into parts, int64 [n], ns, which sum to its length.
 
     Args:
+        act: what went on.
+        begin: int64 [n], ns.
+        end: int64 [n], ns.
         waiting: when communication only waited for a late rank: a set, ns. Time in it without communication does not count.
     """
     layers = (act.compute, common(waiting, act.communication), act.communication, act.copy, act.input, act.synchronisation, act.host)
@@ -295,9 +304,10 @@ def split(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NON
 
 
 def with_waiting(one: Budget, hidden: IntArray, communication: IntArray, waiting: IntArray) -> Budget:
-    """The same budget once other ranks are known: what was waiting for them moves out of exposed_transfer.
+    """Return the budget once other ranks are known: waiting for them moves out of exposed_transfer.
 
     Args:
+        one: the budget of the rank alone.
         hidden: when communication ran behind compute: a set, ns.
         communication: when it ran: a set, ns.
         waiting: when it only waited for a late rank: a set, ns.
@@ -309,7 +319,7 @@ def with_waiting(one: Budget, hidden: IntArray, communication: IntArray, waiting
 
 
 def of_trace(steps: Steps, window: Basis, act: Activity, work: DeviceWork) -> Budget:
-    """The budget of a rank on its own."""
+    """Make the budget of a rank on its own."""
     notes = []
     edges = steps.edges
     if not len(steps):
@@ -323,7 +333,10 @@ def of_trace(steps: Steps, window: Basis, act: Activity, work: DeviceWork) -> Bu
 
 
 def _parts_of_a_step(trace: Trace, steps: Steps) -> BoolArray:
-    """Annotations that lie within one step: those that hold a whole one say nothing of where its time went."""
+    """Tell which annotations lie within one step: bool [n].
+
+    Those that hold a whole one say nothing of where its time went.
+    """
     begin, end = trace.events["start"], trace.events["start"] + trace.events["wall"]
     inside = of_kinds(trace, Kind.ANNOTATION) & ~named(trace, LOADER) & ~named(trace, PROFILER_STEP)
     if not len(steps):

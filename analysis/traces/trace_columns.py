@@ -46,7 +46,10 @@ class Limits:
 
     @classmethod
     def of(cls, events: int) -> "Limits":
-        """The limits that ``--max-events`` sets: the number of events, and the bytes of JSON that they can take."""
+        """Return the limits that ``--max-events`` sets.
+
+        They are the number of events, and the bytes of JSON that they can take.
+        """
         return cls(events, events * _BYTES_PER_EVENT)
 
 
@@ -113,7 +116,7 @@ class CollectiveArgs:
     dtype: str | None = None
 
     def order(self) -> list[tuple[bool, object]]:
-        """A key to sort by."""
+        """Return a key to sort by."""
         return [(value is not None, value) for value in vars(self).values()]
 
 
@@ -168,7 +171,7 @@ class Growing:
         self.rows: Rows = np.empty(0, EVENT_DTYPE)
 
     def more(self, count: int) -> Rows:
-        """New rows, to be filled before the next call."""
+        """Return new rows, to be filled before the next call."""
         before = len(self.rows)
         self.rows.resize(before + count, refcheck=False)  # realloc, which moves pages and not bytes on Linux
         return self.rows[before:]
@@ -196,7 +199,9 @@ def sort(rows: Rows) -> None:
 
 
 def canonical(column: npt.NDArray[np.int32], values: Sequence[Any], key: Callable[[Any], Any]) -> list[Any]:
-    """Leave out values that no row refers to, order the others, and renumber the column in place; -1 stays.
+    """Leave out values that no row refers to, order the others, and renumber the column in place.
+
+    -1 stays.
 
     What a trace holds then does not depend on the order of its file.
     """

@@ -33,10 +33,11 @@ _COVERS = 0.8  # share of its own extent that a range has to cover to be the ste
 
 
 def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
-    """Where each burst of events ends, if bursts come evenly: the optimizer's kernels once a step.
+    """Find where each burst of events ends, if bursts come evenly: the optimizer's kernels once a step.
 
     Args:
-        start, end: int64 [n], ns, sorted by start.
+        start: int64 [n], ns, ascending.
+        end: int64 [n], ns.
 
     Returns:
         int64 [k], indices of the last event of each burst; None: there are fewer than FEWEST, or they do not come evenly.
@@ -55,7 +56,7 @@ def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
 
 
 def _even(times: IntArray) -> bool:
-    """Whether these times, int64 [n] sorted, are at least FEWEST and about equally far apart."""
+    """Tell whether these times, int64 [n] sorted, are at least FEWEST and about equally far apart."""
     if len(times) < _FEWEST:
         return False
     periods = np.diff(times)
@@ -63,7 +64,9 @@ def _even(times: IntArray) -> bool:
 
 
 def _period(words: npt.NDArray[np.int64]) -> int | None:
-    """The period of a sequence of words: 3 for a b b a b b a b b. None: it does not repeat, or all words are alike.
+    """Return the period of a sequence of words: 3 for a b b a b b a b b.
+
+    None: it does not repeat, or all words are alike.
 
     Args:
         words: int64 [n], a number for each different word.
@@ -118,7 +121,10 @@ def _optimizer(trace: Trace, who: Threads) -> Steps | None:
 
 
 def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: str) -> Steps | None:
-    """Steps from the end of one optimizer step to the end of the next. Those with no batch taken in between (two optimizers) are one."""
+    """Return steps from the end of one optimizer step to the end of the next.
+
+    Those with no batch taken in between (two optimizers) are one.
+    """
     calls = union(*_on_main(trace, who, chosen))
     taken, _ = _on_main(trace, who, named(trace, LOADER))
     if len(taken) and len(calls):
@@ -130,7 +136,7 @@ def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: 
 
 
 def _ranges(trace: Trace, who: Threads) -> Steps | None:
-    """The range on the main thread that repeats and is named like a step, else the one that covers most of its own extent."""
+    """Return the range on the main thread that repeats and is named like a step, else the one that covers most of its own extent."""
     own = trace.events[of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)]
     families: dict[str, list[int]] = {}
     for number in present(own["name"]):
@@ -152,7 +158,7 @@ def _ranges(trace: Trace, who: Threads) -> Steps | None:
 
 
 def _updates(trace: Trace, who: Threads) -> Steps | None:
-    """Steps end with a burst of what only an optimizer calls."""
+    """Return steps end with a burst of what only an optimizer calls."""
     for pattern, what in ((_UPDATE, "the optimizer's fused calls"), (_FOREACH, "the optimizer's foreach calls")):
         start, end = _on_main(trace, who, named(trace, pattern))
         last = _bursts(start, end)
@@ -162,7 +168,7 @@ def _updates(trace: Trace, who: Threads) -> Steps | None:
 
 
 def _collectives(trace: Trace, who: Threads) -> Steps | None:
-    """Steps begin with the first of a row of collectives that repeats."""
+    """Return steps begin with the first of a row of collectives that repeats."""
     rows = np.flatnonzero(communicates(trace))
     start = trace.events["start"][rows]
     if len(rows) < _FEWEST:
@@ -214,7 +220,7 @@ class Basis:
         return "the step" if self.steps else "the trace"
 
     def says(self, trace_ns: int) -> str:
-        """A phrase for the report.
+        """Say what all figures are of, for the report.
 
         Args:
             trace_ns: length of the trace.
@@ -224,23 +230,23 @@ class Basis:
         return f"the {counted(self.steps, 'step')} in the trace ({seconds(self.ns / 1e9)} of {seconds(trace_ns / 1e9)})"
 
     def within(self, events: npt.NDArray[np.void]) -> IntArray:
-        """How much of each event, EVENT_DTYPE [n], lies in the window: int64 [n], ns."""
+        """Return how much of each event, EVENT_DTYPE [n], lies in the window: int64 [n], ns."""
         start, end = events["start"], events["start"] + events["wall"]
         return np.asarray(np.maximum(np.minimum(end, self.end) - np.maximum(start, self.begin), 0), np.int64)
 
     def began(self, events: npt.NDArray[np.void]) -> BoolArray:
-        """Which events, EVENT_DTYPE [n], began in the window: bool [n]."""
+        """Tell which events, EVENT_DTYPE [n], began in the window: bool [n]."""
         if not self.steps:
             return np.ones(len(events), bool)
         return np.asarray((events["start"] >= self.begin) & (events["start"] < self.end), bool)
 
     def touches(self, events: npt.NDArray[np.void]) -> BoolArray:
-        """Which events, EVENT_DTYPE [n], began in the window or lie partly in it: bool [n]."""
+        """Tell which events, EVENT_DTYPE [n], began in the window or lie partly in it: bool [n]."""
         return np.asarray(self.began(events) | (self.within(events) > 0), bool)
 
 
 def basis(trace: Trace, steps: Steps) -> Basis:
-    """Where the steps begin and end; without any, where the trace does."""
+    """Return where the steps begin and end; without any, where the trace does."""
     if len(steps):
         return Basis(int(steps.edges[0]), int(steps.edges[-1]), len(steps))
     return Basis(*extent(trace), 0)

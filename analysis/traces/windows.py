@@ -48,7 +48,7 @@ class _SharedClock:
     marks: int
 
     def says(self) -> str:
-        """For a reader of the report: how well, and by what."""
+        """Say for a reader of the report how well the clocks agree, and by what."""
         bound = f"{self.clock.bound / 1000:.1f} µs" if self.clock.bound < 1e6 else f"{self.clock.bound / 1e6:.1f} ms"
         if self.marks:
             return f"within {bound} ({self.marks} clock marks in the trace)"
@@ -56,7 +56,7 @@ class _SharedClock:
 
 
 def marks_in(trace: Trace) -> tuple[IntArray, IntArray]:
-    """The marks of feedline's clock.
+    """Find the marks of feedline's clock.
 
     Returns:
         Their rows in ``Trace.events``, in order of time, and what each says: CLOCK_MONOTONIC, ns. Both int64 [n].
@@ -73,7 +73,10 @@ def marks_in(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedClock | None:
-    """Find it from the marks, or else from the manifest's anchors (clock.anchor()). None: neither is there."""
+    """Find it from the marks, or else from the manifest's anchors (clock.anchor()).
+
+    None: neither is there.
+    """
     rows, reading = marks_in(trace)
     if len(rows) > 1:
         start = trace.origin_ns + trace.events["start"][rows]
@@ -143,7 +146,10 @@ class Windows:
 
 
 def windows(run: Run) -> Windows:
-    """Find and read the windows of a run, one after another. One that cannot be read is named in the notes."""
+    """Find and read the windows of a run, one after another.
+
+    One that cannot be read is named in the notes.
+    """
     found = Windows()
     for number, rank in sorted(run.ranks.items()):
         path = rank.folder / KINETO
@@ -168,7 +174,7 @@ def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
 
 
 def _read_window(path: Path) -> Trace:
-    """A window's trace.
+    """Return a window's trace.
 
     Raises:
         RunDamaged: it is not a regular file of the run folder. TraceDamaged: see ``read_kineto``.
@@ -183,7 +189,7 @@ def _read_window(path: Path) -> Trace:
 
 
 def _within(rank: Rank, begin: IntArray) -> bool:
-    """Whether a window can be of this run: of one that goes on or was killed, only the beginning is known."""
+    """Tell whether a window can be of this run: of one that goes on or was killed, only the beginning is known."""
     known = sorted(anchor["perf_counter_ns"] for anchor in rank.manifest.anchors)
     if not known:
         return True
@@ -191,9 +197,10 @@ def _within(rank: Rank, begin: IntArray) -> bool:
 
 
 def lines(window: _Window, rank: PerfettoRank, pid: int, on_shared: Callable[[IntArray], IntArray]) -> Iterator[str]:
-    """A window's events for Perfetto: operators and calls by thread, then the device's work by stream, with arrows from calls to work.
+    """Write a window's events for Perfetto: operators and calls by thread, the device's work by stream, and arrows between.
 
     Args:
+        window: of a rank.
         rank: where tracks come from.
         pid: of the training process.
         on_shared: from CLOCK_MONOTONIC of the rank's host to the times that are written, ns.
@@ -223,7 +230,10 @@ class _Made:
         self._launches[launched] = True
 
     def tracks(self, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[tuple[int, IntArray]]:
-        """Tracks with the rows of their events: the training's threads first, the main one before the others, then streams."""
+        """Yield tracks with the rows of their events.
+
+        The training's threads first, the main one before the others, then streams.
+        """
         rows = np.flatnonzero(chosen)
         rows = rows[np.argsort(self._trace.events["track"][rows], kind="stable")]
         edges = np.flatnonzero(np.diff(self._trace.events["track"][rows], prepend=UNKNOWN))
@@ -243,7 +253,7 @@ class _Made:
         return f"torch.profiler: {one.process} {one.thread}"
 
     def lines(self, track: int, rows: IntArray) -> Iterator[str]:
-        """The events of one track."""
+        """Yield the events of one track."""
         rows = rows[np.lexsort((-self._wall[rows], self._begin[rows]))]
         lane = lanes(self._begin[rows], self._wall[rows])
         self._rank.lost += int((lane == NOWHERE).sum())
@@ -281,7 +291,7 @@ class Texts:
         self._collectives = [_inner(_collective(collective)) for collective in trace.collectives]
 
     def args(self, track: int, correlation: int, nbytes: int, shape: int, collective: int) -> str:
-        """The members of an event's ``args``."""
+        """Write the members of an event's ``args``."""
         args = [self._streams[track]] if self._streams[track] else []
         args += [f'"correlation": {correlation}'] if correlation != -1 else []
         args += [f'"bytes": {nbytes}'] if nbytes != -1 else []
@@ -333,7 +343,9 @@ class GpuWork:
 
 
 def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
-    """Sum up the window of a rank; None: there is none in this training, it cannot be read, or it saw no GPU or several.
+    """Return the sum up the window of a rank.
+
+    None: there is none in this training, it cannot be read, or it saw no GPU or several.
 
     The profiler slows the host, not the kernels: what the GPU needs for a step holds for the others too, how long it idled does not. All
     work that the steps launched counts, also what ran after them: the host may be many steps ahead.
@@ -364,6 +376,6 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
 
 
 def _covered_s(events: npt.NDArray[np.void]) -> float:
-    """Seconds in which one of them runs, or several."""
+    """Return seconds in which one of them runs, or several."""
     spans = union(events["start"], events["start"] + events["wall"])
     return float((spans[:, 1] - spans[:, 0]).sum()) / 1e9

@@ -15,15 +15,14 @@ from feedline.analysis.explain import model
 from feedline.analysis.ledger import finding
 from feedline.analysis.ledger import table as ledger
 from feedline.analysis.measure import model as measured
-from feedline.analysis.ranks import communication as communication
+from feedline.analysis.ranks import communication
 from feedline.analysis.report.json_report import key_of
 from feedline.analysis.report.run_frames import FRAMES
-from feedline.analysis.traces import windows
 from feedline.profiler.taps.operations import LIBRARIES
 from report_docs.fields import FIELDS
 from report_docs.schema import schema
 
-DESCRIBED = (model, measured, windows, ledger, communication, convergence, finding)
+DESCRIBED = (model, measured, ledger, communication, convergence, finding)
 MARK = "<!-- from here on written by scripts/report_docs -->\n"
 FIRST, LAST = "<!-- written by scripts/report_docs -->\n", "<!-- end -->\n"
 

@@ -25,7 +25,7 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
 
     for number in range(RANKS):
         synthetic.write_rank(tmp_path / "run", Always(RANKS, STEPS, 4, per_host=RANKS), number)
-    monkeypatch.setattr(together, "MATTERS", 0.0)
+    monkeypatch.setattr(together, "_MATTERS", 0.0)
     run = open_run(tmp_path / "run")
 
     said = together.late_of([run], point_of([run]))

@@ -56,7 +56,7 @@ class _Extents:
     rows: np.ndarray
 
     def merge(self, other: "_Extents") -> "_Extents":
-        """Both together."""
+        """Return both together."""
         first = min(self.first, other.first)
         length = max(self.first + len(self.rows), other.first + len(other.rows)) - first
         rows = _empty(length) if (first, length) != (self.first, len(self.rows)) else self.rows.copy()
@@ -76,7 +76,7 @@ class _Extents:
 
 
 def _empty(length: int) -> np.ndarray:
-    """Rows of no rank.
+    """Return rows of no rank.
 
     Raises:
         RunDamaged: more than fit into the memory of one process.
@@ -101,7 +101,10 @@ class Envelope:
 
     @classmethod
     def of(cls, one: Collectives) -> "Envelope":
-        """Of one rank alone. Sends and receives have numbers of their own on each rank, and are not in it."""
+        """Make the envelope of one rank.
+
+        Sends and receives have numbers of their own on each rank, and are not in it.
+        """
         found = cls()
         start, end = _on_reference(one)
         for key, at in _numbered(one).items():
@@ -121,12 +124,14 @@ class Envelope:
         return found
 
     def merge(self, other: "Envelope") -> "Envelope":
-        """Both together; neither is changed."""
+        """Return both together; neither is changed."""
         both = {key: self.groups[key].merge(other.groups[key]) for key in self.groups.keys() & other.groups.keys()}
         return Envelope({**self.groups, **other.groups, **both})
 
     def contradicting(self, bound: float) -> float:
-        """Share of the collectives that one rank ended before another had begun them, of those in which that cannot be.
+        """Return the share of collectives that one rank ended before another had begun them.
+
+        Of those in which that cannot be.
 
         Args:
             bound: ns: how far two clocks can be apart.
@@ -140,8 +145,10 @@ class Envelope:
         return early / total if total else 0.0
 
     def rows_of(self, one: Collectives) -> np.ndarray:
-        """The row of each of a rank's collectives: EXTENT_DTYPE [n]; its own times for sends and receives, and for what the rank began
-        after the envelope was made."""
+        """Return the row of each of a rank's collectives: EXTENT_DTYPE [n].
+
+        It holds the rank's own times for sends and receives, and for what it began after the envelope was made.
+        """
         found = _empty(len(one.table))
         found["start_max"] = found["free"] = one.clock.to_reference(one.table["start"])
         found["last"] = one.rank
@@ -153,12 +160,13 @@ class Envelope:
         return found
 
     def arrivals(self, one: Collectives, bound: float) -> Arrivals:
-        """When the others came to a rank's collectives.
+        """Return when the others came to a rank's collectives.
 
         Where only some ranks wait for each other, waiting for the first rank of the group and for the last of all is known; for any other
         rank it counts as transfer.
 
         Args:
+            one: the rank's collectives.
             bound: ns: shorter waiting counts as transfer; inf: all of it does.
         """
         if not np.isfinite(bound):
@@ -178,18 +186,21 @@ class Envelope:
 
 
 def _on_reference(one: Collectives) -> tuple[IntArray, IntArray]:
-    """int64 [n] each, ns, by the clock that the rank measured: when each of its collectives began and ended; MISSING: no end was seen."""
+    """Return when each of a rank's collectives began and ended, by the clock that it measured.
+
+    int64 [n] each, ns; MISSING: no end was seen.
+    """
     begin, done = one.table["start"], one.table["end"]
     return one.clock.to_reference(begin), np.where(done < 0, MISSING, one.clock.to_reference(done))
 
 
 def _among_all(one: Collectives) -> BoolArray:
-    """bool [n]: which entries of a rank's table are collectives, not messages between two ranks."""
+    """Return bool [n]: which entries of a rank's table are collectives, not messages between two ranks."""
     return ~np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
 
 
 def _numbered(one: Collectives) -> dict[_Key, IntArray]:
-    """Where in a rank's table the collectives of each group and generation are."""
+    """Return where in a rank's table the collectives of each group and generation are."""
     collective = _among_all(one)
     found: dict[_Key, IntArray] = {}
     for index, group in enumerate(one.groups):

@@ -38,7 +38,7 @@ class Source:
 
     @contextmanager
     def opened(self) -> Iterator[Rank]:
-        """The rank, from a copy that goes away afterwards if it is somewhere else.
+        """Open the rank, from a copy that goes away afterwards if it is somewhere else.
 
         Raises:
             RunDamaged, SchemaTooNew: its files cannot be read.
@@ -84,7 +84,7 @@ def sources(urls: Sequence[str]) -> _Sources:
 
 
 def _folders(url: str) -> list[str]:
-    """What lies in a place.
+    """Return what lies in a place.
 
     Raises:
         RunNotFound: there is no such place, or it does not answer. RunDamaged: the folder of a rank is a link. MissingDependency: fsspec
@@ -102,7 +102,7 @@ def _folders(url: str) -> list[str]:
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
-    """fsspec's file system of an address, and the path in it.
+    """Return the file system that fsspec has for an address, and the path in it.
 
     Raises:
         MissingDependency: fsspec, or what it needs for this address, is not installed. RunNotFound: it knows no such address.
@@ -157,7 +157,7 @@ class Survey:
     unread: dict[int, str] = field(default_factory=dict)
 
     def merge(self, other: "Survey") -> "Survey":
-        """Both together."""
+        """Return both together."""
         return Survey(self.envelope.merge(other.envelope), {**self.seen, **other.seen}, {**self.unread, **other.unread})
 
 
@@ -235,13 +235,15 @@ def _seen(rank: Rank, one: Collectives) -> _RankScan:
 
 
 def _warm_up(one: Collectives) -> int:
-    """Index of the first step that counts."""
+    """Return the index of the first step that counts."""
     return min(WARM_UP, max(0, len(one.steps) - 1))
 
 
 def foreign(seen: Mapping[int, _RankScan]) -> dict[int, str]:
-    """Ranks of another launch than most that the same launcher must have started, and what to say of them; of two launches with as many
-    ranks, that of the lowest counts."""
+    """Find ranks of another launch than most, and what to say of them.
+
+    The same launcher must have started them; of two launches with as many ranks, that of the lowest counts.
+    """
     launches: dict[tuple[str, str], dict[str, list[int]]] = {}
     for rank, one in sorted(seen.items()):
         if one.started_by is not None:
@@ -259,6 +261,9 @@ def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) 
     """Split the steps that the first pass has seen, one rank after the other: a live run has made more since.
 
     Args:
+        chunk: the ranks of this call.
+        everybody: what the first pass found of all.
+        load: reads a rank's collectives.
         bound: ns: shorter waiting counts as transfer.
     """
     found = []
@@ -287,9 +292,11 @@ def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
 
 
 def _moved(one: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]) -> dict[Label, _Moved]:
-    """What the complete collectives took on this rank.
+    """Add up what the complete collectives took on this rank.
 
     Args:
+        one: the rank's collectives.
+        envelope: of all ranks.
         moving: of its partition: float64 [n], ns.
     """
     rows = envelope.rows_of(one)

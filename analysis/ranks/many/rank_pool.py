@@ -17,7 +17,7 @@ Tell = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """Tells nothing."""
+    """Tell nothing."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,16 @@ class _AtOnce(Executor):
 
 @contextmanager
 def here() -> Iterator[RankPool]:
-    """This process alone: for little work, for which starting others takes longer than it does."""
+    """Use this process alone.
+
+    For little work, for which starting others takes longer than it does.
+    """
     yield RankPool(_AtOnce(), lambda value: value)
 
 
 @contextmanager
 def local(processes: int | None = None) -> Iterator[RankPool]:
-    """A pool of processes on this machine; of as many as there are CPUs by default."""
+    """Start a pool of processes on this machine, by default as many as there are CPUs."""
     from feedline.profiler.samplers.cgroup import effective_cpus
 
     count = processes or max(1, min(int(effective_cpus()), os.cpu_count() or 1))
@@ -63,9 +66,10 @@ def local(processes: int | None = None) -> Iterator[RankPool]:
 
 @contextmanager
 def dask(address: str, wait_s: float = 20.0) -> Iterator[RankPool]:
-    """The workers of a running cluster. They need feedline, and have to see the run folders under the same paths.
+    """Use the workers of a running cluster, which need feedline and the run folders under the same paths.
 
     Args:
+        address: of its scheduler.
         wait_s: for the scheduler to answer.
 
     Raises:
@@ -86,17 +90,22 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[RankPool]:
 
 
 def chunked(todo: Sequence[_T], size: int) -> list[Sequence[_T]]:
-    """Parts of at most ``size``."""
+    """Divide what is to be done into parts of at most ``size``."""
     return [todo[at : at + size] for at in range(0, len(todo), size)]
 
 
 def each(
     pool: RankPool, work: Callable[..., _T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell = silent
 ) -> Iterable[_T]:
-    """``work(part, *args)`` of each part, in the order in which they are done.
+    """Yield ``work(part, *args)`` of each part, in the order in which they are done.
 
     Args:
+        pool: of workers.
         work: a function of a module, so that workers can find it.
+        parts: what is divided among them.
+        args: given with each part.
+        what: is being done, for ``tell``.
+        tell: called with what is done.
 
     Raises:
         WorkersLost: they are gone.

@@ -90,7 +90,10 @@ class Many:
 
 
 def _put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str], bound: float) -> Many:
-    """From sums in whole nanoseconds, so that the order in which ranks came does not change a digit."""
+    """Add up what ranks spent.
+
+    From sums in whole nanoseconds, so that the order in which ranks came does not change a digit.
+    """
     caused: dict[int, int] = {}
     for one in spent:
         for rank, waited in one.blamed_ns.items():
@@ -114,7 +117,7 @@ def _put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str
 
 
 def _together(exchanges: Sequence[bool | None]) -> bool | None:
-    """Whether any rank exchanges gradients; None: unknown."""
+    """Tell whether any rank exchanges gradients; None: unknown."""
     return True if True in exchanges else None if None in exchanges else False
 
 
@@ -126,7 +129,7 @@ def _cost(everybody: Survey, spent: Spent, caused_ns: int) -> RankCost:
 
 
 def _said(everybody: Survey, size: int) -> Iterable[str]:
-    """Ranks that are missing, unreadable, shorter than the others, cut, or of another launch."""
+    """Return ranks that are missing, unreadable, shorter than the others, cut, or of another launch."""
     seen = everybody.seen
     missing = sorted(set(range(size)) - set(seen) - set(everybody.unread))
     if missing:
@@ -159,7 +162,7 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
 
 
 def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int, int]:
-    """The kinds that move most bytes, and how many collectives are incomplete, and how many there are."""
+    """Return the kinds that move most bytes, and how many collectives are incomplete, and how many there are."""
     counts: dict[Label, int] = {}
     incomplete = total = 0
     for key in sorted(envelope.groups):
@@ -182,7 +185,7 @@ def _busbw(label: Label, spent: Sequence[Spent]) -> float | None:
 
 
 def of_rank(rank: Rank) -> Collectives | None:
-    """A rank's steps and collectives as feedline recorded them; None: there are neither.
+    """Read a rank's steps and collectives as feedline recorded them; None: there are neither.
 
     Raises:
         RunDamaged: its records cannot be read.
@@ -194,10 +197,13 @@ def of_rank(rank: Rank) -> Collectives | None:
 
 
 def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell: Tell = silent) -> Many:
-    """Read every rank twice and add up how long they wait for each other. Never holds more than a few ranks at once.
+    """Read every rank twice and add up how long they wait for each other.
+
+    Never holds more than a few ranks at once.
 
     Args:
         urls: run folders, of one run: paths or addresses.
+        pool: of workers.
         load: reads a rank's collectives; a function of a module, so that workers can find it.
         tell: called with what is being done, how many ranks are done, and of how many.
 
@@ -223,7 +229,7 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell
 
 
 def _surveyed(chosen: Sequence[Source], pool: RankPool, load: Load, tell: Tell) -> Survey:
-    """The first pass over all of them."""
+    """Return the first pass over all of them."""
     everybody = Survey()
     for part in each(pool, survey, chunked(chosen, _CHUNK), (load,), "reading ranks", tell):
         everybody = everybody.merge(part)
@@ -231,7 +237,7 @@ def _surveyed(chosen: Sequence[Source], pool: RankPool, load: Load, tell: Tell) 
 
 
 def _bound_ns(everybody: Survey) -> tuple[float, list[str]]:
-    """Error of the clocks between ranks: the sum of the two largest; 0 for one rank.
+    """Return the error of the clocks between ranks: the sum of the two largest; 0 for one rank.
 
     Returns:
         ns; inf where waiting cannot be separated from transfer, and why.

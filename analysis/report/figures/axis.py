@@ -16,7 +16,7 @@ _PX_A_ROW = 40
 
 
 def _nice_step(span: float, most: int) -> float:
-    """The smallest of 1, 2, 5 x 10^k that divides ``span`` into at most ``most`` parts."""
+    """Return the smallest of 1, 2, 5 x 10^k that divides ``span`` into at most ``most`` parts."""
     if not span > 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(span / most))
@@ -24,22 +24,28 @@ def _nice_step(span: float, most: int) -> float:
 
 
 def ticks(high: float, most: int = 4) -> list[float]:
-    """Round numbers from 0 up to ``high``, at most ``most`` + 1 of them; from ``most`` = 3 on, at least two."""
+    """Round numbers from 0 up to ``high``, at most ``most`` + 1 of them.
+
+    From ``most`` = 3 on, at least two.
+    """
     step = _nice_step(high, most)
     return [step * index for index in range(math.floor(high / step * (1 + 1e-9)) + 1)]
 
 
 def round_up(high: float, most: int = 4) -> float:
-    """The smallest multiple of the tick step that is not below ``high``."""
+    """Return the smallest multiple of the tick step that is not below ``high``."""
     step = _nice_step(high, most)
     return step * max(1, math.ceil(high / step * (1 - 1e-9)))
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move labels apart: positions in ascending order, each at least ``gap`` from the next, within [low, high] if they fit at all.
+    """Move labels apart: each at least ``gap`` from the next, within [low, high] if they fit at all.
 
     Args:
         wanted: positions in ascending order.
+        gap: least distance.
+        low: lowest position.
+        high: highest position.
     """
     placed: list[float] = []
     for position in wanted:
@@ -61,12 +67,12 @@ class Box(NamedTuple):
     bottom: float
 
     def apart(self, other: "Box", width: float) -> bool:
-        """Whether they do not touch in a figure of this width."""
+        """Tell whether they do not touch in a figure of this width."""
         beside = self._right(width) <= other._left(width) or other._right(width) <= self._left(width)
         return beside or self.bottom <= other.top or other.bottom <= self.top
 
     def inside(self, width: float, height: float) -> bool:
-        """Whether none of it leaves the figure."""
+        """Tell whether none of it leaves the figure."""
         return self._left(width) >= 0 and self._right(width) <= width and self.top >= 0 and self.bottom <= height
 
     def _left(self, width: float) -> float:
@@ -77,10 +83,14 @@ class Box(NamedTuple):
 
 
 def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> int | None:
-    """From which of WIDTHS on a label is inside the figure and clear of all others, at each larger width, too. None: at none.
+    """Return from which of WIDTHS on a label is inside the figure and clear of all others.
+
+    None: at none.
 
     Args:
+        label: where it would be.
         taken: others, and the width from which on each is shown.
+        height: px, of the figure.
     """
     free = None
     for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST), strict=True))):  # between two widths all boxes move evenly
@@ -92,7 +102,7 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
 
 
 def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
-    """How high a series' axis should go: over everything, unless a few peaks would flatten the rest.
+    """Return how high a series' axis should go: over everything, unless a few peaks would flatten the rest.
 
     Peaks are left out of the axis (and marked) only when the highest is more than twice the 95th percentile of the peaks.
     """
@@ -103,12 +113,15 @@ def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
 
 
 def log_share(value: float, low: float, high: float) -> float:
-    """Where a value is on a logarithmic axis, 0 to 1."""
+    """Return where a value is on a logarithmic axis, 0 to 1."""
     return math.log(value / low) / math.log(high / low)
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
-    """1, 2, 5 times powers of ten between both; only the powers, or every second or third of them, where that would be too many."""
+    """1, 2, 5 times powers of ten between both.
+
+    Only the powers, or every second or third of them, where that would be too many.
+    """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
         found = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
@@ -119,13 +132,16 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def log_rows(low: float, high: float, height: float, words: Callable[[float], str]) -> list[Markup]:
-    """Level lines with their numbers on the left, of an axis that goes upwards from ``height`` (px) to 0."""
+    """Draw level lines with their numbers on the left, from ``height`` px upwards to 0."""
     found = _log_ticks(low, high, round(height / 40))
     return [mark for tick in found for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))]
 
 
 def log_columns(low: float, high: float, y: float, words: Callable[[float], str], name: str, most: int) -> list[Markup]:
-    """An axis over the whole width with its name below, at ``y`` px; numbers that would stick out at its ends are left out."""
+    """Draw an axis over the whole width with its name below, at ``y`` px.
+
+    Numbers that would stick out at its ends are left out.
+    """
     marks = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)]
     for tick in _log_ticks(low, high, most):
         x = log_share(tick, low, high)
@@ -136,22 +152,25 @@ def log_columns(low: float, high: float, y: float, words: Callable[[float], str]
 
 
 def base_line(y: float) -> Markup:
-    """The line of an axis across, without ticks."""
+    """Draw the line of an axis across, without ticks."""
     return tag("line", class_="axis", x1=0, x2="100%", y1=y, y2=y)
 
 
 def level_line(y: float, words: str) -> list[Markup]:
-    """A level line at ``y`` px, with its number on the left."""
+    """Draw a level line at ``y`` px, with its number on the left."""
     return [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", words, class_="tick y", x=-8, y=y + 4)]
 
 
 def count_rows(top: float, height: float, most: int = 4) -> list[Markup]:
-    """The rows of an axis of counts from 0, at ``height`` px, up to ``top``."""
+    """Draw the rows of an axis of counts from 0, at ``height`` px, up to ``top``."""
     return [mark for tick in ticks(top, most) for mark in level_line(height * (1 - tick / top), count(tick))]
 
 
 def count_columns(counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int) -> list[Markup]:
-    """Counts at their places (0 to 1) below a line at ``y`` px, as many as have room, and the name of the axis."""
+    """Draw counts at their places (0 to 1) below a line at ``y`` px, and the name of the axis.
+
+    As many as have room.
+    """
     marks, last = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)], -1.0
     for value, x in zip(counts, places, strict=True):
         if x - last >= 1 / most:
@@ -161,21 +180,24 @@ def count_columns(counts: Sequence[float], places: Sequence[float], y: float, na
 
 
 def drop(x: float, height: float, words: str) -> list[Markup]:
-    """An upright line at ``x`` (0 to 1) with words at its foot, on the side that has more room."""
+    """Draw an upright line at ``x`` (0 to 1) with words at its foot, on the side that has more room."""
     left = x < 0.5
     label = tag("text", words, class_=f"tick {'first' if left else 'last'}", x=percent(x), dx=6 if left else -6, y=height - 8)
     return [tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=0, y2=height), label]
 
 
 def interval(x: float, low: float, high: float) -> Markup:
-    """An upright bar at ``x`` (0 to 1) between two heights in px."""
+    """Draw an upright bar at ``x`` (0 to 1) between two heights in px."""
     return tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=low, y2=high)
 
 
 def evenly(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
-    """Places (0 to 1) on a linear axis from the first to the last value; a single one stands in the middle.
+    """Return places (0 to 1) on a linear axis from the first to the last value.
+
+    A single one stands in the middle.
 
     Args:
+        values: ascending.
         edge: room left and right of them, as a share of the width.
     """
     low, high = values[0], values[-1]
@@ -183,9 +205,12 @@ def evenly(values: Sequence[float], edge: float = 0.0) -> Callable[[float], floa
 
 
 def doublings(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
-    """Places (0 to 1) on an axis of doublings from the first to the last value; a single one stands in the middle.
+    """Return places (0 to 1) on an axis of doublings from the first to the last value.
+
+    A single one stands in the middle.
 
     Args:
+        values: ascending.
         edge: room left and right of them, as a share of the width.
     """
     low, high = math.log(values[0]), math.log(values[-1])
@@ -202,9 +227,11 @@ class YAxis(NamedTuple):
 
     @classmethod
     def over(cls, values: Sequence[float], height: float, log: bool | None = None) -> "YAxis":
-        """Around all of the values.
+        """Make an axis around all of the values.
 
         Args:
+            values: to be drawn.
+            height: px.
             log: None: where all are above 0 and span more than a decade.
         """
         low, high = min(values), max(values)
@@ -218,7 +245,7 @@ class YAxis(NamedTuple):
         return cls(step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9), False, height)
 
     def y(self, value: float) -> float:
-        """px; a value beyond the axis is at its end."""
+        """Return the px of a value; beyond the axis, those of its end."""
         if self.log:
             share = log_share(max(value, self.low), self.low, self.high)
         else:
@@ -226,7 +253,7 @@ class YAxis(NamedTuple):
         return self.height * (1 - min(max(share, 0.0), 1.0))
 
     def rows(self) -> list[Markup]:
-        """Level lines with their numbers on the left."""
+        """Draw level lines with their numbers on the left."""
         if self.log:
             return log_rows(self.low, self.high, self.height, _plain_number)
         step = _nice_step(self.high - self.low, max(2, round(self.height / _PX_A_ROW)))
@@ -240,11 +267,11 @@ class YAxis(NamedTuple):
 
 
 def _plain_number(tick: float) -> str:
-    """A tick of a logarithmic axis: 0.05, 20, 5,000, 2e+06."""
+    """Return a tick of a logarithmic axis: 0.05, 20, 5,000, 2e+06."""
     return number(tick, 1) if 1e-4 <= tick < 1e6 else f"{tick:.0e}"
 
 
 def thousands(tick: float) -> str:
-    """A count in few characters: 500, 20 k, 1.5 M."""
+    """Write a count in few characters: 500, 20 k, 1.5 M."""
     power = min(max(int(math.floor(math.log10(tick) / 3 + 1e-9)), 0), 5) if tick > 0 else 0
     return f"{tick / 1000**power:.4g}{('', ' k', ' M', ' G', ' T', ' P')[power]}"

@@ -21,7 +21,10 @@ _ABOVE, _LINE = 16, 14  # px
 
 
 def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
-    """E/Emin = 1 + B/Bc with the band of the noise scale's range, S/Smin = 1 + Bc/B; the run's own batch is marked. None without Bc."""
+    """Draw samples and updates over the fewest possible, by batch; None without Bc.
+
+    E/Emin = 1 + B/Bc with the band of the noise scale's range, S/Smin = 1 + Bc/B; the run's own batch is marked.
+    """
     critical = noise.value
     if not critical or critical <= 0 or not batch > 0:
         return None
@@ -75,9 +78,12 @@ def _tip(noise: NoiseOverTraining, size: float, mine: bool) -> str:
 
 
 def noise_scale(noise: NoiseOverTraining, batch: float | None, samples: float) -> Markup | None:
-    """None without a window that knows its value or a bound.
+    """Draw the noise scale over the training.
+
+    None without a window that knows its value or a bound.
 
     Args:
+        noise: of the training.
         batch: samples per update, all ranks together.
         samples: trained on in all.
     """
@@ -123,7 +129,7 @@ def _between(window: NoiseWindow) -> str:
 
 
 def _arrow(x: float, y: float, turn: int) -> Markup:
-    """A mark that points to where the value is: up, or turned down."""
+    """Draw a mark that points to where the value is: up, or turned down."""
     path = tag("path", class_="dot", d="M-4.5 3h9l-4.5-8z", transform=f"translate(0 {y:.1f}) rotate({turn})")
     return tag("svg", path, x=percent(x), class_="beside")
 

@@ -15,7 +15,7 @@ _WHOLE = {"%": 100.0, "1": 1.0}  # units whose axis ends at all of it
 
 
 def gauge_figure(gauge: Gauge) -> Markup | None:
-    """A line, None for fewer than two points.
+    """Draw a gauge as a line; None for fewer than two points.
 
     The axis goes from 0 (or the minimum, if that is below) to the maximum, rounded up; that of a share to 100 %.
     """
@@ -39,7 +39,10 @@ def _end(edge: float, unit: str, y: int) -> Markup:
 
 
 def _line(points: list[tuple[float, float]], low: float, high: float) -> str:
-    """Relative moves between whole units; a value that is missing lifts the pen."""
+    """Draw relative moves between whole units.
+
+    A value that is missing lifts the pen.
+    """
     start, end = points[0][0], points[-1][0]
     path: list[str] = []
     pen: tuple[int, int] | None = None

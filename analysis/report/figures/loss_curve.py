@@ -41,8 +41,10 @@ class _Across(NamedTuple):
 
 
 def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> list[tuple[str, Markup]]:
-    """(samples, figure), (updates, figure), (time, figure), without the first where samples are not known. Nothing where no curve has two
-    points."""
+    """Draw curves over samples, updates and time: pairs of the axis and its figure.
+
+    Without the first where samples are not known; nothing where no curve has two points.
+    """
     drawn = panels(curves)
     if not any(len(curve.values) > 1 for panel in drawn for curve in panel.curves):
         return []
@@ -58,13 +60,13 @@ def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> lis
 
 
 def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
-    """Name -> CSS class that sets its color."""
+    """Return the name -> CSS class that sets its color."""
     own = [curve.name for curve in curves if curve.name not in _COLORS]
     return _COLORS | {name: f"c-user{index % _USER_COLORS}" for index, name in enumerate(own)}
 
 
 def panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
-    """Losses first, then metrics that are of one magnitude together, then the learning rate."""
+    """Arrange curves: losses, then metrics of one magnitude together, then the learning rate."""
     there = [curve for curve in curves if curve.values]
     losses = [curve for curve in there if "loss" in words(curve.name)][:_CURVES]
     made = [_Panel("loss", _LOSSES, losses)] if losses else []
@@ -134,7 +136,10 @@ def _axis(end: float, y: float, name: str) -> list[Markup]:
 
 
 def _read_out(drawn: list[_Panel], places: dict[str, list[float]], end: float, height: float, samples_known: bool) -> list[Markup]:
-    """Columns that the pointer and the arrow keys find: each says all curves' values at its place."""
+    """Draw columns that the pointer and the arrow keys find.
+
+    Each says all curves' values at its place.
+    """
     curves = [curve for panel in drawn for curve in panel.curves]
     guide = max(curves, key=lambda curve: len(curve.values))
     chosen = sorted({round(index * (len(guide.values) - 1) / (_READ - 1)) for index in range(_READ)})

@@ -33,7 +33,7 @@ PARTS = {
 
 
 def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
-    """Bars on one scale, the first rank on top.
+    """Draw bars on one scale, the first rank on top.
 
     Args:
         parts: by rank.

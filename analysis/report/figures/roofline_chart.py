@@ -40,21 +40,24 @@ class _Frame(NamedTuple):
     height: float
 
     def x(self, flop: float) -> float:
-        """0 to 1."""
+        """Return the place of an intensity, 0 to 1."""
         return log_share(flop, self.left, self.right)
 
     def y(self, rate: float) -> float:
-        """px."""
+        """Return the px of a rate."""
         return self.height * (1 - log_share(rate, self.bottom, self.top))
 
     def at_edge(self, roof: ThroughputBound) -> float:
-        """samples/s of a roof at the right edge."""
+        """Return the rate of a roof at the right edge."""
         falls = self.flop is not None and roof.kind in _DIAGONAL
         return roof.samples_per_s * (self.flop or 0.0) / self.right if falls else roof.samples_per_s
 
 
 def roofline_figure(made: Roofline) -> Markup | None:
-    """Lines with numbers, which are those of the table below the figure. None without a roof."""
+    """Draw lines with numbers, which are those of the table below the figure.
+
+    None without a roof.
+    """
     if not made.roofs:
         return None
     frame = _frame_of(made)
@@ -72,7 +75,7 @@ def roofline_figure(made: Roofline) -> Markup | None:
 
 
 def _frame_of(made: Roofline) -> _Frame:
-    """Around the run and all ends of its roofs."""
+    """Make a frame around the run and all ends of its roofs."""
     flop = made.flop_per_sample
     left, right = (flop / _LEFT_OF_RUN, flop * _RIGHT_OF_RUN) if flop else (1.0, 10.0)
     unscaled = _Frame(flop, left, right, 1.0, 2.0, 1.0)
@@ -82,7 +85,7 @@ def _frame_of(made: Roofline) -> _Frame:
 
 
 def role(made: Roofline, roof: ThroughputBound) -> str:
-    """How its line is drawn: ``nearest``, ``next``, ``bound``, or ``part`` (of something, or an alternative)."""
+    """Tell how its line is drawn: ``nearest``, ``next``, ``bound``, or ``part`` (of something, or an alternative)."""
     if roof.id in (made.nearest_id, made.next_id):
         return "nearest" if roof.id == made.nearest_id else "next"
     return "bound" if roof.binds else "part"
@@ -131,7 +134,7 @@ def _run(frame: _Frame, made: Roofline, x: float) -> Markup:
 
 
 def flops(amount: float | None, unit: str = "FLOP") -> str:
-    """``1.82 GFLOP``"""
+    """Write an amount of FLOP: ``1.82 GFLOP``."""
     if not amount:
         return f"0 {unit}"
     power = min(max(int(math.floor(math.log10(amount) / 3 + 1e-9)), 0), 6)
@@ -163,7 +166,10 @@ class _Label(NamedTuple):
 
 
 def operator_roofline(operators: Sequence[OperatorTime]) -> Markup | None:
-    """The operators whose FLOP/s and FLOP/byte are both known, the longest first. None: there is none."""
+    """Draw the operators whose FLOP/s and FLOP/byte are both known, the longest first.
+
+    None: there is none.
+    """
     known = [one for one in operators if one.flop_per_s and one.flop_per_byte]
     if not known:
         return None
@@ -177,7 +183,10 @@ def operator_roofline(operators: Sequence[OperatorTime]) -> Markup | None:
 
 
 def _place(points: Sequence[_Point]) -> list[_Label | None]:
-    """A label for each of the first LABELS that have room: one that covers no circle and no label before it, however wide the figure is."""
+    """Return a label for each of the first LABELS that have room.
+
+    One covers no circle and no label before it, however wide the figure is.
+    """
     circles = [_around(point) for point in points]
     placed: list[_Label | None] = []
     for point in points:
@@ -207,7 +216,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: tuple[float, float]) -> list[_Point]:
-    """The longest first, so that none hides a smaller one."""
+    """Return the longest first, so that none hides a smaller one."""
     on_device = any(one.device_s for one in known)
     took = sorted(((one.device_s if on_device else one.total_s, index) for index, one in enumerate(known)), reverse=True)
     longest = took[0][0] or 1.0

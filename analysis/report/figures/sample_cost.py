@@ -19,7 +19,10 @@ _ROW, _BAR = 24, 14  # px
 
 
 def _filled(bins: _Bins) -> list[tuple[float | None, float, int]]:
-    """(lower edge, upper edge, samples) of the bins from the first to the last with a sample. The very first has no lower edge."""
+    """(lower edge, upper edge, samples) of the bins from the first to the last with a sample.
+
+    The very first has no lower edge.
+    """
     edges: list[float | None] = [None, *(edge for edge, _ in bins)]
     all_bins = [(low, high, samples) for low, (high, samples) in zip(edges, bins, strict=False)]
     holding = [index for index, (_, _, samples) in enumerate(all_bins) if samples > 0]
@@ -27,7 +30,10 @@ def _filled(bins: _Bins) -> list[tuple[float | None, float, int]]:
 
 
 def at_most(bins: _Bins, part: float) -> float | None:
-    """The upper edge of the bin in which ``part`` (0 to 1) of the samples is reached: that part took at most so long."""
+    """Return the upper edge of the bin in which ``part`` (0 to 1) of the samples is reached.
+
+    That part took at most so long.
+    """
     total = sum(samples for _, samples in bins)
     passed = 0
     for edge, samples in bins:
@@ -38,7 +44,7 @@ def at_most(bins: _Bins, part: float) -> float | None:
 
 
 def histogram(bins: _Bins) -> Markup | None:
-    """Bars of equal width, one a bin; the axis names the bins' edges."""
+    """Draw bars of equal width, one a bin; the axis names the bins' edges."""
     shown = _filled(bins)
     if not shown:
         return None
@@ -70,7 +76,10 @@ def _edges(shown: list[tuple[float | None, float, int]]) -> list[Markup]:
 
 
 def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
-    """Bars share one scale; the largest stage fills the width. "total" is left to the table: it would shrink every other bar."""
+    """Draw bars on one scale; the largest stage fills the width.
+
+    "total" is left to the table: it would shrink every other bar.
+    """
     costs = {stage: cost for stage, cost in workers.per_sample.items() if stage != "total"}
     longest = max((cost.wall_s for cost in costs.values()), default=0.0)
     if not longest > 0:
@@ -89,12 +98,12 @@ def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
 
 
 def is_split(cost: Cost) -> bool:
-    """Whether all three parts were measured."""
+    """Tell whether all three parts were measured."""
     return None not in (cost.cpu_s, cost.runqueue_s, cost.blocked_s)
 
 
 def _words(cost: Cost, scale: Scale) -> str:
-    """One line: ``4.20 ms = 3.90 CPU + 0.20 waiting for CPU + 0.10 blocked``."""
+    """Return one line: ``4.20 ms = 3.90 CPU + 0.20 waiting for CPU + 0.10 blocked``."""
     if not is_split(cost):
         return f"{scale.full(cost.wall_s)}, not split"
     cpu, runqueue, blocked = scale(cost.cpu_s), scale(cost.runqueue_s), scale(cost.blocked_s)

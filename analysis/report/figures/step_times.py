@@ -18,7 +18,10 @@ _LABEL_PX = 14
 
 
 def step_bar(step: StepSummary, palette: Palette) -> Markup | None:
-    """Stages from left to right in the order they happen; numbers are those of the list below the bar."""
+    """Draw stages from left to right in the order they happen.
+
+    Numbers are those of the list below the bar.
+    """
     total = sum(step.stages.values())
     if not total > 0:
         return None
@@ -39,7 +42,10 @@ def step_bar(step: StepSummary, palette: Palette) -> Markup | None:
 
 
 def thin_bar(stages: Mapping[str, float], full: float, palette: Palette) -> Markup | None:
-    """The same split as one line of a table: without labels, on a scale that ends at ``full`` seconds."""
+    """Draw the split of a step as one line of a table.
+
+    Without labels, on a scale that ends at ``full`` seconds.
+    """
     rects: list[Markup] = []
     start = 0.0
     for stage, seconds in stages.items():
@@ -64,7 +70,10 @@ def _labels(index: int, stage: str, amount: str, start: float, width: float, col
 
 
 def step_series(series: StepSeries, palette: Palette) -> Markup | None:
-    """Both panels over one axis of step numbers. None for fewer than two columns: there is no course to show."""
+    """Draw both panels over one axis of step numbers.
+
+    None for fewer than two columns: there is no course to show.
+    """
     if len(series.steps) < 2:
         return None
     top = _axis_top(series)
@@ -89,7 +98,7 @@ def step_series(series: StepSeries, palette: Palette) -> Markup | None:
 
 
 def _axis_top(series: StepSeries) -> float:
-    """Where both panels' axes end, in seconds: a round number of the unit they are labeled in."""
+    """Return where both panels' axes end, in seconds: a round number of the unit they are labeled in."""
     totals = [sum(max(0.0, values[i]) for values in series.stages.values()) for i in range(len(series.steps))]
     level = clip_level(series.wall_max_s, totals)
     unit = Scale.of_seconds(level, digits=1).factor
@@ -97,7 +106,7 @@ def _axis_top(series: StepSeries) -> float:
 
 
 def beyond(series: StepSeries) -> int:
-    """How many columns have a longest step above the axis."""
+    """Count the columns that have a longest step above the axis."""
     top = _axis_top(series)
     return sum(peak > top for peak in series.wall_max_s)
 
@@ -131,7 +140,10 @@ def _beyond(series: StepSeries, top: float) -> list[Markup]:
 
 
 def _stack(series: StepSeries, palette: Palette, top: float, y: float) -> Markup:
-    """Areas from the highest sum to the lowest, each painted over the one before: one edge per stage instead of two."""
+    """Draw areas from the highest sum to the lowest, each painted over the one before.
+
+    That makes one edge per stage instead of two.
+    """
     sums = [0.0] * len(series.steps)
     layers: list[Markup] = []
     for stage, values in series.stages.items():
@@ -142,7 +154,10 @@ def _stack(series: StepSeries, palette: Palette, top: float, y: float) -> Markup
 
 
 def _names(series: StepSeries, palette: Palette, top: float, y: float) -> list[Markup]:
-    """Names to the right of the stack, at the height where each band ends, moved apart; bands too thin for a name have none."""
+    """Return names to the right of the stack, at the height where each band ends, moved apart.
+
+    Bands too thin for a name have none.
+    """
     tail = slice(-max(1, len(series.steps) // 20), None)
     wanted: list[tuple[float, str]] = []
     below = 0.0

@@ -25,7 +25,10 @@ _WORKERS_EDGE = 0.04  # room left and right of the points, as a share of the wid
 
 
 def throughput_by_ranks(study: Study) -> Markup:
-    """Points on two even axes, on which linear scaling is a straight line; bars are intervals; dots are measured, rings predicted."""
+    """Draw throughput by ranks on two even axes, on which linear scaling is a straight line.
+
+    Bars are intervals; dots are measured, rings predicted.
+    """
     drawn = [one for one in study.predictions if one.samples_per_s is not None]
     ranks = sorted({*(row.point.ranks for row in study.rows), *(one.ranks for one in drawn)})
     first = study.rows[0].point
@@ -80,7 +83,10 @@ def _rank_point(x: float, y: float, bar: Markup | None, tip: str, mark: Markup) 
 
 
 def batch_sweep(sweep: Sweep) -> Markup:
-    """A line through the measured sizes, on an axis of doublings; bars reach from the slowest to the fastest round."""
+    """Draw a line through the measured batch sizes, on an axis of doublings.
+
+    Bars reach from the slowest to the fastest round.
+    """
     top = round_up(max(sweep.high + sweep.samples_per_s))
     at = list(map(doublings(sweep.batch_sizes), sweep.batch_sizes))
     levels = [_BATCH_HEIGHT * (1 - rate / top) for rate in sweep.samples_per_s]
@@ -104,7 +110,10 @@ def _point(sweep: Sweep, index: int, x: float, y: float, top: float) -> Markup:
 
 
 def workers(search: Search) -> Markup:
-    """A line through the predictions in the band of their intervals; the ring is the setting to take, the dot the measured one."""
+    """Draw a line through the predictions by workers, in the band of their intervals.
+
+    The ring is the setting to take, the dot the measured one.
+    """
     drawn = search.by_workers
     most = max(1, drawn[-1].workers)
     top = round_up(max([search.now.predicted.before, *(one.predicted.high for one in drawn)]))

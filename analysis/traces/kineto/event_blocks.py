@@ -147,12 +147,15 @@ _KINDS = {
 
 
 def kind_of(category: str) -> Kind:
-    """The kind of a category, of any version of the format; OTHER if unknown."""
+    """Return the kind of a category, of any version of the format; OTHER if unknown."""
     return _KINDS.get(category.lower(), Kind.OTHER)
 
 
 def _from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None:
-    """Nanoseconds [n] of microseconds with up to three decimals; None: a float has lost some of them, and the text is needed."""
+    """Return nanoseconds [n] of microseconds with up to three decimals.
+
+    None: a float has lost some of them, and the text is needed.
+    """
     try:
         micros = np.fromiter(values, "f8", len(values))
     except OverflowError:
@@ -165,7 +168,10 @@ def _from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None
 
 
 def _from_texts(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
-    """Nanoseconds [n] of microseconds as written; UNREADABLE where that is not a number, or not one that a clock shows."""
+    """Return nanoseconds [n] of microseconds as written.
+
+    UNREADABLE where that is not a number, or not one that a clock shows.
+    """
     joined = b",".join(texts)
     if not texts or joined.translate(None, b"0123456789.,-"):
         return _one_by_one(texts)
@@ -187,7 +193,7 @@ def _from_texts(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
 
 
 def _one_by_one(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
-    """As ``_from_texts``, for numbers of any form."""
+    """Convert texts as ``_from_texts`` does, for numbers of any form."""
     return np.array([_nanoseconds(bytes(text)) for text in texts], np.int64)
 
 
@@ -224,7 +230,7 @@ class Decoder:
         self._exact = False
 
     def __call__(self, text: bytes) -> Block | None:
-        """Events of a list without its brackets; None: it is not such a list."""
+        """Return events of a list without its brackets; None: it is not such a list."""
         text = b"".join((b"[", text, b"]"))
         if b'"Input dims"' in text:  # as it was called in 2021
             text = _OLD_DIMS.sub(b'"Input Dims"', text)
@@ -242,7 +248,7 @@ class Decoder:
 
 
 def by_texts(events: Sequence[Any]) -> Block:
-    """Of events whose times are texts."""
+    """Make a block of events whose times are texts."""
     spans = [event for event in events if type(event) is ExactSpan]
     return _block(events, spans, _from_texts(list(map(_ts, spans))), _from_texts(list(map(_dur, spans))))
 

@@ -68,7 +68,10 @@ class _Tracks:
         self._names: dict[tuple[str, str, int | None], str] = {}
 
     def label(self, pid: object, tid: object, args: Args) -> None:
-        """Take the name of a thread. Of two names the greater one, as the order of a file means nothing."""
+        """Take the name of a thread.
+
+        Of two names the greater one, as the order of a file means nothing.
+        """
         if args.name is not None:
             key = (str(pid), str(tid), args.device if isinstance(args.device, int) else None)
             self.budget.take(200 + len(args.name))
@@ -81,7 +84,7 @@ class _Tracks:
             self.processes[str(pid)] = max(self.processes.get(str(pid), ""), args.name)
 
     def found(self) -> list[Track]:
-        """All tracks: those of hosts, then those of streams."""
+        """Return all tracks: those of hosts, then those of streams."""
         hosts = [Track(str(pid), str(tid), -1, self._name(pid, tid, None)) for pid, tid in self.hosts]
         streams = []
         for pid, tid, device, stream in self.streams:
@@ -95,12 +98,12 @@ class _Tracks:
 
 
 def _is_stream(args: Args) -> bool:
-    """Whether it is a stream that waits in a synchronization, and not a thread of the host."""
+    """Tell whether it is a stream that waits in a synchronization, and not a thread of the host."""
     return args.device is not None and isinstance(args.stream, int) and args.stream not in _NO_STREAM
 
 
 def _device_of(pid: object, device: object) -> int:
-    """The device of an event: what its arguments say, else its process, which is the device's number on streams."""
+    """Return the device of an event: what its arguments say, else its process, which is the device's number on streams."""
     for value in (device, pid):
         number = whole(value, -1)
         if number >= 0:
@@ -109,7 +112,7 @@ def _device_of(pid: object, device: object) -> int:
 
 
 def _stream_of(tid: object, stream: object) -> str:
-    """The number of a stream, as text: what the arguments say, else its thread, which was called "stream 7" in 2021."""
+    """Return the number of a stream, as text: what the arguments say, else its thread, which was called "stream 7" in 2021."""
     number = whole(stream, -1) if stream is not None else -1
     return str(number) if number >= 0 else str(tid).removeprefix("stream ")
 
@@ -131,7 +134,7 @@ def _shape_of(key: bytes) -> Shape:
 
 
 def _collective_of(args: Args) -> CollectiveArgs:
-    """What a kernel or a call of record_param_comms says of its collective."""
+    """Return what a kernel or a call of record_param_comms says of its collective."""
     return CollectiveArgs(
         operation=_named(args.operation),
         group=_named(args.group),
@@ -145,7 +148,10 @@ def _collective_of(args: Args) -> CollectiveArgs:
 
 
 def _ranks(args: Args) -> tuple[int, ...] | None:
-    """Ranks of a group. Above 30, libkineto leaves out those in the middle, and newer ones say how the list goes on."""
+    """Return ranks of a group.
+
+    Above 30, libkineto leaves out those in the middle, and newer ones say how the list goes on.
+    """
     ranks = _list(bytes(args.ranks)) if args.ranks is not NONE else []
     if isinstance(ranks, str):
         ranks = _list(ranks.encode())
@@ -180,7 +186,9 @@ def _counted(value: object) -> int | None:
 
 
 def _paired(marks: Sequence[_Mark]) -> tuple[Block, int]:
-    """Join each end with the last begin of its thread that is open; and how many have no partner.
+    """Join each end with the last begin of its thread that is open.
+
+    And how many have no partner.
 
     Args:
         marks: (ns, event) in the order of the file, which decides between marks of one moment.
@@ -262,7 +270,10 @@ class Filled:
             self.add(block)
 
     def track_values(self, rows: Rows) -> list[Track]:
-        """What numbers of tracks mean, once those of streams in these rows have been moved behind those of hosts."""
+        """Return what numbers of tracks mean.
+
+        Those of streams in these rows have been moved behind those of hosts.
+        """
         column = rows["track"]
         streams = column < 0
         column[streams] = len(self.tracks.hosts) - 1 - column[streams]

@@ -50,7 +50,10 @@ class _Top(msgspec.Struct):
 
 
 def _about(head: bytes, tail: bytes) -> _About:
-    """Read the object around the list of events; of one that is not valid JSON, what can be found in it."""
+    """Read the object around the list of events.
+
+    Of one that is not valid JSON, what can be found in it.
+    """
     text = head + (tail or b"]}")
     if not head:
         return _About()
@@ -95,7 +98,7 @@ def _searched(text: bytes) -> tuple[dict[str, Any], list[str]]:
 
 
 def _value(text: bytes) -> Any:
-    """A value, also one that stands as text within text."""
+    """Return a value, also one that stands as text within text."""
     if not text or len(text) > LARGEST:
         return None
     try:
@@ -172,7 +175,7 @@ def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = _PIECE, strang
 
 
 def _known(rows: Rows) -> bool:
-    """Whether a row says something of the host or of a device."""
+    """Tell whether a row says something of the host or of a device."""
     return bool(np.isin(rows["kind"], _SAYING).any())
 
 

@@ -120,7 +120,7 @@ class Inflated:
 
 
 def _opened(path: str) -> IO[bytes]:
-    """A local file, or one of any file system that fsspec knows.
+    """Return a local file, or one of any file system that fsspec knows.
 
     Raises:
         OSError: it cannot be opened. TraceDamaged: fsspec knows no such address. MissingDependency: fsspec needs a library for it.
@@ -138,7 +138,9 @@ def _opened(path: str) -> IO[bytes]:
 
 
 def _tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
-    """Events of a list without its brackets, and how many of its entries are none; None: it is not JSON.
+    """Return events of a list without its brackets, and how many of its entries are none.
+
+    None: it is not JSON.
 
     Takes what Python takes: control characters within text, NaN, bytes that are not UTF-8, a comma behind the last, any type anywhere.
     """
@@ -154,9 +156,12 @@ def _tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
 
 
 def _one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int, int | None]:
-    """Each event that can be read, how many cannot, and where the list ends if it does so within the block.
+    """Decode each event that can be read.
+
+    Say how many cannot, and where the list ends if it does so within the block.
 
     Args:
+        block: text of the list, without the beginning that was read.
         final: nothing follows, so that what follows the list is known to be whole.
     """
     begins = [0, *(match.end() for match in _BOUNDARY.finditer(block)), len(block)]
@@ -181,7 +186,7 @@ def _one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int,
 
 
 def _is_rest(text: bytes) -> bool:
-    """Whether a text can follow the list of events in its object."""
+    """Tell whether a text can follow the list of events in its object."""
     try:
         msgspec.json.decode(b'{"a": 0' + text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -199,7 +204,10 @@ def _event(piece: bytes) -> AnyEvent | None:
 
 
 def _coerced(entry: Any) -> AnyEvent | None:
-    """An event of whatever types a file has. An empty object is one of no use: rocprof begins its lists with it, and XProf ends them."""
+    """Return an event of whatever types a file has.
+
+    An empty object is one of no use: rocprof begins its lists with it, and XProf ends them.
+    """
     if not isinstance(entry, dict) or ("ph" not in entry and entry):
         return None
     made = _MADE.get(str(entry.get("ph")), IGNORED[0])
@@ -232,7 +240,7 @@ def _arguments(args: dict[str, Any]) -> Args:
 
 
 def whole(value: Any, otherwise: int) -> int:
-    """A number that 64 bits hold, of whatever a file has instead of one."""
+    """Return a number that 64 bits hold, of whatever a file has instead of one."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
@@ -252,7 +260,7 @@ def _number(value: Any) -> msgspec.Raw:
 
 
 def _last_boundary(buffer: bytes) -> re.Match[bytes] | None:
-    """The last place at which the buffer looks as if one event ended and another began."""
+    """Return the last place at which the buffer looks as if one event ended and another began."""
     begin, width = len(buffer), _NEAR
     while begin:
         begin, width = max(0, begin - width), width * 8
@@ -263,7 +271,7 @@ def _last_boundary(buffer: bytes) -> re.Match[bytes] | None:
 
 
 def _list_begin(text: bytes) -> int | None:
-    """Where the list ``traceEvents`` of the outermost object begins, behind its bracket."""
+    """Return where the list ``traceEvents`` of the outermost object begins, behind its bracket."""
     depth = 0
     for token in _tokens(text):
         letter = text[token.start()]
@@ -302,7 +310,10 @@ def _scan(buffer: bytes) -> tuple[int | None, int | None]:
 
 
 def _tokens(text: bytes) -> Iterator[re.Match[bytes]]:
-    """Brackets, commas, and texts without escapes; what is within texts is passed over."""
+    """Yield brackets, commas, and texts without escapes.
+
+    What is within texts is passed over.
+    """
     at: int | None = 0
     while at is not None:
         for token in _TOKEN.finditer(text, at):
@@ -401,7 +412,7 @@ class Blocks:
         raise TraceDamaged(f"{self.path} is not a trace: {why}" if maker is None else refusal(self.path, maker))
 
     def _doubtful(self, buffer: bytes, boundary: re.Match[bytes] | None) -> tuple[Block, bytes]:
-        """Events of a buffer that could not be split by guessing, and what is left of it."""
+        """Return events of a buffer that could not be split by guessing, and what is left of it."""
         comma, bracket = _scan(buffer)
         end = comma if bracket is None else bracket
         if end is not None:
@@ -417,7 +428,7 @@ class Blocks:
         return by_texts(events), self._rest(buffer, boundary.end() if bracket is None else bracket, bracket is not None)
 
     def _last(self, buffer: bytes) -> Iterator[Block]:
-        """Events of what is left when the file is over, whether the list has ended in it or not."""
+        """Return events of what is left when the file is over, whether the list has ended in it or not."""
         boundary = _last_boundary(buffer)
         begin = boundary.end() if boundary else 0
         _, bracket = _scan(buffer[begin:])

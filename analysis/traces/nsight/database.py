@@ -50,17 +50,17 @@ _MPI_RANK = re.compile(r"MPI Rank (\d{1,9})")  # what Nsight Systems names the m
 
 
 def process_of(global_tid: IntArray) -> IntArray:
-    """The globalPid that each globalTid belongs to. int64 [n] -> int64 [n]."""
+    """Return the globalPid that each globalTid belongs to: int64 [n] -> int64 [n]."""
     return global_tid - global_tid % THREADS
 
 
 def pid(global_id: int) -> int:
-    """The operating system's number of the process."""
+    """Return the operating system's number of the process."""
     return global_id // THREADS % THREADS
 
 
 def tid(global_tid: int) -> int:
-    """The operating system's number of the thread."""
+    """Return the operating system's number of the thread."""
     return global_tid % THREADS
 
 
@@ -99,13 +99,15 @@ class Database:
         return {str(row[1]).lower(): str(row[1]) for row in self._run(f'PRAGMA table_info("{table}")')}
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether the table is there with all of these columns."""
+        """Tell whether the table is there with all of these columns."""
         return table in self.tables and all(column.lower() in self.tables[table] for column in columns)
 
     def read(self, table: str, fields: dict[str, Field], where: str = "") -> dict[str, IntArray]:
-        """Numbers of a table, empty where there is no such table.
+        """Read numbers of a table; empty where there is no such table.
 
         Args:
+            table: its name.
+            fields: name -> where it is in the table.
             where: SQL of this package's own.
 
         Returns:
@@ -131,7 +133,10 @@ class Database:
         return f"CAST(COALESCE({values}, {field.default}) AS INTEGER)"
 
     def rows(self, table: str, columns: Sequence[str], where: str = "") -> Iterator[tuple[object, ...]]:
-        """Cells of these columns, None where there is no such column; nothing where there is no such table."""
+        """Yield cells of these columns, None where there is no such column.
+
+        Nothing where there is no such table.
+        """
         if table in self.tables:
             known = self.tables[table]
             sources = [f'"{known[name.lower()]}"' if name.lower() in known else "NULL" for name in columns]
@@ -150,7 +155,7 @@ class Database:
             yield batch
 
     def strings(self, ids: Iterable[int]) -> dict[int, str]:
-        """Texts of StringIds by number. What is not there is left out."""
+        """Return texts of StringIds by number, without what is not there."""
         wanted = sorted(set(ids))
         if not wanted or not self.has("StringIds", "id", "value"):
             return {}
@@ -167,7 +172,7 @@ class Database:
 
 @contextmanager
 def opened(path: str, limits: Limits = DEFAULT) -> Iterator[Database]:
-    """A local file, read only.
+    """Open a local file, read only.
 
     Raises:
         TraceDamaged: it is not a whole SQLite file, it is being written, what is read of it turns out damaged, or is more than the limits.
@@ -221,7 +226,10 @@ def _address(path: str, header: bytes) -> str:
 
 
 def _guard(connection: sqlite3.Connection) -> None:
-    """Extensions stay off; the schema may not call functions; damage is looked for; cells are bounded."""
+    """Keep extensions off, forbid functions of the schema, look for damage.
+
+    Cells are bounded.
+    """
     connection.text_factory = _text
     if sys.version_info >= (3, 11):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL)
@@ -277,9 +285,11 @@ class Names:
         return list(self._numbers)
 
     def of_strings(self, database: Database, ids: IntArray, unnamed: str, clean: dict[str, str] | None = None) -> IntArray:
-        """Number of the name for each number of a string in the file.
+        """Return the number of the name for each number of a string in the file.
 
         Args:
+            database: the file.
+            ids: int64 [n]: numbers of strings.
             unnamed: what to call what has no string.
             clean: filled with text -> name; None: the text is the name.
         """
@@ -291,7 +301,10 @@ class Names:
 
 
 def rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
-    """A table of one kind. Columns of ROW_DTYPE that are missing are "none"; an end before its start becomes the start."""
+    """Make a table of one kind.
+
+    Columns of ROW_DTYPE that are missing are "none"; an end before its start becomes the start.
+    """
     count = len(columns["start"])
     made = np.zeros(count, ROW_DTYPE)
     for name, missing in (("correlation", -1), ("nbytes", -1), ("device", -1), ("shape", -1)):
@@ -346,7 +359,7 @@ def recording_of(database: Database) -> Recording:
 
 
 def _origin_in_meta(database: Database, meta: Mapping[str, str]) -> int:
-    """Events count from the start of the session, unless the export was told ``--ts-normalize`` or ``--ts-shift``."""
+    """Return events count from the start of the session, unless the export was told ``--ts-normalize`` or ``--ts-shift``."""
     if meta.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
         return 0
     shift = meta.get("EXPORT_PARAM_TIME_SHIFT", "0")
@@ -372,7 +385,10 @@ def _environment(database: Database) -> dict[str, int]:
 
 
 def _node(database: Database, environment: Mapping[str, int]) -> int:
-    """From what nsys was told to start: torchrun --node_rank=1, in one argument or in two; else from the environment."""
+    """Return the number of the machine from what nsys was told to start, else from the environment.
+
+    torchrun --node_rank=1, in one argument or in two.
+    """
     if database.has(_CAPTURE, "name", "value"):
         said = [str(value) for (value,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ARGUMENT_%'")]
         for argument, following in zip(said, [*said[1:], ""]):
@@ -391,14 +407,16 @@ def _threads(database: Database) -> dict[int, str]:
 def rank_of(
     process: int, alone: bool, told: tuple[int, int] | None, known: Recording, named: Mapping[int, str]
 ) -> tuple[int | None, int | None]:
-    """(rank, number of ranks) of a process, None where the file does not say.
+    """Return (rank, number of ranks) of a process, None where the file does not say.
 
     Looked for in what NCCL said of the largest communicator, in names of threads ("MPI Rank 3"), and in the environment of the recording
     where it started a single process that used a device: of several it says nothing that tells them apart.
 
     Args:
+        process: its globalPid.
         alone: no other process used a device.
         told: by NCCL.
+        known: what the file says of its recording.
         named: globalTid -> name given through NVTX.
     """
     if told is not None:

@@ -85,7 +85,7 @@ _NEEDED = {**dict.fromkeys(_WORK, ("start", "end", "deviceId")), nvtx.TABLE: ("s
 
 
 def _device_work(database: Database, names: Names) -> list[Rows]:
-    """Everything that makes a device busy."""
+    """Read everything that makes a device busy."""
     return [_kernels(database, names), _copies(database, names), _sets(database, names), _graphs(database, names)]
 
 
@@ -120,18 +120,23 @@ def _sets(database: Database, names: Names) -> Rows:
 
 
 def _graphs(database: Database, names: Names) -> Rows:
-    """CUDA graphs that were recorded as a whole, which is what nsys does unless it is told ``--cuda-graph-trace=node``."""
+    """Read CUDA graphs that were recorded as a whole.
+
+    That is what nsys does unless it is told ``--cuda-graph-trace=node``.
+    """
     found = database.read(_GRAPHS, _PLACE)
     found["name"] = np.full(len(found["start"]), names("CUDA graph")) if len(found["start"]) else found["start"]
     return rows(Kind.KERNEL, found)
 
 
 def _waits(database: Database, names: Names, done: Rows) -> Rows:
-    """Synchronizations, on the stream that was waited for, or that waits.
+    """Read synchronizations, on the stream that was waited for, or that waits.
 
     Their deviceId is 0 on every device in exports of schema 3.25: the context says where they were.
 
     Args:
+        database: the file.
+        names: filled with theirs.
         done: the work of all devices.
     """
     found = database.read(_SYNCS, {**_PLACE, "way": Field(("syncType",))})
@@ -151,7 +156,7 @@ def _devices(made: Rows, done: Rows) -> IntArray:
 
 
 def _calls(database: Database, names: Names) -> list[Rows]:
-    """Calls of CUDA, under the names that Kineto uses: ``cudaLaunchKernel`` for ``cudaLaunchKernel_v7000``."""
+    """Read calls of CUDA, under Kineto's names: ``cudaLaunchKernel`` for ``cudaLaunchKernel_v7000``."""
     return [_runtime(database, names, table) for table in _RUNTIMES]
 
 
@@ -168,14 +173,14 @@ def _runtime(database: Database, names: Names, table: str) -> Rows:
 
 
 def _system(database: Database, names: Names) -> list[Rows]:
-    """Calls of the operating system, and when threads had a CPU."""
+    """Read calls of the operating system, and when threads had a CPU."""
     found = database.read(_SYSTEM, _NAMED)
     found["name"] = names.of_strings(database, found.pop("string"), "system call")
     return [_on_threads(Kind.SYSTEM, found), _scheduled(database, names)]
 
 
 def _scheduled(database: Database, names: Names) -> Rows:
-    """From each time a thread was given a CPU to the next time it lost one."""
+    """Read from each time a thread was given a CPU to the next time it lost one."""
     found = database.read(_SCHEDULED, {"start": START, "place": Field(("globalTid",)), "in": Field(("isSchedIn",))})
     order = np.lexsort((found["in"], found["start"], found["place"]))
     start, place, given = (found[name][order] for name in ("start", "place", "in"))
@@ -185,7 +190,7 @@ def _scheduled(database: Database, names: Names) -> Rows:
 
 
 def _overhead(database: Database, names: Names) -> list[Rows]:
-    """The profiler's own work."""
+    """Return the profiler's own work."""
     made = []
     for table in _OVERHEADS:
         found = database.read(table, _NAMED)
@@ -212,7 +217,7 @@ class _File:
 
 
 def read_nsight(path: str, limits: Limits = DEFAULT) -> list[Trace]:
-    """What ``nsys export --type sqlite`` wrote, of any schema so far.
+    """Read what ``nsys export --type sqlite`` wrote, of any schema so far.
 
     A trace is a process with the device that it drives; a process with work on several devices gives one for each, with the same host
     threads in all of them. Order: by device, then by process number, which under torchrun is that of local ranks. Where no process used a
@@ -331,7 +336,7 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
 
 
 def _numbered(traces: list[Trace], node: int) -> list[Trace]:
-    """Ranks by order where the file says none: every machine of a job is taken to have as many."""
+    """Return ranks by order where the file says none: every machine of a job is taken to have as many."""
     if len(traces) < 2 or any(trace.rank is not None for trace in traces):
         return traces
     first = node * len(traces)

@@ -65,7 +65,10 @@ class _Reader:
         self._torch: dict[tuple[str, bool], tuple[int, Kind]] = {}
 
     def range(self, tid: int, domain: int, text: str) -> tuple[int, int, Kind]:
-        """(name, shape, kind) of a text. A domain comes before its name, as nsys stats prints it."""
+        """(name, shape, kind) of a text.
+
+        A domain comes before its name, as nsys stats prints it.
+        """
         if domain:
             return self.names(f"{self.domains.get((tid // THREADS, domain)) or _guess(domain, text)}:{text}"), -1, Kind.ANNOTATION
         name, _, appended = text.partition(", ")
@@ -91,9 +94,11 @@ class _Reader:
 
 
 def ranges(database: Database, names: Names, last: int) -> Ranges:
-    """Every range and mark.
+    """Read every range and mark.
 
     Args:
+        database: the file.
+        names: filled with theirs.
         last: ns: where ranges end that were open when the recording stopped.
     """
     reader = _Reader(names)
@@ -135,7 +140,7 @@ def _rows(made: list[tuple[int, ...]]) -> Rows:
 
 
 def _strings(database: Database) -> dict[int, str]:
-    """Texts that ranges refer to."""
+    """Return texts that ranges refer to."""
     found = database.read(TABLE, {name: Field((name,), -1) for name in ("textId", "jsonTextId")})
     return database.strings(np.unique(np.concatenate(list(found.values()))).tolist())
 
@@ -163,19 +168,19 @@ def _number(*values: object) -> int:
 
 
 def _guess(domain: int, text: str) -> str:
-    """The domain of a range whose domain was named before the recording began."""
+    """Return the domain of a range whose domain was named before the recording began."""
     return "NCCL" if text.startswith("nccl") else f"domain {domain}"
 
 
 def _is_operator(name: str, sequenced: bool) -> bool:
-    """Whether PyTorch's C++ code named it. emit_nvtx does not say which range was an operator and which a user's record_function."""
+    """Tell whether PyTorch's C++ code named it. emit_nvtx does not say which range was an operator and which a user's record_function."""
     if name.startswith("autograd::"):
         return True
     return not name.startswith(_SCOPED) and " " not in name and "#" not in name and ("::" in name or sequenced)
 
 
 def _said(text: str) -> dict[str, object]:
-    """A payload as Nsight Systems writes it with ``--include-json=true``."""
+    """Return a payload as Nsight Systems writes it with ``--include-json=true``."""
     if not text or len(text) > _LONGEST_PAYLOAD:
         return {}
     try:
@@ -238,10 +243,11 @@ class NcclPayload:
 
 
 def told(rows: Rows, names: Sequence[str], payloads: Sequence[_Payload]) -> NcclPayload:
-    """What is known of each kernel of NCCL's, beyond its name.
+    """Collect what is known of each kernel of NCCL's, beyond its name.
 
     Args:
         rows: of a whole file.
+        names: of all rows.
         payloads: with ``row`` an index into these rows.
     """
     found = NcclPayload([], np.full(len(rows), -1, np.int64))
@@ -284,7 +290,7 @@ def _communicators(rows: Rows, payloads: Sequence[_Payload], found: NcclPayload)
 
 
 def _launches(rows: Rows, kernels: IntArray) -> IntArray:
-    """The call that launched each kernel, -1 where it is not there."""
+    """Return the call that launched each kernel, -1 where it is not there."""
     calls = np.flatnonzero((rows["kind"] == Kind.RUNTIME) & np.isin(rows["correlation"], rows["correlation"][kernels]))
     calls = calls[rows["correlation"][calls] > 0]
     keys = _keys(rows, np.concatenate([calls, kernels]))
@@ -297,7 +303,7 @@ def _launches(rows: Rows, kernels: IntArray) -> IntArray:
 
 
 def _keys(rows: Rows, chosen: IntArray) -> IntArray:
-    """One number for each pair of process and correlation."""
+    """Return one number for each pair of process and correlation."""
     pairs = np.stack([rows["process"][chosen], rows["correlation"][chosen]], 1)
     return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -351,7 +357,10 @@ def _args(said: str | None, parts: tuple[_Payload, ...], sizes: dict[str, int]) 
 
 
 def _bytes(parts: tuple[_Payload, ...], without: str) -> int | None:
-    """Bytes on one side of what was called. Of all_gather and reduce_scatter the payload has what one rank gives or takes."""
+    """Return bytes on one side of what was called.
+
+    Of all_gather and reduce_scatter the payload has what one rank gives or takes.
+    """
     values = [one.said.get(_BYTES) for one in parts if one.name != without]
     numbers = [value for value in values if isinstance(value, int)]
     return sum(numbers) if numbers and len(numbers) == len(values) else None
