@@ -137,8 +137,8 @@ def _best_noise(checked: Sequence[tuple[Recorded, Sequence[Finding]]]) -> tuple[
 
     It is the training's, not the batch's.
     """
-    found = [(gradient_noise.unless_spoiled(run, findings), run.name) for run, findings in checked]
-    return max(found, key=lambda one: sum(window.value is not None for window in one[0].windows))
+    scales = [(gradient_noise.unless_spoiled(run, findings), run.name) for run, findings in checked]
+    return max(scales, key=lambda item: sum(window.value is not None for window in item[0].windows))
 
 
 def _all(case: _Case, verdicts: Sequence[Verdict]) -> list[Advice]:
@@ -149,13 +149,13 @@ def _all(case: _Case, verdicts: Sequence[Verdict]) -> list[Advice]:
         verdicts: those of the largest batch come last.
     """
     mine = [verdict for verdict in verdicts if verdict.run == verdicts[-1].run]
-    found: dict[str, Advice] = {}
+    by_title: dict[str, Advice] = {}
     for verdict in mine:
         for advice in _FOR[verdict.kind](replace(case, verdict=verdict)) if verdict.kind in _FOR else ():
-            found.setdefault(advice.fix or advice.id, advice)
+            by_title.setdefault(advice.fix or advice.id, advice)
     for advice in _for_price(case) if all(verdict.kind != INSTABILITY for verdict in mine) else ():
-        found.setdefault(advice.fix or advice.id, advice)
-    return [advice for advice in found.values() if advice.fix.partition("=")[0] not in _fixes(case.run)]
+        by_title.setdefault(advice.fix or advice.id, advice)
+    return [advice for advice in by_title.values() if advice.fix.partition("=")[0] not in _fixes(case.run)]
 
 
 def _for_deficit(case: _Case) -> Iterator[Advice]:
@@ -317,9 +317,9 @@ def _warms_up(run: Recorded) -> bool:
 
 def _rate(case: _Case) -> Iterator[Advice]:
     """Yield the rule for the learning rate and a warm-up, as far as the training does not have them."""
-    fix, said = _rate_fix(case)
+    fix, words = _rate_fix(case)
     if fix:
-        yield _make(case, "rate_rule", said, fix, _told(case))
+        yield _make(case, "rate_rule", words, fix, _told(case))
 
 
 def _rate_fix(case: _Case) -> tuple[str, str]:
@@ -327,11 +327,11 @@ def _rate_fix(case: _Case) -> tuple[str, str]:
 
     Both are empty where the training has both.
     """
-    rule, said = _rule(case)
+    rule, words = _rule(case)
     warmup = _warmup(case.run)
     if warmup is None:
-        return rule, said
-    return ",".join(filter(None, (rule, warmup.setting))), f"{said or 'the same learning rate'}, with a warm-up over {warmup.words}"
+        return rule, words
+    return ",".join(filter(None, (rule, warmup.setting))), f"{words or 'the same learning rate'}, with a warm-up over {warmup.words}"
 
 
 def _rule(case: _Case) -> tuple[str, str]:
@@ -479,7 +479,7 @@ def _batches_of_epoch(run: Recorded) -> int:
 
 def _samples_of_forward(run: Recorded) -> float:
     """Return samples that batch norm sees at once."""
-    seen = [one["samples"] for one in listed(run, "batch_norms") if one.get("samples")]
+    seen = [model["samples"] for model in listed(run, "batch_norms") if model.get("samples")]
     return float(max(seen)) if seen else (run.batch or 0.0) / run.ranks
 
 
@@ -489,8 +489,8 @@ def _told(case: _Case) -> str:
 
 def _make(case: _Case, id: str, what: str, fix: str, why: str, gain: str = "", control: str = _AS_IT_IS, control_fix: str = "") -> Advice:
     facts = list(case.verdict.evidence) if case.verdict is not None else []
-    said = f"--fix {control_fix}, for the same number of samples" if control_fix else control
-    return Advice(id, what, fix, why, gain, said, control_fix, _verify_line(fix, control_fix), facts)
+    against = f"--fix {control_fix}, for the same number of samples" if control_fix else control
+    return Advice(id, what, fix, why, gain, against, control_fix, _verify_line(fix, control_fix), facts)
 
 
 def _verify_line(fix: str, control: str) -> str:
@@ -512,12 +512,12 @@ def written(fix: str) -> bool:
 
 def _fixes(run: Recorded) -> set[str]:
     """Return names of the fixes that the run was made with."""
-    return {one.partition("=")[0].strip() for one in run.fixes.split(",") if one}
+    return {fix.partition("=")[0].strip() for fix in run.fixes.split(",") if fix}
 
 
 def _kinds(run: Recorded) -> list[str]:
     """Optimizers, by their names in lower case."""
-    return [str(one.get("kind")).lower() for one in listed(run, "optimizers")]
+    return [str(optimizer.get("kind")).lower() for optimizer in listed(run, "optimizers")]
 
 
 def _adaptive(run: Recorded) -> bool:
@@ -525,8 +525,8 @@ def _adaptive(run: Recorded) -> bool:
 
 
 def _norms(run: Recorded) -> dict[str, int]:
-    found = run.setup.get("norms")
-    return {str(kind): n for kind, n in found.items() if n} if isinstance(found, dict) else {}
+    norms = run.setup.get("norms")
+    return {str(kind): n for kind, n in norms.items() if n} if isinstance(norms, dict) else {}
 
 
 def _has_norm(run: Recorded) -> bool:

@@ -9,10 +9,10 @@ DOUBT = "The noise scale only approximates the critical batch size (Merrill et a
 _FAR_ABOVE, _FAR_BELOW = 2.0, 1 / 3
 
 
-def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None, made: float | None) -> str:
+def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | None, factor: float | None) -> str:
     """Return one sentence, without a full stop.
 
-    ``where``, ``spent`` and ``made``: as where, samples_factor and updates_factor of BatchPrice.
+    ``where``, ``spent`` and ``factor``: as where, samples_factor and updates_factor of BatchPrice.
     """
     if where == "unknown":
         return f"the cost of the batch of {count(batch)} is unknown: {noise.why or 'the noise scale is too uncertain'}"
@@ -23,7 +23,7 @@ def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | Non
     return (
         f"the batch of {count(batch)} is {at} the critical batch size, {number(noise.value)} ({number(noise.low)} to {number(noise.high)} "
         f"over the training): for the same loss, it takes {number(spent)} times the samples that a very small "
-        f"batch takes, and {number(made)} times the updates of a very large one"
+        f"batch takes, and {number(factor)} times the updates of a very large one"
     )
 
 
@@ -42,9 +42,11 @@ def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
     if not batch > 0:
         raise ValueError(f"a batch has samples, not {batch}")
     spent = [None if bound is None else samples_factor(batch, bound) for bound in (noise.value, noise.high, noise.low)]
-    made = [None if bound is None else updates_factor(batch, bound) for bound in (noise.value, noise.low, noise.high)]
+    updates = [None if bound is None else updates_factor(batch, bound) for bound in (noise.value, noise.low, noise.high)]
     where = _place(batch, noise.low, noise.high)
-    return BatchPrice(batch, where, spent[0], spent[1], spent[2], made[0], made[1], made[2], _says(noise, batch, where, spent[0], made[0]))
+    return BatchPrice(
+        batch, where, spent[0], spent[1], spent[2], updates[0], updates[1], updates[2], _says(noise, batch, where, spent[0], updates[0])
+    )
 
 
 def samples_factor(batch: float, critical: float) -> float | None:

@@ -130,20 +130,20 @@ def _skipped_steps(recorded: Recorded) -> Finding | None:
 
 def listed(recorded: Recorded, key: str) -> list[dict[str, Any]]:
     """Return a list of the setup, without entries that are not dictionaries."""
-    found = recorded.setup.get(key)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    entries = recorded.setup.get(key)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def _groups_of(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
     """Return its parameter groups."""
-    found = optimizer.get("groups")
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    groups = optimizer.get("groups")
+    return [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
 
 
 def _norm_layers(recorded: Recorded) -> dict[str, Any]:
     """Kind -> how many of the model's layers."""
-    found = recorded.setup.get("norms")
-    return found if isinstance(found, dict) else {}
+    layers = recorded.setup.get("norms")
+    return layers if isinstance(layers, dict) else {}
 
 
 def _usable(recorded: Recorded) -> npt.NDArray[np.bool_]:
@@ -303,7 +303,7 @@ def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
 def _rate_at_top(recorded: Recorded) -> Finding | None:
     """Return a schedule that should take the rate down, and did not."""
     rate = recorded.curves.get("lr")
-    kinds = [str(one.get("kind")) for one in listed(recorded, "schedulers") if _should_have_lowered(one)]
+    kinds = [str(scheduler.get("kind")) for scheduler in listed(recorded, "schedulers") if _should_have_lowered(scheduler)]
     if not recorded.ended or rate is None or not kinds or _schedule_in_steps(recorded) is not None:
         return None
     values = rate.values[np.isfinite(rate.values)]
@@ -369,10 +369,12 @@ def _rate_outside_momentum(recorded: Recorded) -> Finding | None:
 
 def _few_samples(recorded: Recorded) -> Finding | None:
     """Batch norm that normalizes with the statistics of a handful of samples."""
-    models = [one for one in listed(recorded, "batch_norms") if one.get("layers") and 0 < (one.get("samples") or 0) < _MIN_NORM_SAMPLES]
+    models = [
+        model for model in listed(recorded, "batch_norms") if model.get("layers") and 0 < (model.get("samples") or 0) < _MIN_NORM_SAMPLES
+    ]
     if not models:
         return None
-    model = min(models, key=lambda one: one["samples"])
+    model = min(models, key=lambda item: item["samples"])
     samples, layers = int(model["samples"]), int(model["layers"])
     per_rank = " on each rank" if recorded.ranks > 1 else ""
     return Finding(
@@ -439,7 +441,7 @@ def _samples_of_forward(recorded: Recorded) -> float:
 
     Of a run that does not hold it, what a rank has per update.
     """
-    known = [one["samples"] for one in listed(recorded, "batch_norms") if one.get("synced") and one.get("samples")]
+    known = [model["samples"] for model in listed(recorded, "batch_norms") if model.get("synced") and model.get("samples")]
     return float(max(known)) if known else (recorded.batch or 0.0) / recorded.ranks
 
 
@@ -464,8 +466,8 @@ CHECKS: list[_Check] = [
 def run_checks(recorded: Recorded) -> list[Finding]:
     """Return all that is found, most severe first."""
     order = list(Severity)[::-1]
-    found = [finding for check in CHECKS if (finding := check(recorded)) is not None]
-    return sorted(found, key=lambda one: order.index(one.severity))
+    findings = [finding for check in CHECKS if (finding := check(recorded)) is not None]
+    return sorted(findings, key=lambda item: order.index(item.severity))
 
 
 def stops(finding: Finding) -> bool:

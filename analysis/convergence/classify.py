@@ -76,17 +76,17 @@ class _Group:
 
     def level(self, name: str, samples: float) -> Level | None:
         """Return the level of a curve that all runs have."""
-        found = [curves.level(run.curves[name], samples) for run in self.runs if name in run.curves]
-        known = [one for one in found if one is not None]
+        levels = [curves.level(run.curves[name], samples) for run in self.runs if name in run.curves]
+        known = [level_of_run for level_of_run in levels if level_of_run is not None]
         return curves.together(known) if known and len(known) == len(self.runs) else None
 
     def fall(self) -> float:
         """Return what the training loss came down, mean over runs."""
-        found = []
+        falls = []
         for run in self.runs:
             if TRAIN in run.curves and (values := run.curves[TRAIN].values[np.isfinite(run.curves[TRAIN].values)]).size:
-                found.append(float(values[: max(1, len(values) // 100)].mean() - values[-max(1, len(values) // 10) :].mean()))
-        return max(0.0, float(np.mean(found))) if found else 0.0
+                falls.append(float(values[: max(1, len(values) // 100)].mean() - values[-max(1, len(values) // 10) :].mean()))
+        return max(0.0, float(np.mean(falls))) if falls else 0.0
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ def groups(runs: Sequence[Recorded]) -> list[_Group]:
 
     Of one batch, those without fixes come first.
     """
-    found: dict[tuple[float, str], list[Recorded]] = {}
+    members: dict[tuple[float, str], list[Recorded]] = {}
     for run in runs:
-        found.setdefault((round(run.batch) if run.batch else math.inf, run.fixes), []).append(run)
-    return [_Group(found[key]) for key in sorted(found)]
+        members.setdefault((round(run.batch) if run.batch else math.inf, run.fixes), []).append(run)
+    return [_Group(members[key]) for key in sorted(members)]
 
 
 def classify(runs: Sequence[Recorded]) -> list[Verdict]:
@@ -155,8 +155,8 @@ def _without_reference(reference: _Group, other: _Group) -> Verdict:
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     if broken := _unstable(other):
         return Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)
-    said = f"{reference.name} is unstable, so there is nothing to compare with"
-    return Verdict(other.name, reference.name, _UNKNOWN, False, said, [], ["a stable run with a smaller batch"], None, ratio)
+    message = f"{reference.name} is unstable, so there is nothing to compare with"
+    return Verdict(other.name, reference.name, _UNKNOWN, False, message, [], ["a stable run with a smaller batch"], None, ratio)
 
 
 def _alone(group: _Group) -> Verdict:
@@ -164,8 +164,8 @@ def _alone(group: _Group) -> Verdict:
     broken = _unstable(group)
     if broken:
         return Verdict(group.name, "", INSTABILITY, False, broken[0], broken[1], needs)
-    said = "the loss is stable; telling whether the batch size costs accuracy takes a second run"
-    return Verdict(group.name, "", _UNKNOWN, False, said, [], needs)
+    message = "the loss is stable; telling whether the batch size costs accuracy takes a second run"
+    return Verdict(group.name, "", _UNKNOWN, False, message, [], needs)
 
 
 def _against(reference: _Group, other: _Group) -> list[Verdict]:
@@ -179,42 +179,44 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
     train = _difference(TRAIN, reference, other, samples)
     held = _held_out(reference, other, samples)
     lag = _lag(reference, other, samples, held)
-    found = []
+    verdicts = []
     for kind, suspected, message, evidence in _kinds(other, train, held, lag):
-        found.append(Verdict(other.name, reference.name, kind, suspected, message, evidence, needs, samples, ratio))
-    return found
+        verdicts.append(Verdict(other.name, reference.name, kind, suspected, message, evidence, needs, samples, ratio))
+    return verdicts
 
 
 def _kinds(other: _Group, train: _Difference | None, held: _Difference | None, lag: float | None) -> list[_Kind]:
     """Return every kind that the differences show, the main one first."""
     if train is None and held is None:
         return [(_UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
-    found: list[_Kind] = []
+    kinds: list[_Kind] = []
     if lag is not None and held is not None and lag >= _CLOSES:
-        said = f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in {held.name}: {held.text()}"
-        found.append(
+        why = f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in {held.name}: {held.text()}"
+        kinds.append(
             (
                 LAG,
                 False,
-                said,
+                why,
                 [*held.evidence(), Evidence("recalibration_share", "share of the gap that recalibration closes", lag, SHARE)],
             )
         )
     if train is not None and train.counts:
-        found.append((DEFICIT, False, f"{train.text()} after the same number of samples", train.evidence()))
-    elif held is not None and held.counts and not found:
+        kinds.append((DEFICIT, False, f"{train.text()} after the same number of samples", train.evidence()))
+    elif held is not None and held.counts and not kinds:
         proof = [*(train.evidence() if train else []), *held.evidence()]
-        told = f"{train.text()}, but {held.text()}" if train else held.text()
+        levels = f"{train.text()}, but {held.text()}" if train else held.text()
         if lag is None and _may_lag(other):
-            said = f"{told}; {count(other.runs[0].updates)} updates are few for running statistics to settle"
-            found.append((LAG, True, said, proof))
-        found.append((GAP, bool(found) or train is None, told, proof))
-    if not found:
-        both = [one for one in (train, held) if one is not None]
-        kind = _UNKNOWN if any(one.unclear for one in both) else HEALTHY
-        said = "; ".join(one.text() for one in both) + ("; too noisy to tell: record more seeds or evaluations" if kind == _UNKNOWN else "")
-        found.append((kind, False, said, [fact for one in both for fact in one.evidence()]))
-    return found
+            why = f"{levels}; {count(other.runs[0].updates)} updates are few for running statistics to settle"
+            kinds.append((LAG, True, why, proof))
+        kinds.append((GAP, bool(kinds) or train is None, levels, proof))
+    if not kinds:
+        both = [window for window in (train, held) if window is not None]
+        kind = _UNKNOWN if any(level.unclear for level in both) else HEALTHY
+        why = "; ".join(level.text() for level in both) + (
+            "; too noisy to tell: record more seeds or evaluations" if kind == _UNKNOWN else ""
+        )
+        kinds.append((kind, False, why, [fact for level in both for fact in level.evidence()]))
+    return kinds
 
 
 def _may_lag(group: _Group) -> bool:
@@ -251,8 +253,8 @@ def _held_out(reference: _Group, other: _Group, samples: float) -> _Difference |
     """Return the measure on held-out data: an accuracy before a loss, which overfitting raises without harm."""
     losses = [name for name in reference.runs[0].curves if curves.held_out(name) and not curves.rises(name) and RECALIBRATED not in name]
     for name in [*_measures(reference), _EVAL, *losses]:
-        if (found := _difference(name, reference, other, samples)) is not None:
-            return found
+        if (difference := _difference(name, reference, other, samples)) is not None:
+            return difference
     return None
 
 
@@ -281,10 +283,10 @@ def _lag(reference: _Group, other: _Group, samples: float, held: _Difference | N
     again = other.level(held.name + RECALIBRATED, samples)
     name = held.name
     if again is None and (again := other.level(_EVAL + RECALIBRATED, samples)) is not None:
-        found = _difference(_EVAL, reference, other, samples)
-        if found is None or found.worse <= 0:
+        difference = _difference(_EVAL, reference, other, samples)
+        if difference is None or difference.worse <= 0:
             return None
-        held, name = found, _EVAL
+        held, name = difference, _EVAL
     if again is None:
         return None
     closed = again.mean - held.other.mean
@@ -300,16 +302,16 @@ def _unstable(group: _Group) -> tuple[str, list[Evidence]] | None:
         bad = np.flatnonzero(~np.isfinite(curve.values))
         if len(bad):
             at = int(curve.updates[bad[0]])
-            said = f"the loss of {run.name} was NaN or infinite {counted(len(bad), 'time')}, first after {count(at)} updates"
-            return said, [
+            message = f"the loss of {run.name} was NaN or infinite {counted(len(bad), 'time')}, first after {count(at)} updates"
+            return message, [
                 Evidence("updates_before", "updates before", at, "updates"),
                 Evidence("updates_before_climb", "updates before it began", at, "updates"),
                 Evidence("not_finite", "values not finite", len(bad), "values"),
             ]
         out = curves.outbreak(curve)
         if out is not None:
-            said = f"the loss of {run.name} climbed from {number(out.low)} to {number(out.high)} by update {count(out.update)}"
+            message = f"the loss of {run.name} climbed from {number(out.low)} to {number(out.high)} by update {count(out.update)}"
             facts = [Evidence("loss_before", "loss before", out.low, "1"), Evidence("highest_loss", "loss at its height", out.high, "1")]
             began = Evidence("updates_before_climb", "updates before it began", out.begin, "updates")
-            return said, [*facts, Evidence("updates_before", "updates before", out.update, "updates"), began]
+            return message, [*facts, Evidence("updates_before", "updates before", out.update, "updates"), began]
     return None

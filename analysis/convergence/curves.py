@@ -76,10 +76,10 @@ def together(levels: Sequence[Level]) -> Level:
 
     Its error is that from run to run, where there are two or more.
     """
-    means = np.array([one.mean for one in levels])
+    means = np.array([level_of_run.mean for level_of_run in levels])
     between = float(means.std(ddof=1)) if len(means) > 1 else 0.0
-    within = float(np.mean([one.error for one in levels]))
-    return Level(float(means.mean()), max(between, within) / math.sqrt(len(means)), sum(one.points for one in levels))
+    within = float(np.mean([level_of_run.error for level_of_run in levels]))
+    return Level(float(means.mean()), max(between, within) / math.sqrt(len(means)), sum(level_of_run.points for level_of_run in levels))
 
 
 def rises(name: str) -> bool:

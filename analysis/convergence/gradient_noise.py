@@ -40,13 +40,13 @@ def over_training(recorded: Recorded) -> NoiseOverTraining:
     if norms is None:
         why = recorded.why or (_NEEDS if recorded.ranks < 2 else _UNSEEN)
         return NoiseOverTraining(None, None, None, why, "", [], 0, id_of(why))
-    found = _windows(norms, None)
-    known = [one.scale.value for one in found if one.scale.value is not None]
+    cut = _windows(norms, None)
+    known = [window.scale.value for window in cut if window.scale.value is not None]
     size = recorded.samples_per_epoch
     if size and known and max(known) > _NEAR * size:
-        found = _windows(norms, size)
-    listed = [_window(one, norms.samples) for one in found]
-    dropped = sum(one.scale.dropped for one in found)
+        cut = _windows(norms, size)
+    listed = [_window(window, norms.samples) for window in cut]
+    dropped = sum(window.scale.dropped for window in cut)
     sizes = norms.B[np.isfinite(norms.B)]
     batch = recorded.batch or (float(np.median(sizes)) if len(sizes) else math.nan)
     value, low, high, why = _whole(listed, batch)
@@ -61,7 +61,7 @@ def unless_spoiled(recorded: Recorded, findings: Sequence[Finding]) -> NoiseOver
     scale = over_training(recorded)
     if recorded.norms is None:
         return scale
-    why = next((checks.WITHOUT_NOISE_SCALE[one.rule_id] for one in findings if one.rule_id in checks.WITHOUT_NOISE_SCALE), "")
+    why = next((checks.WITHOUT_NOISE_SCALE[finding.rule_id] for finding in findings if finding.rule_id in checks.WITHOUT_NOISE_SCALE), "")
     return replace(scale, value=None, low=None, high=None, windows=[], why=why, reason="") if why else scale
 
 
@@ -71,10 +71,10 @@ def _windows(norms: GradientNorms, data_set: float | None) -> list[Window]:
     Fewer windows are longer, and one has the best bound where nothing can be measured.
     """
     for pieces in _PIECES:
-        found = windows(norms.small_sq, norms.big_sq, norms.b, norms.B, pieces=pieces, data_set=data_set)
-        if sum(one.scale.value is not None for one in found) >= _MOST * len(found):
+        cut = windows(norms.small_sq, norms.big_sq, norms.b, norms.B, pieces=pieces, data_set=data_set)
+        if sum(window.scale.value is not None for window in cut) >= _MOST * len(cut):
             break
-    return found
+    return cut
 
 
 def _window(window: Window, samples: np.ndarray) -> NoiseWindow:
@@ -87,18 +87,18 @@ def _whole(listed: list[NoiseWindow], batch: float) -> tuple[float | None, float
     """Return value and range over all windows, and why there is none."""
     if not listed:
         return None, None, None, "no update was recorded"
-    measured = [one for one in listed if one.value is not None]
+    measured = [window for window in listed if window.value is not None]
     if not measured:
-        lows = [one.low for one in listed if one.low]
-        highs = [one.high for one in listed if one.high is not None and not one.low]
-        why = max((one.why for one in listed), key=[one.why for one in listed].count)
+        lows = [window.low for window in listed if window.low]
+        highs = [window.high for window in listed if window.high is not None and not window.low]
+        why = max((window.why for window in listed), key=[window.why for window in listed].count)
         return None, min(lows) if lows and not highs else None, max(highs) if highs and not lows else None, why
-    values = np.array([one.value for one in measured], float)
+    values = np.array([window.value for window in measured], float)
     weights = 1 / (1 + _steady(values) / batch) if math.isfinite(batch) else np.ones(len(values))
     reach = 1.0 if len(measured) == 1 else 0.5 if len(measured) < _MANY else 0.0
-    low = min((one.value or 0.0) ** (1 - reach) * (one.low or 0.0) ** reach for one in measured)
-    high = max((one.value or 0.0) ** (1 - reach) * (one.high or 0.0) ** reach for one in measured)
-    unseen = [one.low for one in listed if one.value is None and one.low]
+    low = min((window.value or 0.0) ** (1 - reach) * (window.low or 0.0) ** reach for window in measured)
+    high = max((window.value or 0.0) ** (1 - reach) * (window.high or 0.0) ** reach for window in measured)
+    unseen = [window.low for window in listed if window.value is None and window.low]
     return float(np.average(values, weights=weights)), low, max([high, *unseen]), ""
 
 

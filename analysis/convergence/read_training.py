@@ -106,8 +106,8 @@ def _samples_per_epoch(feeding: list[dict[str, object]], ranks: int) -> float | 
 
     None: it does not say, or there are several.
     """
-    found = [one.get("epoch_samples", one.get("dataset_samples") if ranks == 1 else None) for one in feeding]
-    return float(int(str(found[0]))) * ranks if len(found) == 1 and found[0] is not None else None
+    counts = [entry.get("epoch_samples", entry.get("dataset_samples") if ranks == 1 else None) for entry in feeding]
+    return float(int(str(counts[0]))) * ranks if len(counts) == 1 and counts[0] is not None else None
 
 
 def _of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, object]:
@@ -115,7 +115,7 @@ def _of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, 
     listed = setup.get("samplers")
     if not isinstance(listed, list):
         return setup
-    kept = [one for one in listed if not isinstance(one, dict) or "loader" not in one or one["loader"] in feeding]
+    kept = [window for window in listed if not isinstance(window, dict) or "loader" not in window or window["loader"] in feeding]
     return {**setup, "samplers": kept}
 
 

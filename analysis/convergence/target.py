@@ -77,7 +77,7 @@ def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smooth
     if first[1] is None:
         best = float(smoothed.max() if rising else -smoothed.max())
         return Reached(None, None, None, None, None, f"the curve never reaches {number(target)}; its best value is {number(best)}")
-    low, high = (None if one is None else float(updates[one]) for one in (first[0], first[2]))
+    low, high = (None if bound is None else float(updates[bound]) for bound in (first[0], first[2]))
     return Reached(float(updates[first[1]]), float(samples[first[1]]), float(at_s[first[1]]), low, high)
 
 

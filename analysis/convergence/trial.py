@@ -97,8 +97,8 @@ def final_value(run: Recorded, metric: str) -> float:
     if curve is None or not len(curve.values):
         return math.nan
     ends = curve.values[curve.samples >= (1 - curves.TAIL) * curve.samples[-1]] if metric == curves.TRAIN else curve.values[-1:]
-    found = curves.final(metric, curve)
-    return found if found is not None and np.isfinite(ends).all() else math.nan
+    value = curves.final(metric, curve)
+    return value if value is not None and np.isfinite(ends).all() else math.nan
 
 
 def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: float = 0.0) -> Trial:
@@ -114,7 +114,7 @@ def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: 
         margin: what it must be better than the baseline by, in the metric's unit.
     """
     lower = is_lower_better(metric)
-    differences = [found for than in ("baseline", "control") if (found := _difference(branches, than, lower)) is not None]
+    differences = [difference for than in ("baseline", "control") if (difference := _difference(branches, than, lower)) is not None]
     verdict, why = _judged(control, branches, differences, margin)
     return Trial(fix, control, metric, lower, branches, differences, verdict, why)
 

@@ -100,14 +100,18 @@ def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mappin
     """
     limits, findings, than_base = _limits(budget, run), _findings(budget, run), _against_base(budget, run, base, diffs)
     if why := _unjudged(budget, run):
-        return [_unknown(one, why) for one in (*limits, *findings, *than_base)]
+        return [_unknown(finding, why) for finding in (*limits, *findings, *than_base)]
     if lost := _lost(run):
-        return [*(_unknown(one, lost) for one in limits), *findings, *(_unknown(one, lost) for one in than_base)]
+        return [
+            *(_unknown(checked_limit, lost) for checked_limit in limits),
+            *findings,
+            *(_unknown(checked_limit, lost) for checked_limit in than_base),
+        ]
     return [*limits, *findings, *than_base]
 
 
-def _unknown(one: Checked, why: str) -> Checked:
-    return Checked(one.id, UNKNOWN, why, None, one.limit, one.about)
+def _unknown(checked: Checked, why: str) -> Checked:
+    return Checked(checked.id, UNKNOWN, why, None, checked.limit, checked.about)
 
 
 def _lost(run: Measured) -> str:
@@ -142,7 +146,7 @@ def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, s
     figure = figures.get(name, _NO_TIME if absent else None)
     if figure is None:
         group = name.partition(".")[0] + "."
-        others = ", ".join(one.removeprefix(group) for one in figures if one.startswith(group)) if "." in name else ""
+        others = ", ".join(figure.removeprefix(group) for figure in figures if figure.startswith(group)) if "." in name else ""
         return Checked(id, UNKNOWN, f"not measured in this run{f' (measured: {others})' if others else ''}", None, limit)
     if not math.isfinite(figure.value):
         return Checked(id, UNKNOWN, NOT_MEASURED, None, limit, figure.about)
@@ -154,8 +158,8 @@ def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, s
         "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
     )
     if near is not None and sign * near <= sign * limit:
-        outcome, said = (PASSED, "") if beyond <= _SLACK else (UNKNOWN, "too noisy to judge, ")
-        within = f"{said}beyond the limit but within the noise{interval}"
+        outcome, message = (PASSED, "") if beyond <= _SLACK else (UNKNOWN, "too noisy to judge, ")
+        within = f"{message}beyond the limit but within the noise{interval}"
         return Checked(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
     return Checked(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
 
@@ -192,7 +196,7 @@ def _figures_of(run: Measured) -> Iterator[tuple[str, _Figure]]:
         if measure.group == "stage":
             figure = _figure(run, id)
             yield f"stage_s.{measure.name}", figure
-            parts = [None if one is None else one / step.mean_s for one in (figure.value, figure.low, figure.high)]
+            parts = [None if bound is None else bound / step.mean_s for bound in (figure.value, figure.low, figure.high)]
             yield f"stage_share.{measure.name}", _Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
         if measure.group == "sample":
             yield f"sample_cpu_s.{measure.name}", _figure(run, id, "input")
@@ -206,13 +210,13 @@ def _figure(run: Measured, id: str, about: str = "") -> _Figure:
 def _findings(budget: Budget, run: Measured) -> Iterator[Checked]:
     report = run.report
     checks = report.convergence.checks if report.convergence else []
-    told = {one.rule_id for one in report.findings}
-    all_of = [*report.findings, *(one for one in checks if one.rule_id not in told)]
+    reported = {finding.rule_id for finding in report.findings}
+    all_of = [*report.findings, *(finding for finding in checks if finding.rule_id not in reported)]
     if budget.severity:
-        worse = [one for one in report.findings if _ORDER.index(one.severity) >= _ORDER.index(Severity(budget.severity))]
+        worse = [finding for finding in report.findings if _ORDER.index(finding.severity) >= _ORDER.index(Severity(budget.severity))]
         yield _finding(f"findings.none_of_severity={budget.severity}", worse, context.of_severity(run, budget.severity))
     for rule_id in budget.rules:
-        there = [one for one in all_of if one.rule_id == rule_id]
+        there = [finding for finding in all_of if finding.rule_id == rule_id]
         yield _finding(f"findings.none_of={rule_id}", there, context.of_rule(run, rule_id))
 
 
@@ -225,8 +229,8 @@ def _finding(id: str, there: list[Finding], unknown: str) -> Checked:
         unknown: why the finding may be true although the report lacks it; "": it is not true.
     """
     if there:
-        said = "; ".join(f"{one.rule_id}: {one.message}{f'. Fix: {one.fix}' if one.fix else ''}" for one in there)
-        return Checked(id, EXCEEDED, said, about="input")
+        message = "; ".join(f"{finding.rule_id}: {finding.message}{f'. Fix: {finding.fix}' if finding.fix else ''}" for finding in there)
+        return Checked(id, EXCEEDED, message, about="input")
     return Checked(id, UNKNOWN, unknown) if unknown else Checked(id, PASSED, "no such finding")
 
 
@@ -236,7 +240,7 @@ def _against_base(budget: Budget, run: Measured, base: Sequence[Measured], diffs
         if why := _incomparable(budget, run, base, name):
             yield Checked(id, UNKNOWN, why, None, limit, about)
         else:
-            chosen = [one for one in diff.quantities if one.id in _GROUPS[name] or one.group in _GROUPS[name]]
+            chosen = [quantity for quantity in diff.quantities if quantity.id in _GROUPS[name] or quantity.group in _GROUPS[name]]
             yield _than_base(id, diff, chosen, limit, about)
 
 
@@ -245,7 +249,7 @@ def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name:
 
     CPU time of a sample is known of other models and machines, too.
     """
-    if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := _unjudged(budget, one) or _lost(one))]:
+    if damaged := [f"its base {run.report.run.name}: {why}" for run in base if (why := _unjudged(budget, run) or _lost(run))]:
         return "; ".join(damaged)
     differs = [] if name == "sample_cpu" else [*context.different_work(base, [run]), *context.different_machine(base, [run])]
     return f"not comparable with its base ({'; '.join(differs)}): record a base like this run" if differs else ""
@@ -256,13 +260,13 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
 
     It is exceeded where a quantity grew by more than the limit, the noise, and what the machine explains.
     """
-    grown = [one for one in quantities if one.outcome == CHANGED and (one.ratio is None or one.ratio > 1)]
+    grown = [quantity for quantity in quantities if quantity.outcome == CHANGED and (quantity.ratio is None or quantity.ratio > 1)]
     if grown:
-        most = max(grown, key=lambda one: (one.after or 0.0) - (one.before or 0.0))
+        most = max(grown, key=lambda item: (item.after or 0.0) - (item.before or 0.0))
         ratio = None if most.ratio is None else most.ratio - 1
-        said = ", ".join(map(_growth, grown))
-        return Checked(id, EXCEEDED, f"{said}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
-    if shared := [one for one in quantities if one.outcome == EITHER and one.grew]:
+        growth = ", ".join(map(_growth, grown))
+        return Checked(id, EXCEEDED, f"{growth}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
+    if shared := [quantity for quantity in quantities if quantity.outcome == EITHER and quantity.grew]:
         why = "how much of that other programs or slower CPUs explain is unknown"
         return Checked(id, UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
     of = "sample" if about == "input" else "step"
@@ -271,14 +275,14 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
         return Checked(id, UNKNOWN, "not measured in the run or in its base", None, limit, about)
     if whole.p is None or not whole.before or not whole.after:
         return Checked(id, UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about)
-    seen = max(_resolution(one, whole) for one in quantities)
+    seen = max(_resolution(quantity, whole) for quantity in quantities)
     unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
     if seen > _RESOLUTION:
         way = "record more steps, or on a less busy machine"
         return Checked(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
-    if explained := [one for one in quantities if one.outcome == MACHINE and one.grew]:
-        said = ", ".join(map(_growth, explained))
-        return Checked(id, PASSED, f"{said}, which other programs or slower CPUs explain", None, limit, about)
+    if explained := [quantity for quantity in quantities if quantity.outcome == MACHINE and quantity.grew]:
+        growth = ", ".join(map(_growth, explained))
+        return Checked(id, PASSED, f"{growth}, which other programs or slower CPUs explain", None, limit, about)
     return Checked(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
 
 
@@ -304,4 +308,6 @@ def _resolution(quantity: Quantity, whole: Quantity) -> float:
 
 def unmet(checked: list[Checked]) -> tuple[int, int]:
     """Count the limits that are exceeded, and those that could not be judged."""
-    return sum(one.outcome == EXCEEDED for one in checked), sum(one.outcome == UNKNOWN for one in checked)
+    return sum(checked_limit.outcome == EXCEEDED for checked_limit in checked), sum(
+        checked_limit.outcome == UNKNOWN for checked_limit in checked
+    )

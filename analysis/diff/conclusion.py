@@ -65,15 +65,19 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by
         own = abs((quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0)
         return own if quantity.group in _PER_STEP else own * per_step * (per_cpu_s if quantity.clock == "cpu" else 1.0)
 
-    changed = [one for one in quantities if one.outcome == CHANGED and one.group in _CAUSES]
-    changed = [one for one in changed if one.id not in _WHOLES] or changed
+    changed = [quantity for quantity in quantities if quantity.outcome == CHANGED and quantity.group in _CAUSES]
+    changed = [quantity for quantity in changed if quantity.id not in _WHOLES] or changed
     if not changed:
         return ""
     most = max(changed, key=moved_s)
-    same = [one for one in changed if one.clock == "cpu" and one.name == most.name]
+    same = [quantity for quantity in changed if quantity.clock == "cpu" and quantity.name == most.name]
     if same and most.clock == "wall":  # which other programs change, too
         return same[0].id
-    inside = [one for one in changed if one.group not in _PER_STEP and one.grew == most.grew and moved_s(one) >= _EXPLAINS * moved_s(most)]
+    inside = [
+        quantity
+        for quantity in changed
+        if quantity.group not in _PER_STEP and quantity.grew == most.grew and moved_s(quantity) >= _EXPLAINS * moved_s(most)
+    ]
     return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
 
 
@@ -85,25 +89,25 @@ def _per_cpu_s(run: Measured) -> float:
 
 def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) -> str:
     """Say in a few sentences what a comparison comes to."""
-    said = [_pace(diff, [*before, *after])]
+    sentences = [_pace(diff, [*before, *after])]
     if other := different_work(before, after):
-        said.append(f"Steps do different work: {'; '.join(other)}.")
+        sentences.append(f"Steps do different work: {'; '.join(other)}.")
     lost = [(side, next(filter(None, map(diverged, runs)), "")) for side, runs in (("A", before), ("B", after))]
-    said += [f"{side} diverged: {why}." for side, why in lost if why]
+    sentences += [f"{side} diverged: {why}." for side, why in lost if why]
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:
         joined = sentence("; ".join([_changed(cause, diff.per), *_related(diff, cause)]))
         if cause.clock == "cpu" and (step is None or step.outcome != CHANGED):
-            return " ".join([f"{joined}.", *said])
+            return " ".join([f"{joined}.", *sentences])
         agrees = step is not None and step.outcome in (CHANGED, EITHER) and step.grew == cause.grew
-        said.append(f"{joined}." if agrees else f"But {joined[0].lower()}{joined[1:]}.")
+        sentences.append(f"{joined}." if agrees else f"But {joined[0].lower()}{joined[1:]}.")
     elif work := _pixels(diff):
-        said.append(f"{sentence(work[0])}.")
+        sentences.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == CHANGED:
-        settings = ", ".join([differing(one) for one in _loader(diff)][:_NAMED])
-        said.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
-    return " ".join(said)
+        settings = ", ".join([differing(quantity) for quantity in _loader(diff)][:_NAMED])
+        sentences.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
+    return " ".join(sentences)
 
 
 def _pace(diff: Diff, runs: Sequence[Measured]) -> str:
@@ -189,10 +193,10 @@ def _because(diff: Diff) -> str:
     """
     step = diff.of("step/mean")
     assert step is not None
-    said = " and ".join(text for slower, text in _differences(diff.machine) if slower == step.grew)
-    said = said or f"its processes waited {'longer' if step.grew else 'less'} for a CPU"
-    speed, same = diff.machine.speed or 1.0, [differing(one) for one in shared(diff.settings)]
-    return f"{said}; {', '.join(same)} could also explain it" if same and (speed > 1) == step.grew and not _negligible(speed) else said
+    reason = " and ".join(text for slower, text in _differences(diff.machine) if slower == step.grew)
+    reason = reason or f"its processes waited {'longer' if step.grew else 'less'} for a CPU"
+    speed, same = diff.machine.speed or 1.0, [differing(item) for item in shared(diff.settings)]
+    return f"{reason}; {', '.join(same)} could also explain it" if same and (speed > 1) == step.grew and not _negligible(speed) else reason
 
 
 def reasons(machine: Machine) -> list[str]:
@@ -240,27 +244,27 @@ def _amounts(quantity: Quantity) -> str:
 def _pixels(diff: Diff) -> list[str]:
     """Return what samples are made of that differs."""
     named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
-    found = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
-    return [f"{words} {work.ratio:.2f}x the pixels" for words, work in found if work.ratio is not None]
+    changes = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
+    return [f"{words} {work.ratio:.2f}x the pixels" for words, work in changes if work.ratio is not None]
 
 
 def _related(diff: Diff, cause: Quantity) -> list[str]:
     """Return what differs that may be why."""
-    found = _pixels(diff) if cause.group == "sample" else []
+    related = _pixels(diff) if cause.group == "sample" else []
     disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
     if disk is not None and disk.outcome == MACHINE and disk.grew == cause.grew:
-        found.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")
+        related.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")
     libraries = _LIBRARIES.get(cause.name, ())
-    found += [differing(one) for one in diff.settings if one.kind == "version" and one.name in libraries]
+    related += [differing(item) for item in diff.settings if item.kind == "version" and item.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):
-        found += [differing(one) for one in _loader(diff)]
-    return found[:_NAMED]
+        related += [differing(quantity) for quantity in _loader(diff)]
+    return related[:_NAMED]
 
 
 def _loader(diff: Diff) -> list[Differing]:
-    return [one for one in diff.settings if one.kind == "loader" and one.name in _LOADER]
+    return [item for item in diff.settings if item.kind == "loader" and item.name in _LOADER]
 
 
-def differing(one: Differing) -> str:
+def differing(item: Differing) -> str:
     """Say what differs: ``pillow 11.0 -> 10.4``."""
-    return f"{one.name} {one.before or 'not set'} -> {one.after or 'not set'}"
+    return f"{item.name} {item.before or 'not set'} -> {item.after or 'not set'}"

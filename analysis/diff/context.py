@@ -68,7 +68,7 @@ def of_rule(run: Measured, rule_id: str) -> str:
     asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
     if rule_id in _ALWAYS or len(asking) < MOST:
         return ""
-    return f"it may be left out: a report has at most {MOST} findings that ask for a change ({', '.join(one.rule_id for one in asking)})"
+    return f"it may be left out: a report has at most {MOST} findings that ask for a change ({', '.join(rule.rule_id for rule in asking)})"
 
 
 def of_severity(run: Measured, severity: str) -> str:
@@ -106,7 +106,7 @@ def _is_alone(run: Measured) -> bool:
     """
     report = run.report
     silent = report.traces is None or all(
-        one.gpu is not None and one.gpu.reasons.get("overlap_pct_of_comm") == NO_COMMUNICATION for one in report.ranks.values()
+        rank.gpu is not None and rank.gpu.reasons.get("overlap_pct_of_comm") == NO_COMMUNICATION for rank in report.ranks.values()
     )
     return silent and max(run.world, report.run.ranks) == 1
 
@@ -145,7 +145,7 @@ def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Find
     see, did not come or go.
     """
     first, last = _findings(before), _findings(after)
-    found = []
+    changes = []
     for rule_id in dict.fromkeys([*last, *first]):
         old, new = first.get(rule_id), last.get(rule_id)
         change = STAYED if old and new else _CAME if new else _WENT
@@ -153,17 +153,17 @@ def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Find
             change = UNJUDGED
         shown = new or old
         assert shown is not None
-        had, has = (one.severity.value if one else "" for one in (old, new))
-        found.append(FindingChange(rule_id, change, had, has, shown.message))
-    return sorted(found, key=lambda one: (_CAME, _WENT, UNJUDGED, STAYED).index(one.change))
+        had, has = (finding.severity.value if finding else "" for finding in (old, new))
+        changes.append(FindingChange(rule_id, change, had, has, shown.message))
+    return sorted(changes, key=lambda item: (_CAME, _WENT, UNJUDGED, STAYED).index(item.change))
 
 
 def _findings(side: Sequence[Measured]) -> dict[str, Finding]:
-    found: dict[str, list[Finding]] = {}
+    by_rule: dict[str, list[Finding]] = {}
     for run in side:
-        for rule_id, finding in {one.rule_id: one for one in run.report.findings}.items():
-            found.setdefault(rule_id, []).append(finding)
-    return {rule_id: many[0] for rule_id, many in found.items() if 2 * len(many) > len(side)}
+        for rule_id, finding in {finding.rule_id: finding for finding in run.report.findings}.items():
+            by_rule.setdefault(rule_id, []).append(finding)
+    return {rule_id: many[0] for rule_id, many in by_rule.items() if 2 * len(many) > len(side)}
 
 
 def settings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Differing]:
@@ -214,7 +214,7 @@ def _gpus(listed: object) -> str:
     """
     if isinstance(listed, str):  # of traces, the names alone
         return listed
-    names = Counter(str(one.get("name") or "GPU") for one in listed if isinstance(one, dict)) if isinstance(listed, list) else {}
+    names = Counter(str(window.get("name") or "GPU") for window in listed if isinstance(window, dict)) if isinstance(listed, list) else {}
     return ", ".join(f"{times} x {name}" for name, times in sorted(names.items()))
 
 
@@ -239,7 +239,7 @@ def shared(differing: Sequence[Differing]) -> list[Differing]:
 
     It makes CPU time longer or shorter as a slower or faster CPU does.
     """
-    return [one for one in differing if (one.kind, one.name) in _SHARED]
+    return [item for item in differing if (item.kind, item.name) in _SHARED]
 
 
 def diverged(run: Measured) -> str:
@@ -249,7 +249,7 @@ def diverged(run: Measured) -> str:
     """
     convergence = run.report.convergence
     checks = convergence.checks if convergence is not None else []
-    return next((one.message for one in checks if one.rule_id in DIVERGED), "")
+    return next((finding.message for finding in checks if finding.rule_id in DIVERGED), "")
 
 
 def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
@@ -258,11 +258,11 @@ def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> 
     Those that a side does not know are not compared.
     """
     known = [name for name in _SPEED if all(name in run.report.run.machine for run in (*before, *after))]
-    return [f"{one.name} {one.before or 'none'} -> {one.after or 'none'}" for one in settings(before, after) if one.name in known]
+    return [f"{item.name} {item.before or 'none'} -> {item.after or 'none'}" for item in settings(before, after) if item.name in known]
 
 
 def _each(runs: Sequence[Measured], of: Callable[[Measured], str]) -> list[str]:
-    return list(dict.fromkeys(said for run in runs if (said := of(run))))
+    return list(dict.fromkeys(value for run in runs if (value := of(run))))
 
 
 def _model(run: Measured) -> str:
@@ -283,19 +283,19 @@ _WORK: dict[str, Callable[[Measured], str]] = {
 
 def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
     """List what limits the comparison."""
-    found = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
+    listed = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
     if work := different_work(before, after):
-        found.append(f"Steps do different work: {'; '.join(work)}")
+        listed.append(f"Steps do different work: {'; '.join(work)}")
     if len({run.report.run.ranks for run in (*before, *after)}) > 1:
-        found.append(_of_all_ranks(before, after))
+        listed.append(_of_all_ranks(before, after))
     if machine := different_machine(before, after):
-        found.append(f"The machines differ: {'; '.join(machine)}")
+        listed.append(f"The machines differ: {'; '.join(machine)}")
     if len(before) + len(after) < MEASURED + 2:
-        found.append(
+        listed.append(
             "How much two identical runs differ is estimated, not measured. To measure it, record two or more of each "
             "alternately, and compare them: feedline diff A1 A2 A3 -- B1 B2 B3"
         )
-    return found
+    return listed
 
 
 def _of_one(run: Measured) -> Iterator[str]:

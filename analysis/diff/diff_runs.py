@@ -39,7 +39,7 @@ def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: floa
         before, after = [of_equal_work(run) for run in before], [of_equal_work(run) for run in after]
     sides = Sides.of(before, after)
     quantities = _with_own_changes(sides, _judged(sides, _effects_of(sides), min_change))
-    found = Diff(
+    result = Diff(
         before=[run.name for run in before],
         after=[run.name for run in after],
         conclusion="",
@@ -53,7 +53,7 @@ def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: floa
         settings=context.settings(before, after),
         notes=context.notes(before, after),
     )
-    return replace(found, conclusion=conclude(found, before, after))
+    return replace(result, conclusion=conclude(result, before, after))
 
 
 def _effects_of(sides: Sides) -> dict[str, Effect]:
@@ -93,7 +93,7 @@ def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
     """
     waited = sides.mean(_WAIT)[0]
     making = [_making_s(run) for run in sides.runs]
-    known = [one for one in making if one is not None]
+    known = [measure for measure in making if measure is not None]
     if len(known) < len(making):
         return 0.0
     count = len(sides.before)
@@ -119,7 +119,7 @@ def _making_s(run: Measured) -> tuple[float, float] | None:
 def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> list[Quantity]:
     """Return all quantities with their outcome."""
     corrected = _corrected(effects)
-    found = []
+    judged = []
     ids = dict.fromkeys(id for run in sides.runs for id in run.measures)
     for id in sorted(ids, key=lambda id: _GROUPS.index(id.partition("/")[0])):
         quantity = _untested(sides, id)
@@ -130,23 +130,27 @@ def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> l
             quantity = replace(quantity, before=before, after=after, ratio=effect.ratio, low=low, high=high, machine=effect.machine)
             quantity = replace(quantity, p=corrected.get(id))
             quantity = replace(quantity, outcome=_outcome(sides, effects, quantity, min_change))
-        found.append(quantity)
-    return _without_parts_of_nothing(found)
+        judged.append(quantity)
+    return _without_parts_of_nothing(judged)
 
 
 def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
     """Return p values of what can be tested, corrected family by family."""
-    found: dict[str, float] = {}
+    corrected: dict[str, float] = {}
     for family in _FAMILIES:
-        ids = [id for id, one in effects.items() if (id if id in _WHOLES else one.measure.group) in family and math.isfinite(one.error)]
-        found |= dict(zip(ids, holm([effects[id].p for id in ids])))
-    return found
+        ids = [
+            id
+            for id, effect in effects.items()
+            if (id if id in _WHOLES else effect.measure.group) in family and math.isfinite(effect.error)
+        ]
+        corrected |= dict(zip(ids, holm([effects[id].p for id in ids])))
+    return corrected
 
 
 def _untested(sides: Sides, id: str) -> Quantity:
     """Return a quantity as both sides report it."""
     present = [[run.measures[id] for run in side if id in run.measures] for side in (sides.before, sides.after)]
-    before, after = (sum(one.value for one in side) / len(side) if side else None for side in present)
+    before, after = (sum(measure.value for measure in side) / len(side) if side else None for side in present)
     kind = (present[0] or present[1])[0]
     return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, before, after, outcome=UNKNOWN if all(present) else ONE_SIDE)
 
@@ -220,16 +224,16 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
     That is what the machine could explain alone although the program changed in the same direction, and what only the waiting for CPUs
     that is not measured could explain.
     """
-    own = [one for one in quantities if one.outcome == CHANGED and (one.group in _OWN or one.id == _CPU_OF_STEP)]
+    own = [quantity for quantity in quantities if quantity.outcome == CHANGED and (quantity.group in _OWN or quantity.id == _CPU_OF_STEP)]
     runs = sides.before, sides.after
     other = not same_processes(sides.runs) or bool(context.different_work(*runs))
-    versions = any(one.kind == "version" for one in context.shared(context.settings(*runs)))
+    versions = any(item.kind == "version" for item in context.shared(context.settings(*runs)))
     moved = sides.speed.known() and abs(sides.shift("cpu")) >= math.log1p(_MATERIAL)
     queued = sides.queued if math.isfinite(sides.more) else 0.0
 
     def by_program(quantity: Quantity) -> bool:
         """Tell whether the program's own work changed in the direction of a time."""
-        return any(one.grew == quantity.grew and _is_part(one, quantity) for one in own)
+        return any(part.grew == quantity.grew and _is_part(part, quantity) for part in own)
 
     def by_load(quantity: Quantity) -> bool:
         """Tell whether load may have done more to it than is known: waiting for a CPU is measured in some stages only."""
@@ -243,7 +247,7 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
         unsure = quantity.outcome == CHANGED and by_load(quantity) and not by_program(quantity)
         return replace(quantity, outcome=EITHER) if explained or unsure else quantity
 
-    return [one if one.group == "gauge" else judged(one) for one in quantities]
+    return [quantity if quantity.group == "gauge" else judged(quantity) for quantity in quantities]
 
 
 def _is_part(part: Quantity, whole: Quantity) -> bool:

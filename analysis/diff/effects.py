@@ -74,7 +74,7 @@ class Sides:
     @classmethod
     def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Sides":
         rooms = [[room(run) for run in side] for side in (before, after)]
-        known = [[one for one in side if one is not None] for side in rooms]
+        known = [[measure for measure in side if measure is not None] for side in rooms]
         more = float(np.mean(known[1]) - np.mean(known[0])) if known == rooms else math.nan
         return cls(before, after, Speed.of(before, after), more)
 
@@ -107,7 +107,7 @@ class Sides:
 
     def mean(self, id: str) -> tuple[float, float]:
         """Return the means of both sides, as reported."""
-        return self._means([one.value for one in self.each(id)])
+        return self._means([measure.value for measure in self.each(id)])
 
     def _means(self, values: Sequence[float] | FloatArray) -> tuple[float, float]:
         cut = len(self.before)
@@ -129,7 +129,7 @@ class Sides:
     def queued(self) -> float:
         """The part of it that is waiting for a CPU, for the main thread."""
         waiting = [run.waiting for run in self.runs]
-        return self.from_load([math.log(one) for one in waiting if one]) if all(waiting) else 0.0
+        return self.from_load([math.log(measure) for measure in waiting if measure]) if all(waiting) else 0.0
 
     def from_load(self, parts: Sequence[float]) -> float:
         """Return B - A of how long each run waited for CPUs.
@@ -161,7 +161,7 @@ class Sides:
             machine_s: seconds of B - A that the machine explains, where that is the sum of other quantities' parts.
         """
         measures = self.each(id)
-        own = np.array([one.value for one in measures])
+        own = np.array([measure.value for measure in measures])
         base, after = self._means(own)
         most_s = base * math.expm1(self.shift(measures[0].kind, id)) if machine_s is None else machine_s
         part_s = min(max(after - base, min(most_s, 0.0)), max(most_s, 0.0))
@@ -172,7 +172,7 @@ class Sides:
 
     def _within(self, own: FloatArray, measures: Sequence[Measure]) -> float:
         """Variance of the difference of means, from how each run's own values scatter."""
-        variances = [float((value * one.error) ** 2) if value else 0.0 for value, one in zip(own, measures)]
+        variances = [float((value * measure.error) ** 2) if value else 0.0 for value, measure in zip(own, measures)]
         before, after = self._means(variances)
         return before / len(self.before) + after / len(self.after)
 
@@ -200,5 +200,5 @@ class Sides:
             between = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2
         else:
             least = self.speed.floor(measures[0].id) * float(own.mean())
-            between = float(sum((value * one.drift) ** 2 for value, one in zip(own, measures))) + least**2
+            between = float(sum((value * measure.drift) ** 2 for value, measure in zip(own, measures))) + least**2
         return math.sqrt(self._within(own, measures) + between)

@@ -177,17 +177,17 @@ def _of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
 
 def _batches(rank: RankMetrics, clock: str) -> FloatArray:
     """Return float64 [n], ns per sample of each batch that was made, in order of time."""
-    made = np.concatenate([process.batches for process in rank.makers.processes])
-    made = made[np.isin(made["source"], list(rank.makers.loaders)) & (made["samples"] > 0)]
+    batches = np.concatenate([process.batches for process in rank.makers.processes])
+    batches = batches[np.isin(batches["source"], list(rank.makers.loaders)) & (batches["samples"] > 0)]
     steps = rank.steps
-    if steps is not None and rank.first < len(steps.start) and (late := made["start"] >= steps.start[rank.first]).sum() >= FEWEST:
-        made = made[late]  # the first ones import, allocate and fill caches
-    made = made[np.argsort(made["start"], kind="stable")]
+    if steps is not None and rank.first < len(steps.start) and (late := batches["start"] >= steps.start[rank.first]).sum() >= FEWEST:
+        batches = batches[late]  # the first ones import, allocate and fill caches
+    batches = batches[np.argsort(batches["start"], kind="stable")]
     if clock == "blocked":
-        spent = np.maximum(made["wall"] - np.maximum(made["cpu"], 0) - np.maximum(made["runqueue"], 0), 0)
+        spent = np.maximum(batches["wall"] - np.maximum(batches["cpu"], 0) - np.maximum(batches["runqueue"], 0), 0)
     else:
-        spent = np.maximum(made["cpu"], 0)
-    return np.asarray(spent / made["samples"])
+        spent = np.maximum(batches["cpu"], 0)
+    return np.asarray(spent / batches["samples"])
 
 
 def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: FloatArray) -> Measure:
@@ -196,10 +196,10 @@ def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: Float
     Its error is that of the whole, of which every batch was timed, and that of its share of the
     whole, which only samples in detail tell.
     """
-    made = _measure(id, "s", value, batches, kind=CPU if clock == "cpu" else NONE, clock=clock)
+    measure = _measure(id, "s", value, batches, kind=CPU if clock == "cpu" else NONE, clock=clock)
     name = id.partition("/")[2]
     share = 0.0 if name in ("total", "collate", "transport") else _share_error(rank.details, name, clock, rank.samples)
-    return replace(made, error=math.hypot(made.error, share))
+    return replace(measure, error=math.hypot(measure.error, share))
 
 
 def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -> float:
@@ -248,13 +248,13 @@ def _of_trace(report: Report) -> Iterator[Measure]:
             yield _measure(f"stage/{name}", "s", value, columns[name])
 
 
-def interval_of(one: Measure) -> tuple[float | None, float | None]:
+def interval_of(measure: Measure) -> tuple[float | None, float | None]:
     """Return the 95 % interval of a quantity of one run; None: not known.
 
     It holds what the values scatter by, and what the machine did to the run meanwhile.
     """
-    half = half_width(one.error, one.drift)
-    return (max(0.0, one.value * (1 - half)), one.value * (1 + half)) if math.isfinite(half) else (None, None)
+    half = half_width(measure.error, measure.drift)
+    return (max(0.0, measure.value * (1 - half)), measure.value * (1 + half)) if math.isfinite(half) else (None, None)
 
 
 @dataclass(frozen=True)
@@ -289,12 +289,12 @@ class Measured:
         report = pipeline.report_of(run, pipeline.ceilings_of(folder))
         manifest = run.ranks[min(run.ranks)].manifest
         if pipeline.holds_traces(run):
-            found, waiting = [*_of_trace(report), *_of_collectives(report, next(iter(report.ranks)))], None
+            measures, waiting = [*_of_trace(report), *_of_collectives(report, next(iter(report.ranks)))], None
         else:
             rank = _shown_rank(run, report)
-            found, waiting = list(_measures_of(rank, report)), _waiting_factor(rank)
+            measures, waiting = list(_measures_of(rank, report)), _waiting_factor(rank)
         world = int(str(manifest.place.get("world_size", 1)))
-        return cls(report, {one.id: one for one in found}, waiting, manifest.environment, tuple(_unread(run, report)), world)
+        return cls(report, {measure.id: measure for measure in measures}, waiting, manifest.environment, tuple(_unread(run, report)), world)
 
     @property
     def name(self) -> RunName:
@@ -378,7 +378,7 @@ def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
 def of_equal_work(run: Measured) -> Measured:
     """Divide times of steps by the samples of a step."""
     assert run.batch
-    divided = {id: one.divided(run.batch) if one.group in OF_STEP else one for id, one in run.measures.items()}
+    divided = {id: measure.divided(run.batch) if measure.group in OF_STEP else measure for id, measure in run.measures.items()}
     return replace(run, measures=divided)
 
 
@@ -409,16 +409,16 @@ class Speed:
     @classmethod
     def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Speed":
         runs = [*before, *after]
-        alike = [id for id, one in runs[0].measures.items() if one.kind == CPU and id not in ("sample/total", "step/cpu")]
+        alike = [id for id, measure in runs[0].measures.items() if measure.kind == CPU and id not in ("sample/total", "step/cpu")]
         ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if _same_work(runs) and same_processes(runs) else []
         logs = {id: [math.log(run.measures[id].value) for run in runs] for id in ids}
         middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}
         shifts = [{id: float(logs[id][at] - middle[id]) for id in ids} for at in range(len(runs))]
         weight = {id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids}
         loaded = max(_taken_by_others(run) for run in runs)
-        found = cls(shifts, weight, loaded)
-        spread = [found.of_run(at, "") for at in range(len(runs))]
-        return found if max(spread) - min(spread) < math.log(cls.MOST) else replace(found, weight={})
+        speed = cls(shifts, weight, loaded)
+        spread = [speed.of_run(at, "") for at in range(len(runs))]
+        return speed if max(spread) - min(spread) < math.log(cls.MOST) else replace(speed, weight={})
 
     def of_run(self, at: int, without: str) -> float:
         """Return the logarithm of a run's CPU time for the same work, from all stages but one.
@@ -430,8 +430,8 @@ class Speed:
 
     def _common(self, shift: Mapping[str, float], ids: Sequence[str]) -> float:
         parts = [[id for id in ids if id.startswith(part)] for part in self.PARTS]
-        found = [_weighted_median([shift[id] for id in part], [self.weight[id] for id in part]) for part in parts if part]
-        return min(found, key=abs) if min(found) * max(found) > 0 else 0.0
+        medians = [_weighted_median([shift[id] for id in part], [self.weight[id] for id in part]) for part in parts if part]
+        return min(medians, key=abs) if min(medians) * max(medians) > 0 else 0.0
 
     def known(self, without: str = "") -> bool:
         """Tell whether there are enough stages."""
@@ -454,11 +454,11 @@ class Speed:
         moved = {id: self.shifts[-1][id] - self.shifts[0][id] for id in ids}
         common = self._common(moved, ids)
         apart = sorted((abs(moved[id] - common), self.weight[id]) for id in ids)[:-1]
-        return max(self.floor(without), math.sqrt(sum(weight * one**2 for one, weight in apart) / sum(weight for _, weight in apart)))
+        return max(self.floor(without), math.sqrt(sum(weight * value**2 for value, weight in apart) / sum(weight for _, weight in apart)))
 
 
-def _known(one: Measure | None) -> bool:
-    return one is not None and one.value > 0 and math.isfinite(one.error)
+def _known(measure: Measure | None) -> bool:
+    return measure is not None and measure.value > 0 and math.isfinite(measure.error)
 
 
 def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -44,11 +44,11 @@ class Alignment:
         Args:
             times: int64 [m, ranks], MISSING where there is none.
         """
-        found = np.full(times.shape, MISSING)
+        on_reference = np.full(times.shape, MISSING)
         for column, clock in enumerate(self.clocks):
             there = times[:, column] != MISSING
-            found[there, column] = clock.to_reference(times[there, column])
-        return found
+            on_reference[there, column] = clock.to_reference(times[there, column])
+        return on_reference
 
 
 def align(ranks: Sequence[Collectives], matched: CollectiveTable) -> Alignment:
@@ -58,7 +58,7 @@ def align(ranks: Sequence[Collectives], matched: CollectiveTable) -> Alignment:
         ranks: in any order; those that CollectiveTable left out are not looked at.
         matched: collectives of all ranks.
     """
-    by_rank = {one.rank: one for one in ranks}
+    by_rank = {rank.rank: rank for rank in ranks}
     own = [by_rank[rank].clock for rank in matched.ranks]
     notes: list[str] = []
     if len(own) < 2:
@@ -81,19 +81,19 @@ def _pair_bound(bounds: list[float]) -> float:
     return float(sum(largest))
 
 
-def _contradicting(made: Alignment, matched: CollectiveTable) -> list[tuple[int, float]]:
+def _contradicting(alignment: Alignment, matched: CollectiveTable) -> list[tuple[int, float]]:
     """(rank, share of collectives) whose end lies before another rank's start on these clocks."""
     chosen = matched.together & (matched.start != MISSING).sum(1).astype(bool)
-    start = made.reference(matched.start[chosen])
-    end = made.reference(matched.end[chosen])
+    start = alignment.reference(matched.start[chosen])
+    end = alignment.reference(matched.end[chosen])
     begun = start.max(1)  # MISSING is the smallest number
-    found = []
+    shares = []
     for column, rank in enumerate(matched.ranks):
         there = end[:, column] != MISSING
-        early = begun[there] - end[there, column] > made.bound + SLACK_NS
+        early = begun[there] - end[there, column] > alignment.bound + SLACK_NS
         if there.any() and early.mean() > OUTLIERS:
-            found.append((rank, float(early.mean())))
-    return found
+            shares.append((rank, float(early.mean())))
+    return shares
 
 
 def _passive(matched: CollectiveTable, notes: list[str]) -> Alignment:
@@ -229,25 +229,25 @@ def slot_free(end: IntArray, backend: str) -> IntArray:
     return before
 
 
-def of_matched(one: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float) -> Arrivals:
+def of_matched(collectives: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float) -> Arrivals:
     """Return when the others came to the collectives of one of several matched ranks.
 
     Args:
-        one: the rank's collectives.
+        collectives: the rank's collectives.
         column: of this rank in ``matched``; -1: it was left out.
         matched: those of all ranks.
         met: when all had come to each.
         bound: ns: of the clocks.
     """
     if column < 0 or not np.isfinite(bound):
-        return incomparable(one, matched.ranks)
+        return incomparable(collectives, matched.ranks)
     there = matched.rows[column] >= 0
     row = matched.rows[column][there]
     last, late = met.last[row], met.last_column[row]
     if len(one_way := np.flatnonzero(~matched.together[row])):
         last[one_way], late[one_way] = waited_for(met.start[row[one_way]], column, met.end[row[one_way], column])
     several = bool(((matched.start[row] != MISSING).sum(1) > 1).any())
-    return arrived(one, there, last - met.start[row, column], met.free[row] - met.last[row], late, matched.ranks, bound, several)
+    return arrived(collectives, there, last - met.start[row, column], met.free[row] - met.last[row], late, matched.ranks, bound, several)
 
 
 def waited_for(start: IntArray, own: int, end: IntArray) -> tuple[IntArray, IntArray]:
@@ -266,12 +266,19 @@ def waited_for(start: IntArray, own: int, end: IntArray) -> tuple[IntArray, IntA
 
 
 def arrived(
-    one: Collectives, there: BoolArray, behind: IntArray, queued: IntArray, late: IntArray, ranks: Sequence[int], bound: float, met: bool
+    collectives: Collectives,
+    there: BoolArray,
+    behind: IntArray,
+    queued: IntArray,
+    late: IntArray,
+    ranks: Sequence[int],
+    bound: float,
+    met: bool,
 ) -> Arrivals:
     """Make arrivals of differences on the reference clock, which the rank's own clock shows as well.
 
     Args:
-        one: the rank's collectives.
+        collectives: the rank's collectives.
         there: bool [n]: the entries of its table that were matched; the others waited for no rank.
             ``behind``, ``queued`` and ``late`` have one entry for each.
         behind: ns from its start until the last rank's.
@@ -281,8 +288,8 @@ def arrived(
         bound: ns: waiting and queueing shorter than this are not claimed.
         met: all ranks were seen.
     """
-    start = one.table["start"].astype(np.int64)
-    done = np.maximum(one.table["end"].astype(np.int64), start)[there]
+    start = collectives.table["start"].astype(np.int64)
+    done = np.maximum(collectives.table["end"].astype(np.int64), start)[there]
     last, free, whom = start.copy(), start.copy(), np.zeros(len(start), np.int64)
     last[there] = np.minimum(start[there] + np.where(behind > bound, behind, 0), done)
     free[there] = np.minimum(last[there] + np.where(queued > bound, queued, 0), done)
@@ -290,7 +297,7 @@ def arrived(
     return Arrivals(last, free, whom, ranks, met)
 
 
-def incomparable(one: Collectives, ranks: Sequence[int]) -> Arrivals:
+def incomparable(collectives: Collectives, ranks: Sequence[int]) -> Arrivals:
     """Return arrivals of a rank that cannot be compared: all of its collectives are transfer."""
     nothing = np.zeros(0, np.int64)
-    return arrived(one, np.zeros(len(one.table), bool), nothing, nothing, nothing, ranks, 0.0, False)
+    return arrived(collectives, np.zeros(len(collectives.table), bool), nothing, nothing, nothing, ranks, 0.0, False)

@@ -33,8 +33,8 @@ def kinds(together: CrossRank) -> list[CollectiveKind]:
     rows: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for index, key in enumerate(zip(matched.name.tolist(), matched.nbytes.tolist(), matched.group.tolist(), strict=True)):
         rows[key].append(index)
-    found = [_kind(matched, key, took[at]) for key, at in rows.items()]
-    return sorted(_merged(found), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
+    every_kind = [_kind(matched, key, took[at]) for key, at in rows.items()]
+    return sorted(_merged(every_kind), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
 
 
 def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray) -> CollectiveKind:
@@ -69,10 +69,10 @@ def bandwidth(name: str, nbytes: int, ranks: int, mean_ns: float) -> _Bandwidth:
     return _Bandwidth(rate, (rate or 0.0) * bus_factor(name, ranks) or None)
 
 
-def _merged(found: Iterable[CollectiveKind]) -> list[CollectiveKind]:
+def _merged(listed: Iterable[CollectiveKind]) -> list[CollectiveKind]:
     """Groups of one size (the columns of a mesh) as one."""
     together: dict[tuple[str, int, int, str], list[CollectiveKind]] = defaultdict(list)
-    for kind in found:
+    for kind in listed:
         together[kind.name, kind.bytes, kind.n, kind.backend].append(kind)
     return [_one(same) for same in together.values()]
 
@@ -107,35 +107,35 @@ class _BandwidthCheck:
 def measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[float, Ceiling] | None:
     """Return the bus bandwidth (bytes/s) of the probe that is most like these collectives."""
     best: tuple[float, float, Ceiling] | None = None
-    for one in ceilings.ceilings if ceilings else []:
-        rate, ranks, nbytes = one.value, one.settings.get("ranks"), one.settings.get("bytes")
-        if one.part != "all_reduce" or not rate or one.settings.get("backend", kind.backend) != kind.backend:
+    for probed in ceilings.ceilings if ceilings else []:
+        rate, ranks, nbytes = probed.value, probed.settings.get("ranks"), probed.settings.get("bytes")
+        if probed.part != "all_reduce" or not rate or probed.settings.get("backend", kind.backend) != kind.backend:
             continue
-        bus = one.settings.get("bus_bytes_per_s")
+        bus = probed.settings.get("bus_bytes_per_s")
         bus = float(bus) if isinstance(bus, (int, float)) else rate * bus_factor("all_reduce", ranks) if isinstance(ranks, int) else rate
         far = abs(np.log(max(kind.bytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(_LIKE) * 2
         if best is None or far < best[0]:
-            best = (float(far), bus, one)
+            best = (float(far), bus, probed)
     return (best[1], best[2]) if best else None
 
 
 def _specified_link(ceilings: Ceilings | None) -> float | None:
     """bytes/s of a link as given by hand: a ceiling of part ``link``."""
-    return next((one.value for one in ceilings.ceilings if one.part == "link" and one.value), None) if ceilings else None
+    return next((ceiling.value for ceiling in ceilings.ceilings if ceiling.part == "link" and ceiling.value), None) if ceilings else None
 
 
 def network(
-    found: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
+    listed: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
 ) -> _BandwidthCheck:
     """Say what the largest collectives with a known bandwidth tell of the network, or why there are none.
 
     Args:
-        found: of ``kinds``.
+        listed: of ``kinds``.
         together: the ranks, compared.
         ceilings: what was probed; None: nothing was.
         link_bytes_per_s: what the network is specified to give; None: unknown.
     """
-    largest = next((kind for kind in found if kind.busbw_gbps), None)
+    largest = next((kind for kind in listed if kind.busbw_gbps), None)
     if largest:
         return verdict(largest, ceilings, link_bytes_per_s)
     if not np.isfinite(together.bound):
@@ -155,14 +155,14 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
     link = link_bytes_per_s or _specified_link(ceilings)
     if link:
         return _against(here, busbw / link, f"the link's {size(link)}/s")
-    found = measured_ceiling(ceilings, kind)
-    if found is None:
+    ceiling = measured_ceiling(ceilings, kind)
+    if ceiling is None:
         return _BandwidthCheck(
             None,
             f"{here}; to judge it, give the link's speed with --link-bandwidth RATE, or, on one host, measure it with "
             "`feedline probe --parts all_reduce -o FILE` and pass --ceilings FILE",
         )
-    return _against(here, busbw / found[0], f"the {size(found[0])}/s of the probe ({found[1].name})")
+    return _against(here, busbw / ceiling[0], f"the {size(ceiling[0])}/s of the probe ({ceiling[1].name})")
 
 
 def _against(here: str, part: float, what: str) -> _BandwidthCheck:

@@ -98,11 +98,11 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
     return _cut(together, usual, numbers, gradients)
 
 
-def backward_passes(first: Collectives, made: Timeline) -> int:
+def backward_passes(first: Collectives, buckets: Timeline) -> int:
     """Return how often backward runs in a step of the timeline, on the first rank."""
     spans = np.sort(first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)[:, 0])
     step = first.step_at(spans)
-    each = np.bincount(step[step >= 0], minlength=len(first.steps))[made.numbers]
+    each = np.bincount(step[step >= 0], minlength=len(first.steps))[buckets.numbers]
     return int(np.median(each)) if len(each) else 0
 
 

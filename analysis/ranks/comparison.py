@@ -64,18 +64,18 @@ def compare(
         nccl_lines: output with NCCL_DEBUG=INFO.
         cpus: rank -> what its step takes of the CPUs that it shares with others; None, or some missing: it is taken to have enough.
     """
-    if not any(len(one.table) for one in ranks) or len(_expected(ranks)) < 2:
+    if not any(len(rank.table) for rank in ranks) or len(_expected(ranks)) < 2:
         return None
     together = combine(ranks)
     lates, predictions = _across(together, dict(costs or {}), first, ceilings, dict(cpus or {})) if together.comparable else ([], [])
-    made = replace(
+    comm = replace(
         communication(together, lates, first, ceilings, link_bytes_per_s),
         what_if=predictions,
         nccl=nccl_debug.read(nccl_lines).says(),
-        unseen=sorted({why for one in ranks for why in one.unseen}),
+        unseen=sorted({why for rank in ranks for why in rank.unseen}),
     )
     notes = [*together.matched.notes, *together.alignment.notes, *_unended(together.partitions)]
-    return Compared(made, {rank: means(part, first) for rank, part in together.partitions.items()}, notes)
+    return Compared(comm, {rank: means(part, first) for rank, part in together.partitions.items()}, notes)
 
 
 def communication(
@@ -89,10 +89,10 @@ def communication(
 
     Arguments as of ``compare``.
     """
-    found = bandwidth.kinds(together)
-    network = bandwidth.network(found, together, ceilings, link_bytes_per_s)
+    listed = bandwidth.kinds(together)
+    network = bandwidth.network(listed, together, ceilings, link_bytes_per_s)
     return Communication(
-        collectives=found[:_SHOWN_KINDS],
+        collectives=listed[:_SHOWN_KINDS],
         clock_bound_s=together.bound / _GIGA if np.isfinite(together.bound) else None,
         clocks=together.alignment.how,
         late=list(lates[:_SHOWN_LATE]),
@@ -106,7 +106,7 @@ def communication(
 
 
 def _expected(ranks: Sequence[Collectives]) -> set[int]:
-    return {rank for one in ranks for group in one.groups for rank in group.ranks} | {one.rank for one in ranks}
+    return {rank for of_rank in ranks for group in of_rank.groups for rank in group.ranks} | {rank.rank for rank in ranks}
 
 
 def means(part: Partition, first: int) -> RankParts:
@@ -125,21 +125,21 @@ def _exposed(part: Partition, first: int) -> list[ExposedKind]:
     They sum to exposed_transfer_s.
     """
     counted = {what: values[first:] if len(values) > first else values for what, values in part.exposed.items()}
-    found = [ExposedKind(*what, float(values.mean()) / _GIGA) for what, values in counted.items() if values.any()]
-    return sorted(found, key=lambda one: -one.transfer_s)
+    exposed = [ExposedKind(*what, float(values.mean()) / _GIGA) for what, values in counted.items() if values.any()]
+    return sorted(exposed, key=lambda item: -item.transfer_s)
 
 
 def _across(
     together: CrossRank, costs: dict[int, dict[str, float]], first: int, ceilings: Ceilings | None, cpus: dict[int, RankCpu]
 ) -> tuple[list[LateRank], list[Prediction]]:
     """Late ranks, and answers of the replay."""
-    found = blame.summary(blame.blame(together, first), together.ranks, first)
-    lates = [replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late for late in found]
+    late_ranks = blame.summary(blame.blame(together, first), together.ranks, first)
+    lates = [replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late for late in late_ranks]
     try:
-        made = thinned(timeline(together, first))
+        buckets = thinned(timeline(together, first))
     except NoTimeline as reason:
         return lates, [refused(Question("as_it_was"), str(reason))]
-    asked = replay.WhatIf(made, fit(made, together), _limit(ceilings), _sharing(together, first, cpus))
+    asked = replay.WhatIf(buckets, fit(buckets, together), _limit(ceilings), _sharing(together, first, cpus))
     column = {rank: number for number, rank in enumerate(together.matched.ranks)}
     if asked.as_it_was().low is not None:  # else the replay is too far from the run
         shown = lates[:_SHOWN_LATE]
@@ -148,7 +148,7 @@ def _across(
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
     if always is not None and late.step_s is not None:  # the CPUs that ranks share may give less than the replay alone says
         lates[0] = replace(lates[0], cost_s=late.gain_s)
-    return lates, _questions(asked, late, replay.micro_batches(together.ranks, first), backward_passes(together.ranks[0], made))
+    return lates, _questions(asked, late, replay.micro_batches(together.ranks, first), backward_passes(together.ranks[0], buckets))
 
 
 def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:
@@ -184,7 +184,7 @@ def _questions(asked: replay.WhatIf, late: Prediction, micro_s: replay.FloatArra
 
 def _limit(ceilings: Ceilings | None) -> float | None:
     """Return the fastest bus bandwidth that a probe saw."""
-    rates = [one.settings.get("bus_bytes_per_s") for one in ceilings.ceilings if one.part == "all_reduce"] if ceilings else []
+    rates = [ceiling.settings.get("bus_bytes_per_s") for ceiling in ceilings.ceilings if ceiling.part == "all_reduce"] if ceilings else []
     return max((float(rate) for rate in rates if isinstance(rate, (int, float))), default=None)
 
 
@@ -231,7 +231,7 @@ def compared(
         notes: what is missing is appended.
         cpus: by rank, what its mean step takes of the CPUs that it shares with others.
     """
-    found = []
+    collectives = []
     for number, rank in gathered.items():
         try:
             one = collectives_of(rank.rank)
@@ -239,14 +239,14 @@ def compared(
             notes.append(f"the collectives of rank {number} cannot be read: {error}")
             continue
         if one is not None:
-            found.append(one)
-    made = compare(found, ceilings, _costs(gathered), shown.first, beside.link_bytes_per_s, beside.nccl_lines, cpus)
-    if made is not None:
-        notes.extend(made.notes)
+            collectives.append(one)
+    comparison = compare(collectives, ceilings, _costs(gathered), shown.first, beside.link_bytes_per_s, beside.nccl_lines, cpus)
+    if comparison is not None:
+        notes.extend(comparison.notes)
     elif len(gathered) > 1:
         notes.append("no collective of several ranks was recorded, so it is unknown how long ranks wait for each other")
     notes.extend(_unseen(gathered))
-    return made
+    return comparison
 
 
 def _unseen(gathered: Mapping[int, RankMetrics]) -> list[str]:
@@ -291,8 +291,8 @@ def throughput(gathered: Mapping[int, RankMetrics], of: RankMetrics) -> Throughp
 
 def _costs(gathered: Mapping[int, RankMetrics]) -> dict[int, dict[str, float]]:
     """Rank -> stage of a sample -> mean wall seconds, where samples were seen."""
-    found = {}
+    costs = {}
     for number, rank in gathered.items():
         if rank.samples:
-            found[number] = {stage: cost.wall_s for stage, cost in rank.sample_costs.items()}
-    return found
+            costs[number] = {stage: cost.wall_s for stage, cost in rank.sample_costs.items()}
+    return costs

@@ -47,9 +47,9 @@ class CrossRank:
         It is nan also where a rank took no part.
         """
         took = np.full(self.matched.start.shape, np.nan)
-        for column, one in enumerate(self.ranks):
+        for column, rank in enumerate(self.ranks):
             row = self.matched.rows[column]
-            took[row[row >= 0], column] = self.partitions[one.rank].moving[row >= 0]
+            took[row[row >= 0], column] = self.partitions[rank.rank].moving[row >= 0]
         return took
 
 
@@ -64,22 +64,22 @@ def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collective
         ValueError: two of them are the same rank.
     """
     matched = match(ranks)
-    by_rank = {one.rank: one for one in ranks}
+    by_rank = {rank.rank: rank for rank in ranks}
     alignment = aligned(ranks, matched)
     met = meet(matched, alignment)
     column = {rank: number for number, rank in enumerate(matched.ranks)}
-    arrivals = {rank: of_matched(one, column.get(rank, -1), matched, met, alignment.bound) for rank, one in by_rank.items()}
-    partitions = {rank: partition(one, arrivals[rank]) for rank, one in by_rank.items()}
+    arrivals = {rank: of_matched(of_rank, column.get(rank, -1), matched, met, alignment.bound) for rank, of_rank in by_rank.items()}
+    partitions = {rank: partition(of_rank, arrivals[rank]) for rank, of_rank in by_rank.items()}
     ordered = [by_rank[rank] for rank in matched.ranks]
     return CrossRank(ordered, matched, alignment, met, _awaited(ordered, matched, met, arrivals), arrivals, partitions)
 
 
 def _awaited(ranks: Sequence[Collectives], matched: CollectiveTable, met: Meetings, arrivals: Mapping[int, Arrivals]) -> BoolArray:
     message = np.array([name == MESSAGE for name in matched.names] or [False])[matched.name]  # who receives waits by design
-    found = matched.together.copy()
-    for column, one in enumerate(ranks):
+    awaited = matched.together.copy()
+    for column, rank in enumerate(ranks):
         there = matched.rows[column] >= 0
-        row, others = matched.rows[column][there], arrivals[one.rank]
-        waited = (others.last > one.table["start"])[there] & (others.late[there] == met.last_column[row])
-        found[row[waited]] = True
-    return found & ~message
+        row, others = matched.rows[column][there], arrivals[rank.rank]
+        waited = (others.last > rank.table["start"])[there] & (others.late[there] == met.last_column[row])
+        awaited[row[waited]] = True
+    return awaited & ~message

@@ -52,8 +52,8 @@ def rank_in(name: str) -> int | None:
     Such as ``rank3``, ``rank_3``, ``worker-3.1694128201557.pt.trace``, ``3of128``.
     """
     of_all = [int(rank) for rank, size in _OF_ALL.findall(name) if int(rank) < int(size)]
-    found = set(of_all or map(int, _NAMED.findall(name)))
-    return found.pop() if len(found) == 1 else None
+    numbers = set(of_all or map(int, _NAMED.findall(name)))
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None = None) -> list[tuple[int, Trace]]:
@@ -79,11 +79,11 @@ def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None 
             named = f"{owners[rank]} and {path}"
             raise RankCollision(f"rank {rank} appears twice, in {named}: pass --rank FILE=N for one of them")
         owners[rank] = path
-        said = {
+        complaints = {
             "alone": ["neither the trace nor its file name contains a rank: it is shown as rank 0"],
             "file name": [f"rank {rank} is taken from the file name"],
         }
-        ranked.append((index, replace(trace, rank=rank, notes=[*trace.notes, *said.get(how, [])])))
+        ranked.append((index, replace(trace, rank=rank, notes=[*trace.notes, *complaints.get(how, [])])))
     return sorted(ranked, key=lambda pair: pair[1].rank or 0)
 
 
@@ -158,19 +158,19 @@ def ingest(
         TraceDamaged: no file can be read. RankCollision: two claim one rank. OutputError: the run folder cannot be made.
     """
     try:
-        with owned.staging(run, "run") as made, owned.staging(run, lists.INNER) as reading:
+        with owned.staging(run, "run") as staging, owned.staging(run, lists.INNER) as reading:
             staged, problems = _read_all(paths, reading, pool, limits, tell)
             if not staged:
                 path, why = next(iter(problems.items()))
                 raise TraceDamaged(why if len(problems) == 1 else f"none of {len(problems)} files can be read; the first: {why}")
             ranked = _ranked(staged, given or {})
-            for rank, (trace, one) in ranked.items():
-                place = rank_folder(made, rank)
-                owned.move(one.place, made, place.name)
+            for rank, (trace, file) in ranked.items():
+                place = rank_folder(staging, rank)
+                owned.move(file.place, staging, place.name)
                 left_out = [why.replace(path, os.path.basename(path)) for path, why in problems.items()] if rank == min(ranked) else []
-                _manifest(trace, one.end_ns, command, left_out).write(place)
-            owned.put(made, run, "run", force)
-        return _Ingested(run, {rank: one.path for rank, (_, one) in ranked.items()}, problems)
+                _manifest(trace, file.end_ns, command, left_out).write(place)
+            owned.put(staging, run, "run", force)
+        return _Ingested(run, {rank: file.path for rank, (_, file) in ranked.items()}, problems)
     except OSError as error:
         raise OutputError.unwritable(f"the run folder {run}", error, ELSEWHERE) from error
 
@@ -179,31 +179,31 @@ def _read_all(paths: Sequence[str], staging: Path, pool: RankPool, limits: Limit
     staged: list[_Staged] = []
     problems: dict[str, str] = {}
     numbered = [(path, staging / str(number)) for number, path in enumerate(dict.fromkeys(paths))]
-    for found in each(pool, _read_files, chunked(numbered, 1), (limits,), "reading traces", tell):
-        for one in found:
-            if isinstance(one, _Staged):
-                staged.append(one)
+    for results in each(pool, _read_files, chunked(numbered, 1), (limits,), "reading traces", tell):
+        for result in results:
+            if isinstance(result, _Staged):
+                staged.append(result)
             else:
-                problems[one[0]] = one[1]
+                problems[result[0]] = result[1]
     order = {path: number for number, (path, _) in enumerate(numbered)}
-    return sorted(staged, key=lambda one: (order[one.path], one.place.name)), problems
+    return sorted(staged, key=lambda item: (order[item.path], item.place.name)), problems
 
 
 def _read_files(part: Sequence[tuple[str, Path]], limits: Limits) -> "list[_Staged | tuple[str, str]]":
     """Read each file and stage its traces; a file that cannot be read gives (path, why)."""
-    found: list[_Staged | tuple[str, str]] = []
+    results: list[_Staged | tuple[str, str]] = []
     for path, place in part:
         try:
             for number, trace in enumerate(read_trace(path, limits)):
                 where = place.with_name(f"{place.name}-{number:03d}")
                 folder.write(trace, where)
                 end = int((trace.events["start"] + trace.events["wall"]).max(initial=0))
-                found.append(_Staged(path, where, replace(trace, events=trace.events[:0].copy()), end))
+                results.append(_Staged(path, where, replace(trace, events=trace.events[:0].copy()), end))
         except FeedlineError as error:
-            found.append((path, str(error)))
+            results.append((path, str(error)))
         except OSError as error:
-            found.append((path, f"{path} cannot be read or stored ({error.strerror or error})"))
-    return found
+            results.append((path, f"{path} cannot be read or stored ({error.strerror or error})"))
+    return results
 
 
 def _ranked(staged: Sequence[_Staged], given: Mapping[str, int]) -> dict[int, tuple[Trace, _Staged]]:
@@ -214,10 +214,10 @@ def _ranked(staged: Sequence[_Staged], given: Mapping[str, int]) -> dict[int, tu
     Raises:
         RankCollision: two claim one rank, or one of several has none.
     """
-    if len(staged) > 1 and len({one.path for one in staged}) == 1 and all(one.about.rank is None for one in staged):
+    if len(staged) > 1 and len({file.path for file in staged}) == 1 and all(file.about.rank is None for file in staged):
         note = "the file contains no ranks: its devices are numbered in order"
-        return {number: (replace(one.about, rank=number, notes=[*one.about.notes, note]), one) for number, one in enumerate(staged)}
-    ranked = assign([(one.path, one.about) for one in staged], given)
+        return {number: (replace(file.about, rank=number, notes=[*file.about.notes, note]), file) for number, file in enumerate(staged)}
+    ranked = assign([(file.path, file.about) for file in staged], given)
     return {trace.rank or 0: (trace, staged[index]) for index, trace in ranked}
 
 

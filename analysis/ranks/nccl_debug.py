@@ -39,24 +39,24 @@ class _NcclDebug:
 
     def says(self) -> list[str]:
         """Return what matters of it, in words."""
-        found = []
+        sentences = []
         if self.ranks:
-            found.append(f"NCCL {self.version or 'of unknown version'}: {self.ranks} ranks"
+            sentences.append(f"NCCL {self.version or 'of unknown version'}: {self.ranks} ranks"
                          + (f" on {self.nodes} nodes" if self.nodes and self.nodes > 1 else ""))  # fmt: skip
         for transport, pairs in sorted(self.edges.items()):
-            found.append(f"{_plain(transport)}: {len(pairs)} pairs of ranks ({transport})")
+            sentences.append(f"{_plain(transport)}: {len(pairs)} pairs of ranks ({transport})")
         if self.network == "Socket" and any(name.startswith("NET/") for name in self.edges):
-            found.append("NCCL uses plain TCP sockets between nodes: it found no InfiniBand or RoCE device that it may use")
+            sentences.append("NCCL uses plain TCP sockets between nodes: it found no InfiniBand or RoCE device that it may use")
         if any(name.startswith("NET/IB") and "GDRDMA" not in name for name in self.edges):
-            found.append("data between nodes passes through main memory: GPUDirect RDMA is off (no GDRDMA in the channel lines)")
+            sentences.append("data between nodes passes through main memory: GPUDirect RDMA is off (no GDRDMA in the channel lines)")
         if self.bandwidth:
             inside, outside = self.bandwidth
-            found.append(f"NCCL expects {inside:g} GB/s per channel inside a node and {outside:g} GB/s between nodes")
+            sentences.append(f"NCCL expects {inside:g} GB/s per channel inside a node and {outside:g} GB/s between nodes")
         largest: dict[str, tuple[int, str, str]] = {}
         for (name, nbytes, algorithm, protocol), _ in sorted(self.choices.items(), key=lambda pair: pair[0][1]):
             largest[name] = (nbytes, algorithm, protocol)
-        found += [f"{name} of {nbytes:,} bytes: {algorithm}, {protocol}" for name, (nbytes, algorithm, protocol) in largest.items()]
-        return found + [f"NCCL warned: {warning}" for warning in self.warnings]
+        sentences += [f"{name} of {nbytes:,} bytes: {algorithm}, {protocol}" for name, (nbytes, algorithm, protocol) in largest.items()]
+        return sentences + [f"NCCL warned: {warning}" for warning in self.warnings]
 
 
 def read(lines: Iterable[str]) -> _NcclDebug:
@@ -70,19 +70,19 @@ def read(lines: Iterable[str]) -> _NcclDebug:
     for line in lines:
         if "NCCL" not in line and "Bytes -> Algo" not in line:
             continue
-        if found := _EDGE.search(line):
-            edges.setdefault(_family(found[5]), set()).add((int(found[2]), int(found[3])))
-        elif found := _CHOICE.search(line):
-            choices[found[1] or "collective", int(found[2]), _named(found[3], _ALGORITHMS), _named(found[4], _PROTOCOLS)] += 1
-        elif found := _PATTERN.search(line):
-            bandwidth = float(found[1]), float(found[2])
-        elif found := _NETWORK.search(line):
-            network = found[1]
-        elif found := _WARNING.search(line):
-            warnings.setdefault(found[1].strip())
-        version = found[1] if (found := _VERSION.search(line)) else version
-        ranks = max(ranks or 0, int(found[2])) if (found := _RANKS.search(line)) else ranks
-        nodes = max(nodes or 0, int(found[1])) if (found := _NODES.search(line)) else nodes
+        if match := _EDGE.search(line):
+            edges.setdefault(_family(match[5]), set()).add((int(match[2]), int(match[3])))
+        elif match := _CHOICE.search(line):
+            choices[match[1] or "collective", int(match[2]), _named(match[3], _ALGORITHMS), _named(match[4], _PROTOCOLS)] += 1
+        elif match := _PATTERN.search(line):
+            bandwidth = float(match[1]), float(match[2])
+        elif match := _NETWORK.search(line):
+            network = match[1]
+        elif match := _WARNING.search(line):
+            warnings.setdefault(match[1].strip())
+        version = match[1] if (match := _VERSION.search(line)) else version
+        ranks = max(ranks or 0, int(match[2])) if (match := _RANKS.search(line)) else ranks
+        nodes = max(nodes or 0, int(match[1])) if (match := _NODES.search(line)) else nodes
     return _NcclDebug(version, ranks, nodes, network, edges, bandwidth, dict(choices), tuple(warnings))
 
 

@@ -57,19 +57,19 @@ class Partition:
     met: bool
 
 
-def partition(one: Collectives, others: Arrivals) -> Partition:
+def partition(collectives: Collectives, others: Arrivals) -> Partition:
     """Split one rank's time into parts."""
-    table = one.table
+    table = collectives.table
     start, end = table["start"].astype(np.int64), table["end"].astype(np.int64)
     ended = end >= start
     start, end, last, free, late = (values[ended] for values in (start, end, others.last, others.free, others.late))
-    backward = computing(one)
-    times = [one.steps.ravel(), one.evaluation.ravel(), start, last, free, end, backward.ravel()]
-    edges = _distinct(times) if len(one.steps) else np.zeros(0, np.int64)
+    backward = computing(collectives)
+    times = [collectives.steps.ravel(), collectives.evaluation.ravel(), start, last, free, end, backward.ravel()]
+    edges = _distinct(times) if len(collectives.steps) else np.zeros(0, np.int64)
     length = np.diff(edges)
     moving = _count(edges, free, end)
     kind = _classify(_count(edges, start, end), moving, _count(edges, last, free), _count(edges, *backward.T) > 0)
-    step, count = one.step_at(edges[:-1]), len(one.steps)
+    step, count = collectives.step_at(edges[:-1]), len(collectives.steps)
     inside = step >= 0
     parts = {name: np.bincount(step[pick], length[pick], count).astype(np.int64)
              for number, name in enumerate(PARTS) for pick in [inside & (kind == number)]}  # fmt: skip
@@ -86,21 +86,21 @@ def partition(one: Collectives, others: Arrivals) -> Partition:
     bare = np.where(inside & (kind == PARTS.index("exposed_transfer")), length / np.maximum(moving, 1), 0.0)
     exposed = {
         what: np.bincount(step[inside], (bare * _count(edges, free[mine], end[mine]))[inside], count).astype(np.float64)
-        for what, mine in _kinds(one, ended)
+        for what, mine in _kinds(collectives, ended)
     }
-    return Partition(one.rank, parts, blamed, exposed, took, int((~ended).sum()), others.met)
+    return Partition(collectives.rank, parts, blamed, exposed, took, int((~ended).sum()), others.met)
 
 
-def _kinds(one: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.bool_]]]:
+def _kinds(collectives: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.bool_]]]:
     """(operation, phase) -> which of the chosen entries of the table are of it."""
-    names = np.array([operation(name) for name in one.names] or [""])[one.table["name"][chosen]]
-    phases = one.table["phase"][chosen]
+    names = np.array([operation(name) for name in collectives.names] or [""])[collectives.table["name"][chosen]]
+    phases = collectives.table["phase"][chosen]
     for name in np.unique(names).tolist():
         for phase in np.unique(phases[names == name]).tolist():
             yield (name, PHASES[phase]), (names == name) & (phases == phase)
 
 
-def computing(one: Collectives) -> IntArray:
+def computing(collectives: Collectives) -> IntArray:
     """Return the rank's own backwards, without the time in which they only waited.
 
     DistributedDataParallel waits for its buckets inside backward, and then copies them into the gradients. Where a recorder saw the wait
@@ -110,10 +110,10 @@ def computing(one: Collectives) -> IntArray:
     Returns:
         int64 [k, 2], ns, own time.
     """
-    spans = one.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
-    if BLOCKED in one.stages:
-        return without(spans, one.stages[BLOCKED].reshape(-1, 2))
-    called = one.table[(one.table["phase"] == BACKWARD) & (one.table["end"] >= one.table["start"])]
+    spans = collectives.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
+    if BLOCKED in collectives.stages:
+        return without(spans, collectives.stages[BLOCKED].reshape(-1, 2))
+    called = collectives.table[(collectives.table["phase"] == BACKWARD) & (collectives.table["end"] >= collectives.table["start"])]
     ends = np.minimum(_until_waiting(called, spans, _TAIL), _until_waiting(called[called["bucket"]], spans, _BUCKET_TAIL))
     return np.stack([spans[:, 0], ends], 1)
 
@@ -139,23 +139,23 @@ def _until_waiting(mine: npt.NDArray[np.void], spans: IntArray, least: float) ->
     return ends
 
 
-def phase_spans(one: Collectives) -> dict[str, IntArray]:
+def phase_spans(collectives: Collectives) -> dict[str, IntArray]:
     """Return phase -> int64 [k, 2], ns, own time.
 
     Spans are disjoint and in order, within a phase and between them.
     """
     together: dict[str, list[IntArray]] = {}
-    for stage, spans in one.stages.items():
+    for stage, spans in collectives.stages.items():
         if stage != BLOCKED:
             together.setdefault(PHASE_OF.get(stage, stage), []).append(spans.reshape(-1, 2))
     own = [phase for phase in together if phase not in _INNER_FIRST]
     claimed = np.zeros((0, 2), np.int64)
-    found = {}
+    by_phase = {}
     for phase in [*own, *(phase for phase in _INNER_FIRST if phase in together)]:
         spans = np.concatenate(together[phase])
-        found[phase] = without(spans, claimed)
+        by_phase[phase] = without(spans, claimed)
         claimed = np.concatenate([claimed, spans])
-    return found
+    return by_phase
 
 
 def without(spans: IntArray, holes: IntArray) -> IntArray:
@@ -209,22 +209,22 @@ def _distinct(times: Sequence[IntArray]) -> IntArray:
     return ordered[np.append(True, np.diff(ordered) > 0)] if len(ordered) else ordered
 
 
-def exchanges(one: Collectives, manifest: Manifest) -> bool | None:
+def exchanges(collectives: Collectives, manifest: Manifest) -> bool | None:
     """Tell whether the rank's steps exchange gradients with other ranks.
 
     None: its communication, or its model, was not seen.
 
     Collectives during a backward, messages between two ranks, and a step that moves a part of the model do; an all-reduced metric does not.
     """
-    if one.unseen:
+    if collectives.unseen:
         return None
-    table, step = one.table, one.step_at(one.table["start"])
-    several = np.array([len(group.ranks) > 1 for group in one.groups] or [False])[table["group"]]
-    carries = np.array([operation(name) != "barrier" for name in one.names] or [False])[table["name"]]
+    table, step = collectives.table, collectives.step_at(collectives.table["start"])
+    several = np.array([len(group.ranks) > 1 for group in collectives.groups] or [False])[table["group"]]
+    carries = np.array([operation(name) != "barrier" for name in collectives.names] or [False])[table["name"]]
     inside = (step >= 0) & several & carries
     if not inside.any():
         return False
-    between = np.array([operation(name) in BETWEEN_TWO for name in one.names])[table["name"]]
+    between = np.array([operation(name) in BETWEEN_TWO for name in collectives.names])[table["name"]]
     if (inside & (between | table["bucket"] | (table["phase"] == BACKWARD))).any():
         return True
     if not (elements := _trained_elements(manifest)):
@@ -235,5 +235,5 @@ def exchanges(one: Collectives, manifest: Manifest) -> bool | None:
 def _trained_elements(manifest: Manifest) -> int:
     """Elements of the parameters that the rank's optimizers update; 0: unknown."""
     optimizers = manifest.training.get("optimizers")
-    known = [one for one in optimizers if isinstance(one, dict)] if isinstance(optimizers, list) else []
-    return sum(int(group.get("elements", 0)) for one in known for group in one.get("groups", []))
+    known = [optimizer for optimizer in optimizers if isinstance(optimizer, dict)] if isinstance(optimizers, list) else []
+    return sum(int(group.get("elements", 0)) for value in known for group in value.get("groups", []))

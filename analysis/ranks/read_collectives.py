@@ -33,8 +33,8 @@ def collectives_of(rank: Rank) -> Collectives | None:
     Raises:
         RunDamaged: the training process's records are missing.
     """
-    found = steps_and_collectives(rank)
-    return found if len(found.table) else None
+    collectives = steps_and_collectives(rank)
+    return collectives if len(collectives.table) else None
 
 
 def steps_and_collectives(rank: Rank) -> Collectives:
@@ -93,16 +93,16 @@ def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
     Returns:
         int64 [n], indices into PHASES.
     """
-    found = np.full(len(times), PHASES.index("other"), np.int64)
+    phases = np.full(len(times), PHASES.index("other"), np.int64)
     records = main.records[main.records["thread"] == 0]
     for stage, name in _ENQUEUED_IN.items():
         spans = records[records["stage"] == stage]
         spans = spans[np.argsort(spans["start"], kind="stable")]
         end = np.maximum.accumulate(spans["start"] + spans["wall"]) if len(spans) else spans["start"]
-        found[overlap(times, times + 1, spans["start"], end) > 0] = PHASES.index(name)
+        phases[overlap(times, times + 1, spans["start"], end) > 0] = PHASES.index(name)
     if steps is not None and len(steps.start):
-        found[(times < steps.start[0]) & (found == PHASES.index("other"))] = PHASES.index("init")
-    return found
+        phases[(times < steps.start[0]) & (phases == PHASES.index("other"))] = PHASES.index("init")
+    return phases
 
 
 def _stages_of(main: Process) -> dict[str, IntArray]:
@@ -111,13 +111,13 @@ def _stages_of(main: Process) -> dict[str, IntArray]:
     They nest: a compilation inside a forward.
     """
     records = main.records[main.records["thread"] == 0]
-    found: dict[str, IntArray] = {}
+    spans_by_stage: dict[str, IntArray] = {}
     for stage, name in STAGE_OF_RECORD.items():
         spans = records[records["stage"] == stage]
         if len(spans):
             rows = np.stack([spans["start"], spans["start"] + spans["wall"]], 1)
-            found[name] = rows[np.argsort(rows[:, 0], kind="stable")]
-    return found
+            spans_by_stage[name] = rows[np.argsort(rows[:, 0], kind="stable")]
+    return spans_by_stage
 
 
 def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
@@ -145,18 +145,18 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
 
 def _indices(main: Process, ids: IntArray) -> tuple[list[str], IntArray]:
     known, index = np.unique(ids, return_inverse=True)
-    return [main.names.get(int(one), "unknown") for one in known.tolist()], index.reshape(-1)
+    return [main.names.get(int(value), "unknown") for value in known.tolist()], index.reshape(-1)
 
 
 def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
     described = main.view(Stage.GROUP)
     known, index = np.unique(records["group"], return_inverse=True)
     groups = []
-    for one in known.tolist():
-        own = described[described["source"] == one]
+    for value in known.tolist():
+        own = described[described["source"] == value]
         ranks = {int(run["first_rank"]) + step * int(run["apart"]) for run in own for step in range(int(run["ranks"]))}
         backend = main.names.get(int(own["backend"][0]), "unknown") if len(own) else "unknown"
-        groups.append(Group(main.names.get(int(one), "unknown"), tuple(sorted(ranks)), backend))
+        groups.append(Group(main.names.get(int(value), "unknown"), tuple(sorted(ranks)), backend))
     return groups, index.reshape(-1)
 
 

@@ -177,16 +177,16 @@ def refused(asked: Question, why: str) -> Prediction:
     return Prediction(asked.id, asked.value, text(asked), None, None, None, 0.0, why)
 
 
-def fit(made: Timeline, together: CrossRank) -> Link:
+def fit(buckets: Timeline, together: CrossRank) -> Link:
     """Fit a link to bytes and the time in which they moved, not to the steps, so that a replay can be compared with the measured steps."""
-    moved = together.moving()[made.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
-    sizes = np.broadcast_to(made.bus_bytes, moved.shape)
-    told = moved > 0  # nan is not
-    if not told.any():
+    moved = together.moving()[buckets.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
+    sizes = np.broadcast_to(buckets.bus_bytes, moved.shape)
+    known_bytes = moved > 0  # nan is not
+    if not known_bytes.any():
         return Link(float("inf"), 0.0, False)
-    alpha, known = _latency(moved[told], sizes[told])
-    bytes_per_s = float(sizes[told].sum() / max((moved[told] - alpha).sum(), 1e-9))
-    return Link(bytes_per_s, alpha, known, np.where(told, moved / (alpha + sizes / bytes_per_s), 1.0))
+    alpha, known = _latency(moved[known_bytes], sizes[known_bytes])
+    bytes_per_s = float(sizes[known_bytes].sum() / max((moved[known_bytes] - alpha).sum(), 1e-9))
+    return Link(bytes_per_s, alpha, known, np.where(known_bytes, moved / (alpha + sizes / bytes_per_s), 1.0))
 
 
 def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
@@ -199,26 +199,30 @@ def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
     return max(low - slope * small, 0.0), True
 
 
-def thinned(made: Timeline) -> Timeline:
+def thinned(buckets: Timeline) -> Timeline:
     """Keep at most MOST_STEPS of its steps."""
-    if len(made.period) <= _MOST_STEPS:
-        return made
-    chosen = np.linspace(0, len(made.period) - 1, _MOST_STEPS).astype(np.int64)
-    return replace(made, ready=made.ready[chosen], period=made.period[chosen], numbers=made.numbers[chosen], rows=made.rows[chosen])
+    if len(buckets.period) <= _MOST_STEPS:
+        return buckets
+    chosen = np.linspace(0, len(buckets.period) - 1, _MOST_STEPS).astype(np.int64)
+    return replace(
+        buckets, ready=buckets.ready[chosen], period=buckets.period[chosen], numbers=buckets.numbers[chosen], rows=buckets.rows[chosen]
+    )
 
 
-def simulate(ready: IntArray, made: Timeline, link: Link) -> FloatArray:
+def simulate(ready: IntArray, buckets: Timeline, link: Link) -> FloatArray:
     """Return the length of each step, seconds.
 
     Args:
         ready: as in Timeline: int64 [steps, buckets, ranks], ns.
-        made: the timeline.
+        buckets: the timeline.
         link: that the buckets share.
     """
     begin = ready.max(2) / 1e9
     slowness = link.slowness if len(link.slowness) else np.ones_like(begin)
-    alone = np.stack([link.alpha_s * slowness, made.bus_bytes / link.bytes_per_s * slowness], 2)
-    return np.array([_step(row, took, made.synchronous, made.slots) for row, took in zip(begin.tolist(), alone.tolist(), strict=True)])
+    alone = np.stack([link.alpha_s * slowness, buckets.bus_bytes / link.bytes_per_s * slowness], 2)
+    return np.array(
+        [_step(row, took, buckets.synchronous, buckets.slots) for row, took in zip(begin.tolist(), alone.tolist(), strict=True)]
+    )
 
 
 def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray[np.bool_], slots: int) -> float:
@@ -291,35 +295,35 @@ def apart_s(ready: IntArray, column: int) -> float:
     return float(np.abs(np.diff(others, axis=0)).mean()) / 2e9 if len(others) > 1 else 0.0
 
 
-def held(told: Prediction, least: Least, apart_s: float) -> Prediction:
+def held(prediction: Prediction, least: Least, apart_s: float) -> Prediction:
     """Keep a prediction between what CPUs and workers allow and the measured step.
 
     Args:
-        told: the prediction.
+        prediction: the prediction.
         least: what a step takes at least.
         apart_s: that ranks may still wait for each other; it widens the interval.
     """
-    if told.step_s is None or told.low is None or told.high is None:
-        return told
-    measured = told.step_s + told.gain_s
-    more_s = max(0.0, min(max(least.computing_s, least.batches_s), measured) - told.step_s)
-    step_s, high = told.step_s + more_s, told.high + (1 + _UNSURE) * more_s + apart_s
-    low = max(told.low, min(least.batches_s, step_s) * (1 - _BATCHES_VARY))
-    return replace(told, step_s=step_s, gain_s=told.gain_s - more_s, low=low, high=max(min(high, measured), told.high))
+    if prediction.step_s is None or prediction.low is None or prediction.high is None:
+        return prediction
+    measured = prediction.step_s + prediction.gain_s
+    more_s = max(0.0, min(max(least.computing_s, least.batches_s), measured) - prediction.step_s)
+    step_s, high = prediction.step_s + more_s, prediction.high + (1 + _UNSURE) * more_s + apart_s
+    low = max(prediction.low, min(least.batches_s, step_s) * (1 - _BATCHES_VARY))
+    return replace(prediction, step_s=step_s, gain_s=prediction.gain_s - more_s, low=low, high=max(min(high, measured), prediction.high))
 
 
-def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
+def answer(asked: Question, buckets: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
     """Change the measured mean step by the difference between the two replays.
 
     Args:
         asked: the question.
-        made: the timeline.
+        buckets: the timeline.
         base: float64 [steps], s: the replay as it was.
         changed: float64 [steps], s: as it would be.
         off_s: how far the mean step is from a replay over a link with only a bandwidth and a latency.
         spread: s: uncertainty of the change itself.
     """
-    measured = made.period / 1e9
+    measured = buckets.period / 1e9
     mean = float(measured.mean())
     bias = float((base - measured).mean())
     if abs(bias) > _MOST_OFF * mean:
@@ -351,11 +355,11 @@ class WhatIf:
     """
 
     def __init__(
-        self, made: Timeline, link: Link, limit: float | None = None, sharing: Mapping[int, tuple[RankCpu, float]] | None = None
+        self, buckets: Timeline, link: Link, limit: float | None = None, sharing: Mapping[int, tuple[RankCpu, float]] | None = None
     ) -> None:
-        self.made, self.link, self.limit, self.sharing = made, link, limit, sharing or {}
-        self.base: FloatArray = simulate(made.ready, made, link)
-        self.even: FloatArray = simulate(made.ready, made, replace(link, slowness=np.zeros(0)))
+        self.made, self.link, self.limit, self.sharing = buckets, link, limit, sharing or {}
+        self.base: FloatArray = simulate(buckets.ready, buckets, link)
+        self.even: FloatArray = simulate(buckets.ready, buckets, replace(link, slowness=np.zeros(0)))
 
     def as_it_was(self) -> Prediction:
         """Replay the run itself, to be held against the measured step."""
@@ -424,9 +428,9 @@ class WhatIf:
         ready = split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
         synchronous[-1] = True
-        made = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
+        other_buckets = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
         of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow is unknown for new buckets
-        return self._asked(asked, ready, made, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
+        return self._asked(asked, ready, other_buckets, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
 
     def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
         """Predict an update of the parameters every ``times`` batches (``no_sync`` in between), per batch.
@@ -481,14 +485,14 @@ class WhatIf:
         return Least(computing_s, batches_s([rank for rank, _ in ranks]))
 
     def _asked(
-        self, asked: Question, ready: np.ndarray, made: Timeline, link: Link, least: Least = NOTHING, apart: float = 0.0
+        self, asked: Question, ready: np.ndarray, buckets: Timeline, link: Link, least: Least = NOTHING, apart: float = 0.0
     ) -> Prediction:
-        changed = simulate(ready, made, link)
+        changed = simulate(ready, buckets, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - _LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - _LINK_ERROR))
-        moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, made, slower)).mean())
-        found = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
-        return held(found, least, apart)
+        moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, buckets, slower)).mean())
+        prediction = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
+        return held(prediction, least, apart)
 
     def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Prediction:
         off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)
@@ -519,12 +523,12 @@ def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.
     """
     ends = np.cumsum(nbytes)
     steps, _, ranks = ready.shape
-    found = np.empty((steps, len(edges) - 1, ranks), np.int64)
+    split = np.empty((steps, len(edges) - 1, ranks), np.int64)
     for step in range(steps):
         for rank in range(ranks):
             times = np.maximum.accumulate(ready[step, :, rank])
-            found[step, :, rank] = np.interp(edges[1:], ends, times)  # before the first bucket: no earlier than it
-    return found
+            split[step, :, rank] = np.interp(edges[1:], ends, times)  # before the first bucket: no earlier than it
+    return split
 
 
 def micro_batches(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
@@ -533,13 +537,13 @@ def micro_batches(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
     Per step, without the optimizer and waiting for collectives: what a program does between its steps is taken to belong to the
     batch. Steps before the first that counts are left out.
     """
-    found = []
-    for one in ranks:
-        if not len(one.steps):
+    means = []
+    for rank in ranks:
+        if not len(rank.steps):
             return np.zeros(0)
-        ended = one.table[one.table["end"] >= one.table["start"]]
+        ended = rank.table[rank.table["end"] >= rank.table["start"]]
         in_flight = np.stack([ended["start"], ended["end"]], 1)
-        once = [one.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2) for stage in ("optimizer", "backward")]
-        pieces = without(np.concatenate([without(one.steps, np.concatenate([*once, in_flight])), computing(one)]), one.evaluation)
-        found.append(float(overlap(*one.steps[first if len(one.steps) > first else 0 :].T, *pieces.T).mean()) / 1e9)
-    return np.array(found)
+        once = [rank.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2) for stage in ("optimizer", "backward")]
+        pieces = without(np.concatenate([without(rank.steps, np.concatenate([*once, in_flight])), computing(rank)]), rank.evaluation)
+        means.append(float(overlap(*rank.steps[first if len(rank.steps) > first else 0 :].T, *pieces.T).mean()) / 1e9)
+    return np.array(means)

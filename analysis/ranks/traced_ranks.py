@@ -102,37 +102,37 @@ def numbered(ranks: Mapping[int, RankTrace]) -> _Numbered:
     ones = [_one(number, trace, world, by_step) for number, trace in sorted(ranks.items())]
     _send_recv(ones, notes)
     _own_groups(ones, world, notes)
-    for one in ones:
-        _count(one)
+    for rank in ones:
+        _count(rank)
     _unequal(ones, notes)
     unix = all(trace.origin_ns for trace in ranks.values())
     since = {number: trace.origin_ns if unix else 0 for number, trace in ranks.items()}
     return _Numbered(
-        [_collectives(one, since[one.number]) for one in ones], {one.number: np.flatnonzero(one.keep) for one in ones}, since, notes
+        [_collectives(rank, since[rank.number]) for rank in ones], {rank.number: np.flatnonzero(rank.keep) for rank in ones}, since, notes
     )
 
 
 def _one(number: int, trace: RankTrace, world: int, by_step: bool) -> _One:
-    found = trace.collectives
-    table = found.table
-    args = [found.args[row] if row >= 0 else CollectiveArgs() for row in table["args"].tolist()]
-    said = [found.names[row].partition(":")[2] if row >= 0 else None for row in table["said"].tolist()]
-    names = [found.names[row] for row in table["name"].tolist()]
-    operations = [_operation(one, told, name) for one, told, name in zip(args, said, names)]
+    collectives = trace.collectives
+    table = collectives.table
+    args = [collectives.args[row] if row >= 0 else CollectiveArgs() for row in table["args"].tolist()]
+    collective_names = [collectives.names[row].partition(":")[2] if row >= 0 else None for row in table["said"].tolist()]
+    names = [collectives.names[row] for row in table["name"].tolist()]
+    operations = [_operation(collective, told, name) for collective, told, name in zip(args, collective_names, names)]
     streams = {stream: place for place, stream in enumerate(dict.fromkeys(table["stream"].tolist()))}  # numbers differ between ranks
     groups = [
-        _group(one, trace, world, f"{what} on stream {streams[stream]}")
-        for one, what, stream in zip(args, operations, table["stream"].tolist())
+        _group(value, trace, world, f"{what} on stream {streams[stream]}")
+        for value, what, stream in zip(args, operations, table["stream"].tolist())
     ]
-    sequence = np.array([-1 if one.sequence is None else one.sequence for one in args], np.int64)
+    sequence = np.array([-1 if collective.sequence is None else collective.sequence for collective in args], np.int64)
     at = np.where(table["launched"] >= 0, table["launched"], table["start"])
     step = np.searchsorted(trace.steps.edges, at, "right") - 1 if by_step and len(trace.steps) else np.zeros(len(table), np.int64)
     return _One(number, trace, operations, groups, sequence, np.minimum(step, max(len(trace.steps) - 1, 0)))
 
 
-def _operation(args: CollectiveArgs, said: str | None, name: str) -> str:
-    told = next((one for one in (args.operation, said) if one not in _UNSAID), None)
-    return (operation(told) if told else operation_of(name) or operation(name))[:80]
+def _operation(args: CollectiveArgs, name_of_range: str | None, name: str) -> str:
+    operation_name = next((candidate for candidate in (args.operation, name_of_range) if candidate not in _UNSAID), None)
+    return (operation(operation_name) if operation_name else operation_of(name) or operation(name))[:80]
 
 
 def _group(args: CollectiveArgs, trace: RankTrace, world: int, otherwise: str) -> tuple[str, tuple[int, ...]]:
@@ -148,14 +148,14 @@ def _send_recv(ones: Sequence[_One], notes: list[str]) -> None:
 
     Those without an annotation count as that where every rank has as many.
     """
-    counts = [Counter(what for what in one.operations if what in BETWEEN_TWO) for one in ones]
+    counts = [Counter(what for what in rank.operations if what in BETWEEN_TWO) for rank in ones]
     total = counts[0]["send_recv"] if counts else 0
     if not total or len(ones) < 2 or any(count != Counter(send_recv=total) for count in counts):
         return
     notes.append(f"{total} SendRecv kernel{'s' * (total > 1)} without an annotation counted as all_to_all, because every rank ran as many")
-    for one in ones:
-        one.groups = [(name.replace("send_recv", "all_to_all"), ranks) for name, ranks in one.groups]
-        one.operations = ["all_to_all" if what == "send_recv" else what for what in one.operations]
+    for rank in ones:
+        rank.groups = [(name.replace("send_recv", "all_to_all"), ranks) for name, ranks in rank.groups]
+        rank.operations = ["all_to_all" if what == "send_recv" else what for what in rank.operations]
 
 
 def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
@@ -165,15 +165,15 @@ def _own_groups(ones: Sequence[_One], world: int, notes: list[str]) -> None:
     """
     members: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = {}
-    for one in ones:
-        for (name, ranks), row in zip(one.groups, one.trace.collectives.table["args"].tolist()):
+    for rank in ones:
+        for (name, ranks), row in zip(rank.groups, rank.trace.collectives.table["args"].tolist()):
             if not ranks:
-                members[name].add(one.number)
-                sizes[name] = one.trace.collectives.args[row].size or world
+                members[name].add(rank.number)
+                sizes[name] = rank.trace.collectives.args[row].size or world
     many = {name for name, found in members.items() if len(found) > sizes[name]}
-    for one in ones:
-        one.keep &= np.array([bool(ranks) or name not in many for name, ranks in one.groups] or [], bool)
-        one.groups = [(name, ranks or _filled(members[name], sizes[name], world)) for name, ranks in one.groups]
+    for rank in ones:
+        rank.keep &= np.array([bool(ranks) or name not in many for name, ranks in rank.groups] or [], bool)
+        rank.groups = [(name, ranks or _filled(members[name], sizes[name], world)) for name, ranks in rank.groups]
     notes += [f"several groups of {sizes[name]} ranks are named '{name}', and the traces do not say which ranks each has: they are left out"
               for name in sorted(many)]  # fmt: skip
 
@@ -183,82 +183,84 @@ def _filled(known: set[int], size: int, world: int) -> tuple[int, ...]:
     return (*sorted(known), *range(world, world + size - len(known)))
 
 
-def _count(one: _One) -> None:
+def _count(rank: _One) -> None:
     """Return the number what the trace did not: by place within operation, group and step.
 
     Before the first step the last ones are the common ones.
     """
     begun: Counter[tuple[str, str, int]] = Counter()
-    keys = [(what, name, step) for what, (name, _), step in zip(one.operations, one.groups, one.step.tolist())]
+    keys = [(what, name, step) for what, (name, _), step in zip(rank.operations, rank.groups, rank.step.tolist())]
     totals = Counter(keys)
     for row, key in enumerate(keys):
-        if one.sequence[row] < 0:
+        if rank.sequence[row] < 0:
             place = begun[key] if key[2] >= 0 else _IN_A_STEP - totals[key] + begun[key]
-            one.sequence[row] = (key[2] + 1) * _IN_A_STEP + place
+            rank.sequence[row] = (key[2] + 1) * _IN_A_STEP + place
             begun[key] += 1
 
 
 def _unequal(ones: Sequence[_One], notes: list[str]) -> None:
     """Leave out what some rank of the group has more of than another within a step."""
     counts: dict[tuple[str, tuple[int, ...], str, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    keys = [[(name, ranks, what, step) for (name, ranks), what, step in zip(one.groups, one.operations, one.step.tolist())] for one in ones]
-    for one, mine in zip(ones, keys):
+    keys = [
+        [(name, ranks, what, step) for (name, ranks), what, step in zip(rank.groups, rank.operations, rank.step.tolist())] for rank in ones
+    ]
+    for of_rank, mine in zip(ones, keys):
         for row, key in enumerate(mine):
-            if one.sequence[row] >= _IN_A_STEP and key[3] >= 0:
-                counts[key][one.number] += 1
-    present = {one.number for one in ones}
+            if of_rank.sequence[row] >= _IN_A_STEP and key[3] >= 0:
+                counts[key][of_rank.number] += 1
+    present = {rank.number for rank in ones}
     odd = {key for key, found in counts.items() if len({found[rank] for rank in present & set(key[1])}) > 1}
     left = 0
-    for one, mine in zip(ones, keys):
+    for of_rank, mine in zip(ones, keys):
         wrong = np.array([key in odd for key in mine] or [], bool)
-        left += int((one.keep & wrong).sum())
-        one.keep &= ~wrong
+        left += int((of_rank.keep & wrong).sum())
+        of_rank.keep &= ~wrong
     if left:
         what = ", ".join(sorted({key[2] for key in odd})[:4])
         notes.append(f"{left} collectives ({what}) are left out: ranks have different numbers of them in a step, "
                      "and without sequence numbers they cannot be matched")  # fmt: skip
 
 
-def _collectives(one: _One, since: int) -> Collectives:
-    found, rows = one.trace.collectives, np.flatnonzero(one.keep)
+def _collectives(rank: _One, since: int) -> Collectives:
+    traced, rows = rank.trace.collectives, np.flatnonzero(rank.keep)
     table = np.zeros(len(rows), COLLECTIVE_DTYPE)
     groups: dict[tuple[str, str, tuple[int, ...]], int] = {}
     names: dict[str, int] = {}
     for place, row in enumerate(rows.tolist()):
-        (name, ranks), what = one.groups[row], one.operations[row]
-        key = (name if what in name else f"{name} {what}" if one.sequence[row] >= _IN_A_STEP else name, _backend(one, row), ranks)
+        (name, ranks), what = rank.groups[row], rank.operations[row]
+        key = (name if what in name else f"{name} {what}" if rank.sequence[row] >= _IN_A_STEP else name, _backend(rank, row), ranks)
         table["group"][place] = groups.setdefault(key, len(groups))
         table["name"][place] = names.setdefault(what, len(names))
-        table["nbytes"][place] = _bytes(one, row)
-    table["start"], table["end"] = found.table["start"][rows] + since, found.table["end"][rows] + since
-    table["sequence"] = one.sequence[rows]
-    nothing, edges = np.zeros(0, np.int64), one.trace.budget.edges + since
+        table["nbytes"][place] = _bytes(rank, row)
+    table["start"], table["end"] = traced.table["start"][rows] + since, traced.table["end"][rows] + since
+    table["sequence"] = rank.sequence[rows]
+    nothing, edges = np.zeros(0, np.int64), rank.trace.budget.edges + since
     return Collectives(
-        rank=one.number,
+        rank=rank.number,
         host="unknown",
         table=table,
         groups=[Group(name, ranks, backend) for name, backend, ranks in groups],
         names=list(names),
         dtypes=["unknown"],
         steps=np.stack([edges[:-1], edges[1:]], 1),
-        stages={"backward": found.hidden + since, BLOCKED: np.zeros((0, 2), np.int64)},
+        stages={"backward": traced.hidden + since, BLOCKED: np.zeros((0, 2), np.int64)},
         clock=RankClock(nothing, nothing, np.inf),
     )
 
 
-def _backend(one: _One, row: int) -> str:
-    found = one.trace.collectives
-    name = found.names[int(found.table["name"][row])].lower()
+def _backend(rank: _One, row: int) -> str:
+    traced = rank.trace.collectives
+    name = traced.names[int(traced.table["name"][row])].lower()
     return next((known for known in ("gloo", "rccl", "nccl", "mpi", "ucc") if known in name), "unknown")
 
 
-def _bytes(one: _One, row: int) -> int:
+def _bytes(rank: _One, row: int) -> int:
     """Return the full message; 0: the trace does not say."""
-    index = int(one.trace.collectives.table["args"][row])
-    args = one.trace.collectives.args[index] if index >= 0 else CollectiveArgs()
+    index = int(rank.trace.collectives.table["args"][row])
+    args = rank.trace.collectives.args[index] if index >= 0 else CollectiveArgs()
     most = max(args.elements_in or 0, args.elements_out or 0) * _ELEMENT_BYTES.get(args.dtype or "", 0)
-    shard = one.operations[row] in _SHARDED and args.elements_in == args.elements_out
-    return most * len(one.groups[row][1]) if shard else most
+    shard = rank.operations[row] in _SHARDED and args.elements_in == args.elements_out
+    return most * len(rank.groups[row][1]) if shard else most
 
 
 def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[int, IntArray]) -> IntArray:
@@ -272,12 +274,12 @@ def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[
     Returns:
         int64 [m, ranks, parts], ns; MISSING where a rank did not take part.
     """
-    found = np.full((*together.matched.start.shape, len(PARTS)), MISSING)
-    for column, one in enumerate(together.ranks):
+    spent = np.full((*together.matched.start.shape, len(PARTS)), MISSING)
+    for column, rank in enumerate(together.ranks):
         row = together.matched.rows[column]
         there = row >= 0
-        found[row[there], column] = traces[one.rank].collectives.before[kept[one.rank][there]]
-    return found
+        spent[row[there], column] = traces[rank.rank].collectives.before[kept[rank.rank][there]]
+    return spent
 
 
 def _excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, IntArray]:
@@ -294,7 +296,7 @@ def _excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, In
         phase -> int64 [steps], ns.
     """
     matched, met = together.matched, together.met
-    found = {phase: np.zeros(len(blamed.column), np.int64) for phase in (*dict.fromkeys(_PHASES.values()), BEFORE_TRACE)}
+    excess = {phase: np.zeros(len(blamed.column), np.int64) for phase in (*dict.fromkeys(_PHASES.values()), BEFORE_TRACE)}
     step = together.ranks[0].step_at(matched.start[:, 0])
     row = np.flatnonzero(together.awaited & (step >= 0))
     row = row[met.last_column[row] == blamed.column[step[row]]]
@@ -305,12 +307,12 @@ def _excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, In
     left = late.copy()
     for number, part in enumerate(PARTS):
         more = behind(spent[row, :, number], column)
-        np.add.at(found[_PHASES[part]], step[row], more)
+        np.add.at(excess[_PHASES[part]], step[row], more)
         left -= more
-    firsts = np.array([_first(matched, one) for one in range(len(matched.ranks))], np.int64)
+    firsts = np.array([_first(matched, value) for value in range(len(matched.ranks))], np.int64)
     began = row == firsts[column]
-    np.add.at(found[BEFORE_TRACE], step[row[began]], left[began])
-    return found
+    np.add.at(excess[BEFORE_TRACE], step[row[began]], left[began])
+    return excess
 
 
 def _first(matched: CollectiveTable, column: int) -> int:
@@ -355,50 +357,50 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
     """
     if len(traces) < 2 or not any(len(trace.collectives.table) for trace in traces.values()):
         return None
-    made = numbered(traces)
-    together = combine(made.ranks, partial(_aligned, made=made, traces=traces))
+    numbering = numbered(traces)
+    together = combine(numbering.ranks, partial(_aligned, made=numbering, traces=traces))
     ordered, matched = together.ranks, together.matched
     waiting = {
-        one.rank: _waiting(one, column, together, made.since[one.rank]) for column, one in enumerate(ordered)
+        rank.rank: _waiting(rank, column, together, numbering.since[rank.rank]) for column, rank in enumerate(ordered)
     } if np.isfinite(together.bound) else {}  # fmt: skip
     last = _last(together)
     complete = len(matched.whole) > 0 and {rank for group in matched.groups for rank in group.ranks} <= set(matched.ranks)
-    lates, phases = _late(made, together, traces) if complete and np.isfinite(together.bound) else ([], {})
-    told = [_says(one, phases[one.rank], last) for one in lates[:1]]
+    lates, phases = _late(numbering, together, traces) if complete and np.isfinite(together.bound) else ([], {})
+    sentences = [_says(late, phases[late.rank], last) for late in lates[:1]]
     return Between(
         communication=communication(together, lates),
         together=together,
         last=last,
         waiting=waiting,
         budgets={rank: _budget(traces[rank], spans) for rank, spans in waiting.items()},
-        parts={one.rank: means(together.partitions[one.rank], 0) for one in ordered},
+        parts={rank.rank: means(together.partitions[rank.rank], 0) for rank in ordered},
         phases=phases,
         complete=complete,
-        notes=[*made.notes, *_gaps(matched, waiting), *together.alignment.notes, *told],
+        notes=[*numbering.notes, *_gaps(matched, waiting), *together.alignment.notes, *sentences],
     )
 
 
-def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, made: _Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
+def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, numbering: _Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
     """Align clocks from the ends of collectives, of few ones too.
 
     What is left is that all ranks leave one at about the same time.
     """
-    found = align(ranks, matched)
-    if not np.isfinite(found.bound):
+    alignment = align(ranks, matched)
+    if not np.isfinite(alignment.bound):
         few = _on_few_ends(matched)
         if few is None:
-            return found
-        found = few
+            return alignment
+        alignment = few
     first, notes = traces[matched.ranks[0]], []
-    bound = found.bound
-    for rank, clock in zip(matched.ranks, found.clocks, strict=True):
-        moved = float(np.abs(clock.offset).max()) if len(clock.offset) and made.since[rank] else 0.0
+    bound = alignment.bound
+    for rank, clock in zip(matched.ranks, alignment.clocks, strict=True):
+        moved = float(np.abs(clock.offset).max()) if len(clock.offset) and numbering.since[rank] else 0.0
         if (traces[rank].maker, traces[rank].source, traces[rank].origin_ns) == ("nsight", first.source, first.origin_ns):
             bound = max(bound, moved)
         if moved > _CLOCKS_APART_NS:
             notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} are {moved / _GIGA:.3g} s apart on their own clocks: "
                          "the traces may be of different steps")  # fmt: skip
-    return replace(found, bound=bound, notes=[*notes, *found.notes])
+    return replace(alignment, bound=bound, notes=[*notes, *alignment.notes])
 
 
 def _on_few_ends(matched: CollectiveTable) -> Alignment | None:
@@ -416,11 +418,11 @@ def _on_few_ends(matched: CollectiveTable) -> Alignment | None:
         middle = int(np.sort(apart)[len(apart) // 2])
         clocks.append(RankClock(matched.end[both, column][:1], np.array([middle]), _UNSEEN_BOUND))
         bound = max(bound, float(np.abs(apart - middle).max()))
-    found = Alignment(clocks, bound, "collective ends", [])
-    start, end = found.reference(matched.start), found.reference(matched.end)
+    alignment = Alignment(clocks, bound, "collective ends", [])
+    start, end = alignment.reference(matched.start), alignment.reference(matched.end)
     ends = np.where(end == MISSING, np.iinfo(np.int64).max, end).min(1, initial=np.iinfo(np.int64).max)
     met = (start.max(1, initial=MISSING) <= ends + bound) | ~matched.together
-    return found if met.all() else None
+    return alignment if met.all() else None
 
 
 def _last(together: CrossRank) -> IntArray:
@@ -431,7 +433,7 @@ def _last(together: CrossRank) -> IntArray:
     return np.where(behind(met.start[rows], column) > together.bound, np.array(matched.ranks)[column], -1)
 
 
-def _waiting(one: Collectives, column: int, together: CrossRank, since: int) -> IntArray:
+def _waiting(collectives: Collectives, column: int, together: CrossRank, since: int) -> IntArray:
     """Return when a rank was in a collective that another one had not begun.
 
     Of those that some rank left no trace of: at least so long.
@@ -439,7 +441,7 @@ def _waiting(one: Collectives, column: int, together: CrossRank, since: int) -> 
     row = together.matched.rows[column]
     there = np.flatnonzero(row >= 0)
     there = there[together.matched.together[row[there]]]
-    return union(one.table["start"][there] - since, together.arrivals[one.rank].last[there] - since)
+    return union(collectives.table["start"][there] - since, together.arrivals[collectives.rank].last[there] - since)
 
 
 def _budget(trace: RankTrace, waiting: IntArray) -> Budget:
@@ -461,26 +463,26 @@ def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str
     return notes
 
 
-def _late(made: _Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
+def _late(numbering: _Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
     """Return late ranks, and what each was doing in seconds over all steps."""
     sure = replace(together, awaited=together.awaited & together.matched.whole)
     blamed = blame.blame(sure)
-    blamed = replace(blamed, excess=_excess(blamed, sure, _before(together, traces, made.kept)))
-    found = [replace(one, whole_host=False) for one in blame.summary(blamed, together.ranks)]
+    blamed = replace(blamed, excess=_excess(blamed, sure, _before(together, traces, numbering.kept)))
+    lates = [replace(late, whole_host=False) for late in blame.summary(blamed, together.ranks)]
     phases = {}
-    for one in found:
-        mine = blamed.column == together.matched.ranks.index(one.rank)
+    for late in lates:
+        mine = blamed.column == together.matched.ranks.index(late.rank)
         sums = {phase: float(values[mine].sum()) / _GIGA for phase, values in blamed.excess.items()}
-        phases[one.rank] = dict(sorted(sums.items(), key=lambda pair: -pair[1]))
-    return found, phases
+        phases[late.rank] = dict(sorted(sums.items(), key=lambda pair: -pair[1]))
+    return lates, phases
 
 
-def _says(one: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
-    most = [f"{_NAMES.get(phase, phase)} {seconds(took / one.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
+def _says(late: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
+    most = [f"{_NAMES.get(phase, phase)} {seconds(took / late.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
     doing = f"; what took longer than on the others: {', '.join(most)}" if most else ""
-    again = "other ranks in other steps" if one.late_steps >= _FEWEST_STEPS else "too few to tell whether it is always this rank"
-    often = "the same rank each time" if one.persistent else again
+    again = "other ranks in other steps" if late.late_steps >= _FEWEST_STEPS else "too few to tell whether it is always this rank"
+    often = "the same rank each time" if late.persistent else again
     return (
-        f"the others waited for rank {one.rank} in {one.steps} of {one.all_steps} steps ({often}); it came last in "
-        f"{int((last == one.rank).sum())} of {len(last)} collectives{doing}"
+        f"the others waited for rank {late.rank} in {late.steps} of {late.all_steps} steps ({often}); it came last in "
+        f"{int((last == late.rank).sum())} of {len(last)} collectives{doing}"
     )

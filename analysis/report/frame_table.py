@@ -78,10 +78,10 @@ class Table:
         import pandas as pd
 
         rows = [len(part[self.columns[0].name]) for part in parts]
-        found = {column.name: _series(column, [part[column.name] for part in parts]) for column in self.fixed}
+        columns = {column.name: _series(column, [part[column.name] for part in parts]) for column in self.fixed}
         for name in more:
-            found[name] = pd.Series(_joined([part.get(name, np.zeros(n)) for part, n in zip(parts, rows, strict=True)]), dtype="float64")
-        return pd.DataFrame(found)
+            columns[name] = pd.Series(_joined([part.get(name, np.zeros(n)) for part, n in zip(parts, rows, strict=True)]), dtype="float64")
+        return pd.DataFrame(columns)
 
     def docstring(self) -> str:
         """Write the docstring for the property of a loaded run."""
@@ -91,7 +91,7 @@ class Table:
     def markdown(self) -> str:
         """Write a section of docs/api.md."""
         rows = ["| column | type | unit | meaning | missing when |", "|---|---|---|---|---|"]
-        rows += [f"| `{one.name}` | {one.kind} | {one.unit} | {one.meaning} | {one.missing} |" for one in self.columns]
+        rows += [f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} | {column.missing} |" for column in self.columns]
         return f"## {self.name}\n\n{self.rows}\n\n" + "\n".join(rows) + "\n"
 
 

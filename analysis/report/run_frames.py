@@ -79,8 +79,8 @@ def samples(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
         for first_use in (False, True)
         if len(process.of(Stage.SAMPLE))
     ]
-    found = SAMPLES.frame(parts)
-    return found.sort_values(["rank", "process", "start_s"], kind="stable", ignore_index=True)
+    frame = SAMPLES.frame(parts)
+    return frame.sort_values(["rank", "process", "start_s"], kind="stable", ignore_index=True)
 
 
 def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) -> Rows:
@@ -110,7 +110,7 @@ def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) ->
 def _only_first_use(rank: RankMetrics) -> bool:
     """Tell whether all samples of the training's loaders are of first use: then those count."""
     rows = [process.of(Stage.SAMPLE) for process in rank.makers.processes]
-    return all((one["flags"][np.isin(one["source"], list(rank.makers.loaders))] & Flag.FIRST).all() for one in rows)
+    return all((row["flags"][np.isin(row["source"], list(rank.makers.loaders))] & Flag.FIRST).all() for row in rows)
 
 
 def _made_by(process: Process, count: int) -> Rows:
@@ -201,32 +201,32 @@ FINDINGS = Table(
 def findings(report: Report) -> "pd.DataFrame":
     """Make the frame of findings."""
     mean = report.step.mean_s if report.step is not None else 0.0
-    costs = [one.cost_s if one.cost_s > 0 else None for one in report.findings]
+    costs = [finding.cost_s if finding.cost_s > 0 else None for finding in report.findings]
     return FINDINGS.frame(
         [
             {
-                "cause": [one.rule_id for one in report.findings],
-                "says": [one.message for one in report.findings],
-                "fix": [one.fix for one in report.findings],
-                "severity": [one.severity.value for one in report.findings],
+                "cause": [finding.rule_id for finding in report.findings],
+                "says": [finding.message for finding in report.findings],
+                "fix": [finding.fix for finding in report.findings],
+                "severity": [finding.severity.value for finding in report.findings],
                 "cost_s": _numbers(costs),
-                "cost_kind": [one.cost_kind.value for one in report.findings],
-                "cost_low_s": _numbers([one.cost_low_s for one in report.findings]),
-                "cost_high_s": _numbers([one.cost_high_s for one in report.findings]),
+                "cost_kind": [finding.cost_kind.value for finding in report.findings],
+                "cost_low_s": _numbers([finding.cost_low_s for finding in report.findings]),
+                "cost_high_s": _numbers([finding.cost_high_s for finding in report.findings]),
                 "step_share": _numbers([None if cost is None or not mean else cost / mean for cost in costs]),
-                "predicted": _numbers([one.predicted.after if one.predicted else None for one in report.findings]),
-                "predicted_low": _numbers([one.predicted.low if one.predicted else None for one in report.findings]),
-                "predicted_high": _numbers([one.predicted.high if one.predicted else None for one in report.findings]),
-                "refused": [one.refused for one in report.findings],
-                "how_to_check": [one.how_to_check for one in report.findings],
-                "rank": np.array([_rank(one) for one in report.findings], np.int64),
+                "predicted": _numbers([finding.predicted.after if finding.predicted else None for finding in report.findings]),
+                "predicted_low": _numbers([finding.predicted.low if finding.predicted else None for finding in report.findings]),
+                "predicted_high": _numbers([finding.predicted.high if finding.predicted else None for finding in report.findings]),
+                "refused": [finding.refused for finding in report.findings],
+                "how_to_check": [finding.how_to_check for finding in report.findings],
+                "rank": np.array([_rank(finding) for finding in report.findings], np.int64),
             }
         ]
     )
 
 
-def _rank(one: Finding) -> int:
-    return -1 if one.blame is None or one.blame.rank is None else one.blame.rank
+def _rank(finding: Finding) -> int:
+    return -1 if finding.blame is None or finding.blame.rank is None else finding.blame.rank
 
 
 def _numbers(values: list[float | None]) -> np.ndarray:
@@ -278,34 +278,34 @@ def column_of(stage: str) -> str:
     return f"{stage}_stage_s" if f"{stage}_s" in taken else f"{stage}_s"
 
 
-def numbers(rank: RankMetrics, found: Steps) -> IntArray:
+def numbers(rank: RankMetrics, steps_found: Steps) -> IntArray:
     """Return the number of each recorded step: int64 [n].
 
     Steps that were only counted before it are included.
     """
     rests = rank.counted
     before = np.concatenate([[0], np.cumsum(rests.steps)])
-    return np.asarray(np.arange(len(found.wall)) + before[np.searchsorted(rests.start, found.start, "left")])
+    return np.asarray(np.arange(len(steps_found.wall)) + before[np.searchsorted(rests.start, steps_found.start, "left")])
 
 
-def _stands_for(rank: RankMetrics, found: Steps) -> FloatArray:
+def _stands_for(rank: RankMetrics, steps_found: Steps) -> FloatArray:
     """Return float64 [n]: how many steps of the run each recorded one stands for."""
     kept = throughput(rank).steps - rank.counted.number
-    each = np.full(len(found.wall), kept / max(len(found.wall), 1))
+    each = np.full(len(steps_found.wall), kept / max(len(steps_found.wall), 1))
     if rank.estimate is not None:
         each[rank.estimate.alike] += rank.counted.number / rank.estimate.alike.sum()
     return each
 
 
-def _steps_of_rank(rank: RankMetrics, found: Steps, columns: Mapping[str, str]) -> Rows:
+def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, str]) -> Rows:
     return {
-        **Moments.of(rank.rank).columns(found.start),
-        "step": numbers(rank, found),
-        "wall_s": found.wall / 1e9,
-        "batches": found.batches,
-        "samples": found.samples,
-        "in_mean": np.arange(len(found.wall)) >= rank.first,
-        "stands_for": _stands_for(rank, found),
+        **Moments.of(rank.rank).columns(steps_found.start),
+        "step": numbers(rank, steps_found),
+        "wall_s": steps_found.wall / 1e9,
+        "batches": steps_found.batches,
+        "samples": steps_found.samples,
+        "in_mean": np.arange(len(steps_found.wall)) >= rank.first,
+        "stands_for": _stands_for(rank, steps_found),
         **{columns[name]: values / 1e9 for name, values in rank.stages.items()},
     }
 
@@ -340,31 +340,31 @@ COLLECTIVES = Table(
 
 def collectives(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     """Make the frame of collectives; of ranks that another run recorded, waiting is missing."""
-    found = [one for rank in ranks.values() if (one := collectives_of(rank.rank)) is not None]
-    return COLLECTIVES.frame(_parts(ranks, found) if found else [])
+    of_ranks = [one for rank in ranks.values() if (one := collectives_of(rank.rank)) is not None]
+    return COLLECTIVES.frame(_parts(ranks, of_ranks) if of_ranks else [])
 
 
-def _parts(ranks: Mapping[int, RankMetrics], found: Sequence[Collectives]) -> list[Rows]:
-    together = combine(found)
+def _parts(ranks: Mapping[int, RankMetrics], of_ranks: Sequence[Collectives]) -> list[Rows]:
+    together = combine(of_ranks)
     matched = together.matched
     rows = dict(zip(matched.ranks, matched.rows, strict=True))
     parts: list[Rows] = []
-    for one in found:
-        number = rows.get(one.rank, np.full(len(one.table), -1))
+    for own in of_ranks:
+        number = rows.get(own.rank, np.full(len(own.table), -1))
         whole = np.append(matched.whole, False)[number]  # number -1: the last
-        spent = _spent(one, together.partitions[one.rank], together.arrivals[one.rank], whole)
-        parts.append({**_of(ranks[one.rank], one), "collective": number, **spent})
+        spent = _spent(own, together.partitions[own.rank], together.arrivals[own.rank], whole)
+        parts.append({**_of(ranks[own.rank], own), "collective": number, **spent})
     return parts
 
 
-def _of(rank: RankMetrics, one: Collectives) -> Rows:
-    table, groups = one.table, [one.groups[number] for number in one.table["group"].tolist()]
+def _of(rank: RankMetrics, own: Collectives) -> Rows:
+    table, groups = own.table, [own.groups[number] for number in own.table["group"].tolist()]
     return {
         **Moments.of(rank.rank).columns(table["start"].astype(np.int64)),
-        "step": _steps(rank, one.step_at(table["start"].astype(np.int64))),
-        "operation": [operation(one.names[number]) for number in table["name"].tolist()],
+        "step": _steps(rank, own.step_at(table["start"].astype(np.int64))),
+        "operation": [operation(own.names[number]) for number in table["name"].tolist()],
         "bytes": table["nbytes"],
-        "dtype": [one.dtypes[number] for number in table["dtype"].tolist()],
+        "dtype": [own.dtypes[number] for number in table["dtype"].tolist()],
         "group": [group.name for group in groups],
         "group_size": np.array([len(group.ranks) for group in groups], np.int64),
         "backend": [group.backend for group in groups],
@@ -379,8 +379,8 @@ def _steps(rank: RankMetrics, index: IntArray) -> IntArray:
     return np.where(index >= 0, numbers(rank, rank.steps)[index], -1)
 
 
-def _spent(one: Collectives, cut: Partition, others: Arrivals, whole: BoolArray) -> Rows:
-    start, end = one.table["start"].astype(np.int64), one.table["end"].astype(np.int64)
+def _spent(own: Collectives, cut: Partition, others: Arrivals, whole: BoolArray) -> Rows:
+    start, end = own.table["start"].astype(np.int64), own.table["end"].astype(np.int64)
     ended = end >= start
     known = ended & whole & cut.met
     return {

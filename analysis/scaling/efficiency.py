@@ -96,10 +96,10 @@ def rows(points: Sequence[Point]) -> list[Row]:
         points: ascending in ranks, none twice.
     """
     first = points[0]
-    found = []
+    listed = []
     for before, point in zip([None, *points], points, strict=False):
         worth = _efficiency(first, point)
-        found.append(
+        listed.append(
             Row(
                 point,
                 worth,
@@ -108,7 +108,7 @@ def rows(points: Sequence[Point]) -> list[Row]:
                 worth > 1 + max(_OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
             )
         )
-    return found
+    return listed
 
 
 def _efficiency(base: Point, point: Point) -> float:

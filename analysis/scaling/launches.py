@@ -23,34 +23,34 @@ _BACKWARD = PHASES.index("backward")
 _MOST = 8
 
 
-def anatomy_of(one: Collectives, step_s: float) -> StepProfile | None:
+def anatomy_of(collectives: Collectives, step_s: float) -> StepProfile | None:
     """Return the usual step; None: no backward was seen.
 
     It is that of most steps by number and size of messages, with the median of each time.
 
     Args:
-        one: a rank, alone if there is such a run.
+        collectives: a rank, alone if there is such a run.
         step_s: its mean step.
     """
-    first = min(_WARM_UP, max(0, len(one.steps) - 2))
-    steps = one.steps[first:, 0]
-    backward = one.stages.get("backward", np.zeros((0, 2), np.int64))
+    first = min(_WARM_UP, max(0, len(collectives.steps) - 2))
+    steps = collectives.steps[first:, 0]
+    backward = collectives.stages.get("backward", np.zeros((0, 2), np.int64))
     if not len(steps) or not len(backward):
         return None
-    table = np.sort(one.table, order="start")
-    place = one.step_at(table["start"]) - first
+    table = np.sort(collectives.table, order="start")
+    place = collectives.step_at(table["start"]) - first
     kept = [table[(place == number)] for number in range(len(steps))]
     shapes = [tuple(zip(part["nbytes"].tolist(), (part["phase"] == _BACKWARD).tolist(), strict=True)) for part in kept]
     usual = Counter(shapes).most_common(1)[0][0]
     chosen = [number for number, shape in enumerate(shapes) if shape == usual]
     times = np.array([kept[number]["start"] - steps[number] for number in chosen]).reshape(len(chosen), -1)
     ready = np.median(times, axis=0) / 1e9
-    factor = [_of_all_reduce(one.names[name]) for name in kept[chosen[0]]["name"]]
+    factor = [_of_all_reduce(collectives.names[name]) for name in kept[chosen[0]]["name"]]
     messages = [(float(at), size * part, hidden) for at, (size, hidden), part in zip(ready, usual, factor, strict=True)]
-    within = _backward(steps, backward, one.step_at(backward[:, 0]) - first)
+    within = _backward(steps, backward, collectives.step_at(backward[:, 0]) - first)
     buckets = sorted((Bucket(at, size) for at, size, hidden in messages if hidden), key=lambda bucket: bucket.ready_s)
     blocking = tuple(size for _, size, hidden in messages if not hidden)
-    return StepProfile(step_s, within, tuple(buckets), blocking, _jitter(one.walls[first:])) if within[1] > within[0] else None
+    return StepProfile(step_s, within, tuple(buckets), blocking, _jitter(collectives.walls[first:])) if within[1] > within[0] else None
 
 
 def _of_all_reduce(name: str) -> float:
@@ -91,7 +91,7 @@ def link_of(ranks: Sequence[Collectives]) -> Ring | None:
     several = np.array([len(group.ranks) > 1 for group in joined.groups], bool)[joined.group]  # a rank alone moves nothing
     complete = several & joined.whole & joined.together & (joined.end != MISSING).any(1)
     lasted = np.where((joined.start != MISSING) & (joined.end != MISSING), joined.end - joined.start, np.iinfo(np.int64).max).min(1)
-    first = next(one for one in ranks if one.rank == joined.ranks[0])
+    first = next(rank for rank in ranks if rank.rank == joined.ranks[0])
     end = joined.end[:, 0]
     complete &= (end != MISSING) & (lasted < np.iinfo(np.int64).max)
     place = first.step_at(end)
@@ -152,16 +152,16 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
     if world_size(largest) < 2:
         return Basis((), "unknown", why="needs a run of two ranks or more, to see collectives")
     lowest = min((rank for run in smallest for rank in run.ranks.values()), key=lambda rank: rank.number)
-    one = _collectives(lowest)
-    if one is None or not len(one.table):
+    alone = _collectives(lowest)
+    if alone is None or not len(alone.table):
         return Basis((), "unknown", why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a single rank too")
     pace = pace_of(lowest)
-    anatomy = anatomy_of(one, pace.step_s) if pace else None
+    anatomy = anatomy_of(alone, pace.step_s) if pace else None
     if anatomy is None:
         return Basis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
     if not anatomy.buckets:
         return Basis((), "unknown", why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no buckets to replay")
-    together = [found for run in largest for _, rank in sorted(run.ranks.items())[:_MOST] if (found := _collectives(rank)) is not None]
+    together = [others for run in largest for _, rank in sorted(run.ranks.items())[:_MOST] if (others := _collectives(rank)) is not None]
     link = link_of(together)
     if link is None:
         return Basis((), "unknown", why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no collectives in common")

@@ -78,18 +78,18 @@ def point_of(runs: Sequence[Run]) -> Point:
         RunDamaged: no rank made a step that can be read.
     """
     notes, idle = [], []
-    found: dict[int, _Pace] = {}
+    paces_by_rank: dict[int, _Pace] = {}
     for run in runs:
         notes += run.notes
         for number, rank in run.ranks.items():
             try:
-                one = pace_of(rank)
+                pace = pace_of(rank)
             except FeedlineError as error:
                 notes.append(f"rank {number}: {error}")
                 continue
-            if one is not None:
-                found[number] = one
-                after = " after the end of an epoch" if one.loop_ended else ""
+            if pace is not None:
+                paces_by_rank[number] = pace
+                after = " after the end of an epoch" if pace.loop_ended else ""
                 notes += [f"rank {number} was killed or crashed{after}"] if rank.manifest.state == "cut" else []
             elif rank.manifest.state == "finished":
                 idle.append(number)
@@ -98,13 +98,13 @@ def point_of(runs: Sequence[Run]) -> Point:
     size = world_size(runs)
     notes += _crowded(runs)
     where = ", ".join(str(run.path) for run in runs)
-    if not found:
+    if not paces_by_rank:
         raise RunDamaged(f"{where}: no rank recorded a step: record more steps, or give another run")
     if idle:
         notes.append(f"{len(idle)} of {size} ranks ({few(idle, NAMED)}) made no step and count as 0")
-    if missing := sorted(set(range(size)) - set(found) - set(idle)):
+    if missing := sorted(set(range(size)) - set(paces_by_rank) - set(idle)):
         notes.append(f"{len(missing)} of {size} ranks are missing ({few(missing, NAMED)}): assumed to be as fast as the others")
-    return _point(size, size - len(idle), list(found.values()), notes)
+    return _point(size, size - len(idle), list(paces_by_rank.values()), notes)
 
 
 def points_of(groups: Sequence[Sequence[Run]]) -> list[Point]:
@@ -115,11 +115,11 @@ def points_of(groups: Sequence[Sequence[Run]]) -> list[Point]:
     Raises:
         RunDamaged: no rank of a launch made a step that can be read.
     """
-    found = [point_of(group) for group in groups]
-    steps = any(one.unit == STEPS for one in found)
+    points = [point_of(group) for group in groups]
+    steps = any(point.unit == STEPS for point in points)
     by_size: dict[int, list[Point]] = {}
-    for one in found:
-        by_size.setdefault(one.ranks, []).append(one.in_steps() if steps else one)
+    for point in points:
+        by_size.setdefault(point.ranks, []).append(point.in_steps() if steps else point)
     return [_repeated(by_size[size]) for size in sorted(by_size)]
 
 
@@ -153,13 +153,13 @@ def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Po
         paces: of those that trained.
         notes: for the reader.
     """
-    paces = [one for one in paces if one.step_s > 0]
+    paces = [pace for pace in paces if pace.step_s > 0]
     if not paces:
         raise RunDamaged(f"the steps of a run of {counted(size)} take no time at all: its records were changed")
-    error = float(np.median([one.error_s / one.step_s for one in paces]))
-    batch = float(np.mean([one.batch for one in paces])) if all(one.batch for one in paces) else 0.0
-    fewest, most = min(one.steps for one in paces), max(one.steps for one in paces)
-    stood = max((one.runqueue_s / one.step_s for one in paces if one.runqueue_s is not None), default=0.0)
+    error = float(np.median([pace.error_s / pace.step_s for pace in paces]))
+    batch = float(np.mean([pace.batch for pace in paces])) if all(pace.batch for pace in paces) else 0.0
+    fewest, most = min(pace.steps for pace in paces), max(pace.steps for pace in paces)
+    stood = max((pace.runqueue_s / pace.step_s for pace in paces if pace.runqueue_s is not None), default=0.0)
     if stood > DISTURBED:
         notes.append(
             f"a main thread waited for a CPU in {share(stood)} of its step time: other programs or too few CPUs slowed the measurement"
@@ -169,7 +169,7 @@ def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Po
     if fewest < most:
         notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")
     unit, batch = (SAMPLES, batch) if batch else (STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
-    rate = sum((one.batch if unit == SAMPLES else 1.0) / one.step_s for one in paces) * training / len(paces)
+    rate = sum((pace.batch if unit == SAMPLES else 1.0) / pace.step_s for pace in paces) * training / len(paces)
     return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes), unit, stood)
 
 
@@ -183,17 +183,17 @@ def launches(runs: Sequence[Run]) -> list[list[Run]]:
 
     In order of their size.
     """
-    found: list[list[Run]] = []
+    groups: list[list[Run]] = []
     for run in runs:
         size, ranks = world_size([run]), set(run.ranks)
-        for group in found:
+        for group in groups:
             taken = set().union(*(set(other.ranks) for other in group))
             if len(ranks) < size == world_size(group) > len(taken) and not ranks & taken and _command(run) == _command(group[0]):
                 group.append(run)
                 break
         else:
-            found.append([run])
-    return sorted(found, key=world_size)
+            groups.append([run])
+    return sorted(groups, key=world_size)
 
 
 def _command(run: Run) -> list[str]:

@@ -142,10 +142,10 @@ def usl(points: Sequence[Point]) -> _Model:
     ranks = np.array([point.ranks for point in points], float)
     terms = np.stack([np.ones_like(ranks), ranks - 1, ranks * (ranks - 1)])[: min(3, len(points))]
     fitted = _not_negative(terms, np.array([point.rank_s for point in points]))
-    one, serial, crosstalk = (float(value) for value in np.append(fitted, np.zeros(3 - len(fitted))))
-    parameters = {"x1": 1 / one, "sigma": serial / one, "kappa": crosstalk / one}
+    per_sample, serial, crosstalk = (float(value) for value in np.append(fitted, np.zeros(3 - len(fitted))))
+    parameters = {"x1": 1 / per_sample, "sigma": serial / per_sample, "kappa": crosstalk / per_sample}
     name = "USL" if crosstalk else "Amdahl"
-    return _Model(name, lambda n: one + serial * (n - 1) + crosstalk * n * (n - 1), parameters, 0.20)
+    return _Model(name, lambda n: per_sample + serial * (n - 1) + crosstalk * n * (n - 1), parameters, 0.20)
 
 
 def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -161,11 +161,11 @@ def _not_negative(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
     others = range(1, len(terms))
     for chosen in itertools.chain.from_iterable(itertools.combinations(others, size) for size in range(len(terms))):
         picked = [0, *chosen]
-        found, *_ = np.linalg.lstsq((terms[picked] / values).T, np.ones(len(values)), rcond=None)
-        error = float(np.sum(((found @ terms[picked]) / values - 1) ** 2))
-        if (found >= 0).all() and found[0] > 0 and error < best_error - 1e-15:
+        coefficients, *_ = np.linalg.lstsq((terms[picked] / values).T, np.ones(len(values)), rcond=None)
+        error = float(np.sum(((coefficients @ terms[picked]) / values - 1) ** 2))
+        if (coefficients >= 0).all() and coefficients[0] > 0 and error < best_error - 1e-15:
             best, best_error = np.zeros(len(terms)), error
-            best[picked] = found
+            best[picked] = coefficients
     return best
 
 
@@ -227,7 +227,7 @@ def fit(basis: Basis) -> tuple[list[_Model], list[str]]:
     """
     if len(basis.points) < 2:
         return [], ["scaling laws need the throughput at two or more rank counts"]
-    found, refused = [], []
+    models, refused = [], []
     last = basis.points[-1]
     if basis.anatomy is None or basis.link is None:
         refused.append(f"no replay of gradient buckets: {basis.why}")
@@ -237,11 +237,11 @@ def fit(basis: Basis) -> tuple[list[_Model], list[str]]:
         replayed = _bucket_replay(basis.anatomy, basis.link, last)
         unexplained = replayed.parameters["constant_s"] / (last.rank_s * last.batch)
         if abs(unexplained) <= _MAX_UNEXPLAINED:
-            found.append(replayed)
+            models.append(replayed)
         else:
             refused.append(f"bucket replay: leaves {share(abs(unexplained))} of the step of {last.ranks} ranks unexplained")
-    found.append(usl(basis.points))
-    return found, refused
+    models.append(usl(basis.points))
+    return models, refused
 
 
 def predict(basis: Basis, ranks: int) -> Prediction:
@@ -302,5 +302,5 @@ def _of_link(basis: Basis, model: _Model, ranks: int) -> list[float]:
     times = []
     for bandwidth in (basis.link.low, basis.link.high):
         fitted, _ = fit(replace(basis, link=replace(basis.link, bandwidth=bandwidth)))
-        times += [one.rank_s(ranks) for one in fitted if one.name == model.name]
+        times += [law.rank_s(ranks) for law in fitted if law.name == model.name]
     return [abs(max(times) - min(times)) / 2 / model.rank_s(ranks)] if len(times) == 2 else []

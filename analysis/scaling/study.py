@@ -37,7 +37,8 @@ def conclude(rows: Sequence[Row], unit: str, predictions: Sequence[Prediction], 
         contradictions: of ``disagreement``: then nothing is predicted here.
     """
     return " ".join(
-        f"{one[:1].upper()}{one[1:]}." for one in (*_sentences(rows, unit, late), *_predicted(rows[-1], unit, predictions, contradictions))
+        f"{sentence[:1].upper()}{sentence[1:]}."
+        for sentence in (*_sentences(rows, unit, late), *_predicted(rows[-1], unit, predictions, contradictions))
     )
 
 
@@ -50,17 +51,17 @@ def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]
         measured: the most ranks.
         rates: law -> predicted number of ranks -> samples/s; the most trusted law first.
     """
-    most, found = measured.point, []
+    most, sentences = measured.point, []
     for ranks in sorted({ranks for of in rates.values() for ranks in of if ranks > most.ranks}):
         up = [f"{law} rises to {number(of[ranks])}" for law, of in rates.items() if of[ranks] > most.samples_per_s * (1 + _SAME)]
         down = [f"{law} falls to {number(of[ranks])}" for law, of in rates.items() if of[ranks] < most.samples_per_s * (1 - _SAME)]
         if up and down:
             now = f"{number(most.samples_per_s)} {most.unit} with {counted(most.ranks)}"
-            found.append(
+            sentences.append(
                 f"predictions for {counted(ranks)} disagree: from {now}, {', '.join(up)}, but {', '.join(down)}; "
                 "measure before relying on either"
             )
-    return found
+    return sentences
 
 
 def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
@@ -85,11 +86,12 @@ def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
 
 def _predicted(last: Row, unit: str, predictions: Sequence[Prediction], contradictions: Sequence[str]) -> Iterator[str]:
     yield from contradictions[:1]
-    for one in predictions[:1] if not contradictions else ():
-        if one.samples_per_s is not None and one.low is not None and one.high is not None:
+    for prediction in predictions[:1] if not contradictions else ():
+        rate, low, high = prediction.samples_per_s, prediction.low, prediction.high
+        if rate is not None and low is not None and high is not None:
             yield (
-                f"prediction for {counted(one.ranks)}: {number(one.samples_per_s)} {unit} ({number(one.low)} to {number(one.high)}), "
-                f"{number(one.samples_per_s / last.point.samples_per_s)} times the rate of {counted(last.point.ranks)}"
+                f"prediction for {counted(prediction.ranks)}: {number(rate)} {unit} ({number(low)} to {number(high)}), "
+                f"{number(rate / last.point.samples_per_s)} times the rate of {counted(last.point.ranks)}"
             )
 
 
@@ -302,7 +304,7 @@ def study(
     known = replace(basis or Basis((), kind), points=usable, kind=kind)
     predictions = [predict(known, ranks) for ranks in targets]
     fitted, left_out = fit(known)
-    reached = [one.ranks for one in predictions if one.samples_per_s is not None]
+    reached = [prediction.ranks for prediction in predictions if prediction.samples_per_s is not None]
     laws = [_Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
     times = list(_times(ordered, predictions, kind, noise)) if noise else []
     notes = [f"{counted(point.ranks)}: {note}" for point in ordered for note in point.notes]
@@ -348,8 +350,8 @@ def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str
         return
     whole = base.batch * base.ranks
     places = [(point.ranks, point.samples_per_s, float(point.batch or 0), False) for point in points]
-    places += [(one.ranks, one.samples_per_s, whole / one.ranks if kind == "strong" else base.batch, True)
-               for one in predictions if one.samples_per_s is not None]  # fmt: skip
+    places += [(prediction.ranks, prediction.samples_per_s, whole / prediction.ranks if kind == "strong" else base.batch, True)
+               for prediction in predictions if prediction.samples_per_s is not None]  # fmt: skip
     first = time_to_accuracy(noise, base.ranks, base.batch, whole / base.samples_per_s)
     for ranks, rate, batch, predicted in places:
         spent = time_to_accuracy(noise, ranks, batch, ranks * batch / rate)

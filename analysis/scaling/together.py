@@ -44,20 +44,20 @@ def late_of(launch: Sequence[Run], point: Point) -> str:
                 gathered[number] = RankMetrics.of(rank)
             except FeedlineError:  # the points' notes say so
                 continue
-    found = compared(gathered, gathered[min(gathered)], None, NOTHING, [], rank_cpus(gathered)) if gathered else None
-    return sentence(found.communication, point) if found else ""
+    comparison = compared(gathered, gathered[min(gathered)], None, NOTHING, [], rank_cpus(gathered)) if gathered else None
+    return sentence(comparison.communication, point) if comparison else ""
 
 
 def sentence(comm: Communication, point: Point) -> str:
     """Say which rank is late, with the number and the words of `feedline report`."""
-    late = next((one for one in comm.late if one.persistent), None)
+    late = next((late for late in comm.late if late.persistent), None)
     if late is None or point.step_s is None:
         return ""
-    told = answer(comm, "rank_on_time", late.rank)
-    cost_s = told.gain_s if told else late.waited_s if late.cost_s is None else late.cost_s
+    prediction = answer(comm, "rank_on_time", late.rank)
+    cost_s = prediction.gain_s if prediction else late.waited_s if late.cost_s is None else late.cost_s
     if cost_s < _MATTERS * point.step_s:
         return ""
-    finding = Finding(RULE_ID, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(told))
+    finding = Finding(RULE_ID, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(prediction))
     saved = f"{seconds(cost_s)} of each {seconds(point.step_s)} step can be saved"
     return (
         f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps "
@@ -100,13 +100,13 @@ def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
 
     Without those that did not end by themselves, or cannot be read.
     """
-    found = {}
+    trained = {}
     for number, rank in ranks.items():
         try:
-            found[number] = bool(len(steps_and_collectives(rank).steps))
+            trained[number] = bool(len(steps_and_collectives(rank).steps))
         except FeedlineError:
             continue
-    return {number: steps for number, steps in found.items() if steps or ranks[number].manifest.state == "finished"}
+    return {number: steps for number, steps in trained.items() if steps or ranks[number].manifest.state == "finished"}
 
 
 def apart(rank: Rank) -> bool:
@@ -133,8 +133,13 @@ def _whole_dataset(rank: Rank) -> int:
     except FeedlineError:
         return 0
     samplers = rank.manifest.training.get("samplers")
-    trains: list[dict[str, Any]] = [one for one in samplers if one.get("loader") in loaders] if isinstance(samplers, list) else []
-    of = {int(one["of"]) if one.get("of") and one.get("samples", 0) >= one["of"] and not _divides(one) else 0 for one in trains}
+    trains: list[dict[str, Any]] = (
+        [sampler for sampler in samplers if sampler.get("loader") in loaders] if isinstance(samplers, list) else []
+    )
+    of = {
+        int(sampler["of"]) if sampler.get("of") and sampler.get("samples", 0) >= sampler["of"] and not _divides(sampler) else 0
+        for sampler in trains
+    }
     return of.pop() if len(of) == 1 else 0
 
 

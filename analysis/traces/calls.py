@@ -54,10 +54,10 @@ class _Nest:
 
         -1: none has.
         """
-        found = value.copy()
+        inherited = value.copy()
         for rows in self.levels[1:]:
-            found[rows] = np.where(value[rows] >= 0, value[rows], found[self.parent[rows]])
-        return found
+            inherited[rows] = np.where(value[rows] >= 0, value[rows], inherited[self.parent[rows]])
+        return inherited
 
 
 def nest(start: IntArray, wall: IntArray) -> _Nest:
@@ -281,10 +281,10 @@ def _place(called: Calls, rows: IntArray, piece: _Piece, nearest: dict[Kind, Int
         called.operator[rows[have]] = mine["name"][at]
         speaks = backends[mine["name"][at]]
         called.backend[rows[have[speaks]]] = mine["name"][at[speaks]]
-        told = mine["collective"][at] >= 0
-        called.collective[rows[have[told]]] = mine["collective"][at[told]]
-    told = mine["collective"][launches] >= 0
-    called.collective[rows[launches[told]]] = mine["collective"][launches[told]]
+        collective = mine["collective"][at] >= 0
+        called.collective[rows[have[collective]]] = mine["collective"][at[collective]]
+    collective = mine["collective"][launches] >= 0
+    called.collective[rows[launches[collective]]] = mine["collective"][launches[collective]]
 
 
 def _add(sums: _Sums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> None:

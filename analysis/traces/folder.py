@@ -51,22 +51,26 @@ def _about(data: Any) -> dict[str, Any]:
     Raises:
         ValueError: a member is missing or of another type; the text says which.
     """
-    found = structs.asdict(checked(data, _About))
-    _numbers(found)
-    return found
+    about = structs.asdict(checked(data, _About))
+    _numbers(about)
+    return about
 
 
-def _numbers(found: dict[str, Any]) -> None:
+def _numbers(about: dict[str, Any]) -> None:
     """Check ranges of what the types of trace_columns.py leave open."""
-    devices = {track.device for track in found["tracks"]}
+    devices = {track.device for track in about["tracks"]}
     if len(devices) > _MOST_DEVICES or min(devices, default=0) < -1 or max(devices, default=0) >= 1 << 31:
         raise ValueError(f"`tracks` names {len(devices):,} devices, or an impossible one: at most {_MOST_DEVICES:,} are read")
-    sizes = {size for shape in found["shapes"] for sizes in shape.inputs for size in sizes}
-    args = {number for one in found["collectives"] for number in (one.size, one.sequence, one.elements_in, one.elements_out)} - {None}
+    sizes = {size for shape in about["shapes"] for sizes in shape.inputs for size in sizes}
+    args = {
+        number
+        for collective in about["collectives"]
+        for number in (collective.size, collective.sequence, collective.elements_in, collective.elements_out)
+    } - {None}
     for what, numbers in (("shapes", sizes), ("collectives", args)):
         if numbers and not (-_MOST_NUMBER < min(numbers) and max(numbers) < _MOST_NUMBER):
             raise ValueError(f"`{what}` contains numbers that no recording can have")
-    for ranks in {one.ranks for one in found["collectives"] if one.ranks}:
+    for ranks in {collective.ranks for collective in about["collectives"] if collective.ranks}:
         checked(ranks, _Ranks)
 
 
@@ -119,7 +123,7 @@ def write(trace: Trace, folder: Path) -> None:
     owned.ensure(folder)
     about = {name: value for name, value in vars(trace).items() if name != "events"}
     for name in ("tracks", "shapes", "collectives"):
-        about[name] = [asdict(one) for one in about[name]]
+        about[name] = [asdict(value) for value in about[name]]
     about["source"], about["notes"] = masks.token(trace.source), [masks.text(note) for note in trace.notes]
     about["names"] = [masks.text(name) if "/" in name else masks.token(name) for name in trace.names]  # with_stack gives files
     names = EVENT_DTYPE.names or ()
@@ -141,9 +145,9 @@ def read(folder: Path) -> Trace:
         RunDamaged: the file is missing, was cut off or changed.
     """
     with columns(folder / TRACE, "ingest the trace again") as file:
-        said = _about(json_of(file.metadata(_ABOUT).decode("utf-8", "surrogatepass")))
+        about = _about(json_of(file.metadata(_ABOUT).decode("utf-8", "surrogatepass")))
         events = np.empty(file.rows, EVENT_DTYPE)
         file.into(events, {})
-        made = Trace(events=events, **said)
-        _check(made)
-    return made
+        trace = Trace(events=events, **about)
+        _check(trace)
+    return trace

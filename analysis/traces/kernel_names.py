@@ -73,8 +73,8 @@ def short(name: str) -> str:
     Of a function that any kernel can be, what its template arguments say of this one stays.
     """
     function = function_of(name)
-    said = _said(name) if _GENERIC.search(function) else ""
-    return f"{function}<{said}>".replace("at::native::", "") if said else function.replace("at::native::", "")
+    arguments = _said(name) if _GENERIC.search(function) else ""
+    return f"{function}<{arguments}>".replace("at::native::", "") if arguments else function.replace("at::native::", "")
 
 
 def fitting(name: str, most: int) -> str:
@@ -82,19 +82,19 @@ def fitting(name: str, most: int) -> str:
 
     Leading namespaces go first, then a function that any kernel can be, then the middle.
     """
-    told = short(name)
-    function, bracket, said = told.partition("<")
-    while len(told) > most and "::" in function:
+    text = short(name)
+    function, bracket, arguments = text.partition("<")
+    while len(text) > most and "::" in function:
         function = function.partition("::")[2]
-        told = f"{function}{bracket}{said}"
-    if len(told) > most and said:
-        told = said.removesuffix(">")
-    while len(told) > most and "::" in told:
-        told = told.partition("::")[2]
-    if len(told) <= most or _strange(told):
-        return told[:most]
+        text = f"{function}{bracket}{arguments}"
+    if len(text) > most and arguments:
+        text = arguments.removesuffix(">")
+    while len(text) > most and "::" in text:
+        text = text.partition("::")[2]
+    if len(text) <= most or _strange(text):
+        return text[:most]
     begin = 2 * most // 3
-    return f"{told[:begin]}…{told[len(told) - (most - begin - 1) :]}"
+    return f"{text[:begin]}…{text[len(text) - (most - begin - 1) :]}"
 
 
 def _strange(name: str) -> bool:
@@ -212,8 +212,8 @@ def operation_of(name: str) -> str | None:
     if _FUSED.match(name):
         return None
     function = function_of(name)
-    found = next((library for library in LIBRARIES if library.functions.search(function)), None)
-    return None if found is None else found.operation or operation(function)
+    library_of = next((library for library in LIBRARIES if library.functions.search(function)), None)
+    return None if library_of is None else library_of.operation or operation(function)
 
 
 @functools.lru_cache(maxsize=1 << 14)

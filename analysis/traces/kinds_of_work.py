@@ -51,8 +51,8 @@ class Copy:
 
 def copy_of(name: str) -> Copy:
     """Read the name of a copy, as in ``Memcpy HtoD (Pageable -> Device)``."""
-    found = _COPY.search(name)
-    direction = f"{found[1].upper()}to{found[2].upper()}" if found else ""
+    match = _COPY.search(name)
+    direction = f"{match[1].upper()}to{match[2].upper()}" if match else ""
     lower = name.lower()
     return Copy(direction, next((meant for word, meant in _MEMORY.items() if word in lower), "") if "H" in direction else "")
 

@@ -51,13 +51,13 @@ def adapt(rows: Rows, tracks: list[Track], names: Sequence[str], processes: Mapp
     tracks[:] = [track for track, _ in known]
     rows["kind"] = np.array([kind for _, kind in known], np.uint8)[rows["track"]]
     kernels, annotations = (rows["kind"] == kind for kind in (Kind.KERNEL, Kind.ANNOTATION))
-    for chosen, told, kind in (
+    for chosen, matches, kind in (
         (kernels, [name == _BARRIER for name in names], Kind.SYNC),
         (kernels, [bool(_SETS.match(name)) for name in names], Kind.SET),
         (kernels, [bool(_COPIES.match(name)) for name in names], Kind.COPY),
         (annotations, [name.startswith(_PYTHON) for name in names], Kind.PYTHON),
     ):
-        rows["kind"][chosen & np.array(told, bool)[rows["name"]]] = kind
+        rows["kind"][chosen & np.array(matches, bool)[rows["name"]]] = kind
 
 
 def _place(track: Track, process: str, has_streams: bool) -> tuple[Track, Kind]:
@@ -93,8 +93,8 @@ class _Maker:
     holds: str
 
 
-def _maker(found: bytes, wrote: str, holds: str) -> _Maker:
-    return _Maker(re.compile(found, re.DOTALL), wrote, holds)
+def _maker(text: bytes, wrote: str, holds: str) -> _Maker:
+    return _Maker(re.compile(text, re.DOTALL), wrote, holds)
 
 
 #: Files that are no _JSON, by their first bytes.
@@ -154,16 +154,16 @@ def of_lines(head: bytes) -> _Maker | None:
 
 def _packets(head: bytes) -> int:
     """Return how many messages of field 1 a text begins with, up to ENOUGH: Perfetto's protobuf is nothing but such packets."""
-    found = at = 0
-    while found < _ENOUGH and head[at : at + 1] == b"\x0a":
+    packets = at = 0
+    while packets < _ENOUGH and head[at : at + 1] == b"\x0a":
         size, shift, at = 0, 0, at + 1
         while at < len(head) and shift < 35:
             size, shift, at = size | (head[at] & 0x7F) << shift, shift + 7, at + 1
             if head[at - 1] < 0x80:
                 break
         at += size
-        found += at <= len(head)
-    return found
+        packets += at <= len(head)
+    return packets
 
 
 def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]) -> _Maker | None:

@@ -63,13 +63,13 @@ class Convolutions:
     @classmethod
     def of(cls, calls: Iterable[tuple[str, Shape]]) -> "Convolutions":
         """Collect what the backwards among these operators tell."""
-        found: dict[tuple[_Size, _Size], _Size | None] = {}
+        weights: dict[tuple[_Size, _Size], _Size | None] = {}
         for name, shape in calls:
             gradient = _gradient(name, shape.inputs)
             if gradient is not None:
                 result, key = gradient[0], gradient[1:]
-                found[key] = result if found.get(key, result) == result else None
-        return cls(found)
+                weights[key] = result if weights.get(key, result) == result else None
+        return cls(weights)
 
 
 def cost(name: str, shape: Shape, convolutions: Convolutions) -> _Cost | None:
@@ -79,12 +79,12 @@ def cost(name: str, shape: Shape, convolutions: Convolutions) -> _Cost | None:
     """
     formula = _FORMULAS.get(name)
     try:
-        made = formula(name, shape.inputs, convolutions) if formula else None
+        amounts = formula(name, shape.inputs, convolutions) if formula else None
     except (IndexError, ValueError, ZeroDivisionError):  # sizes of something else under the same name
         return None
-    if made is None:
+    if amounts is None:
         return None
-    flop, operands, result = made
+    flop, operands, result = amounts
     widths = [_width(shape.dtypes[at]) for at in operands if at < len(shape.dtypes)]
     if len(widths) < len(operands) or not all(widths):
         return _Cost(flop, -1)
@@ -220,9 +220,9 @@ class Costs:
         rows = np.flatnonzero(self._countable(mine))
         key = mine["name"][rows].astype(np.int64) << 32 | mine["shape"][rows]
         each, place = np.unique(key, return_inverse=True)
-        made = [self._cost(int(one) >> 32, int(one) & 0xFFFFFFFF) for one in each.tolist()]
-        flop[rows] = np.array([-1.0 if one is None else one.flop for one in made] or [0.0])[place]
-        nbytes[rows] = np.array([-1.0 if one is None else one.nbytes for one in made] or [0.0])[place]
+        costs = [self._cost(int(value) >> 32, int(value) & 0xFFFFFFFF) for value in each.tolist()]
+        flop[rows] = np.array([-1.0 if value is None else value.flop for value in costs] or [0.0])[place]
+        nbytes[rows] = np.array([-1.0 if value is None else value.nbytes for value in costs] or [0.0])[place]
         return flop, nbytes
 
     def _cost(self, name: int, shape: int) -> _Cost | None:
@@ -236,4 +236,4 @@ class Costs:
     def _pairs(self, events: npt.NDArray[np.void]) -> list[tuple[int, int]]:
         rows = np.flatnonzero(self._countable(events))
         key = np.unique(events["name"][rows].astype(np.int64) << 32 | events["shape"][rows])
-        return [(one >> 32, one & 0xFFFFFFFF) for one in key.tolist()]
+        return [(value >> 32, value & 0xFFFFFFFF) for value in key.tolist()]

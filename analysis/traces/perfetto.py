@@ -26,7 +26,7 @@ def lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
     Returns:
         int64 [n]: 0 for all where all nest; NOWHERE for what would need more than MOST lanes.
     """
-    found = np.full(len(start), NOWHERE, np.int64)
+    lane_of = np.full(len(start), NOWHERE, np.int64)
     open_until: list[list[int]] = [[]]  # ends of what is going on, of each lane, the outermost first
     for index, (begin, length) in enumerate(zip(start.tolist(), wall.tolist())):
         end = begin + length
@@ -38,9 +38,9 @@ def lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
                 ends.pop()
             if not ends or end <= ends[-1]:
                 ends.append(end)
-                found[index] = lane
+                lane_of[index] = lane
                 break
-    return found
+    return lane_of
 
 
 class PerfettoRank:

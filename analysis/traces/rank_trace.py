@@ -239,8 +239,8 @@ def _collectives(trace: Trace, who: Threads, called: Calls, act: Activity, work:
     events = trace.events
     rows = np.flatnonzero(communicates(trace))
     if not len(work.busy):  # gloo on a CPU: all that there is are the ranges around it
-        said = np.array([name.startswith(("gloo:", "mpi:", "ucc:")) for name in trace.names] or [False])
-        rows = np.flatnonzero(of_kinds(trace, Kind.ANNOTATION) & said[events["name"]])
+        by_range = np.array([name.startswith(("gloo:", "mpi:", "ucc:")) for name in trace.names] or [False])
+        rows = np.flatnonzero(of_kinds(trace, Kind.ANNOTATION) & by_range[events["name"]])
     mine, launcher = events[rows], who.launcher[rows]
     launched = launcher >= 0
     table = np.zeros(len(rows), _COLLECTIVE_DTYPE)

@@ -56,9 +56,9 @@ def _main(trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.ND
     else the busiest.
     """
     track = trace.events["track"]
-    said = host & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
+    marked = host & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
     for pattern in (PROFILER_STEP, LOADER, OPTIMIZER):
-        if (there := said & named(trace, pattern)).any():
+        if (there := marked & named(trace, pattern)).any():
             return _busiest(track[there])
     autograd = present(track[operators & named(trace, _AUTOGRAD)])
     others = track[host & of_kinds(trace, Kind.RUNTIME, Kind.ANNOTATION, Kind.PYTHON)]
@@ -74,14 +74,14 @@ def _busiest(tracks: npt.NDArray[np.int32]) -> int:
 
 def _launcher(trace: Trace) -> npt.NDArray[np.int32]:
     events = trace.events
-    found = np.full(len(events), -1, np.int32)
+    launcher = np.full(len(events), -1, np.int32)
     joins = events["correlation"] > 0  # CUPTI counts from 1
     calls = np.flatnonzero(of_kinds(trace, Kind.RUNTIME) & joins)
     work = np.flatnonzero(on_device(trace) & joins)
     if not len(calls) or not len(work):
-        return found
+        return launcher
     order = calls[np.argsort(events["correlation"][calls], kind="stable")]
     known, wanted = events["correlation"][order], events["correlation"][work]
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    found[work] = np.where(known[place] == wanted, order[place], -1)
-    return found
+    launcher[work] = np.where(known[place] == wanted, order[place], -1)
+    return launcher

@@ -219,8 +219,8 @@ def _why_not(trace: Trace, who: Threads) -> str:
         return "the trace contains no host threads"
     own = of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)
     similar = [name for number in np.unique(trace.events["name"][own]) if _SOUNDS_LIKE.search(name := trace.names[number])]
-    told = f" (perhaps this is one: {', '.join(similar[:_SHOWN])})" if similar else ""
-    return f"the trace has no DataLoader range on the main thread, so waiting for batches cannot be measured{told}"
+    hint = f" (perhaps this is one: {', '.join(similar[:_SHOWN])})" if similar else ""
+    return f"the trace has no DataLoader range on the main thread, so waiting for batches cannot be measured{hint}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,19 +303,19 @@ def split(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NON
     return {**parts, PARTS[-1]: end - begin - before}
 
 
-def with_waiting(one: Budget, hidden: IntArray, communication: IntArray, waiting: IntArray) -> Budget:
+def with_waiting(budget: Budget, hidden: IntArray, communication: IntArray, waiting: IntArray) -> Budget:
     """Return the budget once other ranks are known: waiting for them moves out of exposed_transfer.
 
     Args:
-        one: the budget of the rank alone.
+        budget: the budget of the rank alone.
         hidden: when communication ran behind compute: a set, ns.
         communication: when it ran: a set, ns.
         waiting: when it only waited for a late rank: a set, ns.
     """
     exposed = without(common(waiting, communication), hidden)
-    moved = covered(exposed, one.edges[:-1], one.edges[1:])
-    known = {"waiting_for_rank": moved, "exposed_transfer": one.parts["exposed_transfer"] + one.parts["waiting_for_rank"] - moved}
-    return Budget(one.edges, {**one.parts, **known}, tuple(note for note in one.notes if id_of(note) != ONE_RANK.id))
+    moved = covered(exposed, budget.edges[:-1], budget.edges[1:])
+    known = {"waiting_for_rank": moved, "exposed_transfer": budget.parts["exposed_transfer"] + budget.parts["waiting_for_rank"] - moved}
+    return Budget(budget.edges, {**budget.parts, **known}, tuple(note for note in budget.notes if id_of(note) != ONE_RANK.id))
 
 
 def of_trace(steps: Steps, window: Basis, act: Activity, work: DeviceWork) -> Budget:

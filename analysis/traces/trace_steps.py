@@ -98,9 +98,9 @@ class Steps:
 def find_steps(trace: Trace, who: Threads) -> Steps:
     """Cut a trace into steps by the first of: ProfilerStep, feedline's ranges, a user's range that repeats, optimizer, collectives."""
     for way in (_profiler_steps, _feedline, _ranges, _optimizer, _updates, _collectives):
-        found = way(trace, who)
-        if found is not None:
-            return found
+        steps = way(trace, who)
+        if steps is not None:
+            return steps
     return Steps(np.zeros(0, np.int64), "none", _NO_STEPS)
 
 
@@ -144,14 +144,14 @@ def _ranges(trace: Trace, who: Threads) -> Steps | None:
             families.setdefault(_NUMBER.sub("", trace.names[number]).strip(), []).append(number)
     best: tuple[bool, float, str, IntArray] | None = None
     for family, numbers in families.items():
-        said = bool(_STEP_WORD.match(family))
+        is_step = bool(_STEP_WORD.match(family))
         mine = own[np.isin(own["name"], numbers)]
         start, end = mine["start"], mine["start"] + mine["wall"]
-        if len(start) < (2 if said else _FEWEST) or (start[1:] < end[:-1]).any():
+        if len(start) < (2 if is_step else _FEWEST) or (start[1:] < end[:-1]).any():
             continue
         share = float((end - start).sum() / max(end[-1] - start[0], 1))
-        if (said or share >= _COVERS) and (best is None or (said, share, family) > best[:3]):
-            best = said, share, family, np.append(start, end[-1])
+        if (is_step or share >= _COVERS) and (best is None or (is_step, share, family) > best[:3]):
+            best = is_step, share, family, np.append(start, end[-1])
     if best is None:
         return None
     return Steps(best[3], "range", f"steps are the {len(best[3]) - 1} ranges '{best[2]}' on the main thread")

@@ -61,12 +61,12 @@ def marks_in(trace: Trace) -> tuple[IntArray, IntArray]:
     Returns:
         Their rows in ``Trace.events``, in order of time, and what each says: CLOCK_MONOTONIC, ns. Both int64 [n].
     """
-    said = np.full(max(len(trace.names), 1), -1, np.int64)
+    mark_of_name = np.full(max(len(trace.names), 1), -1, np.int64)
     for number, name in enumerate(trace.names):
         digits = name.removeprefix(MARK)
         if digits != name and digits.isascii() and digits.isdigit() and len(digits) < 19:
-            said[number] = int(digits)
-    reading = said[trace.events["name"]]
+            mark_of_name[number] = int(digits)
+    reading = mark_of_name[trace.events["name"]]
     rows = np.flatnonzero(reading >= 0)
     rows = rows[np.argsort(reading[rows], kind="stable")]
     return rows, reading[rows]
@@ -150,27 +150,27 @@ def windows(run: Run) -> Windows:
 
     One that cannot be read is named in the notes.
     """
-    found = Windows()
+    result = Windows()
     for number, rank in sorted(run.ranks.items()):
         path = rank.folder / KINETO
         if os.path.lexists(path):
             try:
-                _add(found, number, rank, path)
+                _add(result, number, rank, path)
             except FeedlineError as error:
-                found.notes.append(run.named(f"rank {number}: the window of torch.profiler is missing from the Perfetto trace: {error}"))
-    return found
+                result.notes.append(run.named(f"rank {number}: the window of torch.profiler is missing from the Perfetto trace: {error}"))
+    return result
 
 
-def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
+def _add(result: Windows, number: int, rank: Rank, path: Path) -> None:
     trace = _read_window(path)
     clock = shared_clock(trace, rank.manifest.anchors)
     if clock is None or not _within(rank, clock.clock.to_reference(trace.origin_ns + trace.events["start"][:1])):
         why = "cannot be aligned with feedline's clock" if clock is None else "was not recorded during this run"
-        found.notes.append(f"rank {number}: {path.name} {why}: it is missing from the Perfetto trace")
+        result.notes.append(f"rank {number}: {path.name} {why}: it is missing from the Perfetto trace")
         return
-    found.by_rank[number] = _Window(path, clock)
-    found.notes.append(f"rank {number}: the window of torch.profiler is aligned with feedline's clock to {clock.says()}")
-    found.notes.extend(f"rank {number}: {path.name}: {note}" for note in trace.notes)
+    result.by_rank[number] = _Window(path, clock)
+    result.notes.append(f"rank {number}: the window of torch.profiler is aligned with feedline's clock to {clock.says()}")
+    result.notes.extend(f"rank {number}: {path.name}: {note}" for note in trace.notes)
 
 
 def _read_window(path: Path) -> Trace:
@@ -212,9 +212,9 @@ def lines(window: _Window, rank: PerfettoRank, pid: int, on_shared: Callable[[In
     start = trace.origin_ns + trace.events["start"]
     begin = on_shared(window.clock.clock.to_reference(start))
     wall = on_shared(window.clock.clock.to_reference(start + trace.events["wall"])) - begin
-    made = _Made(trace, rank, begin, wall, pid)
-    for track, mine in made.tracks(chosen):
-        yield from made.lines(track, mine)
+    events = _Made(trace, rank, begin, wall, pid)
+    for track, mine in events.tracks(chosen):
+        yield from events.lines(track, mine)
 
 
 class _Made:
@@ -241,16 +241,16 @@ class _Made:
         return iter(sorted(parts.items(), key=lambda pair: self._order(pair[0])))
 
     def _order(self, track: int) -> tuple[bool, bool, bool, int, int, str]:
-        one = self._trace.tracks[track]
-        number = int(one.thread) if one.thread.isascii() and one.thread.isdigit() else 0
-        return one.device >= 0, track != self._main, one.process != self._pid, one.device, number, one.thread
+        of_track = self._trace.tracks[track]
+        number = int(of_track.thread) if of_track.thread.isascii() and of_track.thread.isdigit() else 0
+        return of_track.device >= 0, track != self._main, of_track.process != self._pid, of_track.device, number, of_track.thread
 
-    def _name(self, one: Track) -> str:
-        if one.device >= 0:
-            return f"GPU {one.device} stream {one.thread}"
-        if one.process == self._pid:
-            return f"training, operators (thread {one.thread})"
-        return f"torch.profiler: {one.process} {one.thread}"
+    def _name(self, track: Track) -> str:
+        if track.device >= 0:
+            return f"GPU {track.device} stream {track.thread}"
+        if track.process == self._pid:
+            return f"training, operators (thread {track.thread})"
+        return f"torch.profiler: {track.process} {track.thread}"
 
     def lines(self, track: int, rows: IntArray) -> Iterator[str]:
         """Yield the events of one track."""
@@ -316,7 +316,7 @@ def _shape(shape: Shape) -> dict[str, Any]:
 
 
 def _collective(collective: CollectiveArgs) -> dict[str, Any]:
-    said = {
+    members = {
         "Collective name": collective.operation,
         "Process Group Name": collective.group,
         "Process Group Ranks": None if collective.ranks is None else json.dumps(collective.ranks),
@@ -326,7 +326,7 @@ def _collective(collective: CollectiveArgs) -> dict[str, Any]:
         "Out msg nelems": collective.elements_out,
         "dtype": collective.dtype,
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -100,28 +100,28 @@ class Envelope:
     groups: dict[_Key, _Extents] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, one: Collectives) -> "Envelope":
+    def of(cls, collectives: Collectives) -> "Envelope":
         """Make the envelope of one rank.
 
         Sends and receives have numbers of their own on each rank, and are not in it.
         """
-        found = cls()
-        start, end = _on_reference(one)
-        for key, at in _numbered(one).items():
-            table = one.table[at]
+        envelope = cls()
+        start, end = _on_reference(collectives)
+        for key, at in _numbered(collectives).items():
+            table = collectives.table[at]
             first = int(table["sequence"].min())
             rows = _empty(int(table["sequence"].max()) - first + 1)
             row = table["sequence"] - first
             rows["start_min"][row] = rows["start_max"][row] = start[at]
             rows["end_min"][row] = np.where(end[at] == MISSING, _NEVER, end[at])
             rows["end_max"][row] = np.where(end[at] == MISSING, -1, end[at])
-            rows["free"][row] = np.maximum(start[at], slot_free(end[at], one.groups[table["group"][0]].backend))
-            rows["root"][row] = start[at] if key.ranks[:1] == (one.rank,) else -1
+            rows["free"][row] = np.maximum(start[at], slot_free(end[at], collectives.groups[table["group"][0]].backend))
+            rows["root"][row] = start[at] if key.ranks[:1] == (collectives.rank,) else -1
             rows["nbytes"][row] = table["nbytes"]
-            rows["kind"][row] = np.array([_kind(name) for name in one.names])[table["name"]]
-            rows["ranks"][row], rows["last"][row] = 1, one.rank
-            found.groups[key] = _Extents(first, rows)
-        return found
+            rows["kind"][row] = np.array([_kind(name) for name in collectives.names])[table["name"]]
+            rows["ranks"][row], rows["last"][row] = 1, collectives.rank
+            envelope.groups[key] = _Extents(first, rows)
+        return envelope
 
     def merge(self, other: "Envelope") -> "Envelope":
         """Return both together; neither is changed."""
@@ -144,71 +144,71 @@ class Envelope:
             early += int((rows["start_max"][met] - rows["end_min"][met] > bound + SLACK_NS).sum())
         return early / total if total else 0.0
 
-    def rows_of(self, one: Collectives) -> np.ndarray:
+    def rows_of(self, collectives: Collectives) -> np.ndarray:
         """Return the row of each of a rank's collectives: EXTENT_DTYPE [n].
 
         It holds the rank's own times for sends and receives, and for what it began after the envelope was made.
         """
-        found = _empty(len(one.table))
-        found["start_max"] = found["free"] = one.clock.to_reference(one.table["start"])
-        found["last"] = one.rank
-        for key, at in _numbered(one).items():
+        extents_of_rank = _empty(len(collectives.table))
+        extents_of_rank["start_max"] = extents_of_rank["free"] = collectives.clock.to_reference(collectives.table["start"])
+        extents_of_rank["last"] = collectives.rank
+        for key, at in _numbered(collectives).items():
             extents = self.groups.get(key, _NOTHING)
-            row = one.table["sequence"][at] - extents.first
+            row = collectives.table["sequence"][at] - extents.first
             known = (row >= 0) & (row < len(extents.rows))
-            found[at[known]] = extents.rows[row[known]]
-        return found
+            extents_of_rank[at[known]] = extents.rows[row[known]]
+        return extents_of_rank
 
-    def arrivals(self, one: Collectives, bound: float) -> Arrivals:
+    def arrivals(self, collectives: Collectives, bound: float) -> Arrivals:
         """Return when the others came to a rank's collectives.
 
         Where only some ranks wait for each other, waiting for the first rank of the group and for the last of all is known; for any other
         rank it counts as transfer.
 
         Args:
-            one: the rank's collectives.
+            collectives: the rank's collectives.
             bound: ns: shorter waiting counts as transfer; inf: all of it does.
         """
         if not np.isfinite(bound):
-            return incomparable(one, [one.rank])
-        there = _among_all(one)
-        rows = self.rows_of(one)[there]
-        start, end = (times[there] for times in _on_reference(one))
-        roots = np.array([min(group.ranks, default=-1) for group in one.groups], np.int64)[one.table["group"][there]]
+            return incomparable(collectives, [collectives.rank])
+        there = _among_all(collectives)
+        rows = self.rows_of(collectives)[there]
+        start, end = (times[there] for times in _on_reference(collectives))
+        roots = np.array([min(group.ranks, default=-1) for group in collectives.groups], np.int64)[collectives.table["group"][there]]
         last, whom = rows["start_max"].astype(np.int64), rows["last"].astype(np.int64)
         one_way = np.flatnonzero(~np.isin(rows["kind"], _TOGETHER))
-        begins, ranks = np.stack([start, rows["root"], last], 1), np.stack([np.full(len(rows), one.rank), roots, whom], 1)
+        begins, ranks = np.stack([start, rows["root"], last], 1), np.stack([np.full(len(rows), collectives.rank), roots, whom], 1)
         last[one_way], column = waited_for(begins[one_way], 0, end[one_way])
         whom[one_way] = ranks[one_way, column]
         known, late = np.unique(whom, return_inverse=True)
         met = bool((rows["ranks"] > 1).any())
-        return arrived(one, there, last - start, rows["free"] - rows["start_max"], late, known.tolist(), bound, met)
+        return arrived(collectives, there, last - start, rows["free"] - rows["start_max"], late, known.tolist(), bound, met)
 
 
-def _on_reference(one: Collectives) -> tuple[IntArray, IntArray]:
+def _on_reference(collectives: Collectives) -> tuple[IntArray, IntArray]:
     """Return when each of a rank's collectives began and ended, by the clock that it measured.
 
     int64 [n] each, ns; MISSING: no end was seen.
     """
-    begin, done = one.table["start"], one.table["end"]
-    return one.clock.to_reference(begin), np.where(done < 0, MISSING, one.clock.to_reference(done))
+    begin, done = collectives.table["start"], collectives.table["end"]
+    return collectives.clock.to_reference(begin), np.where(done < 0, MISSING, collectives.clock.to_reference(done))
 
 
-def _among_all(one: Collectives) -> BoolArray:
+def _among_all(collectives: Collectives) -> BoolArray:
     """Return bool [n]: which entries of a rank's table are collectives, not messages between two ranks."""
-    return ~np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
+    return ~np.array([operation(name) in BETWEEN_TWO for name in collectives.names] or [False])[collectives.table["name"]]
 
 
-def _numbered(one: Collectives) -> dict[_Key, IntArray]:
+def _numbered(collectives: Collectives) -> dict[_Key, IntArray]:
     """Return where in a rank's table the collectives of each group and generation are."""
-    collective = _among_all(one)
-    found: dict[_Key, IntArray] = {}
-    for index, group in enumerate(one.groups):
-        at = np.flatnonzero((one.table["group"] == index) & collective)
-        generation = generations(one.table["sequence"][at])
+    collective = _among_all(collectives)
+    rows_by_key: dict[_Key, IntArray] = {}
+    for index, group in enumerate(collectives.groups):
+        at = np.flatnonzero((collectives.table["group"] == index) & collective)
+        generation = generations(collectives.table["sequence"][at])
         for number in np.unique(generation).tolist():
-            found[_Key(group.name, group.ranks, number)] = at[generation == number]
-    return found
+            rows_by_key[_Key(group.name, group.ranks, number)] = at[generation == number]
+    return rows_by_key
 
 
 def _kind(name: str) -> int:

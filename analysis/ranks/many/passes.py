@@ -204,39 +204,39 @@ def survey(chunk: Sequence[Source], load: Load) -> Survey:
 def _survey(source: Source, load: Load) -> Survey:
     try:
         with source.opened() as rank:
-            one = load(rank)
-            if one is None:
+            collectives = load(rank)
+            if collectives is None:
                 return Survey(unread={source.rank: "it made no step and called no collective"})
-            return Survey(Envelope.of(one), {source.rank: _seen(rank, one)})
+            return Survey(Envelope.of(collectives), {source.rank: _seen(rank, collectives)})
     except (FeedlineError, OSError) as error:
         return Survey(unread={source.rank: str(error)})
 
 
-def _seen(rank: Rank, one: Collectives) -> _RankScan:
+def _seen(rank: Rank, collectives: Collectives) -> _RankScan:
     place = rank.manifest.place
     node = place.get("group_rank")
-    apart = place.get("launcher") == "env" or (node is None and one.host == UNKNOWN_HOST)  # typed one by one, or of unknown hosts
+    apart = place.get("launcher") == "env" or (node is None and collectives.host == UNKNOWN_HOST)  # typed one by one, or of unknown hosts
     return _RankScan(
-        rank=one.rank,
-        host=one.host,
+        rank=collectives.rank,
+        host=collectives.host,
         state=rank.manifest.state,
         world_size=int(str(place.get("world_size", 1))),
-        steps=len(one.steps),
-        stride=one.stride,
-        until=int(one.steps[-1, 1]) if len(one.steps) else 0,
-        clock_bound_ns=one.clock.bound,
-        started_by=None if apart else (one.host, str(node)),
+        steps=len(collectives.steps),
+        stride=collectives.stride,
+        until=int(collectives.steps[-1, 1]) if len(collectives.steps) else 0,
+        clock_bound_ns=collectives.clock.bound,
+        started_by=None if apart else (collectives.host, str(node)),
         launch=rank.manifest.launch,
-        unseen=tuple(one.unseen),
-        exchanges=exchanges(one, rank.manifest),
-        left_after=one.left_after,
+        unseen=tuple(collectives.unseen),
+        exchanges=exchanges(collectives, rank.manifest),
+        left_after=collectives.left_after,
         samples_per_s=throughput_of(rank.main, steps_of(rank.main)).samples_per_s,
     )
 
 
-def _warm_up(one: Collectives) -> int:
+def _warm_up(collectives: Collectives) -> int:
     """Return the index of the first step that counts."""
-    return min(WARM_UP, max(0, len(one.steps) - 1))
+    return min(WARM_UP, max(0, len(collectives.steps) - 1))
 
 
 def foreign(seen: Mapping[int, _RankScan]) -> dict[int, str]:
@@ -245,16 +245,16 @@ def foreign(seen: Mapping[int, _RankScan]) -> dict[int, str]:
     The same launcher must have started them; of two launches with as many ranks, that of the lowest counts.
     """
     launches: dict[tuple[str, str], dict[str, list[int]]] = {}
-    for rank, one in sorted(seen.items()):
-        if one.started_by is not None:
-            launches.setdefault(one.started_by, {}).setdefault(one.launch, []).append(rank)
-    found: dict[int, str] = {}
+    for rank, of_rank in sorted(seen.items()):
+        if of_rank.started_by is not None:
+            launches.setdefault(of_rank.started_by, {}).setdefault(of_rank.launch, []).append(rank)
+    complaints: dict[int, str] = {}
     for by_launch in launches.values():
         most = max(by_launch.values(), key=len)
         for ranks in by_launch.values():
             if ranks is not most:
-                found |= dict.fromkeys(ranks, f"its folder belongs to a different launch than {named(most)} on the same host")
-    return found
+                complaints |= dict.fromkeys(ranks, f"its folder belongs to a different launch than {named(most)} on the same host")
+    return complaints
 
 
 def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) -> list[Spent]:
@@ -266,44 +266,44 @@ def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) 
         load: reads a rank's collectives.
         bound: ns: shorter waiting counts as transfer.
     """
-    found = []
+    spent = []
     for source in chunk:
         with source.opened() as rank:
-            one = load(rank)
-            if one is not None:
-                steps = one.steps[one.steps[:, 1] <= everybody.seen[source.rank].until]
-                found.append(_spend(replace(one, steps=steps), everybody.envelope, bound))
-    return found
+            collectives = load(rank)
+            if collectives is not None:
+                steps = collectives.steps[collectives.steps[:, 1] <= everybody.seen[source.rank].until]
+                spent.append(_spend(replace(collectives, steps=steps), everybody.envelope, bound))
+    return spent
 
 
-def _spend(one: Collectives, envelope: Envelope, bound: float) -> Spent:
-    others = envelope.arrivals(one, bound)
-    made = partition(one, others)
-    first = _warm_up(one)
-    blamed = made.blamed[first:].sum(0).tolist()
+def _spend(collectives: Collectives, envelope: Envelope, bound: float) -> Spent:
+    others = envelope.arrivals(collectives, bound)
+    parts = partition(collectives, others)
+    first = _warm_up(collectives)
+    blamed = parts.blamed[first:].sum(0).tolist()
     return Spent(
-        one.rank,
-        len(one.steps) - first,
-        int(one.walls[first:].sum()),
-        {name: int(made.parts[name][first:].sum()) for name in PARTS},
+        collectives.rank,
+        len(collectives.steps) - first,
+        int(collectives.walls[first:].sum()),
+        {name: int(parts.parts[name][first:].sum()) for name in PARTS},
         {rank: spent for rank, spent in zip(others.ranks, blamed, strict=False) if spent},  # no other rank: one column of nothing
-        _moved(one, envelope, made.moving) if isfinite(bound) else {},
+        _moved(collectives, envelope, parts.moving) if isfinite(bound) else {},
     )
 
 
-def _moved(one: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]) -> dict[Label, _Moved]:
+def _moved(collectives: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]) -> dict[Label, _Moved]:
     """Add up what the complete collectives took on this rank.
 
     Args:
-        one: the rank's collectives.
+        collectives: the rank's collectives.
         envelope: of all ranks.
         moving: of its partition: float64 [n], ns.
     """
-    rows = envelope.rows_of(one)
-    sizes = np.array([len(group.ranks) for group in one.groups] or [0])[one.table["group"]]
+    rows = envelope.rows_of(collectives)
+    sizes = np.array([len(group.ranks) for group in collectives.groups] or [0])[collectives.table["group"]]
     known = (rows["ranks"] == sizes) & (moving > 0)
-    found: dict[Label, _Moved] = {}
+    moved: dict[Label, _Moved] = {}
     for kind, nbytes, ranks in set(zip(rows["kind"][known].tolist(), rows["nbytes"][known].tolist(), sizes[known].tolist(), strict=True)):
         these = known & (rows["kind"] == kind) & (rows["nbytes"] == nbytes) & (sizes == ranks)
-        found[Label(KINDS[kind], nbytes, ranks)] = _Moved(int(these.sum()), int(moving[these].sum()))
-    return found
+        moved[Label(KINDS[kind], nbytes, ranks)] = _Moved(int(these.sum()), int(moving[these].sum()))
+    return moved

@@ -86,7 +86,7 @@ class Many:
     @property
     def late(self) -> list[RankCost]:
         """The ranks that others waited for, the worst first."""
-        return sorted((one for one in self.ranks if one.caused_s > 0), key=lambda one: (-one.caused_s, one.rank))
+        return sorted((rank for rank in self.ranks if rank.caused_s > 0), key=lambda item: (-item.caused_s, item.rank))
 
 
 def _put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str], bound: float) -> Many:
@@ -95,13 +95,13 @@ def _put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str
     From sums in whole nanoseconds, so that the order in which ranks came does not change a digit.
     """
     caused: dict[int, int] = {}
-    for one in spent:
-        for rank, waited in one.blamed_ns.items():
+    for cost in spent:
+        for rank, waited in cost.blamed_ns.items():
             caused[rank] = caused.get(rank, 0) + waited
-    ranks = [_cost(everybody, one, caused.get(one.rank, 0)) for one in spent]
+    ranks = [_cost(everybody, cost, caused.get(cost.rank, 0)) for cost in spent]
     kinds, incomplete, count = _kinds(everybody.envelope, spent)
     size = max([seen.world_size for seen in everybody.seen.values()], default=0)
-    said = [*notes, *_said(everybody, size)]
+    all_notes = [*notes, *_said(everybody, size)]
     rates = [seen.samples_per_s for seen in everybody.seen.values()]
     return Many(
         ranks,
@@ -110,7 +110,7 @@ def _put_together(everybody: Survey, spent: Sequence[Spent], notes: Sequence[str
         kinds,
         count,
         incomplete,
-        said,
+        all_notes,
         sum(rate for rate in rates if rate is not None) if rates and None not in rates else None,
         _together([seen.exchanges for seen in everybody.seen.values()]),
     )
@@ -136,29 +136,29 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
         yield f"{named(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} counts as transfer"
     for rank, why in sorted(everybody.unread.items()):
         yield f"rank {rank} is left out: {why}"
-    least = min((one.stride for one in seen.values()), default=1)
-    for stride in sorted({one.stride for one in seen.values()} - {least}):
-        ranks = named(sorted(rank for rank, one in seen.items() if one.stride == stride))
+    least = min((rank.stride for rank in seen.values()), default=1)
+    for stride in sorted({rank.stride for rank in seen.values()} - {least}):
+        ranks = named(sorted(rank for rank, scan in seen.items() if scan.stride == stride))
         yield (
             f"{ranks} kept 1 of {stride} windows of 64 batches, others {kept(least)}: "
             "collectives in windows that not all ranks kept count as not begun by all"
         )
-    made = {rank: one.steps for rank, one in seen.items() if one.stride == least}
-    longest = max(made.values(), default=0)
-    for steps in sorted(set(made.values()) - {longest}):
-        yield f"{named(sorted(rank for rank in made if made[rank] == steps))} completed {steps} of {longest} steps"
+    steps_of = {rank: scan.steps for rank, scan in seen.items() if scan.stride == least}
+    longest = max(steps_of.values(), default=0)
+    for steps in sorted(set(steps_of.values()) - {longest}):
+        yield f"{named(sorted(rank for rank in steps_of if steps_of[rank] == steps))} completed {steps} of {longest} steps"
     ended = ("ended", "ended by its own program: everything up to then is shown")
     cut = ("cut", "killed: everything up to then is shown")
-    left = {rank for rank, one in seen.items() if one.state == "cut" and one.left_after is not None}
+    left = {rank for rank, scan in seen.items() if scan.state == "cut" and scan.left_after is not None}
     for rank in sorted(left):
         batches = counted(seen[rank].left_after or 0, "batch", "batches")
         yield f"rank {rank} left its loop after {batches} of its last epoch, and was killed later"
     for state, message in (cut, ended, ("live", "still running")):
-        these = sorted(rank for rank, one in seen.items() if one.state == state and rank not in left)
+        these = sorted(rank for rank, scan in seen.items() if scan.state == state and rank not in left)
         if these:
             yield f"{named(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
-    for why in sorted({why for one in seen.values() for why in one.unseen}):
-        yield f"{named(sorted(rank for rank, one in seen.items() if why in one.unseen))}: {why}"
+    for why in sorted({why for rank in seen.values() for why in rank.unseen}):
+        yield f"{named(sorted(rank for rank, scan in seen.items() if why in scan.unseen))}: {why}"
 
 
 def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int, int]:
@@ -180,7 +180,7 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int,
 
 
 def _busbw(label: Label, spent: Sequence[Spent]) -> float | None:
-    took = [moved.ns / moved.times for one in spent if (moved := one.moved.get(label)) is not None]
+    took = [moved.ns / moved.times for cost in spent if (moved := cost.moved.get(label)) is not None]
     return bandwidth(label.name, label.nbytes, label.ranks, max(took)).busbw if took else None
 
 
@@ -192,8 +192,8 @@ def of_rank(rank: Rank) -> Collectives | None:
     """
     from feedline.analysis.ranks.read_collectives import steps_and_collectives
 
-    found = steps_and_collectives(rank)
-    return found if len(found.steps) or len(found.table) else None
+    collectives = steps_and_collectives(rank)
+    return collectives if len(collectives.steps) or len(collectives.table) else None
 
 
 def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell: Tell = silent) -> Many:

@@ -94,7 +94,7 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
     """
     free = None
     for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST), strict=True))):  # between two widths all boxes move evenly
-        apart = all(label.apart(other, one) for one in (since, width) for shown, other in taken if shown <= since)
+        apart = all(label.apart(other, step) for step in (since, width) for shown, other in taken if shown <= since)
         if not (apart and label.inside(since, height) and label.inside(width, height)):
             break
         free = since
@@ -124,17 +124,17 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
-        found = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
-        found = [tick for tick in found if low <= tick <= high]
-        if len(found) <= most:
+        values = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
+        values = [tick for tick in values if low <= tick <= high]
+        if len(values) <= most:
             break
-    return found
+    return values
 
 
 def log_rows(low: float, high: float, height: float, words: Callable[[float], str]) -> list[Markup]:
     """Draw level lines with their numbers on the left, from ``height`` px upwards to 0."""
-    found = _log_ticks(low, high, round(height / 40))
-    return [mark for tick in found for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))]
+    values = _log_ticks(low, high, round(height / 40))
+    return [mark for tick in values for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))]
 
 
 def log_columns(low: float, high: float, y: float, words: Callable[[float], str], name: str, most: int) -> list[Markup]:

@@ -37,12 +37,12 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
         return log_share(size, left, right)
 
     spent = [(x(size), upward.y(1 + size / critical)) for size in at]
-    made = [(x(size), upward.y(updates_factor(size, critical))) for size in at]
+    points = [(x(size), upward.y(updates_factor(size, critical))) for size in at]
     low, high = noise.low or 0.0, noise.high or math.inf
     upper = [(x(size), upward.y(1 + size / low if low > 0 else math.inf)) for size in at]
     lower = [(x(size), upward.y(1 + size / high)) for size in at]
     parts = [*upward.rows(), stretched(WIDTH, _EFFICIENCY_HEIGHT, tag("path", class_="interval", d=line_path(upper + lower[::-1]) + "z"))]
-    parts += [tag("g", stretched(WIDTH, _EFFICIENCY_HEIGHT, tag("path", class_="line", d=line_path(made))), class_="roof part")]
+    parts += [tag("g", stretched(WIDTH, _EFFICIENCY_HEIGHT, tag("path", class_="line", d=line_path(points))), class_="roof part")]
     parts += [stretched(WIDTH, _EFFICIENCY_HEIGHT, tag("path", class_="line", d=line_path(spent)))]
     parts += log_columns(left, right, _EFFICIENCY_HEIGHT, thousands, "batch, samples of all ranks together", 6)
     parts += [*drop(x(batch), _EFFICIENCY_HEIGHT, f"this run: {count(batch)}"), *_points(noise, batch, left, right, x, upward)]
@@ -108,20 +108,20 @@ def _positive(window: NoiseWindow) -> list[float]:
 def _window(window: NoiseWindow, x: float, upward: YAxis) -> Markup:
     where = f"at {count(round(window.samples))} samples, from {count(window.updates)} updates"
     if window.value is not None:
-        said = f"{number(window.value)}{_between(window)}"
+        words = f"{number(window.value)}{_between(window)}"
         low, high = window.low or upward.low, window.high or upward.high
         mark = tag("circle", class_="dot", cx=percent(x), cy=upward.y(window.value), r=3.5)
     elif window.low:
-        said, low, high = f"at least {number(window.low)} ({window.why})", window.low, upward.high
+        words, low, high = f"at least {number(window.low)} ({window.why})", window.low, upward.high
         mark = _arrow(x, upward.y(low), 0)
     else:
         bound = window.high or upward.low
-        said, low, high = f"at most {number(bound)} ({window.why})", upward.low, bound
+        words, low, high = f"at most {number(bound)} ({window.why})", upward.low, bound
         mark = _arrow(x, upward.y(high), 180)
     y1, y2 = upward.y(low), upward.y(high)
     bar = interval(x, y1, y2)
     hit = tag("svg", tag("rect", class_="hit", x=-9, width=18, y=y2 - 6, height=y1 - y2 + 12), x=percent(x), class_="beside")
-    return tag("g", bar, mark, hit, class_="point", data_tip=f"noise scale {said}, {where}")
+    return tag("g", bar, mark, hit, class_="point", data_tip=f"noise scale {words}, {where}")
 
 
 def _between(window: NoiseWindow) -> str:

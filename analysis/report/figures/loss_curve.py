@@ -69,16 +69,16 @@ def panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
     """Arrange curves: losses, then metrics of one magnitude together, then the learning rate."""
     there = [curve for curve in curves if curve.values]
     losses = [curve for curve in there if "loss" in words(curve.name)][:_CURVES]
-    made = [_Panel("loss", _LOSSES, losses)] if losses else []
-    rest = sorted((curve for curve in there if "loss" not in words(curve.name) and curve.name != "lr"), key=lambda one: -_size(one))
+    listed = [_Panel("loss", _LOSSES, losses)] if losses else []
+    rest = sorted((curve for curve in there if "loss" not in words(curve.name) and curve.name != "lr"), key=lambda item: -_size(item))
     groups: list[list[CurvePoints]] = []
     for curve in rest:
         if groups and len(groups[-1]) < _CURVES and _size(curve) * DECADE > _size(groups[-1][0]):
             groups[-1].append(curve)
         else:
             groups.append([curve])
-    made += [_Panel(cut(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
-    return made + [_Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"]
+    listed += [_Panel(cut(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
+    return listed + [_Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"]
 
 
 def _size(curve: CurvePoints) -> float:
@@ -152,11 +152,11 @@ def _read_out(drawn: list[_Panel], places: dict[str, list[float]], end: float, h
 
 
 def _tip(guide: CurvePoints, index: int, curves: list[CurvePoints], samples_known: bool) -> str:
-    made = guide.updates[index]
-    told = []
+    update = guide.updates[index]
+    lines = []
     for curve in curves:
-        last = bisect_right(curve.updates, made) - 1
+        last = bisect_right(curve.updates, update) - 1
         if last >= 0:
-            told.append(f"{curve.name} {number(curve.values[last])}")
+            lines.append(f"{curve.name} {number(curve.values[last])}")
     samples = f"{count(guide.samples[index])} samples, " if samples_known else ""
-    return f"{samples}{counted(made, 'update')}, {seconds(guide.at_s[index])}: {', '.join(told)}"
+    return f"{samples}{counted(update, 'update')}, {seconds(guide.at_s[index])}: {', '.join(lines)}"

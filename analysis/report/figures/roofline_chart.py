@@ -53,46 +53,46 @@ class _Frame(NamedTuple):
         return roof.samples_per_s * (self.flop or 0.0) / self.right if falls else roof.samples_per_s
 
 
-def roofline_figure(made: Roofline) -> Markup | None:
+def roofline_figure(roofline: Roofline) -> Markup | None:
     """Draw lines with numbers, which are those of the table below the figure.
 
     None without a roof.
     """
-    if not made.roofs:
+    if not roofline.roofs:
         return None
-    frame = _frame_of(made)
+    frame = _frame_of(roofline)
     if not 0 < frame.bottom < frame.top < float("inf"):  # rates that no machine has
         return None
-    run = frame.x(made.flop_per_sample) if made.flop_per_sample else 0.5
-    ends = sorted((frame.y(frame.at_edge(roof)), index) for index, roof in enumerate(made.roofs))
+    run = frame.x(roofline.flop_per_sample) if roofline.flop_per_sample else 0.5
+    ends = sorted((frame.y(frame.at_edge(roof)), index) for index, roof in enumerate(roofline.roofs))
     labels = spread([end for end, _ in ends], _LABEL_PX, 4, frame.height)
     place = {index: label for label, (_, index) in zip(labels, ends, strict=True)}
-    roofs = [_roof(frame, made, index, place[index]) for index in range(len(made.roofs))]
-    parts = [*log_rows(frame.bottom, frame.top, frame.height, count), *_flop_axis(frame), *roofs, _run(frame, made, run)]
+    roofs = [_roof(frame, roofline, index, place[index]) for index in range(len(roofline.roofs))]
+    parts = [*log_rows(frame.bottom, frame.top, frame.height, count), *_flop_axis(frame), *roofs, _run(frame, roofline, run)]
     label = "Roofline of the run. Left and right arrow keys read out the limits, the lowest first, then the run."
     height = round(frame.height) + _AXIS
     return figure(parts, height, label)
 
 
-def _frame_of(made: Roofline) -> _Frame:
+def _frame_of(roofline: Roofline) -> _Frame:
     """Make a frame around the run and all ends of its roofs."""
-    flop = made.flop_per_sample
+    flop = roofline.flop_per_sample
     left, right = (flop / _LEFT_OF_RUN, flop * _RIGHT_OF_RUN) if flop else (1.0, 10.0)
     unscaled = _Frame(flop, left, right, 1.0, 2.0, 1.0)
-    rates = [made.samples_per_s, *(roof.samples_per_s for roof in made.roofs), *(unscaled.at_edge(roof) for roof in made.roofs)]
-    height = float(max(_LOWEST, _LABEL_PX * (len(made.roofs) + 1)))
+    rates = [roofline.samples_per_s, *(roof.samples_per_s for roof in roofline.roofs), *(unscaled.at_edge(roof) for roof in roofline.roofs)]
+    height = float(max(_LOWEST, _LABEL_PX * (len(roofline.roofs) + 1)))
     return _Frame(flop, left, right, min(rates) / _BELOW, max(rates) * _ABOVE, height)
 
 
-def role(made: Roofline, roof: ThroughputBound) -> str:
+def role(roofline: Roofline, roof: ThroughputBound) -> str:
     """Tell how its line is drawn: ``nearest``, ``next``, ``bound``, or ``part`` (of something, or an alternative)."""
-    if roof.id in (made.nearest_id, made.next_id):
-        return "nearest" if roof.id == made.nearest_id else "next"
+    if roof.id in (roofline.nearest_id, roofline.next_id):
+        return "nearest" if roof.id == roofline.nearest_id else "next"
     return "bound" if roof.binds else "part"
 
 
-def _roof(frame: _Frame, made: Roofline, index: int, label: float) -> Markup:
-    roof = made.roofs[index]
+def _roof(frame: _Frame, roofline: Roofline, index: int, label: float) -> Markup:
+    roof = roofline.roofs[index]
     end = frame.y(frame.at_edge(roof))
     begin, left = end, 0.0
     if frame.flop is not None and roof.kind in _DIAGONAL:
@@ -100,7 +100,7 @@ def _roof(frame: _Frame, made: Roofline, index: int, label: float) -> Markup:
         reaches = max(rate_flops / frame.top, frame.left)
         begin, left = frame.y(rate_flops / reaches), frame.x(reaches)
     ends = {"x1": percent(left), "y1": begin, "x2": "100%", "y2": end}
-    mark = {"nearest": "binding limit", "next": "next limit"}.get(role(made, roof))
+    mark = {"nearest": "binding limit", "next": "next limit"}.get(role(roofline, roof))
     tip = f"{index + 1} {roof.name}: {number(roof.samples_per_s)} samples/s{f', the {mark}' if mark else ''}. {roof.message}; {roof.source}"
     beside = tag(
         "svg",
@@ -112,7 +112,7 @@ def _roof(frame: _Frame, made: Roofline, index: int, label: float) -> Markup:
     )
     color = f" c-{roof.id}" if roof.id in COLORS else ""
     lines = [tag("line", class_="line", **ends), tag("line", class_="hit", **ends)]
-    return tag("g", *lines, beside, class_=f"roof {role(made, roof)} of-{roof.kind}{color}", data_tip=tip)
+    return tag("g", *lines, beside, class_=f"roof {role(roofline, roof)} of-{roof.kind}{color}", data_tip=tip)
 
 
 def _mark(text: object) -> Markup:
@@ -123,11 +123,11 @@ def _at(label: float, kind: str) -> dict[str, object]:
     return {"x": _LEADER, "y": label + 4, "class_": kind}
 
 
-def _run(frame: _Frame, made: Roofline, x: float) -> Markup:
-    y = frame.y(made.samples_per_s)
-    spread_of = "" if made.low is None or made.high is None else f" ({number(made.low)} to {number(made.high)})"
-    flop = f" at {flops(made.flop_per_sample)} per sample" if made.flop_per_sample else ""
-    tip = f"this run: {number(made.samples_per_s)} samples/s{spread_of}{flop}"
+def _run(frame: _Frame, roofline: Roofline, x: float) -> Markup:
+    y = frame.y(roofline.samples_per_s)
+    spread_of = "" if roofline.low is None or roofline.high is None else f" ({number(roofline.low)} to {number(roofline.high)})"
+    flop = f" at {flops(roofline.flop_per_sample)} per sample" if roofline.flop_per_sample else ""
+    tip = f"this run: {number(roofline.samples_per_s)} samples/s{spread_of}{flop}"
     drop = tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=y, y2=frame.height)
     ring, dot = (tag("circle", class_=kind, cx=percent(x), cy=y, r=radius) for kind, radius in (("ring", 7), ("dot", 4)))
     return tag("g", *([drop] if frame.flop else []), ring, dot, class_="run", data_tip=tip)
@@ -170,11 +170,11 @@ def operator_roofline(operators: Sequence[OperatorTime]) -> Markup | None:
 
     None: there is none.
     """
-    known = [one for one in operators if one.flop_per_s and one.flop_per_byte]
+    known = [operator for operator in operators if operator.flop_per_s and operator.flop_per_byte]
     if not known:
         return None
-    across = _range([one.flop_per_byte or 0.0 for one in known])
-    upward = _range([one.flop_per_s or 0.0 for one in known])
+    across = _range([operator.flop_per_byte or 0.0 for operator in known])
+    upward = _range([operator.flop_per_s or 0.0 for operator in known])
     points = _points(known, across, upward)
     axes = [*log_rows(*upward, _HEIGHT, lambda tick: flops(tick, "")), *log_columns(*across, _HEIGHT, count, "FLOP/byte", 6)]
     marks = [_operator_mark(point, label) for point, label in zip(points, _place(points), strict=True)]
@@ -193,8 +193,8 @@ def _place(points: Sequence[_Point]) -> list[_Label | None]:
         if sum(label is not None for label in placed) == _LABELS:
             break
         taken = [(WIDTHS[0], circle) for circle in circles] + [(label.since, label.box) for label in placed if label]
-        found = [label._replace(since=since) for label in _beside(point) if (since := clear_from(label.box, taken, _HEIGHT))]
-        placed.append(min(found, key=lambda label: label.since, default=None))
+        places = [label._replace(since=since) for label in _beside(point) if (since := clear_from(label.box, taken, _HEIGHT))]
+        placed.append(min(places, key=lambda label: label.since, default=None))
     return placed + [None] * (len(points) - len(placed))
 
 
@@ -217,15 +217,17 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: tuple[float, float]) -> list[_Point]:
     """Return the longest first, so that none hides a smaller one."""
-    on_device = any(one.device_s for one in known)
-    took = sorted(((one.device_s if on_device else one.total_s, index) for index, one in enumerate(known)), reverse=True)
+    on_device = any(operator.device_s for operator in known)
+    took = sorted(((operator.device_s if on_device else operator.total_s, index) for index, operator in enumerate(known)), reverse=True)
     longest = took[0][0] or 1.0
-    made = []
+    points = []
     for time, index in took:
-        one = known[index]
-        y = _HEIGHT * (1 - log_share(one.flop_per_s or 0.0, *upward))
-        made.append(_Point(one, log_share(one.flop_per_byte or 0.0, *across), y, max(_SMALLEST, _LARGEST * math.sqrt(time / longest))))
-    return made
+        operator = known[index]
+        y = _HEIGHT * (1 - log_share(operator.flop_per_s or 0.0, *upward))
+        points.append(
+            _Point(operator, log_share(operator.flop_per_byte or 0.0, *across), y, max(_SMALLEST, _LARGEST * math.sqrt(time / longest)))
+        )
+    return points
 
 
 def _operator_mark(point: _Point, label: _Label | None) -> Markup:

@@ -113,8 +113,8 @@ def beyond(series: StepSeries) -> int:
 
 def _grid(top: float, height: int, y: float, most: int) -> list[Markup]:
     scale = Scale.of_seconds(top, digits=1)
-    found = ticks(top / scale.factor, most)
-    return [mark for tick in found for mark in level_line(y + height * (1 - tick * scale.factor / top), f"{tick:g} {scale.unit}")]
+    values = ticks(top / scale.factor, most)
+    return [mark for tick in values for mark in level_line(y + height * (1 - tick * scale.factor / top), f"{tick:g} {scale.unit}")]
 
 
 def _levels(values: Sequence[float], top: float, height: int) -> list[float]:

@@ -29,11 +29,11 @@ def throughput_by_ranks(study: Study) -> Markup:
 
     Bars are intervals; dots are measured, rings predicted.
     """
-    drawn = [one for one in study.predictions if one.samples_per_s is not None]
-    ranks = sorted({*(row.point.ranks for row in study.rows), *(one.ranks for one in drawn)})
+    drawn = [prediction for prediction in study.predictions if prediction.samples_per_s is not None]
+    ranks = sorted({*(row.point.ranks for row in study.rows), *(prediction.ranks for prediction in drawn)})
     first = study.rows[0].point
     peaks = [first.samples_per_s / first.ranks * ranks[-1], *(row.point.high or row.point.samples_per_s for row in study.rows)]
-    top = round_up(max([*peaks, *(one.high or 0.0 for one in drawn)]))
+    top = round_up(max([*peaks, *(prediction.high or 0.0 for prediction in drawn)]))
     x = evenly(ranks, _RANKS_EDGE)
 
     def y(rate: float) -> float:
@@ -47,7 +47,7 @@ def throughput_by_ranks(study: Study) -> Markup:
     line = [(x(row.point.ranks), y(row.point.samples_per_s)) for row in study.rows]
     parts.append(stretched(WIDTH, _RANKS_HEIGHT, tag("path", class_="line", d=line_path(line))))
     parts += [_measured_ranks(row, x(row.point.ranks), y, study.unit) for row in study.rows]
-    parts += [_predicted_ranks(one, x(one.ranks), y, study.unit) for one in drawn]
+    parts += [_predicted_ranks(prediction, x(prediction.ranks), y, study.unit) for prediction in drawn]
     parts += count_columns(ranks, list(map(x, ranks)), _RANKS_HEIGHT, "ranks", _MAX_RANK_LABELS)
     what = study.unit.replace("/s", " per second").capitalize()
     label = f"{what} by number of ranks. Left and right arrow keys read out the points, measured ones first."
@@ -64,12 +64,12 @@ def _measured_ranks(row: Row, x: float, y: _Scale, unit: str) -> Markup:
     return _rank_point(x, y(point.samples_per_s), _bar(x, y, point.low, point.high), tip, dot)
 
 
-def _predicted_ranks(one: Prediction, x: float, y: _Scale, unit: str) -> Markup:
-    assert one.samples_per_s is not None
-    spread = f"({number(one.low)} to {number(one.high)})"
-    tip = f"{counted_ranks(one.ranks)}, predicted with {one.model}: {number(one.samples_per_s)} {unit} {spread}"
-    ring = tag("circle", class_="ring", cx=percent(x), cy=y(one.samples_per_s), r=5)
-    return _rank_point(x, y(one.samples_per_s), _bar(x, y, one.low, one.high), tip, ring)
+def _predicted_ranks(prediction: Prediction, x: float, y: _Scale, unit: str) -> Markup:
+    assert prediction.samples_per_s is not None
+    spread = f"({number(prediction.low)} to {number(prediction.high)})"
+    tip = f"{counted_ranks(prediction.ranks)}, predicted with {prediction.model}: {number(prediction.samples_per_s)} {unit} {spread}"
+    ring = tag("circle", class_="ring", cx=percent(x), cy=y(prediction.samples_per_s), r=5)
+    return _rank_point(x, y(prediction.samples_per_s), _bar(x, y, prediction.low, prediction.high), tip, ring)
 
 
 def _bar(x: float, y: _Scale, low: float | None, high: float | None) -> Markup | None:
@@ -116,19 +116,22 @@ def workers(search: Search) -> Markup:
     """
     drawn = search.by_workers
     most = max(1, drawn[-1].workers)
-    top = round_up(max([search.now.predicted.before, *(one.predicted.high for one in drawn)]))
-    places = [_place(one.workers, most) for one in drawn]
+    top = round_up(max([search.now.predicted.before, *(prediction.predicted.high for prediction in drawn)]))
+    places = [_place(prediction.workers, most) for prediction in drawn]
 
     def y(rate: float) -> float:
         return _WORKERS_HEIGHT * (1 - rate / top)
 
     lows, highs = ([(x, y(rate)) for x, rate in zip(places, rates)] for rates in _band(drawn))
     band = tag("path", class_="band", fill_opacity=0.5, d=f"{line_path([*highs, *reversed(lows)])}Z")
-    line = tag("path", class_="line", d=line_path([(x, y(one.predicted.after)) for x, one in zip(places, drawn)]))
+    line = tag("path", class_="line", d=line_path([(x, y(prediction.predicted.after)) for x, prediction in zip(places, drawn)]))
     parts = [*count_rows(top, _WORKERS_HEIGHT), stretched(WIDTH, _WORKERS_HEIGHT, band, line)]
-    parts += [_predicted_point(one, x, y(one.predicted.after), one.workers == search.best.workers) for x, one in zip(places, drawn)]
+    parts += [
+        _predicted_point(prediction, x, y(prediction.predicted.after), prediction.workers == search.best.workers)
+        for x, prediction in zip(places, drawn)
+    ]
     parts.append(_measured_point(search.now, _place(min(search.now.workers, most), most), y(search.now.predicted.before)))
-    parts += count_columns([one.workers for one in drawn], places, _WORKERS_HEIGHT, "workers", 2 * len(drawn))
+    parts += count_columns([prediction.workers for prediction in drawn], places, _WORKERS_HEIGHT, "workers", 2 * len(drawn))
     label = "Samples per second by number of workers. Left and right arrow keys read out the predictions, then what was measured."
     return figure(parts, _WORKERS_HEIGHT + _WORKERS_AXIS, label)
 
@@ -138,12 +141,12 @@ def _place(number_of: int, most: int) -> float:
 
 
 def _band(drawn: list[Candidate]) -> tuple[list[float], list[float]]:
-    return [one.predicted.low for one in drawn], [one.predicted.high for one in drawn]
+    return [prediction.predicted.low for prediction in drawn], [prediction.predicted.high for prediction in drawn]
 
 
-def _predicted_point(one: Candidate, x: float, y: float, chosen: bool) -> Markup:
-    rate = one.predicted
-    tip = f"{_named(one.workers)}, predicted: {number(rate.after)} samples/s ({number(rate.low)} to {number(rate.high)})"
+def _predicted_point(candidate: Candidate, x: float, y: float, chosen: bool) -> Markup:
+    rate = candidate.predicted
+    tip = f"{_named(candidate.workers)}, predicted: {number(rate.after)} samples/s ({number(rate.low)} to {number(rate.high)})"
     ring = tag("circle", class_="ring", cx=percent(x), cy=y, r=6 if chosen else 3.5)
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
     return tag("g", ring, hit, class_="point", data_tip=f"{tip}, the advice" if chosen else tip)

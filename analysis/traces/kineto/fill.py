@@ -126,8 +126,8 @@ def _shape_of(key: bytes) -> Shape:
     inputs: list[tuple[int, ...]] = []
     types: list[str] = []
     for number, size in enumerate(sizes):
-        several = size if isinstance(size, list) and size and all(isinstance(one, list) for one in size) else [size]
-        inputs += [_sizes(one) for one in several]
+        several = size if isinstance(size, list) and size and all(isinstance(part, list) for part in size) else [size]
+        inputs += [_sizes(part) for part in several]
         types += [str(dtypes[number])] * len(several) if number < len(dtypes) else []
     types += map(str, dtypes[len(sizes) :])
     return Shape(tuple(inputs), tuple(types))
@@ -306,8 +306,8 @@ class Filled:
         return tracks
 
     def _collective(self, args: Args) -> int:
-        said = _collective_of(args)
-        return self.collectives[said] if said != CollectiveArgs() else -1
+        collective = _collective_of(args)
+        return self.collectives[collective] if collective != CollectiveArgs() else -1
 
 
 class _Kinds(dict[str, int]):

@@ -59,20 +59,20 @@ def _about(head: bytes, tail: bytes) -> _About:
         return _About()
     try:
         top = msgspec.json.decode(text, type=_Top)
-        found = {name: _value(bytes(getattr(top, name))) for name in ("base", "distributed", "devices", "feedline")}
+        values = {name: _value(bytes(getattr(top, name))) for name in ("base", "distributed", "devices", "feedline")}
         notes: list[str] = []
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        found, notes = _searched(text)
-    distributed = found["distributed"] if isinstance(found["distributed"], dict) else {}
+        values, notes = _searched(text)
+    distributed = values["distributed"] if isinstance(values["distributed"], dict) else {}
     rank, world = whole(distributed.get("rank"), -1), whole(distributed.get("world_size"), -1)
-    origin = found["feedline"].get("origin_ns") if isinstance(found["feedline"], dict) else None
-    base = whole(found["base"], 0)
+    origin = values["feedline"].get("origin_ns") if isinstance(values["feedline"], dict) else None
+    base = whole(values["base"], 0)
     return _About(
         base_ns=base if abs(base) < 1 << 61 else 0,
         rank=rank if rank >= 0 else None,
         world_size=world if world >= 0 else None,
         groups=_groups(distributed.get("pg_config")),
-        devices=_devices(found["devices"]),
+        devices=_devices(values["devices"]),
         origin_ns=origin if isinstance(origin, int) and abs(origin) < 1 << 61 else None,
         notes=notes,
     )
@@ -86,15 +86,15 @@ def _searched(text: bytes) -> tuple[dict[str, Any], list[str]]:
             return {name: top.get(key) for name, key in keys.items()}, []
         except (ValueError, RecursionError):
             pass
-    found: dict[str, Any] = dict.fromkeys(("base", "distributed", "devices", "feedline"))
+    values: dict[str, Any] = dict.fromkeys(("base", "distributed", "devices", "feedline"))
     base = re.search(rb'"baseTimeNanoseconds"\s*:\s*(-?\d{1,19})', text)
     ours = re.search(rb'"origin_ns"\s*:\s*(-?\d{1,19})', text)
     rank = re.search(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})', text)
     world = re.search(rb'"distributedInfo"\s*:\s*\{[^{}]*?"world_size"\s*:\s*(\d{1,9})', text)
-    found["base"] = int(base[1]) if base else None
-    found["feedline"] = {"origin_ns": int(ours[1])} if ours else None
-    found["distributed"] = {name: int(match[1]) for name, match in (("rank", rank), ("world_size", world)) if match}
-    return found, ["the file's metadata is damaged: only its rank and time base were recovered"]
+    values["base"] = int(base[1]) if base else None
+    values["feedline"] = {"origin_ns": int(ours[1])} if ours else None
+    values["distributed"] = {name: int(match[1]) for name, match in (("rank", rank), ("world_size", world)) if match}
+    return values, ["the file's metadata is damaged: only its rank and time base were recovered"]
 
 
 def _value(text: bytes) -> Any:
@@ -156,7 +156,7 @@ def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = _PIECE, strang
     for block in blocks:
         filled.add(block)
     filled.add_pairs()
-    said = _about(blocks.head, blocks.tail)
+    about = _about(blocks.head, blocks.tail)
     rows, stray = _timed(filled.rows)
     cut = inflated.cut or (None if blocks.whole else "its list of events is not closed")
     if not len(rows):
@@ -171,7 +171,7 @@ def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = _PIECE, strang
     if not _known(rows):
         around = blocks.head + blocks.tail
         maker = maker_of(filled.tracks.processes) or (_KINETO if strangers else _refuse(path, rows, around, filled))
-    return _trace(path, maker, rows, filled, said, notes + said.notes)
+    return _trace(path, maker, rows, filled, about, notes + about.notes)
 
 
 def _known(rows: Rows) -> bool:
@@ -182,9 +182,9 @@ def _known(rows: Rows) -> bool:
 def _refuse(path: str, rows: Rows, around: bytes, filled: Filled) -> NoReturn:
     """Raises: TraceDamaged: with who wrote it."""
     categories = sorted(name for name in filled.kinds if name)
-    found = of_events(around, categories, filled.tracks.processes.values())
-    if found is not None:
-        raise TraceDamaged(refusal(path, found))
+    maker = of_events(around, categories, filled.tracks.processes.values())
+    if maker is not None:
+        raise TraceDamaged(refusal(path, maker))
     called = few([f"'{name}'" for name in categories], _CATEGORIES) if categories else "missing"
     raise TraceDamaged(f"{path} contains {counted(len(rows), 'event')}, none of a category that feedline knows (here: {called}). {READ}")
 
@@ -201,26 +201,26 @@ def _counted(count: int, what: str) -> list[str]:
     return [f"{count:,} event{'s were' if count > 1 else ' was'} {what}"] if count else []
 
 
-def _trace(path: str, maker: str, rows: Rows, filled: Filled, said: _About, notes: list[str]) -> Trace:
-    first = int(rows["start"].min()) + said.base_ns
-    origin = said.origin_ns if said.origin_ns is not None else first if first >= _UNIX_NS else 0
-    rows["start"] += said.base_ns - origin
+def _trace(path: str, maker: str, rows: Rows, filled: Filled, about: _About, notes: list[str]) -> Trace:
+    first = int(rows["start"].min()) + about.base_ns
+    origin = about.origin_ns if about.origin_ns is not None else first if first >= _UNIX_NS else 0
+    rows["start"] += about.base_ns - origin
     tracks = filled.track_values(rows)
     if maker != _KINETO:
         adapt(rows, tracks, filled.names.held, filled.tracks.processes)
     trace = Trace(
         source=path.rstrip("/").rsplit("/", 1)[-1],
         maker=maker,
-        rank=said.rank,
-        world_size=said.world_size,
+        rank=about.rank,
+        world_size=about.world_size,
         origin_ns=origin,
         events=rows,
         names=canonical(rows["name"], filled.names.held, str),
         tracks=canonical(rows["track"], tracks, lambda track: (track.device, track.process, track.thread, track.name)),
         shapes=canonical(rows["shape"], filled.shapes.held, lambda shape: (shape.inputs, shape.dtypes)),
         collectives=canonical(rows["collective"], filled.collectives.held, CollectiveArgs.order),
-        groups=said.groups,
-        devices=said.devices,
+        groups=about.groups,
+        devices=about.devices,
         notes=notes,
     )
     sort(rows)

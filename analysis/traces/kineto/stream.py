@@ -170,9 +170,9 @@ def _one_by_one(block: bytes, final: bool = False) -> tuple[list[AnyEvent], int,
     for begin, end in zip(begins, begins[1:]):
         piece = block[begin:end]
         for bracket in (None, *(match.start() + 1 for match in _END.finditer(piece))):
-            found = _event(piece[:bracket])
-            if found is not None:
-                events.append(found)
+            event = _event(piece[:bracket])
+            if event is not None:
+                events.append(event)
                 if bracket is not None:
                     return events, dropped, begin + piece.index(b"]", bracket)
                 break
@@ -210,7 +210,7 @@ def _coerced(entry: Any) -> AnyEvent | None:
     """
     if not isinstance(entry, dict) or ("ph" not in entry and entry):
         return None
-    made = _MADE.get(str(entry.get("ph")), IGNORED[0])
+    kind = _MADE.get(str(entry.get("ph")), IGNORED[0])
     args = entry.get("args")
     coerced = {
         "cat": _text(entry.get("cat")),
@@ -221,22 +221,22 @@ def _coerced(entry: Any) -> AnyEvent | None:
         "ts": _number(entry.get("ts")),
         "dur": _number(entry.get("dur", 0)),
     }
-    return made(**{name: coerced[name] for name in made.__struct_fields__})
+    return kind(**{name: coerced[name] for name in kind.__struct_fields__})
 
 
 def _arguments(args: dict[str, Any]) -> Args:
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, encoded in _ENCODED.items():
         value = args.get(encoded, args.get("Input dims") if name == "dims" else None)
         if value is None:
             continue
         if name in _RAW:
-            found[name] = msgspec.Raw(json.dumps(value).encode())
+            arguments[name] = msgspec.Raw(json.dumps(value).encode())
         elif name in _WHOLE:
-            found[name] = whole(value, -1)
+            arguments[name] = whole(value, -1)
         elif not isinstance(value, (list, dict)):
-            found[name] = _text(value) if name == "name" else value
-    return Args(**found) if found else Args()
+            arguments[name] = _text(value) if name == "name" else value
+    return Args(**arguments) if arguments else Args()
 
 
 def whole(value: Any, otherwise: int) -> int:
@@ -264,9 +264,9 @@ def _last_boundary(buffer: bytes) -> re.Match[bytes] | None:
     begin, width = len(buffer), _NEAR
     while begin:
         begin, width = max(0, begin - width), width * 8
-        found = deque(_BOUNDARY.finditer(buffer, begin), maxlen=1)
-        if found:
-            return found[0]
+        last = deque(_BOUNDARY.finditer(buffer, begin), maxlen=1)
+        if last:
+            return last[0]
     return None
 
 
@@ -326,10 +326,10 @@ def _tokens(text: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def _text_end(text: bytes, at: int) -> int | None:
-    while found := _ESCAPE.search(text, at):
-        if text[found.start()] == 0x22:
-            return found.end()
-        at = found.end() + 1
+    while escape := _ESCAPE.search(text, at):
+        if text[escape.start()] == 0x22:
+            return escape.end()
+        at = escape.end() + 1
     return None
 
 

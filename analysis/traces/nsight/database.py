@@ -88,8 +88,8 @@ class Database:
     def __init__(self, path: str, connection: sqlite3.Connection, size: int, limits: Limits) -> None:
         self.path, self._connection, self._limits = path, connection, limits
         self._most_rows, self._read = size // _SMALLEST_ROW + 1, 0
-        found = self._run("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%'").fetchall()
-        names = [name for (name,) in found if isinstance(name, str) and name.replace("_", "").isalnum() and name.isascii()]
+        tables = self._run("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%'").fetchall()
+        names = [name for (name,) in tables if isinstance(name, str) and name.replace("_", "").isalnum() and name.isascii()]
         self.tables = {name: self._columns(name) for name in names}
 
     def _run(self, sql: str, values: Sequence[int] = ()) -> sqlite3.Cursor:
@@ -126,10 +126,10 @@ class Database:
 
     def _source(self, table: str, field: Field) -> str:
         known = self.tables[table]
-        found = [known[name.lower()] for name in field.names if name.lower() in known]
-        if not found:
+        columns = [known[name.lower()] for name in field.names if name.lower() in known]
+        if not columns:
             return str(field.default)
-        values = ", ".join(f'"{name}"' for name in found)
+        values = ", ".join(f'"{name}"' for name in columns)
         return f"CAST(COALESCE({values}, {field.default}) AS INTEGER)"
 
     def rows(self, table: str, columns: Sequence[str], where: str = "") -> Iterator[tuple[object, ...]]:
@@ -159,15 +159,15 @@ class Database:
         wanted = sorted(set(ids))
         if not wanted or not self.has("StringIds", "id", "value"):
             return {}
-        found: dict[int, str] = {}
+        texts: dict[int, str] = {}
         for first in range(0, len(wanted), 500):
             some = wanted[first : first + 500]
             marks = ",".join("?" * len(some))
             # StringIds.id is its key in every schema, so that this reads the wanted rows only: others hold whole log files.
             for number, text in self._run(f"SELECT id, value FROM StringIds WHERE id IN ({marks})", some):
                 if isinstance(number, int) and isinstance(text, str):
-                    found[number] = text
-        return found
+                    texts[number] = text
+        return texts
 
 
 @contextmanager
@@ -243,14 +243,14 @@ def _text(cell: bytes) -> str:
 
 
 def _says(path: str, error: Exception) -> str:
-    told = str(error)
-    if "locked" in told or "busy" in told:
+    message = str(error)
+    if "locked" in message or "busy" in message:
         return f"{path} is being written by another program: wait until its export has finished"
-    if "not a database" in told:
+    if "not a database" in message:
         return f"{path} is not an SQLite file, or is encrypted: Nsight Systems writes one with {EXPORT}"
-    if "readonly" in told or "unable to open" in told:
-        return f"{path} was left unfinished by its writer ({told}): export it again ({EXPORT})"
-    return f"{path} is damaged ({told}): copy or export it again ({EXPORT})"
+    if "readonly" in message or "unable to open" in message:
+        return f"{path} was left unfinished by its writer ({message}): export it again ({EXPORT})"
+    return f"{path} is damaged ({message}): copy or export it again ({EXPORT})"
 
 
 ROW_DTYPE = np.dtype(
@@ -295,8 +295,8 @@ class Names:
         """
         known, index = np.unique(ids, return_inverse=True)
         texts = database.strings(known.tolist())
-        found = [texts.get(one) or unnamed for one in known.tolist()]
-        named = [self(text if clean is None else clean.get(text, text)) for text in found]
+        names = [texts.get(value) or unnamed for value in known.tolist()]
+        named = [self(text if clean is None else clean.get(text, text)) for text in names]
         return np.array(named, np.int64)[index.reshape(-1)] if len(known) else np.zeros(0, np.int64)
 
 
@@ -306,16 +306,16 @@ def rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
     Columns of ROW_DTYPE that are missing are "none"; an end before its start becomes the start.
     """
     count = len(columns["start"])
-    made = np.zeros(count, ROW_DTYPE)
+    table = np.zeros(count, ROW_DTYPE)
     for name, missing in (("correlation", -1), ("nbytes", -1), ("device", -1), ("shape", -1)):
-        made[name] = missing
+        table[name] = missing
     for name, values in columns.items():
         if name in (ROW_DTYPE.names or ()):
             limit = TIMES if ROW_DTYPE[name].itemsize == 8 else 2**31 - 1
-            made[name] = values if name in ("process", "place", "correlation") else np.clip(values, -limit, limit)
-    made["end"] = np.maximum(made["end"], made["start"])
-    made["kind"] = kind
-    return made
+            table[name] = values if name in ("process", "place", "correlation") else np.clip(values, -limit, limit)
+    table["end"] = np.maximum(table["end"], table["start"])
+    table["kind"] = kind
+    return table
 
 
 @dataclass(frozen=True)
@@ -376,12 +376,12 @@ def _environment(database: Database) -> dict[str, int]:
     ] if database.has(_CAPTURE, "name", "value") else []  # fmt: skip
     if database.has(_ENVIRONMENT, "name", "value"):
         texts += [str(value) for (value,) in database.rows(_ENVIRONMENT, ("value",), "WHERE name = 'DeviceEnvironment'")]
-    found: dict[str, int] = {}
+    variables: dict[str, int] = {}
     for text in texts:
         for name, value in _SET.findall(text):
             if name in _WANTED:
-                found.setdefault(name, int(value))
-    return found
+                variables.setdefault(name, int(value))
+    return variables
 
 
 def _node(database: Database, environment: Mapping[str, int]) -> int:
@@ -390,8 +390,8 @@ def _node(database: Database, environment: Mapping[str, int]) -> int:
     torchrun --node_rank=1, in one argument or in two.
     """
     if database.has(_CAPTURE, "name", "value"):
-        said = [str(value) for (value,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ARGUMENT_%'")]
-        for argument, following in zip(said, [*said[1:], ""]):
+        arguments = [str(value) for (value,) in database.rows(_CAPTURE, ("value",), "WHERE name LIKE 'PROCESS_%:ARGUMENT_%'")]
+        for argument, following in zip(arguments, [*arguments[1:], ""]):
             match = _NODE_ARGUMENT.fullmatch(argument) or _NODE_ARGUMENT.fullmatch(f"{argument}={following}")
             if match:
                 return int(match[1])
@@ -405,7 +405,7 @@ def _threads(database: Database) -> dict[int, str]:
 
 
 def rank_of(
-    process: int, alone: bool, told: tuple[int, int] | None, known: Recording, named: Mapping[int, str]
+    process: int, alone: bool, from_nccl: tuple[int, int] | None, known: Recording, named: Mapping[int, str]
 ) -> tuple[int | None, int | None]:
     """Return (rank, number of ranks) of a process, None where the file does not say.
 
@@ -415,12 +415,12 @@ def rank_of(
     Args:
         process: its globalPid.
         alone: no other process used a device.
-        told: by NCCL.
+        from_nccl: by NCCL.
         known: what the file says of its recording.
         named: globalTid -> name given through NVTX.
     """
-    if told is not None:
-        return told
+    if from_nccl is not None:
+        return from_nccl
     given = _launched(known.environment)
     for names in (named, known.threads):
         for thread, name in names.items():

@@ -91,20 +91,20 @@ def _device_work(database: Database, names: Names) -> list[Rows]:
 
 def _kernels(database: Database, names: Names) -> Rows:
     # The demangled name tells float from half, and a ring from a tree; the short one is left of it where an export has no other.
-    found = database.read(_KERNELS, {**_PLACE, "string": Field(("demangledName", "mangledName", "shortName", "nameId"), -1)})
-    found["name"] = names.of_strings(database, found.pop("string"), "kernel without a name")
-    return rows(Kind.KERNEL, found)
+    columns = database.read(_KERNELS, {**_PLACE, "string": Field(("demangledName", "mangledName", "shortName", "nameId"), -1)})
+    columns["name"] = names.of_strings(database, columns.pop("string"), "kernel without a name")
+    return rows(Kind.KERNEL, columns)
 
 
 def _copies(database: Database, names: Names) -> Rows:
     kinds = {"way": Field(("copyKind",)), "from": Field(("srcKind",), _NOT_KNOWN), "to": Field(("dstKind",), _NOT_KNOWN)}
-    found = database.read(_COPIES, {**_PLACE, **kinds, "nbytes": Field(("bytes",), -1)})
-    keys = np.stack([found.pop("way"), found.pop("from"), found.pop("to")], 1)
+    columns = database.read(_COPIES, {**_PLACE, **kinds, "nbytes": Field(("bytes",), -1)})
+    keys = np.stack([columns.pop("way"), columns.pop("from"), columns.pop("to")], 1)
     known, index = np.unique(keys, axis=0, return_inverse=True)
     called = [names(f"Memcpy {_of(_DIRECTIONS, way, 0)} ({_of(_MEMORIES, source, _NOT_KNOWN)} -> {_of(_MEMORIES, target, _NOT_KNOWN)})")
               for way, source, target in known.tolist()]  # fmt: skip
-    found["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else keys[:, 0]
-    return rows(Kind.COPY, found)
+    columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else keys[:, 0]
+    return rows(Kind.COPY, columns)
 
 
 def _of(words: tuple[str, ...], number: int, unknown: int) -> str:
@@ -112,11 +112,11 @@ def _of(words: tuple[str, ...], number: int, unknown: int) -> str:
 
 
 def _sets(database: Database, names: Names) -> Rows:
-    found = database.read(_SETS, {**_PLACE, "memory": Field(("memKind",), _NOT_KNOWN), "nbytes": Field(("bytes",), -1)})
-    known, index = np.unique(found.pop("memory"), return_inverse=True)
+    columns = database.read(_SETS, {**_PLACE, "memory": Field(("memKind",), _NOT_KNOWN), "nbytes": Field(("bytes",), -1)})
+    known, index = np.unique(columns.pop("memory"), return_inverse=True)
     called = [names(f"Memset ({_of(_MEMORIES, memory, _NOT_KNOWN)})") for memory in known.tolist()]
-    found["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else found["start"]
-    return rows(Kind.SET, found)
+    columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else columns["start"]
+    return rows(Kind.SET, columns)
 
 
 def _graphs(database: Database, names: Names) -> Rows:
@@ -124,9 +124,9 @@ def _graphs(database: Database, names: Names) -> Rows:
 
     That is what nsys does unless it is told ``--cuda-graph-trace=node``.
     """
-    found = database.read(_GRAPHS, _PLACE)
-    found["name"] = np.full(len(found["start"]), names("CUDA graph")) if len(found["start"]) else found["start"]
-    return rows(Kind.KERNEL, found)
+    columns = database.read(_GRAPHS, _PLACE)
+    columns["name"] = np.full(len(columns["start"]), names("CUDA graph")) if len(columns["start"]) else columns["start"]
+    return rows(Kind.KERNEL, columns)
 
 
 def _waits(database: Database, names: Names, done: Rows) -> Rows:
@@ -139,19 +139,19 @@ def _waits(database: Database, names: Names, done: Rows) -> Rows:
         names: filled with theirs.
         done: the work of all devices.
     """
-    found = database.read(_SYNCS, {**_PLACE, "way": Field(("syncType",))})
-    known, index = np.unique(found.pop("way"), return_inverse=True)
+    columns = database.read(_SYNCS, {**_PLACE, "way": Field(("syncType",))})
+    known, index = np.unique(columns.pop("way"), return_inverse=True)
     called = [names(_of(_WAITS, way, 0)) for way in known.tolist()]
-    found["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else found["start"]
-    made = rows(Kind.SYNC, found)
-    made["device"] = _devices(made, done)
-    return made
+    columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else columns["start"]
+    table = rows(Kind.SYNC, columns)
+    table["device"] = _devices(table, done)
+    return table
 
 
-def _devices(made: Rows, done: Rows) -> IntArray:
+def _devices(table: Rows, done: Rows) -> IntArray:
     pairs = np.stack([done["process"], done["context"].astype(np.int64), done["device"].astype(np.int64)], 1)
     where = {(process, context): device for process, context, device in np.unique(pairs, axis=0).tolist()}
-    own = zip(made["process"].tolist(), made["context"].tolist(), made["device"].tolist())
+    own = zip(table["process"].tolist(), table["context"].tolist(), table["device"].tolist())
     return np.array([where.get((process, context), device) for process, context, device in own], np.int64)
 
 
@@ -161,29 +161,29 @@ def _calls(database: Database, names: Names) -> list[Rows]:
 
 
 def _runtime(database: Database, names: Names, table: str) -> Rows:
-    found = database.read(table, {**_NAMED, "correlation": Field(("correlationId",), -1), "class": Field(("eventClass",))})
-    twice = found.pop("class") == _BACKTRACE
+    columns = database.read(table, {**_NAMED, "correlation": Field(("correlationId",), -1), "class": Field(("eventClass",))})
+    twice = columns.pop("class") == _BACKTRACE
     if twice.any():
-        keep = ~(twice & np.isin(found["correlation"], found["correlation"][~twice]))
-        found = {name: values[keep] for name, values in found.items()}
-    strings = found.pop("string")
+        keep = ~(twice & np.isin(columns["correlation"], columns["correlation"][~twice]))
+        columns = {name: values[keep] for name, values in columns.items()}
+    strings = columns.pop("string")
     texts = database.strings(np.unique(strings).tolist())
-    found["name"] = names.of_strings(database, strings, "CUDA call", {text: _VERSION.sub("", text) for text in texts.values()})
-    return _on_threads(Kind.RUNTIME, found)
+    columns["name"] = names.of_strings(database, strings, "CUDA call", {text: _VERSION.sub("", text) for text in texts.values()})
+    return _on_threads(Kind.RUNTIME, columns)
 
 
 def _system(database: Database, names: Names) -> list[Rows]:
     """Read calls of the operating system, and when threads had a CPU."""
-    found = database.read(_SYSTEM, _NAMED)
-    found["name"] = names.of_strings(database, found.pop("string"), "system call")
-    return [_on_threads(Kind.SYSTEM, found), _scheduled(database, names)]
+    columns = database.read(_SYSTEM, _NAMED)
+    columns["name"] = names.of_strings(database, columns.pop("string"), "system call")
+    return [_on_threads(Kind.SYSTEM, columns), _scheduled(database, names)]
 
 
 def _scheduled(database: Database, names: Names) -> Rows:
     """Read from each time a thread was given a CPU to the next time it lost one."""
-    found = database.read(_SCHEDULED, {"start": START, "place": Field(("globalTid",)), "in": Field(("isSchedIn",))})
-    order = np.lexsort((found["in"], found["start"], found["place"]))
-    start, place, given = (found[name][order] for name in ("start", "place", "in"))
+    columns = database.read(_SCHEDULED, {"start": START, "place": Field(("globalTid",)), "in": Field(("isSchedIn",))})
+    order = np.lexsort((columns["in"], columns["start"], columns["place"]))
+    start, place, given = (columns[name][order] for name in ("start", "place", "in"))
     pairs = np.flatnonzero((given[:-1] == 1) & (given[1:] == 0) & (place[:-1] == place[1:])) if len(start) else np.zeros(0, np.int64)
     name = np.full(len(pairs), names(_RUNNING) if len(pairs) else 0)
     return _on_threads(Kind.SYSTEM, {"start": start[pairs], "end": start[pairs + 1], "place": place[pairs], "name": name})
@@ -191,17 +191,17 @@ def _scheduled(database: Database, names: Names) -> Rows:
 
 def _overhead(database: Database, names: Names) -> list[Rows]:
     """Return the profiler's own work."""
-    made = []
+    tables = []
     for table in _OVERHEADS:
-        found = database.read(table, _NAMED)
-        found["name"] = names.of_strings(database, found.pop("string"), "profiler")
-        made.append(_on_threads(Kind.OVERHEAD, found))
-    return made
+        columns = database.read(table, _NAMED)
+        columns["name"] = names.of_strings(database, columns.pop("string"), "profiler")
+        tables.append(_on_threads(Kind.OVERHEAD, columns))
+    return tables
 
 
-def _on_threads(kind: Kind, found: dict[str, IntArray]) -> Rows:
-    found["process"] = process_of(found["place"])
-    return rows(kind, found)
+def _on_threads(kind: Kind, columns: dict[str, IntArray]) -> Rows:
+    columns["process"] = process_of(columns["place"])
+    return rows(kind, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,8 +264,8 @@ def _whole(database: Database) -> _File:
     last = max((int(part["end"].max()) for part in parts if len(part)), default=0)
     ranges = nvtx.ranges(database, names, last)
     before = sum(map(len, parts))
-    for one in ranges.nccl:
-        one.row += before
+    for payload in ranges.nccl:
+        payload.row += before
     rows = np.concatenate([*parts, ranges.rows])
     return _File(rows, names.all(), ranges, told(rows, names.all(), ranges.nccl), known, _notes(database, done))
 
@@ -286,7 +286,7 @@ def _parts(rows: Rows) -> list[tuple[int, list[int]]]:
     if not len(work):
         others = rows[np.isin(rows["kind"], (Kind.RUNTIME, Kind.ANNOTATION, Kind.OPERATOR))]
         return [(process, []) for process in np.unique(others["process"]).tolist()]
-    found = []
+    parts = []
     for process in np.unique(work["process"]).tolist():
         mine = work[work["process"] == process]
         devices, index = np.unique(mine["device"], return_inverse=True)
@@ -294,14 +294,14 @@ def _parts(rows: Rows) -> list[tuple[int, list[int]]]:
         main = [int(number) for number, time in zip(devices.tolist(), took.tolist()) if time > _ASIDE_SHARE * took.sum()]
         main = main or [int(devices[0])]
         aside = [int(number) for number in devices.tolist() if number not in main]
-        found += [(process, [number, *(aside if number == main[0] else [])]) for number in main]
-    return sorted(found, key=lambda part: (part[1][0], part[0]))
+        parts += [(process, [number, *(aside if number == main[0] else [])]) for number in main]
+    return sorted(parts, key=lambda part: (part[1][0], part[0]))
 
 
 def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number: int) -> Trace:
     process, devices = parts[number]
-    shared = sum(one == process for one, _ in parts) > 1
-    alone = len({one for one, _ in parts}) == 1
+    shared = sum(value == process for value, _ in parts) > 1
+    alone = len({value for value, _ in parts}) == 1
     rows = whole.rows
     mine = (rows["process"] == process) & ((rows["device"] < 0) | np.isin(rows["device"], devices))
     if alone and devices:  # of processes without a device, its loader's workers for one, the file does not say whose they are
@@ -350,11 +350,11 @@ def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
         values, index = np.unique(rows[name], return_inverse=True)
         parts.append(values.tolist())
         key = key * len(values) + index.reshape(-1)
-    found, index = np.unique(key, return_inverse=True)
+    keys, index = np.unique(key, return_inverse=True)
     places = len(parts[2])
     known = [
-        (parts[0][one // places // len(parts[1])], parts[1][one // places % len(parts[1])], parts[2][one % places])
-        for one in found.tolist()
+        (parts[0][value // places // len(parts[1])], parts[1][value // places % len(parts[1])], parts[2][value % places])
+        for value in keys.tolist()
     ]
     threads = {**whole.session.threads, **whole.ranges.threads}
     tracks = [

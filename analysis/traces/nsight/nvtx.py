@@ -78,18 +78,18 @@ class _Reader:
                 return self.names(text), -1, Kind.ANNOTATION
             name, appended = text[:cut], text[cut + 2 :]
         key = name, appended.startswith(_SEQUENCE)
-        found = self._torch.get(key)
-        if found is None:
-            found = self._torch[key] = self.names(name), Kind.OPERATOR if _is_operator(*key) else Kind.ANNOTATION
+        named = self._torch.get(key)
+        if named is None:
+            named = self._torch[key] = self.names(name), Kind.OPERATOR if _is_operator(*key) else Kind.ANNOTATION
         at = appended.find(_SIZES)
-        return found[0], self._shape(appended[at + len(_SIZES) :].partition(_INPUTS)[0]) if at >= 0 else -1, found[1]
+        return named[0], self._shape(appended[at + len(_SIZES) :].partition(_INPUTS)[0]) if at >= 0 else -1, named[1]
 
     def _shape(self, sizes: str) -> int:
         if sizes not in self.shapes:
-            found = _shape(sizes)
-            if found is not None:
-                self.known.append(found)
-            self.shapes[sizes] = len(self.known) - 1 if found is not None else -1
+            shape = _shape(sizes)
+            if shape is not None:
+                self.known.append(shape)
+            self.shapes[sizes] = len(self.known) - 1 if shape is not None else -1
         return self.shapes[sizes]
 
 
@@ -102,11 +102,11 @@ def ranges(database: Database, names: Names, last: int) -> Ranges:
         last: ns: where ranges end that were open when the recording stopped.
     """
     reader = _Reader(names)
-    found = Ranges(np.zeros(0, ROW_DTYPE))
+    result = Ranges(np.zeros(0, ROW_DTYPE))
     strings = _strings(database)
-    _name_domains(database, reader, strings, found)
+    _name_domains(database, reader, strings, result)
     wanted = ",".join(map(str, (*_MARKS, *_RANGES)))
-    made: list[tuple[int, ...]] = []
+    marks: list[tuple[int, ...]] = []
     parts: list[Rows] = []
     for row in database.rows(TABLE, _COLUMNS, f"WHERE eventType IN ({wanted})") if database.has(TABLE, "start", "eventType") else ():
         kind_of, start, end, tid, domain = (value if type(value) is int else None for value in row[:5])
@@ -118,18 +118,18 @@ def ranges(database: Database, names: Names, last: int) -> Ranges:
         until = start if kind_of in _MARKS else last if end is None else end
         nbytes = _number(row[9], row[10]) if domain and reader.domains.get((tid // THREADS, domain)) == _OURS else -1
         if domain and text.startswith("nccl"):
-            found.nccl.append(_Payload(len(parts) * BATCH + len(made), text, _said(_text(row[7], row[8], strings))))
-        made.append((start, until, nbytes, tid, name, shape, kind))
-        if len(made) == BATCH:
-            parts.append(_rows(made))
-            made.clear()
-    found.rows, found.shapes = np.concatenate([*parts, _rows(made)]), reader.known
-    return found
+            result.nccl.append(_Payload(len(parts) * BATCH + len(marks), text, _said(_text(row[7], row[8], strings))))
+        marks.append((start, until, nbytes, tid, name, shape, kind))
+        if len(marks) == BATCH:
+            parts.append(_rows(marks))
+            marks.clear()
+    result.rows, result.shapes = np.concatenate([*parts, _rows(marks)]), reader.known
+    return result
 
 
-def _rows(made: list[tuple[int, ...]]) -> Rows:
-    columns = np.fromiter(chain.from_iterable(made), np.int64, 7 * len(made)).reshape(-1, 7)
-    rows = np.zeros(len(made), ROW_DTYPE)
+def _rows(marks: list[tuple[int, ...]]) -> Rows:
+    columns = np.fromiter(chain.from_iterable(marks), np.int64, 7 * len(marks)).reshape(-1, 7)
+    rows = np.zeros(len(marks), ROW_DTYPE)
     rows["correlation"] = rows["device"] = -1
     rows["start"] = np.clip(columns[:, 0], -TIMES, TIMES)
     rows["end"] = np.clip(np.maximum(columns[:, 1], columns[:, 0]), -TIMES, TIMES)
@@ -141,20 +141,20 @@ def _rows(made: list[tuple[int, ...]]) -> Rows:
 
 def _strings(database: Database) -> dict[int, str]:
     """Return texts that ranges refer to."""
-    found = database.read(TABLE, {name: Field((name,), -1) for name in ("textId", "jsonTextId")})
-    return database.strings(np.unique(np.concatenate(list(found.values()))).tolist())
+    columns = database.read(TABLE, {name: Field((name,), -1) for name in ("textId", "jsonTextId")})
+    return database.strings(np.unique(np.concatenate(list(columns.values()))).tolist())
 
 
-def _name_domains(database: Database, reader: _Reader, strings: dict[int, str], found: Ranges) -> None:
+def _name_domains(database: Database, reader: _Reader, strings: dict[int, str], result: Ranges) -> None:
     where = f"WHERE eventType IN ({_DOMAIN}, {', '.join(map(str, _THREAD_NAME))})"
     for kind, _, _, tid, domain, text, text_id, *_ in database.rows(TABLE, _COLUMNS, where) if database.has(TABLE, "eventType") else ():
-        said = _text(text, text_id, strings)
-        if not isinstance(tid, int) or not said:
+        name = _text(text, text_id, strings)
+        if not isinstance(tid, int) or not name:
             continue
         if kind == _DOMAIN and isinstance(domain, int):
-            reader.domains[tid // THREADS, domain] = said
+            reader.domains[tid // THREADS, domain] = name
         elif kind in _THREAD_NAME:
-            found.threads[tid] = said
+            result.threads[tid] = name
 
 
 def _text(text: object, number: object, strings: dict[int, str]) -> str:
@@ -184,30 +184,30 @@ def _said(text: str) -> dict[str, object]:
     if not text or len(text) > _LONGEST_PAYLOAD:
         return {}
     try:
-        found = json.loads(text)
+        members = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return _flat(found, {}, 4)
+    return _flat(members, {}, 4)
 
 
 def _flat(value: object, into: dict[str, object], depth: int) -> dict[str, object]:
     items = value.items() if isinstance(value, dict) else ()
-    for name, one in items:
-        if isinstance(one, dict) and depth:
-            _flat(one, into, depth - 1)
+    for name, member in items:
+        if isinstance(member, dict) and depth:
+            _flat(member, into, depth - 1)
         else:
-            into[str(name)] = one
+            into[str(name)] = member
     return into
 
 
 def _shape(sizes: str) -> Shape | None:
     try:
-        found = json.loads(sizes)
+        lists = json.loads(sizes)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list) or len(found) > _MOST_INPUTS:
+    if not isinstance(lists, list) or len(lists) > _MOST_INPUTS:
         return None
-    inputs = tuple(tuple(one) if isinstance(one, list) and all(isinstance(size, int) for size in one) else () for one in found)
+    inputs = tuple(tuple(sizes) if isinstance(sizes, list) and all(isinstance(size, int) for size in sizes) else () for sizes in lists)
     return Shape(inputs, ("",) * len(inputs))
 
 
@@ -250,12 +250,12 @@ def told(rows: Rows, names: Sequence[str], payloads: Sequence[_Payload]) -> Nccl
         names: of all rows.
         payloads: with ``row`` an index into these rows.
     """
-    found = NcclPayload([], np.full(len(rows), -1, np.int64))
-    sizes = _communicators(rows, payloads, found)
+    result = NcclPayload([], np.full(len(rows), -1, np.int64))
+    sizes = _communicators(rows, payloads, result)
     kernel = np.array([name.lower().startswith(_KERNEL_NAMES) for name in names] or [False])
     kernels = np.flatnonzero((rows["kind"] == Kind.KERNEL) & kernel[rows["name"]]) if len(rows) else np.zeros(0, np.int64)
     if not len(kernels):
-        return found
+        return result
     launches = _launches(rows, kernels)
     torch = {number: name for number, name in enumerate(names) if name.startswith("nccl:")}
     annotated = np.flatnonzero(np.isin(rows["name"], list(torch)) & np.isin(rows["kind"], (Kind.ANNOTATION, Kind.OPERATOR)))
@@ -265,27 +265,27 @@ def told(rows: Rows, names: Sequence[str], payloads: Sequence[_Payload]) -> Nccl
         mine = mine[np.argsort(rows["start"][launches[mine]], kind="stable")]
         times = rows["start"][launches[mine]]
         operations = _around(rows, annotated[rows["place"][annotated] == place], times)
-        calls = _calls(rows, [one for one in payloads if rows["place"][one.row] == place], times)
+        calls = _calls(rows, [payload for payload in payloads if rows["place"][payload.row] == place], times)
         for kernel_number, operation, parts in zip(kernels[mine].tolist(), operations.tolist(), calls):
-            said = torch[int(rows["name"][operation])].removeprefix("nccl:") if operation >= 0 else None
-            args = _args(said, parts, sizes)
+            name_of_range = torch[int(rows["name"][operation])].removeprefix("nccl:") if operation >= 0 else None
+            args = _args(name_of_range, parts, sizes)
             if args is not None:
-                found.index[kernel_number] = known.setdefault(args, len(known))
-    found.args = list(known)
-    return found
+                result.index[kernel_number] = known.setdefault(args, len(known))
+    result.args = list(known)
+    return result
 
 
-def _communicators(rows: Rows, payloads: Sequence[_Payload], found: NcclPayload) -> dict[str, int]:
+def _communicators(rows: Rows, payloads: Sequence[_Payload], result: NcclPayload) -> dict[str, int]:
     """Size of each communicator by name; fills in the ranks of processes."""
     sizes: dict[str, int] = {}
-    for one in payloads:
-        size, rank = one.said.get(_RANKS), one.said.get(_RANK)
-        if one.name not in _BEGUN or not isinstance(size, int) or not isinstance(rank, int) or not 0 <= rank < size:
+    for payload in payloads:
+        size, rank = payload.said.get(_RANKS), payload.said.get(_RANK)
+        if payload.name not in _BEGUN or not isinstance(size, int) or not isinstance(rank, int) or not 0 <= rank < size:
             continue
-        sizes[str(one.said.get(_COMMUNICATOR))] = size
-        process = int(rows["process"][one.row])
-        if size > found.ranks.get(process, (0, 0))[1]:
-            found.ranks[process] = (rank, size)
+        sizes[str(payload.said.get(_COMMUNICATOR))] = size
+        process = int(rows["process"][payload.row])
+        if size > result.ranks.get(process, (0, 0))[1]:
+            result.ranks[process] = (rank, size)
     return sizes
 
 
@@ -322,32 +322,32 @@ def _calls(rows: Rows, payloads: Sequence[_Payload], times: IntArray) -> list[tu
     """For each launch on one thread, in order: the calls of NCCL that it carried out."""
     if not payloads:
         return [()] * len(times)
-    by_row = {one.row: one for one in payloads}
+    by_row = {payload.row: payload for payload in payloads}
     every = np.array(sorted(by_row, key=lambda row: int(rows["start"][row])), np.int64)
-    start, found = rows["start"][every], list[tuple[_Payload, ...]]()
+    start, launches = rows["start"][every], list[tuple[_Payload, ...]]()
     done, before = -(1 << 62), -1
     for row in _around(rows, every, times).tolist():
         if row < 0:
-            found.append(())
+            launches.append(())
             continue
         if row == before:
-            found.append(found[-1])
+            launches.append(launches[-1])
             continue
         first, last = np.searchsorted(start, (done, int(rows["end"][row])), "left").tolist()
         if by_row[row].name in _OPERATIONS:
-            found.append((by_row[row],))
+            launches.append((by_row[row],))
         else:
-            found.append(tuple(by_row[one] for one in every[first:last].tolist() if by_row[one].name in _OPERATIONS))
+            launches.append(tuple(by_row[value] for value in every[first:last].tolist() if by_row[value].name in _OPERATIONS))
         done, before = int(rows["end"][row]), row
-    return found
+    return launches
 
 
-def _args(said: str | None, parts: tuple[_Payload, ...], sizes: dict[str, int]) -> CollectiveArgs | None:
-    operations = {_OPERATIONS[one.name] for one in parts}
-    operation = said or (operations.pop() if len(operations) == 1 else "send_recv" if operations else None)
+def _args(operation_name: str | None, parts: tuple[_Payload, ...], sizes: dict[str, int]) -> CollectiveArgs | None:
+    operations = {_OPERATIONS[payload.name] for payload in parts}
+    operation = operation_name or (operations.pop() if len(operations) == 1 else "send_recv" if operations else None)
     if operation is None:
         return None
-    groups = {str(one.said[_COMMUNICATOR]) for one in parts if _COMMUNICATOR in one.said}
+    groups = {str(payload.said[_COMMUNICATOR]) for payload in parts if _COMMUNICATOR in payload.said}
     group = groups.pop() if len(groups) == 1 else None
     sent, received = _bytes(parts, "ncclRecv"), _bytes(parts, "ncclSend")
     counted = sent is not None or received is not None
@@ -361,6 +361,6 @@ def _bytes(parts: tuple[_Payload, ...], without: str) -> int | None:
 
     Of all_gather and reduce_scatter the payload has what one rank gives or takes.
     """
-    values = [one.said.get(_BYTES) for one in parts if one.name != without]
+    values = [payload.said.get(_BYTES) for payload in parts if payload.name != without]
     numbers = [value for value in values if isinstance(value, int)]
     return sum(numbers) if numbers and len(numbers) == len(values) else None
