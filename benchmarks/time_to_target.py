@@ -29,7 +29,7 @@ from twins import table, write_json
 
 from feedline.analysis.convergence.gradient_noise import over_training
 from feedline.analysis.convergence.target import Reached, StepTime, steps_to_target, time_to_target
-from feedline.analysis.convergence.training_record import Curve, GradientNorms, Recorded
+from feedline.analysis.convergence.training_record import Curve, GradientNorms, TrainingRecord
 from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
 
 BASE, LARGER = 32, (64, 128, 256, 512, 1024)
@@ -180,7 +180,7 @@ def noise_of(trained: Trained, reached: Reached, samples: int) -> NoiseOverTrain
     seen = updates * float(BASE)
     sizes = np.full(len(norms), float(BASE))
     column = GradientNorms(updates, seen, updates * trained.step_s, norms[:, 0], norms[:, 1], sizes / 2, sizes, "accumulation", 2)
-    run = Recorded("base", {}, column, "", {}, 1, float(BASE), seen[-1], float(samples), len(norms), trained.step_s, True)
+    run = TrainingRecord("base", {}, column, "", {}, 1, float(BASE), seen[-1], float(samples), len(norms), trained.step_s, True)
     return over_training(run)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from feedline.analysis.convergence import batch_cost, checks, classify, gradient_noise
 from feedline.analysis.convergence.checks import listed
 from feedline.analysis.convergence.classify import DEFICIT, GAP, INSTABILITY, LAG, Verdict, groups
-from feedline.analysis.convergence.training_record import Recorded
+from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.formatting import count, number, share
 from feedline.analysis.intervals import FloatArray
@@ -26,7 +26,7 @@ _FEWEST_WARMUP = 2  # updates: a shorter one changes nothing
 _STARTS_LOW = 0.5  # of its highest rate: a training whose rate begins below it warms up already
 _ALREADY = 1.1  # times a rate that is not worth changing, or that two runs have in common
 _GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance table
-_NOISE = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
+_NOISE_SIGMA = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
 _GROWTH_EPOCHS = 4  # fewer have no room for three stages
 WRITTEN = ("recalibrate_bn", "longer", "batch_growth", "local_sgd")  # fixes that cannot be applied from outside
 _OWN_CONTROL = ("lars", "larc")  # fixes with a control of their own, which warms up for five epochs
@@ -95,8 +95,8 @@ class _Case:
         base: the reference's batch.
     """
 
-    run: Recorded
-    reference: Recorded | None
+    run: TrainingRecord
+    reference: TrainingRecord | None
     noise: NoiseOverTraining
     price: BatchPrice | None
     verdict: Verdict | None = None
@@ -110,7 +110,7 @@ class _Case:
         return self.run.batch / self.base if self.base and self.run.batch else 1.0
 
 
-def advise(runs: Sequence[Recorded]) -> Advised:
+def advise(runs: Sequence[TrainingRecord]) -> Advised:
     """Judge correctness, the kind of loss and the price of the batch, and advise what to try.
 
     Args:
@@ -132,7 +132,7 @@ def advise(runs: Sequence[Recorded]) -> Advised:
     )
 
 
-def _best_noise(checked: Sequence[tuple[Recorded, Sequence[Finding]]]) -> tuple[NoiseOverTraining, str]:
+def _best_noise(checked: Sequence[tuple[TrainingRecord, Sequence[Finding]]]) -> tuple[NoiseOverTraining, str]:
     """Return the noise scale of the run with most measured windows.
 
     It is the training's, not the batch's.
@@ -206,7 +206,7 @@ def _for_gap(case: _Case) -> Iterator[Advice]:
     """
     if "BatchNorm" in " ".join(_norms(case.run)) and _samples_of_forward(case.run) > _GHOST:
         yield _make(case, "ghost_bn", f"use ghost batch norm over {_GHOST} samples", f"ghost_bn={_GHOST}", _told(case))
-    yield _make(case, "gradient_noise", "add multiplicative gradient noise", f"gradient_noise={_NOISE}", _told(case))
+    yield _make(case, "gradient_noise", "add multiplicative gradient noise", f"gradient_noise={_NOISE_SIGMA}", _told(case))
     yield from _growth(case)
 
 
@@ -292,7 +292,7 @@ class _Warmup:
     words: str
 
 
-def _warmup(run: Recorded) -> _Warmup | None:
+def _warmup(run: TrainingRecord) -> _Warmup | None:
     """Choose a warm-up of five epochs, or a fifth of the training where that is less.
 
     None: it warms up already, or its length is unknown or too short.
@@ -309,7 +309,7 @@ def _warmup(run: Recorded) -> _Warmup | None:
     return _Warmup(f"warmup={samples}", f"{count(samples)} samples")
 
 
-def _warms_up(run: Recorded) -> bool:
+def _warms_up(run: TrainingRecord) -> bool:
     """Tell whether the learning rate begins low and is highest later."""
     rates = _rates(run)
     return len(rates) > 1 and float(rates[0]) < _STARTS_LOW * float(rates.max())
@@ -370,7 +370,7 @@ def _scaled(case: _Case) -> float | None:
     return float(own.max() / other.max()) if len(own) and len(other) and other.max() > 0 else None
 
 
-def _rates(run: Recorded) -> FloatArray:
+def _rates(run: TrainingRecord) -> FloatArray:
     """Learning rates in their order."""
     rate = run.curves.get("lr")
     return rate.values[np.isfinite(rate.values)] if rate is not None else np.zeros(0)
@@ -466,18 +466,18 @@ def _at_most_batch(case: _Case) -> float | None:
     return min(low, run.samples / classify.FEW_UPDATES) if low and run.samples_known else low
 
 
-def _epochs(run: Recorded) -> float | None:
+def _epochs(run: TrainingRecord) -> float | None:
     """Return the length of the training; None: unknown."""
     return run.samples / run.samples_per_epoch if run.samples_known and run.samples_per_epoch else None
 
 
-def _batches_of_epoch(run: Recorded) -> int:
+def _batches_of_epoch(run: TrainingRecord) -> int:
     """Updates in a pass over the data; where that is unknown, those of the training."""
     known = run.samples_per_epoch / run.batch if run.samples_per_epoch and run.batch else run.updates
     return max(1, math.ceil(known))
 
 
-def _samples_of_forward(run: Recorded) -> float:
+def _samples_of_forward(run: TrainingRecord) -> float:
     """Return samples that batch norm sees at once."""
     seen = [model["samples"] for model in listed(run, "batch_norms") if model.get("samples")]
     return float(max(seen)) if seen else (run.batch or 0.0) / run.ranks
@@ -510,26 +510,26 @@ def written(fix: str) -> bool:
     return fix.partition("=")[0] in WRITTEN
 
 
-def _fixes(run: Recorded) -> set[str]:
+def _fixes(run: TrainingRecord) -> set[str]:
     """Return names of the fixes that the run was made with."""
     return {fix.partition("=")[0].strip() for fix in run.fixes.split(",") if fix}
 
 
-def _kinds(run: Recorded) -> list[str]:
+def _kinds(run: TrainingRecord) -> list[str]:
     """Optimizers, by their names in lower case."""
     return [str(optimizer.get("kind")).lower() for optimizer in listed(run, "optimizers")]
 
 
-def _adaptive(run: Recorded) -> bool:
+def _adaptive(run: TrainingRecord) -> bool:
     return any(kind in _ADAPTIVE for kind in _kinds(run))
 
 
-def _norms(run: Recorded) -> dict[str, int]:
+def _norms(run: TrainingRecord) -> dict[str, int]:
     norms = run.setup.get("norms")
     return {str(kind): n for kind, n in norms.items() if n} if isinstance(norms, dict) else {}
 
 
-def _has_norm(run: Recorded) -> bool:
+def _has_norm(run: TrainingRecord) -> bool:
     """Tell whether the model has normalization.
 
     Unknown counts as yes, so that the advice never adds what is already there.

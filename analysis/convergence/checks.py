@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.convergence.training_record import Curve, Recorded
+from feedline.analysis.convergence.training_record import Curve, TrainingRecord
 from feedline.analysis.formatting import count, counted, number, share
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
@@ -36,7 +36,7 @@ _GHOST_BATCH = 32
 #: With fewer samples, statistics are too noisy: ResNet-50 on ImageNet has an error of 23.6, 23.7, 24.8, 27.3 and 34.7 % with 32, 16, 8, 4
 #: and 2 images per GPU (Wu and He, arXiv:1803.08494, table 2).
 _MIN_NORM_SAMPLES = 8
-_Check = Callable[[Recorded], Finding | None]
+_Check = Callable[[TrainingRecord], Finding | None]
 #: Causes that make every other figure say something about the mistake instead of the training.
 STOPS = frozenset(
     [
@@ -50,20 +50,20 @@ STOPS = frozenset(
     ]
 )
 #: After which the noise scale says nothing: it is made of the same gradients.
-_OF_GRADIENTS = frozenset(["same_data", "sum_not_mean"])
+_GRADIENT_CHECKS = frozenset(["same_data", "sum_not_mean"])
 #: Why it then says nothing; batch norm over a few samples adds to the noise.
 WITHOUT_NOISE_SCALE = {
-    **{rule_id: f"the gradients are not a mean over distinct samples ({rule_id})" for rule_id in sorted(_OF_GRADIENTS)},
+    **{rule_id: f"the gradients are not a mean over distinct samples ({rule_id})" for rule_id in sorted(_GRADIENT_CHECKS)},
     "few_samples_in_batch_norm": "batch norm over a few samples adds noise of its own to the gradients (few_samples_in_batch_norm)",
     "loss_exploded": "the training diverged (loss_exploded)",
 }
 #: The training has diverged: going on cannot repair it.
 DIVERGED = ("not_finite", "loss_exploded")
 #: The training is another than it was meant to be: that is to be heard before anything about how fast it is.
-GRAVE = frozenset([*_OF_GRADIENTS, "whole_data_on_every_rank", *DIVERGED])
+GRAVE = frozenset([*_GRADIENT_CHECKS, "whole_data_on_every_rank", *DIVERGED])
 
 
-def _not_finite(recorded: Recorded) -> Finding | None:
+def _not_finite(recorded: TrainingRecord) -> Finding | None:
     """Return the loss was NaN or infinite."""
     curve = recorded.curves.get("train loss")
     bad = np.flatnonzero(~np.isfinite(curve.values)) if curve is not None else np.zeros(0, int)
@@ -80,7 +80,7 @@ def _not_finite(recorded: Recorded) -> Finding | None:
     )
 
 
-def _exploded(recorded: Recorded) -> Finding | None:
+def _exploded(recorded: TrainingRecord) -> Finding | None:
     """Return the loss is finite, and larger than at the start by orders of magnitude."""
     curve = recorded.curves.get("train loss")
     values = curve.values if curve is not None else np.zeros(0)
@@ -111,7 +111,7 @@ def _last_finite(curve: Curve, before: int) -> Evidence:
     return Evidence("loss_before", "loss before", float(values[-1]) if len(values) else float("nan"), "1")
 
 
-def _skipped_steps(recorded: Recorded) -> Finding | None:
+def _skipped_steps(recorded: TrainingRecord) -> Finding | None:
     """Find that mixed precision threw away more than a few updates."""
     scaler = recorded.setup.get("scaler")
     skipped = scaler.get("skipped") or 0 if isinstance(scaler, dict) else 0
@@ -128,7 +128,7 @@ def _skipped_steps(recorded: Recorded) -> Finding | None:
     )
 
 
-def listed(recorded: Recorded, key: str) -> list[dict[str, Any]]:
+def listed(recorded: TrainingRecord, key: str) -> list[dict[str, Any]]:
     """Return a list of the setup, without entries that are not dictionaries."""
     entries = recorded.setup.get(key)
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -140,13 +140,13 @@ def _groups_of(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
     return [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
 
 
-def _norm_layers(recorded: Recorded) -> dict[str, Any]:
+def _norm_layers(recorded: TrainingRecord) -> dict[str, Any]:
     """Kind -> how many of the model's layers."""
     layers = recorded.setup.get("norms")
     return layers if isinstance(layers, dict) else {}
 
 
-def _usable(recorded: Recorded) -> npt.NDArray[np.bool_]:
+def _usable(recorded: TrainingRecord) -> npt.NDArray[np.bool_]:
     """Return rows with two norms to compare: bool [n]."""
     norms = recorded.norms
     if norms is None or norms.parts < 2:
@@ -154,7 +154,7 @@ def _usable(recorded: Recorded) -> npt.NDArray[np.bool_]:
     return np.isfinite(norms.small_sq) & np.isfinite(norms.big_sq) & (norms.big_sq > 0) & (norms.small_sq > 0)
 
 
-def _ratio_of(recorded: Recorded) -> FloatArray:
+def _ratio_of(recorded: TrainingRecord) -> FloatArray:
     """|g_part|^2 / |g_whole|^2 of each update where both are known."""
     kept = _usable(recorded)
     if recorded.norms is None or not len(kept):
@@ -162,7 +162,7 @@ def _ratio_of(recorded: Recorded) -> FloatArray:
     return np.asarray(recorded.norms.small_sq[kept] / recorded.norms.big_sq[kept], float)
 
 
-def _same_data(recorded: Recorded) -> Finding | None:
+def _same_data(recorded: TrainingRecord) -> Finding | None:
     """Return the gradient of a part equals that of the whole, update for update."""
     ratio = _ratio_of(recorded)
     if len(ratio) < _MIN_EQUAL_UPDATES or float(np.abs(ratio - 1).max()) > _SAME_GRADIENT:
@@ -191,7 +191,7 @@ def _same_data(recorded: Recorded) -> Finding | None:
     )
 
 
-def _sum_not_mean(recorded: Recorded) -> Finding | None:
+def _sum_not_mean(recorded: TrainingRecord) -> Finding | None:
     """Return the whole's gradient is longer than its parts'.
 
     By Jensen's inequality a mean is not: |mean g|^2 <= mean |g|^2.
@@ -218,7 +218,7 @@ def _sum_not_mean(recorded: Recorded) -> Finding | None:
     )
 
 
-def _whole_data(recorded: Recorded) -> Finding | None:
+def _whole_data(recorded: TrainingRecord) -> Finding | None:
     """Return each of several ranks draws the whole dataset in an epoch."""
     for sampler in listed(recorded, "samplers"):
         drawn, of = sampler.get("samples"), sampler.get("of")
@@ -245,7 +245,7 @@ def _whole_data(recorded: Recorded) -> Finding | None:
     return None
 
 
-def _missing_set_epoch(recorded: Recorded) -> Finding | None:
+def _missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
     """Return a DistributedSampler that shuffles the same way in every epoch."""
     for sampler in listed(recorded, "samplers"):
         epochs, distinct = sampler.get("epochs") or 0, sampler.get("distinct")
@@ -263,7 +263,7 @@ def _missing_set_epoch(recorded: Recorded) -> Finding | None:
     return None
 
 
-def _schedule_in_steps(recorded: Recorded) -> Finding | None:
+def _schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
     """Return a schedule that was told another number of steps than the training made."""
     for scheduler in listed(recorded, "schedulers"):
         horizon, steps, kind = scheduler.get("horizon"), scheduler.get("steps"), str(scheduler.get("kind"))
@@ -300,7 +300,7 @@ def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
     return str(scheduler.get("kind")) in _SCHEDULERS_THAT_DECAY and not 0 < (scheduler.get("steps") or 0) < _MIN_SCHEDULER_STEPS
 
 
-def _rate_at_top(recorded: Recorded) -> Finding | None:
+def _rate_at_top(recorded: TrainingRecord) -> Finding | None:
     """Return a schedule that should take the rate down, and did not."""
     rate = recorded.curves.get("lr")
     kinds = [str(scheduler.get("kind")) for scheduler in listed(recorded, "schedulers") if _should_have_lowered(scheduler)]
@@ -323,7 +323,7 @@ def _rate_at_top(recorded: Recorded) -> Finding | None:
     )
 
 
-def _layerwise_without_decay(recorded: Recorded) -> Finding | None:
+def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
     """Find LARS or LAMB of a library that does not adapt tensors without weight decay."""
     for optimizer in listed(recorded, "optimizers"):
         kind, module = str(optimizer.get("kind")), str(optimizer.get("module"))
@@ -346,7 +346,7 @@ def _layerwise_without_decay(recorded: Recorded) -> Finding | None:
     return None
 
 
-def _rate_outside_momentum(recorded: Recorded) -> Finding | None:
+def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
     """Return a layer-wise optimizer that multiplies the rate outside its momentum, while the rate changes."""
     for optimizer in listed(recorded, "optimizers"):
         if (
@@ -367,7 +367,7 @@ def _rate_outside_momentum(recorded: Recorded) -> Finding | None:
     return None
 
 
-def _few_samples(recorded: Recorded) -> Finding | None:
+def _few_samples(recorded: TrainingRecord) -> Finding | None:
     """Batch norm that normalizes with the statistics of a handful of samples."""
     models = [
         model for model in listed(recorded, "batch_norms") if model.get("layers") and 0 < (model.get("samples") or 0) < _MIN_NORM_SAMPLES
@@ -392,7 +392,7 @@ def _few_samples(recorded: Recorded) -> Finding | None:
     )
 
 
-def _larger_norm_batches(samples: int, recorded: Recorded, gpu: bool) -> str:
+def _larger_norm_batches(samples: int, recorded: TrainingRecord, gpu: bool) -> str:
     """Say how batch norm gets more samples.
 
     SyncBatchNorm only where it works, which is on GPUs, and helps: with samples enough on all ranks together.
@@ -408,7 +408,7 @@ def _larger_norm_batches(samples: int, recorded: Recorded, gpu: bool) -> str:
     return f"Use {group}, or {4 * _MIN_NORM_SAMPLES} samples per forward{per_rank}.{one_by_one}{sync}"
 
 
-def _sync_batch_norm(recorded: Recorded) -> Finding | None:
+def _sync_batch_norm(recorded: TrainingRecord) -> Finding | None:
     """Find statistics over all ranks that are not needed.
 
     Each rank has samples enough, or ghost statistics are asked for.
@@ -436,7 +436,7 @@ def _sync_batch_norm(recorded: Recorded) -> Finding | None:
     )
 
 
-def _samples_of_forward(recorded: Recorded) -> float:
+def _samples_of_forward(recorded: TrainingRecord) -> float:
     """Return what one forward of a rank was given.
 
     Of a run that does not hold it, what a rank has per update.
@@ -463,7 +463,7 @@ CHECKS: list[_Check] = [
 ]
 
 
-def run_checks(recorded: Recorded) -> list[Finding]:
+def run_checks(recorded: TrainingRecord) -> list[Finding]:
     """Return all that is found, most severe first."""
     order = list(Severity)[::-1]
     findings = [finding for check in CHECKS if (finding := check(recorded)) is not None]

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.curves import RECALIBRATED, TRAIN, Level
-from feedline.analysis.convergence.training_record import Recorded
+from feedline.analysis.convergence.curves import RECALIBRATED, TRAIN, CurveLevel
+from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.formatting import count, counted, number, share
 from feedline.analysis.ledger.finding import SHARE, Evidence
 
 _EVAL = "eval loss"
 DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, _UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"
 #: Differences within this many standard errors are noise.
-_ERRORS = 3.0
+_NOISE_ERRORS = 3.0
 #: Two trainings that differ in their seed alone differ by as much, 19 times of 20: 4 % of what the loss came down, 4 points of a hundred
 #: for an accuracy (1.96 sqrt(2) times the acceptance table's root mean square deviation over seeds: 0.028 of a loss that fell by 2.1, and
 #: 1.4 points; docs/measured/convergence-table.md), and at least 10 % of the loss. With n seeds on either side 1 / sqrt(n) of it.
 _OF_LOSS, _OF_FALL, _OF_ACCURACY = 0.10, 0.04, 0.04
 #: Recalibration closes the gap where it closes this share of it.
-_CLOSES = 0.5
+_CLOSED_SHARE = 0.5
 #: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much of what they saw is a younger model.
 FEW_UPDATES = 100
 WORDS = {
@@ -64,7 +64,7 @@ class Verdict:
 class _Group:
     """Runs of one batch and one set of fixes, which differ in their seed at most."""
 
-    runs: list[Recorded]
+    runs: list[TrainingRecord]
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class _Group:
     def batch(self) -> float | None:
         return self.runs[0].batch
 
-    def level(self, name: str, samples: float) -> Level | None:
+    def level(self, name: str, samples: float) -> CurveLevel | None:
         """Return the level of a curve that all runs have."""
         levels = [curves.level(run.curves[name], samples) for run in self.runs if name in run.curves]
         known = [level_of_run for level_of_run in levels if level_of_run is not None]
@@ -90,12 +90,12 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class _Difference:
+class _CurveDifference:
     """A measure of two groups at equal samples; ``worse``: by how much the larger batch is, and beyond the margin it counts."""
 
     name: str
-    reference: Level
-    other: Level
+    reference: CurveLevel
+    other: CurveLevel
     worse: float
     margin: float
     floor: float  # the part of the margin that is not the curves' own noise
@@ -121,18 +121,18 @@ class _Difference:
         ]
 
 
-def groups(runs: Sequence[Recorded]) -> list[_Group]:
+def groups(runs: Sequence[TrainingRecord]) -> list[_Group]:
     """Group runs by batch and fixes, the smallest batch first.
 
     Of one batch, those without fixes come first.
     """
-    members: dict[tuple[float, str], list[Recorded]] = {}
+    members: dict[tuple[float, str], list[TrainingRecord]] = {}
     for run in runs:
         members.setdefault((round(run.batch) if run.batch else math.inf, run.fixes), []).append(run)
     return [_Group(members[key]) for key in sorted(members)]
 
 
-def classify(runs: Sequence[Recorded]) -> list[Verdict]:
+def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
     """Return the verdicts of each group of runs, the main one of each first.
 
     The reference is the smallest batch.
@@ -185,12 +185,12 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
     return verdicts
 
 
-def _kinds(other: _Group, train: _Difference | None, held: _Difference | None, lag: float | None) -> list[_Kind]:
+def _kinds(other: _Group, train: _CurveDifference | None, held: _CurveDifference | None, lag: float | None) -> list[_Kind]:
     """Return every kind that the differences show, the main one first."""
     if train is None and held is None:
         return [(_UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
     kinds: list[_Kind] = []
-    if lag is not None and held is not None and lag >= _CLOSES:
+    if lag is not None and held is not None and lag >= _CLOSED_SHARE:
         why = f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in {held.name}: {held.text()}"
         kinds.append(
             (
@@ -249,7 +249,7 @@ def _measures(group: _Group) -> list[str]:
     ]
 
 
-def _held_out(reference: _Group, other: _Group, samples: float) -> _Difference | None:
+def _held_out(reference: _Group, other: _Group, samples: float) -> _CurveDifference | None:
     """Return the measure on held-out data: an accuracy before a loss, which overfitting raises without harm."""
     losses = [name for name in reference.runs[0].curves if curves.held_out(name) and not curves.rises(name) and RECALIBRATED not in name]
     for name in [*_measures(reference), _EVAL, *losses]:
@@ -258,22 +258,22 @@ def _held_out(reference: _Group, other: _Group, samples: float) -> _Difference |
     return None
 
 
-def _difference(name: str, reference: _Group, other: _Group, samples: float) -> _Difference | None:
+def _difference(name: str, reference: _Group, other: _Group, samples: float) -> _CurveDifference | None:
     before, after = reference.level(name, samples), other.level(name, samples)
     if before is None or after is None:
         return None
     rising = curves.rises(name)
-    noise = _ERRORS * math.hypot(before.error, after.error)
+    noise = _NOISE_ERRORS * math.hypot(before.error, after.error)
     if rising:
         floor = _OF_ACCURACY * (100.0 if max(before.mean, after.mean) > 1.5 else 1.0)
     else:
         floor = max(_OF_LOSS * abs(before.mean), _OF_FALL * reference.fall())
     floor /= math.sqrt(min(len(reference.runs), len(other.runs)))
     worse = before.mean - after.mean if rising else after.mean - before.mean
-    return _Difference(name, before, after, worse, max(noise, floor), floor)
+    return _CurveDifference(name, before, after, worse, max(noise, floor), floor)
 
 
-def _lag(reference: _Group, other: _Group, samples: float, held: _Difference | None) -> float | None:
+def _lag(reference: _Group, other: _Group, samples: float, held: _CurveDifference | None) -> float | None:
     """Return the share of the held-out gap that recalibrating batch norm closes: 1: all of it, below 0: it grows.
 
     None: no gap, or not tried.

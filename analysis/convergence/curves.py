@@ -13,8 +13,8 @@ from feedline.analysis.intervals import FloatArray
 #: Part of the samples before a point that its mean is taken over.
 TAIL = 0.1
 #: Blocks of neighbours behind a standard error: neighbours are alike, blocks hardly.
-_BLOCKS = 10
-_POINTS = 200
+_TAIL_BLOCKS = 10
+_MAX_CURVE_POINTS = 200
 #: A loss that climbs back by this share of all that it had come down broke out. Healthy trainings at batch 32 climbed back by 0.26.
 _CLIMB = 0.5
 
@@ -25,7 +25,7 @@ TRAIN = "train loss"
 
 
 @dataclass(frozen=True)
-class Level:
+class CurveLevel:
     """What a curve says at a point: mean and standard error of ``points`` values before it."""
 
     mean: float
@@ -33,7 +33,7 @@ class Level:
     points: int
 
 
-def level(curve: Curve, samples: float, tail: float = TAIL) -> Level | None:
+def level(curve: Curve, samples: float, tail: float = TAIL) -> CurveLevel | None:
     """Return the mean over the last ``tail`` of the samples before a point; None: it has none.
 
     Where only few values were recorded, it is the last one.
@@ -41,13 +41,13 @@ def level(curve: Curve, samples: float, tail: float = TAIL) -> Level | None:
     seen = (curve.samples <= samples * (1 + 1e-9)) & np.isfinite(curve.values)
     values = curve.values[seen & (curve.samples >= samples * (1 - tail))]
     if len(values) >= 4:
-        means = np.array([block.mean() for block in np.array_split(values, min(_BLOCKS, len(values)))])
-        return Level(float(values.mean()), float(means.std(ddof=1)) / math.sqrt(len(means)), len(values))
+        means = np.array([block.mean() for block in np.array_split(values, min(_TAIL_BLOCKS, len(values)))])
+        return CurveLevel(float(values.mean()), float(means.std(ddof=1)) / math.sqrt(len(means)), len(values))
     before = curve.values[seen]
     if not len(before):
         return None
     last = before[-5:]
-    return Level(float(before[-1]), _scatter(last), 1)
+    return CurveLevel(float(before[-1]), _scatter(last), 1)
 
 
 def final(name: str, curve: Curve) -> float | None:
@@ -71,7 +71,7 @@ def _scatter(values: FloatArray) -> float:
     return float(np.sqrt((rest**2).sum() / (len(values) - 2)))
 
 
-def together(levels: Sequence[Level]) -> Level:
+def together(levels: Sequence[CurveLevel]) -> CurveLevel:
     """Return the level of several runs that differ in their seed.
 
     Its error is that from run to run, where there are two or more.
@@ -79,7 +79,9 @@ def together(levels: Sequence[Level]) -> Level:
     means = np.array([level_of_run.mean for level_of_run in levels])
     between = float(means.std(ddof=1)) if len(means) > 1 else 0.0
     within = float(np.mean([level_of_run.error for level_of_run in levels]))
-    return Level(float(means.mean()), max(between, within) / math.sqrt(len(means)), sum(level_of_run.points for level_of_run in levels))
+    return CurveLevel(
+        float(means.mean()), max(between, within) / math.sqrt(len(means)), sum(level_of_run.points for level_of_run in levels)
+    )
 
 
 def rises(name: str) -> bool:
@@ -142,7 +144,7 @@ def thin(name: str, curve: Curve) -> CurvePoints:
     Each is the mean of its neighbours' values at the last one's place. A value that is not finite is left out.
     """
     fine = np.flatnonzero(np.isfinite(curve.values))
-    pieces = [piece for piece in np.array_split(fine, min(_POINTS, len(fine))) if len(piece)] if len(fine) else []
+    pieces = [piece for piece in np.array_split(fine, min(_MAX_CURVE_POINTS, len(fine))) if len(piece)] if len(fine) else []
     return CurvePoints(
         name,
         [int(curve.updates[piece[-1]]) for piece in pieces],

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from feedline.analysis.convergence import checks
-from feedline.analysis.convergence.training_record import GradientNorms, Recorded
+from feedline.analysis.convergence.training_record import GradientNorms, TrainingRecord
 from feedline.analysis.convergence.training_series import NoiseOverTraining, NoiseWindow
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ledger.finding import Finding
@@ -15,19 +15,19 @@ from feedline.profiler.message import Message, id_of
 from feedline.profiler.noise_scale import WINDOWS, Window, windows
 from feedline.profiler.reasons import ONE_GRADIENT
 
-_NEEDS = Message("needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT)
-_UNSEEN = "the ranks' own gradients were not seen before they were averaged"
+_NEEDS_PARTS = Message("needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT)
+_AVERAGED_ALREADY = "the ranks' own gradients were not seen before they were averaged"
 #: A finite dataset matters once the noise scale is a tenth of it.
-_NEAR = 0.1
+_NEAR_BOUND = 0.1
 _PIECES = (WINDOWS, 7, 3, 1)
 #: Of the windows: where fewer can be measured, they are those whose noise scale came out low by chance.
-_MOST = 0.8
+_MEASURABLE_SHARE = 0.8
 #: From this many windows on their lowest and highest value are far enough apart to hold that of the training; of fewer, a standard error is
 #: added to each, half of its interval on a scale of ratios.
-_MANY = 8
+_MANY_WINDOWS = 8
 
 
-def over_training(recorded: Recorded) -> NoiseOverTraining:
+def over_training(recorded: TrainingRecord) -> NoiseOverTraining:
     """Cut into about 20 windows, fewer where so short ones cannot be measured.
 
     The gradient of an early part is many times that of a late one, so one ratio of means over all of it would be that of the beginning.
@@ -38,12 +38,12 @@ def over_training(recorded: Recorded) -> NoiseOverTraining:
     """
     norms = recorded.norms
     if norms is None:
-        why = recorded.why or (_NEEDS if recorded.ranks < 2 else _UNSEEN)
+        why = recorded.why or (_NEEDS_PARTS if recorded.ranks < 2 else _AVERAGED_ALREADY)
         return NoiseOverTraining(None, None, None, why, "", [], 0, id_of(why))
     cut = _windows(norms, None)
     known = [window.scale.value for window in cut if window.scale.value is not None]
     size = recorded.samples_per_epoch
-    if size and known and max(known) > _NEAR * size:
+    if size and known and max(known) > _NEAR_BOUND * size:
         cut = _windows(norms, size)
     listed = [_window(window, norms.samples) for window in cut]
     dropped = sum(window.scale.dropped for window in cut)
@@ -53,7 +53,7 @@ def over_training(recorded: Recorded) -> NoiseOverTraining:
     return NoiseOverTraining(value, low, high, why, norms.how, listed, dropped)
 
 
-def unless_spoiled(recorded: Recorded, findings: Sequence[Finding]) -> NoiseOverTraining:
+def unless_spoiled(recorded: TrainingRecord, findings: Sequence[Finding]) -> NoiseOverTraining:
     """Return the noise scale, without a value where it would only show a mistake.
 
     That is a mistake in the set-up, or a loss that exploded.
@@ -72,7 +72,7 @@ def _windows(norms: GradientNorms, data_set: float | None) -> list[Window]:
     """
     for pieces in _PIECES:
         cut = windows(norms.small_sq, norms.big_sq, norms.b, norms.B, pieces=pieces, data_set=data_set)
-        if sum(window.scale.value is not None for window in cut) >= _MOST * len(cut):
+        if sum(window.scale.value is not None for window in cut) >= _MEASURABLE_SHARE * len(cut):
             break
     return cut
 
@@ -95,7 +95,7 @@ def _whole(listed: list[NoiseWindow], batch: float) -> tuple[float | None, float
         return None, min(lows) if lows and not highs else None, max(highs) if highs and not lows else None, why
     values = np.array([window.value for window in measured], float)
     weights = 1 / (1 + _steady(values) / batch) if math.isfinite(batch) else np.ones(len(values))
-    reach = 1.0 if len(measured) == 1 else 0.5 if len(measured) < _MANY else 0.0
+    reach = 1.0 if len(measured) == 1 else 0.5 if len(measured) < _MANY_WINDOWS else 0.0
     low = min((window.value or 0.0) ** (1 - reach) * (window.low or 0.0) ** reach for window in measured)
     high = max((window.value or 0.0) ** (1 - reach) * (window.high or 0.0) ** reach for window in measured)
     unseen = [window.low for window in listed if window.value is None and window.low]

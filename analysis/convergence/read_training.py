@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.convergence.training_record import Curve, GradientNorms, Recorded
+from feedline.analysis.convergence.training_record import Curve, GradientNorms, TrainingRecord
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.boundaries import training_loaders
 from feedline.profiler.events import Flag, Stage
@@ -19,7 +19,7 @@ from feedline.profiler.store.segment_reader import Process
 _PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is not a step
 
 
-def read(path: Path) -> Recorded:
+def read(path: Path) -> TrainingRecord:
     """Read a run folder, of one rank or many.
 
     Raises:
@@ -28,7 +28,7 @@ def read(path: Path) -> Recorded:
     return of_run(only(open_run(path)))
 
 
-def of_run(run: Run) -> Recorded:
+def of_run(run: Run) -> TrainingRecord:
     """Read what the advisor needs of a run that is open.
 
     Raises:
@@ -44,7 +44,7 @@ def of_run(run: Run) -> Recorded:
     }
     norms, why = _read_norms(run, values, ranks)
     loss = curves.get("train loss")
-    return Recorded(
+    return TrainingRecord(
         name=run.name,
         curves=curves,
         norms=norms,

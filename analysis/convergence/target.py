@@ -15,7 +15,7 @@ from feedline.analysis.formatting import number
 #: Part of a curve's values that one is smoothed with.
 _SMOOTHING = 0.02
 #: Standard errors to either side of the smoothed curve: its crossings are the ends of the interval.
-_ERRORS = 2.0
+_STEP_TIME_ERRORS = 2.0
 #: The noise scale stands for the critical batch only to within such a factor: 38 to 54 where what was measured follows 131
 #: (docs/measured/time-to-target.md). McCandlish and others speak of the same order of magnitude.
 PROXY = 3.0
@@ -71,7 +71,7 @@ def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smooth
     width = max(1, round(smoothing * len(values)))
     smoothed = smooth(values, width)
     scatter = float(np.median(np.abs(np.diff(values)))) / 0.954 if width > 1 else 0.0  # median |x - y| of two normal draws: 0.954 sigma
-    error = _ERRORS * scatter / width**0.5
+    error = _STEP_TIME_ERRORS * scatter / width**0.5
     first = [_first(smoothed + shift, goal) for shift in (error, 0.0, -error)]
     updates, samples, at_s = (column[fine] for column in (curve.updates.astype(float), curve.samples, curve.at_s))
     if first[1] is None:

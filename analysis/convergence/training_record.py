@@ -47,7 +47,7 @@ class GradientNorms:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class TrainingRecord:
     """A run's convergence, as it was recorded.
 
     Attributes:

@@ -3,16 +3,16 @@
 from feedline.analysis.convergence import batch_cost, checks, gradient_noise
 from feedline.analysis.convergence.batch_cost import DOUBT
 from feedline.analysis.convergence.curves import thin
-from feedline.analysis.convergence.training_record import Recorded
+from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 
 #: First in a report; the others by name.
-_ORDER = ("train loss", "eval loss", "lr")
+_CURVE_ORDER = ("train loss", "eval loss", "lr")
 
 
-def summarise(recorded: Recorded) -> ConvergenceSummary:
+def summarise(recorded: TrainingRecord) -> ConvergenceSummary:
     """Return all that one run tells by itself."""
-    names = [name for name in _ORDER if name in recorded.curves]
+    names = [name for name in _CURVE_ORDER if name in recorded.curves]
     names += sorted(set(recorded.curves) - set(names))
     findings = checks.run_checks(recorded)
     scale = gradient_noise.unless_spoiled(recorded, findings)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from feedline.analysis.diff import context
-from feedline.analysis.diff.conclusion import LEAST, WORTH
-from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
-from feedline.analysis.diff.side import Measured, interval_of
+from feedline.analysis.diff.conclusion import MIN_MACHINE_SHARE, MIN_RATIO
+from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, ONE_SIDE, UNKNOWN, Quantity, RunDiff
+from feedline.analysis.diff.side import MeasuredRun, interval_of
 from feedline.analysis.formatting import NOT_MEASURED, share, value
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate
@@ -19,10 +19,10 @@ MIN_STEPS = 16
 _RESOLUTION = 0.25
 #: A figure that is beyond its limit by no more than this share, and within the noise of the run, passes; beyond it, it is unknown.
 _SLACK = 0.05
-_ORDER = list(Severity)
+_SEVERITIES = list(Severity)
 #: Stages that a step may lack -> the hook that sees them. Without a forward or backward pass, what was recorded is not known to be a step.
 _OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "gradients": "gradients", "copy": "Tensor.to", "pin": "pin_memory"}
-_GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
+_LIMIT_GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedLimit:
     """One limit and whether the run holds it.
 
     Attributes:
@@ -86,10 +86,10 @@ class _Figure:
         return value(x, self.unit)
 
 
-_NO_TIME = _Figure(0.0, None, None, "s")
+_ZERO_SECONDS = _Figure(0.0, None, None, "s")
 
 
-def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mapping[str, Diff]) -> list[Checked]:
+def check(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> list[CheckedLimit]:
     """Check every limit of the budget.
 
     Args:
@@ -110,17 +110,17 @@ def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mappin
     return [*limits, *findings, *than_base]
 
 
-def _unknown(checked: Checked, why: str) -> Checked:
-    return Checked(checked.id, UNKNOWN, why, None, checked.limit, checked.about)
+def _unknown(checked: CheckedLimit, why: str) -> CheckedLimit:
+    return CheckedLimit(checked.id, UNKNOWN, why, None, checked.limit, checked.about)
 
 
-def _lost(run: Measured) -> str:
+def _lost(run: MeasuredRun) -> str:
     """Say why the times of a training say nothing of one that works; "": they do."""
     lost = context.diverged(run)
     return f"the training diverged: {lost}" if lost else ""
 
 
-def _unjudged(budget: Budget, run: Measured) -> str:
+def _unjudged(budget: Budget, run: MeasuredRun) -> str:
     """Say why nothing can be said of a run; "": it can be judged."""
     report, steps = run.report, run.report.throughput.steps
     if report.run.state in ("cut", "live"):
@@ -134,25 +134,25 @@ def _unjudged(budget: Budget, run: Measured) -> str:
     return ""
 
 
-def _limits(budget: Budget, run: Measured) -> Iterator[Checked]:
+def _limits(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
     figures = dict(_figures_of(run))
     for section, limits, sign in (("at_least", budget.at_least, -1), ("at_most", budget.at_most, 1)):
         for name, limit in limits.items():
             yield _limited(f"{section}.{name}", name, figures, limit, sign, _takes_no_time(name, run))
 
 
-def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, sign: int, absent: bool) -> Checked:
+def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, sign: int, absent: bool) -> CheckedLimit:
     """Return a figure against its limit: exceeded only if its whole interval is beyond, so that noise does not fail a gate."""
-    figure = figures.get(name, _NO_TIME if absent else None)
+    figure = figures.get(name, _ZERO_SECONDS if absent else None)
     if figure is None:
         group = name.partition(".")[0] + "."
         others = ", ".join(figure.removeprefix(group) for figure in figures if figure.startswith(group)) if "." in name else ""
-        return Checked(id, UNKNOWN, f"not measured in this run{f' (measured: {others})' if others else ''}", None, limit)
+        return CheckedLimit(id, UNKNOWN, f"not measured in this run{f' (measured: {others})' if others else ''}", None, limit)
     if not math.isfinite(figure.value):
-        return Checked(id, UNKNOWN, NOT_MEASURED, None, limit, figure.about)
+        return CheckedLimit(id, UNKNOWN, NOT_MEASURED, None, limit, figure.about)
     shown, bound = figure.text(figure.value), f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}"
     if sign * figure.value <= sign * limit:
-        return Checked(id, PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
+        return CheckedLimit(id, PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
     near, beyond = figure.low if sign > 0 else figure.high, abs(figure.value - limit) / limit if limit else math.inf
     interval = (
         "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
@@ -160,11 +160,11 @@ def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, s
     if near is not None and sign * near <= sign * limit:
         outcome, message = (PASSED, "") if beyond <= _SLACK else (UNKNOWN, "too noisy to judge, ")
         within = f"{message}beyond the limit but within the noise{interval}"
-        return Checked(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
-    return Checked(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
+        return CheckedLimit(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
+    return CheckedLimit(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
 
 
-def _takes_no_time(name: str, run: Measured) -> bool:
+def _takes_no_time(name: str, run: MeasuredRun) -> bool:
     """Tell whether a figure is of a stage that would have been seen, but did not occur."""
     group, _, stage = name.partition(".")
     report = run.report
@@ -176,7 +176,7 @@ def _takes_no_time(name: str, run: Measured) -> bool:
     return report.step.input_share is not None and (beside_step or stage not in MAKING_STAGES)
 
 
-def _figures_of(run: Measured) -> Iterator[tuple[str, _Figure]]:
+def _figures_of(run: MeasuredRun) -> Iterator[tuple[str, _Figure]]:
     """Return the name -> figure."""
     report, step = run.report, run.report.step
     for name, id in (("step_mean_s", "step/mean"), ("step_median_s", "step/median"), ("step_p95_s", "step/p95")):
@@ -202,25 +202,27 @@ def _figures_of(run: Measured) -> Iterator[tuple[str, _Figure]]:
             yield f"sample_cpu_s.{measure.name}", _figure(run, id, "input")
 
 
-def _figure(run: Measured, id: str, about: str = "") -> _Figure:
+def _figure(run: MeasuredRun, id: str, about: str = "") -> _Figure:
     measure = run.measures[id]
     return _Figure(measure.value, *interval_of(measure), measure.unit, about)
 
 
-def _findings(budget: Budget, run: Measured) -> Iterator[Checked]:
+def _findings(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
     report = run.report
     checks = report.convergence.checks if report.convergence else []
     reported = {finding.rule_id for finding in report.findings}
     all_of = [*report.findings, *(finding for finding in checks if finding.rule_id not in reported)]
     if budget.severity:
-        worse = [finding for finding in report.findings if _ORDER.index(finding.severity) >= _ORDER.index(Severity(budget.severity))]
+        worse = [
+            finding for finding in report.findings if _SEVERITIES.index(finding.severity) >= _SEVERITIES.index(Severity(budget.severity))
+        ]
         yield _finding(f"findings.none_of_severity={budget.severity}", worse, context.of_severity(run, budget.severity))
     for rule_id in budget.rules:
         there = [finding for finding in all_of if finding.rule_id == rule_id]
         yield _finding(f"findings.none_of={rule_id}", there, context.of_rule(run, rule_id))
 
 
-def _finding(id: str, there: list[Finding], unknown: str) -> Checked:
+def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
     """Check a limit on findings.
 
     Args:
@@ -230,21 +232,23 @@ def _finding(id: str, there: list[Finding], unknown: str) -> Checked:
     """
     if there:
         message = "; ".join(f"{finding.rule_id}: {finding.message}{f'. Fix: {finding.fix}' if finding.fix else ''}" for finding in there)
-        return Checked(id, EXCEEDED, message, about="input")
-    return Checked(id, UNKNOWN, unknown) if unknown else Checked(id, PASSED, "no such finding")
+        return CheckedLimit(id, EXCEEDED, message, about="input")
+    return CheckedLimit(id, UNKNOWN, unknown) if unknown else CheckedLimit(id, PASSED, "no such finding")
 
 
-def _against_base(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mapping[str, Diff]) -> Iterator[Checked]:
+def _against_base(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> Iterator[CheckedLimit]:
     for name, limit in budget.than_base.items():
         id, about, diff = f"than_base.{name}", "input" if name == "sample_cpu" else "", diffs[name]
         if why := _incomparable(budget, run, base, name):
-            yield Checked(id, UNKNOWN, why, None, limit, about)
+            yield CheckedLimit(id, UNKNOWN, why, None, limit, about)
         else:
-            chosen = [quantity for quantity in diff.quantities if quantity.id in _GROUPS[name] or quantity.group in _GROUPS[name]]
+            chosen = [
+                quantity for quantity in diff.quantities if quantity.id in _LIMIT_GROUPS[name] or quantity.group in _LIMIT_GROUPS[name]
+            ]
             yield _than_base(id, diff, chosen, limit, about)
 
 
-def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name: str) -> str:
+def _incomparable(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], name: str) -> str:
     """Say why a run cannot be compared with its base; "": it can.
 
     CPU time of a sample is known of other models and machines, too.
@@ -255,7 +259,7 @@ def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name:
     return f"not comparable with its base ({'; '.join(differs)}): record a base like this run" if differs else ""
 
 
-def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, about: str) -> Checked:
+def _than_base(id: str, diff: RunDiff, quantities: list[Quantity], limit: float, about: str) -> CheckedLimit:
     """Check a limit against the base.
 
     It is exceeded where a quantity grew by more than the limit, the noise, and what the machine explains.
@@ -265,32 +269,32 @@ def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, ab
         most = max(grown, key=lambda item: (item.after or 0.0) - (item.before or 0.0))
         ratio = None if most.ratio is None else most.ratio - 1
         growth = ", ".join(map(_growth, grown))
-        return Checked(id, EXCEEDED, f"{growth}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
+        return CheckedLimit(id, EXCEEDED, f"{growth}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
     if shared := [quantity for quantity in quantities if quantity.outcome == EITHER and quantity.grew]:
         why = "how much of that other programs or slower CPUs explain is unknown"
-        return Checked(id, UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
+        return CheckedLimit(id, UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
     of = "sample" if about == "input" else "step"
     whole = diff.of("sample/total" if about == "input" else "step/mean")
     if whole is None or whole.outcome == ONE_SIDE:
-        return Checked(id, UNKNOWN, "not measured in the run or in its base", None, limit, about)
+        return CheckedLimit(id, UNKNOWN, "not measured in the run or in its base", None, limit, about)
     if whole.p is None or not whole.before or not whole.after:
-        return Checked(id, UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about)
+        return CheckedLimit(id, UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about)
     seen = max(_resolution(quantity, whole) for quantity in quantities)
     unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
     if seen > _RESOLUTION:
         way = "record more steps, or on a less busy machine"
-        return Checked(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
+        return CheckedLimit(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
     if explained := [quantity for quantity in quantities if quantity.outcome == MACHINE and quantity.grew]:
         growth = ", ".join(map(_growth, explained))
-        return Checked(id, PASSED, f"{growth}, which other programs or slower CPUs explain", None, limit, about)
-    return Checked(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
+        return CheckedLimit(id, PASSED, f"{growth}, which other programs or slower CPUs explain", None, limit, about)
+    return CheckedLimit(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
 
 
 def _growth(quantity: Quantity) -> str:
     """``forward 1.32x``, as measured; and what is left of it where the machine explains a part."""
     if quantity.ratio is None or quantity.measured is None:
         return f"{quantity.name} is new"
-    apart = quantity.outcome == CHANGED and abs(quantity.measured / max(quantity.ratio, LEAST) - 1) >= WORTH
+    apart = quantity.outcome == CHANGED and abs(quantity.measured / max(quantity.ratio, MIN_RATIO) - 1) >= MIN_MACHINE_SHARE
     left = f" ({quantity.ratio:.2f}x without what the machine explains)" if apart else ""
     return f"{quantity.name} {quantity.measured:.2f}x{left}"
 
@@ -306,7 +310,7 @@ def _resolution(quantity: Quantity, whole: Quantity) -> float:
     return (quantity.high - quantity.low) / 2 * (quantity.before or 0.0) / whole.before
 
 
-def unmet(checked: list[Checked]) -> tuple[int, int]:
+def unmet(checked: list[CheckedLimit]) -> tuple[int, int]:
     """Count the limits that are exceeded, and those that could not be judged."""
     return sum(checked_limit.outcome == EXCEEDED for checked_limit in checked), sum(
         checked_limit.outcome == UNKNOWN for checked_limit in checked

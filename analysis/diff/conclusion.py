@@ -4,18 +4,18 @@ import math
 from collections.abc import Iterator, Sequence
 
 from feedline.analysis.diff.context import different_work, diverged, shared
-from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, Diff, Differing, Machine, Quantity, RunName
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, Differing, MachineChange, Quantity, RunDiff, RunName
+from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.formatting import number, sentence, value
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FEWEST_COMPARED
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
-_CAUSES = ("stage", "cpu", "sample", "blocked")
+_CAUSE_GROUPS = ("stage", "cpu", "sample", "blocked")
 _PER_STEP = ("stage", "cpu")
-_WHOLES = ("sample/total", "blocked/total")
+_SAMPLE_TOTALS = ("sample/total", "blocked/total")
 #: Stage -> libraries whose version may explain it.
-_LIBRARIES = {
+_LIBRARIES_OF_STAGES = {
     "decode": ("pillow", "opencv-python", "torchvision", "numpy", "python"),
     "augment": ("torchvision", "torch", "opencv-python", "pillow", "numpy", "python"),
     "read": ("python",),
@@ -36,16 +36,21 @@ _LOADER = (
     "dataset",
 )
 _EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
-LEAST = 1e-3  # smallest ratio of times, so that rates stay finite
+MIN_RATIO = 1e-3  # smallest ratio of times, so that rates stay finite
 _OPEN = 0.05  # an interval whose ratio of times starts below this is printed as "or more": its rate could be over 20 times as high
-WORTH = 0.02  # the smallest share of a change that is mentioned
-_NAMED = 3  # differences in a sentence
+MIN_MACHINE_SHARE = 0.02  # the smallest share of a change that is mentioned
+_MAX_DIFFERENCES = 3  # differences in a sentence
 #: Stages whose name says little in a sentence.
-_NAMES = {"wait": "waiting for data", "other": "time in no stage", "epoch_start": "starting an epoch", "dataset": "the rest of __getitem__"}
-_CLOCKS = {"cpu": " CPU", "blocked": " blocked"}
+_STAGE_WORDS = {
+    "wait": "waiting for data",
+    "other": "time in no stage",
+    "epoch_start": "starting an epoch",
+    "dataset": "the rest of __getitem__",
+}
+_CLOCK_WORDS = {"cpu": " CPU", "blocked": " blocked"}
 
 
-def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by_sample: bool) -> str:
+def cause_of(quantities: Sequence[Quantity], base: MeasuredRun, other: MeasuredRun, by_sample: bool) -> str:
     """Return the id of the stage that explains the change best; "": none did.
 
     Of the stages that changed, that is the one that moved the step most.
@@ -65,8 +70,8 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by
         own = abs((quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0)
         return own if quantity.group in _PER_STEP else own * per_step * (per_cpu_s if quantity.clock == "cpu" else 1.0)
 
-    changed = [quantity for quantity in quantities if quantity.outcome == CHANGED and quantity.group in _CAUSES]
-    changed = [quantity for quantity in changed if quantity.id not in _WHOLES] or changed
+    changed = [quantity for quantity in quantities if quantity.outcome == CHANGED and quantity.group in _CAUSE_GROUPS]
+    changed = [quantity for quantity in changed if quantity.id not in _SAMPLE_TOTALS] or changed
     if not changed:
         return ""
     most = max(changed, key=moved_s)
@@ -81,13 +86,13 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by
     return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
 
 
-def _per_cpu_s(run: Measured) -> float:
+def _per_cpu_s(run: MeasuredRun) -> float:
     """Return seconds that a CPU second of making samples takes, with the waiting for a CPU."""
     total = run.report.workers.per_sample.get("total") if run.report.workers is not None else None
     return 1 + (total.runqueue_s or 0.0) / total.cpu_s if total is not None and total.cpu_s else 1.0
 
 
-def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) -> str:
+def conclude(diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
     """Say in a few sentences what a comparison comes to."""
     sentences = [_pace(diff, [*before, *after])]
     if other := different_work(before, after):
@@ -105,12 +110,12 @@ def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) 
     elif work := _pixels(diff):
         sentences.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == CHANGED:
-        settings = ", ".join([differing(quantity) for quantity in _loader(diff)][:_NAMED])
+        settings = ", ".join([differing(quantity) for quantity in _loader(diff)][:_MAX_DIFFERENCES])
         sentences.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
     return " ".join(sentences)
 
 
-def _pace(diff: Diff, runs: Sequence[Measured]) -> str:
+def _pace(diff: RunDiff, runs: Sequence[MeasuredRun]) -> str:
     """Say how much faster or slower.
 
     Args:
@@ -150,12 +155,12 @@ def _faster(ratio: float) -> str:
 
 def _negligible(machine: float) -> bool:
     """Tell whether the change that the machine explains is too small to mention."""
-    return abs(math.log(machine)) < math.log1p(WORTH)
+    return abs(math.log(machine)) < math.log1p(MIN_MACHINE_SHARE)
 
 
 def _speed(ratio: float) -> float:
     """Change of the rate, for a ratio of times."""
-    return 1 / max(ratio, LEAST) - 1
+    return 1 / max(ratio, MIN_RATIO) - 1
 
 
 def _percent(share: float) -> str:
@@ -176,7 +181,7 @@ def _resolution(quantity: Quantity) -> float:
     return math.inf if quantity.low is None or quantity.high is None else (quantity.high - quantity.low) / 2
 
 
-def _rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
+def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
     """``53.1 -> 48.4 samples/s``; of several ranks, those of one."""
     assert step.before and step.after
     batches = [run.batch for run in runs]
@@ -186,7 +191,7 @@ def _rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
     return f"{number((batch or 1.0) / step.before)} -> {number((batch or 1.0) / step.after)} {unit}{ranks}"
 
 
-def _because(diff: Diff) -> str:
+def _because(diff: RunDiff) -> str:
     """Say what the machine did that works in the direction in which the step changed.
 
     Or, of a common change, what all stages share.
@@ -199,16 +204,16 @@ def _because(diff: Diff) -> str:
     return f"{reason}; {', '.join(same)} could also explain it" if same and (speed > 1) == step.grew and not _negligible(speed) else reason
 
 
-def reasons(machine: Machine) -> list[str]:
+def reasons(machine: MachineChange) -> list[str]:
     """List what differs of the machine."""
     return [text for _, text in _differences(machine)]
 
 
-def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
+def _differences(machine: MachineChange) -> Iterator[tuple[bool, str]]:
     """Tell whether it slows B down, and what it is."""
-    if machine.speed is not None and abs(machine.speed - 1) >= WORTH:
+    if machine.speed is not None and abs(machine.speed - 1) >= MIN_MACHINE_SHARE:
         yield machine.speed > 1, f"all stages took {machine.speed:.2f}x the CPU time"
-    if machine.waiting_before and machine.waiting_after and abs(machine.waiting_after / machine.waiting_before - 1) >= WORTH:
+    if machine.waiting_before and machine.waiting_after and abs(machine.waiting_after / machine.waiting_before - 1) >= MIN_MACHINE_SHARE:
         yield (
             machine.waiting_after > machine.waiting_before,
             f"the main thread waited for a CPU {_percent(1 - 1 / machine.waiting_after)} of the time "
@@ -225,7 +230,7 @@ def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
 def _changed(quantity: Quantity, per: str) -> str:
     """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
     of = "sample" if quantity.group in ("sample", "blocked") else per
-    what = "making a sample" if quantity.name == "total" else _NAMES.get(quantity.name, quantity.name)
+    what = "making a sample" if quantity.name == "total" else _STAGE_WORDS.get(quantity.name, quantity.name)
     if quantity.measured is None or not quantity.after:
         states = ("no longer blocked", "now blocked") if quantity.group == "blocked" else ("gone", "new")
         return f"{what} is {states[bool(quantity.after)]} ({_amounts(quantity)} per {of})"
@@ -238,30 +243,30 @@ def _amounts(quantity: Quantity) -> str:
     """``6.2 -> 6.8 ms CPU``."""
     before, after = value(quantity.before or 0.0, quantity.unit), value(quantity.after or 0.0, quantity.unit)
     same = before.rpartition(" ")[2] == after.rpartition(" ")[2]
-    return f"{before.rpartition(' ')[0] if same else before} -> {after}{_CLOCKS.get(quantity.clock, '')}"
+    return f"{before.rpartition(' ')[0] if same else before} -> {after}{_CLOCK_WORDS.get(quantity.clock, '')}"
 
 
-def _pixels(diff: Diff) -> list[str]:
+def _pixels(diff: RunDiff) -> list[str]:
     """Return what samples are made of that differs."""
     named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
     changes = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
     return [f"{words} {work.ratio:.2f}x the pixels" for words, work in changes if work.ratio is not None]
 
 
-def _related(diff: Diff, cause: Quantity) -> list[str]:
+def _related(diff: RunDiff, cause: Quantity) -> list[str]:
     """Return what differs that may be why."""
     related = _pixels(diff) if cause.group == "sample" else []
     disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
     if disk is not None and disk.outcome == MACHINE and disk.grew == cause.grew:
         related.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")
-    libraries = _LIBRARIES.get(cause.name, ())
+    libraries = _LIBRARIES_OF_STAGES.get(cause.name, ())
     related += [differing(item) for item in diff.settings if item.kind == "version" and item.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):
         related += [differing(quantity) for quantity in _loader(diff)]
-    return related[:_NAMED]
+    return related[:_MAX_DIFFERENCES]
 
 
-def _loader(diff: Diff) -> list[Differing]:
+def _loader(diff: RunDiff) -> list[Differing]:
     return [item for item in diff.settings if item.kind == "loader" and item.name in _LOADER]
 
 

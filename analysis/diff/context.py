@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from feedline.analysis.convergence.checks import DIVERGED
 from feedline.analysis.diff.effects import MEASURED
 from feedline.analysis.diff.run_diff import Differing, FindingChange
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.explain.build import UNKNOWN
 from feedline.analysis.explain.diagnose import MOST
 from feedline.analysis.explain.model import Report
@@ -33,9 +33,9 @@ _OF_RUNS = {*_OF_INPUT, *_OF_RANKS, *(rule.rule_id for rule in (*MACHINE, *OTHER
 _OF_TRACES = {*_OF_RANKS, *(rule.rule_id for rule in TRACE)}
 #: For information: none of them is left out for others.
 _ALWAYS = {one.RULE_ID for one in (compute_bound, borderline_input, too_short, input_not_seen, nothing_trained)}
-_LATE = (late_rank.RULE_ID, late_rank.SPREAD)
+_LATE_RULES = (late_rank.RULE_ID, late_rank.SPREAD)
 #: Findings in whose place no rule about the input was tried.
-_INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_ID)
+_RULES_INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_ID)
 _CAME, _WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 #: Properties of the machine that say what it is, beside its GPUs; others, such as free memory, vary.
 _HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
@@ -49,7 +49,7 @@ _WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "Full
 _LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", "sample_code", "asks_for_worker", "dataset_changes")
 
 
-def of_rule(run: Measured, rule_id: str) -> str:
+def of_rule(run: MeasuredRun, rule_id: str) -> str:
     """Say why the report could lack this finding although it is true; "": it would have it.
 
     Checks of the setup are never left out.
@@ -71,7 +71,7 @@ def of_rule(run: Measured, rule_id: str) -> str:
     return f"it may be left out: a report has at most {MOST} findings that ask for a change ({', '.join(rule.rule_id for rule in asking)})"
 
 
-def of_severity(run: Measured, severity: str) -> str:
+def of_severity(run: MeasuredRun, severity: str) -> str:
     """Say why the report could lack a finding of this severity or a higher one.
 
     A borderline input takes too little of the step to hide a high one.
@@ -80,10 +80,10 @@ def of_severity(run: Measured, severity: str) -> str:
     return _message(run.report, *UNKNOWN, input_not_seen.RULE_ID, *gate) or _late_unseen(run)
 
 
-def _unseen(run: Measured, rule_id: str) -> str:
+def _unseen(run: MeasuredRun, rule_id: str) -> str:
     """Say why the rule had too little to look at."""
     report = run.report
-    if rule_id in _LATE:
+    if rule_id in _LATE_RULES:
         return _late_unseen(run)
     if rule_id in _OF_RANKS:
         return _ranks_unseen(run) or (_network_unseen(report) if rule_id == exposed_communication.SLOW else "")
@@ -99,7 +99,7 @@ def _message(report: Report, *rule_ids: str) -> str:
     return next((finding.message for finding in report.findings if finding.rule_id in rule_ids), "")
 
 
-def _is_alone(run: Measured) -> bool:
+def _is_alone(run: MeasuredRun) -> bool:
     """Tell whether the run has only one rank.
 
     Traces may not contain the number of ranks, so theirs must also show that no communication ran.
@@ -111,12 +111,12 @@ def _is_alone(run: Measured) -> bool:
     return silent and max(run.world, report.run.ranks) == 1
 
 
-def _ranks_unseen(run: Measured) -> str:
+def _ranks_unseen(run: MeasuredRun) -> str:
     unseen = not _is_alone(run) and run.report.comm is None
     return "how long ranks wait for each other was not recorded" if unseen else ""
 
 
-def _late_unseen(run: Measured) -> str:
+def _late_unseen(run: MeasuredRun) -> str:
     comm, there = run.report.comm, len(run.report.ranks)
     if comm is None:
         return _ranks_unseen(run)
@@ -132,13 +132,13 @@ def _network_unseen(report: Report) -> str:
 
 
 def _input_unseen(report: Report) -> str:
-    if instead := _message(report, *_INSTEAD):
+    if instead := _message(report, *_RULES_INSTEAD):
         return f"not looked for: {instead}"
     looked_at = report.workers is not None and report.workers.samples_in_detail
     return "" if looked_at or _message(report, compute_bound.RULE_ID) else "no sample was timed in detail"
 
 
-def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[FindingChange]:
+def findings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[FindingChange]:
     """List findings that came, went and stayed.
 
     With several runs of a side, a finding is there if most of them have it. One that a side lacks, but may only have been unable to
@@ -158,7 +158,7 @@ def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Find
     return sorted(changes, key=lambda item: (_CAME, _WENT, UNJUDGED, STAYED).index(item.change))
 
 
-def _findings(side: Sequence[Measured]) -> dict[str, Finding]:
+def _findings(side: Sequence[MeasuredRun]) -> dict[str, Finding]:
     by_rule: dict[str, list[Finding]] = {}
     for run in side:
         for rule_id, finding in {finding.rule_id: finding for finding in run.report.findings}.items():
@@ -166,7 +166,7 @@ def _findings(side: Sequence[Measured]) -> dict[str, Finding]:
     return {rule_id: many[0] for rule_id, many in by_rule.items() if 2 * len(many) > len(side)}
 
 
-def settings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Differing]:
+def settings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[Differing]:
     """List settings, versions and hardware that differ.
 
     What most likely explains a change comes first.
@@ -179,7 +179,7 @@ def settings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Diff
     ]
 
 
-def _described(side: Sequence[Measured]) -> dict[tuple[str, str], str]:
+def _described(side: Sequence[MeasuredRun]) -> dict[tuple[str, str], str]:
     """(kind, name) -> value; all values where runs of a side differ."""
     rows: dict[tuple[str, str], list[str]] = {}
     for run in side:
@@ -188,7 +188,7 @@ def _described(side: Sequence[Measured]) -> dict[tuple[str, str], str]:
     return {key: " or ".join(dict.fromkeys(values)) for key, values in rows.items()}
 
 
-def _of_run(run: Measured) -> Iterator[tuple[tuple[str, str], str]]:
+def _of_run(run: MeasuredRun) -> Iterator[tuple[tuple[str, str], str]]:
     report = run.report
     for loader in report.loaders:
         if loader.role == "training":
@@ -222,7 +222,7 @@ def _text(value: object) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
+def different_work(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
     """Say in clauses why a step of B is not the same work as one of A.
 
     Batches of other sizes are left aside: they are compared by sample.
@@ -242,7 +242,7 @@ def shared(differing: Sequence[Differing]) -> list[Differing]:
     return [item for item in differing if (item.kind, item.name) in _SHARED]
 
 
-def diverged(run: Measured) -> str:
+def diverged(run: MeasuredRun) -> str:
     """Say how the loss of a run was lost; "": it was not.
 
     Steps of such a training may be skipped, and say little of one that works.
@@ -252,7 +252,7 @@ def diverged(run: Measured) -> str:
     return next((finding.message for finding in checks if finding.rule_id in DIVERGED), "")
 
 
-def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
+def different_machine(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
     """List differing properties of the machine that decide how long a step takes.
 
     Those that a side does not know are not compared.
@@ -261,18 +261,18 @@ def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> 
     return [f"{item.name} {item.before or 'none'} -> {item.after or 'none'}" for item in settings(before, after) if item.name in known]
 
 
-def _each(runs: Sequence[Measured], of: Callable[[Measured], str]) -> list[str]:
+def _each(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str]) -> list[str]:
     return list(dict.fromkeys(value for run in runs if (value := of(run))))
 
 
-def _model(run: Measured) -> str:
+def _model(run: MeasuredRun) -> str:
     """Class of the model; "" where only what it is wrapped in is known."""
     name = run.report.run.model
     return "" if name in _WRAPPERS else name.removeprefix("FSDP")
 
 
 #: What makes steps different work -> how a run says it.
-_WORK: dict[str, Callable[[Measured], str]] = {
+_WORK: dict[str, Callable[[MeasuredRun], str]] = {
     "recorded by": lambda run: "another tool" if run.report.traces else "feedline",
     "model": _model,
     "ranks": lambda run: str(run.report.run.ranks),
@@ -281,7 +281,7 @@ _WORK: dict[str, Callable[[Measured], str]] = {
 }
 
 
-def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
+def notes(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
     """List what limits the comparison."""
     listed = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
     if work := different_work(before, after):
@@ -298,7 +298,7 @@ def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
     return listed
 
 
-def _of_one(run: Measured) -> Iterator[str]:
+def _of_one(run: MeasuredRun) -> Iterator[str]:
     """Return what limits what a run says."""
     name, steps, state = run.report.run.name, run.report.throughput.steps, run.report.run.state
     if state in ("cut", "live"):
@@ -312,7 +312,7 @@ def _of_one(run: Measured) -> Iterator[str]:
         yield run.report.headline
 
 
-def _of_all_ranks(before: Sequence[Measured], after: Sequence[Measured]) -> str:
+def _of_all_ranks(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
     """Throughput of the whole training, where steps are those of a rank."""
     rates = [[run.report.throughput.of_all_ranks for run in side] for side in (before, after)]
     known = [sum(rate for rate in side if rate is not None) / len(side) for side in rates if None not in side]

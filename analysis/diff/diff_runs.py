@@ -7,26 +7,42 @@ from dataclasses import replace
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import cause_of, conclude
 from feedline.analysis.diff.effects import LEVEL, MEASURED, Effect, Sides
-from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, ONE_SIDE, SAME, UNKNOWN, Diff, Machine, Quantity
-from feedline.analysis.diff.side import NONE, OF_STEP, THREAD, TIMED, Measured, of_equal_work, per_sample, same_processes
+from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, ONE_SIDE, SAME, UNKNOWN, MachineChange, Quantity, RunDiff
+from feedline.analysis.diff.side import CPU_TIMED_STAGES, NONE, OF_STEP, THREAD, MeasuredRun, of_equal_work, per_sample, same_processes
 from feedline.analysis.measure.noise import holm
 from feedline.analysis.measure.stages import INPUT_STAGES
 
 _MIN_CHANGE = 0.05
 _MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
-_WORK = {"sample/decode": "work/decoded_pixels"}  # quantity -> what decides how long it takes
+_WORK_OF = {"sample/decode": "work/decoded_pixels"}  # quantity -> what decides how long it takes
 _CPU_OF_STEP = "step/cpu"
 _STEP, _WAIT, _TOTAL = "step/mean", "stage/wait", "sample/total"
-_WHOLES = (_STEP, _TOTAL)
-_REACH = 0.5  # of the step: more than that beyond the waiting that was measured is not put down to load
-_OWN = ("cpu", "sample", "blocked", "work")  # groups that other programs hardly change: what changes of them is the program's own
+_TOTALS = (_STEP, _TOTAL)
+_MAX_LOAD_SHARE = 0.5  # of the step: more than that beyond the waiting that was measured is not put down to load
+_PROGRAM_GROUPS = (
+    "cpu",
+    "sample",
+    "blocked",
+    "work",
+)  # groups that other programs hardly change: what changes of them is the program's own
 _OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
-_GROUPS = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
+_REPORT_ORDER = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
 #: Families of tests: groups, or single quantities. Gauges and waits are reported as context, never as a cause.
-_FAMILIES = ((_STEP,), (_TOTAL,), ("step",), ("stage",), ("cpu",), ("sample", "blocked"), ("wait",), ("work",), ("gauge",), ("collective",))
+_TEST_FAMILIES = (
+    (_STEP,),
+    (_TOTAL,),
+    ("step",),
+    ("stage",),
+    ("cpu",),
+    ("sample", "blocked"),
+    ("wait",),
+    ("work",),
+    ("gauge",),
+    ("collective",),
+)
 
 
-def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: float = _MIN_CHANGE) -> Diff:
+def diff(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun], min_change: float = _MIN_CHANGE) -> RunDiff:
     """Compare runs.
 
     Args:
@@ -39,7 +55,7 @@ def diff(before: Sequence[Measured], after: Sequence[Measured], min_change: floa
         before, after = [of_equal_work(run) for run in before], [of_equal_work(run) for run in after]
     sides = Sides.of(before, after)
     quantities = _with_own_changes(sides, _judged(sides, _effects_of(sides), min_change))
-    result = Diff(
+    result = RunDiff(
         before=[run.name for run in before],
         after=[run.name for run in after],
         conclusion="",
@@ -105,7 +121,7 @@ def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
     return max(longer_s - rest_s, -waited)
 
 
-def _making_s(run: Measured) -> tuple[float, float] | None:
+def _making_s(run: MeasuredRun) -> tuple[float, float] | None:
     """Return seconds per step of CPU and of waiting for a CPU that making batches takes, by all workers at once; None without workers."""
     workers, batch = run.report.workers, run.batch
     total = workers.per_sample.get("total") if workers is not None else None
@@ -121,7 +137,7 @@ def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> l
     corrected = _corrected(effects)
     judged = []
     ids = dict.fromkeys(id for run in sides.runs for id in run.measures)
-    for id in sorted(ids, key=lambda id: _GROUPS.index(id.partition("/")[0])):
+    for id in sorted(ids, key=lambda id: _REPORT_ORDER.index(id.partition("/")[0])):
         quantity = _untested(sides, id)
         if (effect := effects.get(id)) is not None:
             low, high = effect.interval
@@ -137,11 +153,11 @@ def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> l
 def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
     """Return p values of what can be tested, corrected family by family."""
     corrected: dict[str, float] = {}
-    for family in _FAMILIES:
+    for family in _TEST_FAMILIES:
         ids = [
             id
             for id, effect in effects.items()
-            if (id if id in _WHOLES else effect.measure.group) in family and math.isfinite(effect.error)
+            if (id if id in _TOTALS else effect.measure.group) in family and math.isfinite(effect.error)
         ]
         corrected |= dict(zip(ids, holm([effects[id].p for id in ids])))
     return corrected
@@ -199,7 +215,7 @@ def _has_other_work(effects: Mapping[str, Effect], part: Effect, min_change: flo
     Work is counted, not timed: no machine changes it, so what the other stages say of the machine
     need not be taken off.
     """
-    work = effects.get(_WORK.get(part.measure.id, ""))
+    work = effects.get(_WORK_OF.get(part.measure.id, ""))
     if work is None or work.p >= LEVEL or not _counts(work.ratio, min_change):
         return False
     return part.change * work.change > 0
@@ -224,7 +240,11 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
     That is what the machine could explain alone although the program changed in the same direction, and what only the waiting for CPUs
     that is not measured could explain.
     """
-    own = [quantity for quantity in quantities if quantity.outcome == CHANGED and (quantity.group in _OWN or quantity.id == _CPU_OF_STEP)]
+    own = [
+        quantity
+        for quantity in quantities
+        if quantity.outcome == CHANGED and (quantity.group in _PROGRAM_GROUPS or quantity.id == _CPU_OF_STEP)
+    ]
     runs = sides.before, sides.after
     other = not same_processes(sides.runs) or bool(context.different_work(*runs))
     versions = any(item.kind == "version" for item in context.shared(context.settings(*runs)))
@@ -240,7 +260,7 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
         moved_so = queued > _MATERIAL if quantity.grew else queued < -_MATERIAL
         of_step = quantity.clock == "wall" and quantity.group in OF_STEP
         left_s = abs((quantity.after or 0.0) - (quantity.before or 0.0) * quantity.machine)
-        return of_step and moved_so and left_s <= _REACH * sides.mean(_STEP)[0]
+        return of_step and moved_so and left_s <= _MAX_LOAD_SHARE * sides.mean(_STEP)[0]
 
     def judged(quantity: Quantity) -> Quantity:
         explained = quantity.outcome == MACHINE and (other or (moved and versions) or by_program(quantity))
@@ -253,24 +273,24 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
 def _is_part(part: Quantity, whole: Quantity) -> bool:
     """Tell whether a quantity of its own can change a time of the step."""
     inside = whole.id == _WAIT and part.group != "cpu" or whole.id == _TOTAL and part.group == "sample"
-    of_main = part.id == _CPU_OF_STEP and whole.name not in TIMED  # in forward and backward its CPU time was measured apart
+    of_main = part.id == _CPU_OF_STEP and whole.name not in CPU_TIMED_STAGES  # in forward and backward its CPU time was measured apart
     return whole.group == "step" or part.name == whole.name or inside or of_main
 
 
-def _machine_of(sides: Sides) -> Machine:
+def _machine_of(sides: Sides) -> MachineChange:
     """Return what the machine did to both sides."""
 
     def mean(values: Sequence[float | None]) -> float | None:
         known = [value for value in values if value is not None]
         return sum(known) / len(known) if known and len(known) == len(values) else None
 
-    def others(side: Sequence[Measured]) -> float | None:
+    def others(side: Sequence[MeasuredRun]) -> float | None:
         return mean([run.report.cpus.others if run.report.cpus is not None else None for run in side])
 
-    def allowed(side: Sequence[Measured]) -> float | None:
+    def allowed(side: Sequence[MeasuredRun]) -> float | None:
         return mean([run.report.cpus.allowed if run.report.cpus is not None else None for run in side])
 
-    return Machine(
+    return MachineChange(
         speed=math.exp(sides.shift("cpu")) if sides.speed.known() else None,
         waiting_before=mean([run.waiting for run in sides.before]),
         waiting_after=mean([run.waiting for run in sides.after]),

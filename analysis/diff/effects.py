@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.diff.side import CPU, NONE, Measure, Measured, Speed, room
+from feedline.analysis.diff.side import CPU, NONE, Measure, MeasuredRun, Speed, room
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FloatArray, p_of, reach
 
-_WIDEST = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
+_MAX_MACHINE_TIMES = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
 LEVEL = 0.05  # of p values
 MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measured
 
@@ -66,13 +66,13 @@ class Sides:
         more: CPUs that B could have used beyond those of A: it is allowed more, or other programs took less. NaN: not sampled.
     """
 
-    before: Sequence[Measured]
-    after: Sequence[Measured]
+    before: Sequence[MeasuredRun]
+    after: Sequence[MeasuredRun]
     speed: Speed
     more: float
 
     @classmethod
-    def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Sides":
+    def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "Sides":
         rooms = [[room(run) for run in side] for side in (before, after)]
         known = [[measure for measure in side if measure is not None] for side in rooms]
         more = float(np.mean(known[1]) - np.mean(known[0])) if known == rooms else math.nan
@@ -89,7 +89,7 @@ class Sides:
         return not self.more < MIN_OTHERS
 
     @property
-    def runs(self) -> list[Measured]:
+    def runs(self) -> list[MeasuredRun]:
         return [*self.before, *self.after]
 
     @property
@@ -165,7 +165,7 @@ class Sides:
         base, after = self._means(own)
         most_s = base * math.expm1(self.shift(measures[0].kind, id)) if machine_s is None else machine_s
         part_s = min(max(after - base, min(most_s, 0.0)), max(most_s, 0.0))
-        factor = max(base + part_s, base / _WIDEST) / base if base > 0 else 1.0
+        factor = max(base + part_s, base / _MAX_MACHINE_TIMES) / base if base > 0 else 1.0
         measured = self.freedom >= MEASURED
         error = self._spread(own, measures) if measured else self._estimated(own, measures)
         return Effect(measures[0], base, after, after / factor - base, error / factor, factor, self.freedom if measured else None)

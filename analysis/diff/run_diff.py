@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-_SCHEMA_VERSION = 1
+_DIFF_SCHEMA = 1
 
 #: What a quantity did.
 CHANGED = "changed"  # by more than noise, and by more than the machine explains
@@ -63,7 +63,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineChange:
     """What the machine did to the two sides.
 
     Attributes:
@@ -130,7 +130,7 @@ class RunName:
 
 
 @dataclass(frozen=True)
-class Diff:
+class RunDiff:
     """The whole comparison.
 
     Attributes:
@@ -150,11 +150,11 @@ class Diff:
     between: str
     cause: str
     quantities: list[Quantity]
-    machine: Machine
+    machine: MachineChange
     findings: list[FindingChange]
     settings: list[Differing]
     notes: list[str] = field(default_factory=list)
-    schema_version: int = _SCHEMA_VERSION
+    schema_version: int = _DIFF_SCHEMA
 
     def of(self, id: str) -> Quantity | None:
         """Return a quantity by its id."""

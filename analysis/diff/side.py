@@ -25,9 +25,9 @@ from feedline.profiler.store.read import Run, rank_folders
 NONE, CPU, THREAD = "none", "cpu", "thread"
 #: Stages that wait for something other than a CPU, whose length says nothing of the CPUs.
 _NOT_OF_CPU = frozenset(("wait", "epoch_start", "copy", "checkpoint"))
-TIMED = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}  # in which the main thread's CPU time is measured
+CPU_TIMED_STAGES = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}  # in which the main thread's CPU time is measured
 _CPU_BOUND = 0.8  # CPU time over the time not waiting for a CPU, from which on a stage is made of CPU time
-_TAIL = 10  # values beyond a quantile, below which a bootstrap says nothing of it
+_MIN_TAIL_VALUES = 10  # values beyond a quantile, below which a bootstrap says nothing of it
 _RARE = 0.01  # of a sample's wall time: less blocked time is not looked at
 #: Groups of quantities that are per step.
 OF_STEP = ("step", "stage", "cpu", "wait", "collective")
@@ -109,7 +109,7 @@ def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
     for name, value, at in (("median", step.median_s, 0.5), ("p95", step.p95_s, 0.95)):
         error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
         middle = float(np.quantile(walls, at))
-        known = middle > 0 and len(walls) * min(at, 1 - at) >= _TAIL
+        known = middle > 0 and len(walls) * min(at, 1 - at) >= _MIN_TAIL_VALUES
         yield replace(_measure(f"step/{name}", "s", value, walls), error=error / middle if known else math.nan)
 
 
@@ -117,8 +117,8 @@ def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tupl
     """Yield a stage of the step, and the CPU time of the main thread in it, where it is made of that."""
     series = rank.stages[name][chosen]
     yield _measure(f"stage/{name}", "s", mean_s, series, kind=NONE if name in _NOT_OF_CPU else THREAD)
-    if name in TIMED and (cpu := _main_thread(rank, TIMED[name], "cpu")) is not None:
-        queued = _main_thread(rank, TIMED[name], "runqueue")
+    if name in CPU_TIMED_STAGES and (cpu := _main_thread(rank, CPU_TIMED_STAGES[name], "cpu")) is not None:
+        queued = _main_thread(rank, CPU_TIMED_STAGES[name], "runqueue")
         own = float(series.sum() - (queued[chosen].sum() if queued is not None else 0.0))
         if own > 0 and cpu[chosen].sum() >= _CPU_BOUND * own:
             yield _measure(f"cpu/{name}", "s", float(cpu[chosen].mean()) / 1e9, cpu[chosen], kind=CPU, clock="cpu")
@@ -148,7 +148,7 @@ def _waiting_factor(rank: RankMetrics) -> float | None:
     if rank.steps is None:
         return None
     chosen, wall, queued = counted_in(rank), 0.0, 0.0
-    for stage in TIMED.values():
+    for stage in CPU_TIMED_STAGES.values():
         walls, waited = _main_thread(rank, stage, "wall"), _main_thread(rank, stage, "runqueue")
         if walls is not None and waited is not None:
             wall, queued = wall + float(walls[chosen].sum()), queued + float(waited[chosen].sum())
@@ -258,7 +258,7 @@ def interval_of(measure: Measure) -> tuple[float | None, float | None]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """What one run measured.
 
     Attributes:
@@ -277,7 +277,7 @@ class Measured:
     world: int = 1
 
     @classmethod
-    def of(cls, path: Path) -> "Measured":
+    def of(cls, path: Path) -> "MeasuredRun":
         """Read a run folder, or one that ``feedline ingest`` made of traces.
 
         Raises:
@@ -328,14 +328,14 @@ def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     yield from _of_gauges(report)
 
 
-def _same_work(runs: Sequence[Measured]) -> bool:
+def _same_work(runs: Sequence[MeasuredRun]) -> bool:
     """Tell whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
     described = {(run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs}
     pixels = [run.measures[_PIXELS].value for run in runs if _PIXELS in run.measures]
     return len(described) == 1 and (not pixels or (len(pixels) == len(runs) and max(pixels) < _SAME_PIXELS * min(pixels)))
 
 
-def same_processes(runs: Sequence[Measured]) -> bool:
+def same_processes(runs: Sequence[MeasuredRun]) -> bool:
     """Tell whether all runs start the same number of processes and threads.
 
     Else how long they wait for a CPU may be of their own making.
@@ -351,7 +351,7 @@ def same_processes(runs: Sequence[Measured]) -> bool:
     return len(described) == 1
 
 
-def room(run: Measured) -> float | None:
+def room(run: MeasuredRun) -> float | None:
     """Return the CPUs that a run could have used; None: not sampled.
 
     They are those that it is allowed, less what other programs took of them.
@@ -362,20 +362,20 @@ def room(run: Measured) -> float | None:
     return min(cpus.allowed, cpus.affinity - cpus.others)
 
 
-def _taken_by_others(run: Measured) -> float:
+def _taken_by_others(run: MeasuredRun) -> float:
     """Return the share of the CPUs that other programs used; 0 where it was not sampled."""
     cpus = run.report.cpus
     return (cpus.others or 0.0) / cpus.affinity if cpus is not None and cpus.affinity else 0.0
 
 
-def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
+def per_sample(runs: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> bool:
     """Tell whether the sides have batches of different sizes, so that their steps are different work."""
     sizes = [run.batch for run in (*runs, *after)]
     known = [size for size in sizes if size]
     return len(known) == len(sizes) and max(known) > 1.01 * min(known)
 
 
-def of_equal_work(run: Measured) -> Measured:
+def of_equal_work(run: MeasuredRun) -> MeasuredRun:
     """Divide times of steps by the samples of a step."""
     assert run.batch
     divided = {id: measure.divided(run.batch) if measure.group in OF_STEP else measure for id, measure in run.measures.items()}
@@ -407,7 +407,7 @@ class Speed:
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
-    def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Speed":
+    def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "Speed":
         runs = [*before, *after]
         alike = [id for id, measure in runs[0].measures.items() if measure.kind == CPU and id not in ("sample/total", "step/cpu")]
         ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if _same_work(runs) and same_processes(runs) else []
@@ -441,7 +441,7 @@ class Speed:
         """Return the least relative standard deviation between two runs of a stage on one machine."""
         of_batch = id in ("sample/collate", "sample/transport")
         beside = self.LOADED_SAMPLE if id.startswith("sample/") and not of_batch else self.LOADED
-        return math.hypot(beside * self.loaded, self.OF_MODEL if id.partition("/")[2] in TIMED else self.FLOOR)
+        return math.hypot(beside * self.loaded, self.OF_MODEL if id.partition("/")[2] in CPU_TIMED_STAGES else self.FLOOR)
 
     def scatter(self, without: str) -> float:
         """Return the standard deviation between two runs of a stage's CPU time beside the common change.

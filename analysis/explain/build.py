@@ -44,7 +44,7 @@ from feedline.analysis.measure.steps import runs_closures
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s
 from feedline.analysis.ranks import comparison as between_ranks
-from feedline.analysis.ranks.comparison import NOTHING, Compared, NetworkHints
+from feedline.analysis.ranks.comparison import NO_HINTS, Compared, NetworkHints
 from feedline.analysis.rules.input import input_not_seen, no_batch, nothing_trained, too_short
 from feedline.analysis.rules.input.input_wait import steady_share
 from feedline.profiler import masks
@@ -65,7 +65,7 @@ _ASK_FOR_MORE = (nothing_trained.RULE_ID, too_short.RULE_ID, input_not_seen.RULE
 UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
-def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING) -> Report:
+def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS) -> Report:
     """Read a run and say what it did and what holds it back.
 
     Args:
@@ -257,7 +257,7 @@ def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[T
     """
     notes: list[str] = []
     gathered = gather_ranks(run, notes)
-    compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, NOTHING, notes, rank_cpus(gathered))
+    compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, NO_HINTS, notes, rank_cpus(gathered))
     shown = gathered[between_ranks.shown(gathered, compared)]
     report, read_training, _ = _described(run, shown, gathered, notes, compared)
     predictions = _predictions_of(report, shown, read_training.facts, ceilings, tried) if read_training.facts else None

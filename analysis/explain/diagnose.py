@@ -27,7 +27,7 @@ from feedline.analysis.rules.input import (
 from feedline.analysis.rules.input.handover import setting
 from feedline.analysis.rules.input.input_wait import MIN_WAIT_SHARE, input_wait, num_workers, steady_share
 from feedline.analysis.rules.trace import device_bound, host_bound
-from feedline.analysis.traces.trace_budget import PARTS
+from feedline.analysis.traces.trace_budget import STEP_PARTS
 
 MOST = 3  # findings that ask for a change: more is a list, not advice
 
@@ -279,7 +279,7 @@ def verdict_of_traces(findings: list[Finding], facts: TraceFacts) -> str:
             f"{sentence(computes.message)}. {sentence(findings[0].message)}.{saving(findings[0], mean_step_s(facts.budgets[facts.rank]))}"
         )
     if not findings:
-        most = max(PARTS, key=facts.share)
+        most = max(STEP_PARTS, key=facts.share)
         return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
     called = _bound_by(findings[0]) or _SURE
     if findings[0].rule_id == host_bound.RULE_ID and any(finding.rule_id == input_not_seen.RULE_ID for finding in findings):

@@ -16,8 +16,8 @@ from feedline.analysis.traces.collectives import SLOTS, Collectives, RankClock
 
 _WINDOW = 20  # collectives that one offset is the median of
 _MOST_WINDOWS = 64
-FEWEST = 5  # ends in common below which nothing is aligned
-SLACK_NS = 1_000_000  # stamps of start and end come from two threads, of which one may have been held up in between
+MIN_COMMON_ENDS = 5  # ends in common below which nothing is aligned
+STAMP_SLACK_NS = 1_000_000  # stamps of start and end come from two threads, of which one may have been held up in between
 _DRIFTS = np.linspace(-5e-4, 5e-4, 101)  # how fast two clocks can part: what NTP slews at most (adjtimex(2): 500 ppm)
 OUTLIERS = 0.01  # share of collectives that may contradict an alignment
 
@@ -90,7 +90,7 @@ def _contradicting(alignment: Alignment, matched: CollectiveTable) -> list[tuple
     shares = []
     for column, rank in enumerate(matched.ranks):
         there = end[:, column] != MISSING
-        early = begun[there] - end[there, column] > alignment.bound + SLACK_NS
+        early = begun[there] - end[there, column] > alignment.bound + STAMP_SLACK_NS
         if there.any() and early.mean() > OUTLIERS:
             shares.append((rank, float(early.mean())))
     return shares
@@ -107,7 +107,7 @@ def _passive(matched: CollectiveTable, notes: list[str]) -> Alignment:
             clocks.append(RankClock(own[:0], own[:0], 0.0))
             bounds.append(0.0)
             continue
-        if len(own) < FEWEST:
+        if len(own) < MIN_COMMON_ENDS:
             notes.append(f"ranks {matched.ranks[base]} and {rank} have {len(own)} collectives in common, too few to align their clocks")
             clocks.append(RankClock(own[:0], own[:0], np.inf))
             bounds.append(np.inf)
@@ -148,8 +148,8 @@ def _misfit(matched: CollectiveTable, base: int, column: int) -> str:
     if not chosen.any():
         return ""
     start, end = matched.start[chosen], matched.end[chosen]
-    low = start[:, base] - end[:, column] - SLACK_NS  # own + offset: the other's end is not before my start, and the other way round
-    high = end[:, base] - start[:, column] + SLACK_NS
+    low = start[:, base] - end[:, column] - STAMP_SLACK_NS  # own + offset: the other's end is not before my start, and the other way round
+    high = end[:, base] - start[:, column] + STAMP_SLACK_NS
     middle = int(np.median(low))
     time = (start[:, column] - start[0, column]).astype(float)
     slope = _DRIFTS[:, None] * time
@@ -183,7 +183,7 @@ class Meetings:
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class RankArrivals:
     """When the others came to the collectives of one rank: int64 [n] each, one entry for each of its table's, in its own time.
 
     Attributes:
@@ -229,7 +229,7 @@ def slot_free(end: IntArray, backend: str) -> IntArray:
     return before
 
 
-def of_matched(collectives: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float) -> Arrivals:
+def of_matched(collectives: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float) -> RankArrivals:
     """Return when the others came to the collectives of one of several matched ranks.
 
     Args:
@@ -274,7 +274,7 @@ def arrived(
     ranks: Sequence[int],
     bound: float,
     met: bool,
-) -> Arrivals:
+) -> RankArrivals:
     """Make arrivals of differences on the reference clock, which the rank's own clock shows as well.
 
     Args:
@@ -294,10 +294,10 @@ def arrived(
     last[there] = np.minimum(start[there] + np.where(behind > bound, behind, 0), done)
     free[there] = np.minimum(last[there] + np.where(queued > bound, queued, 0), done)
     whom[there] = late
-    return Arrivals(last, free, whom, ranks, met)
+    return RankArrivals(last, free, whom, ranks, met)
 
 
-def incomparable(collectives: Collectives, ranks: Sequence[int]) -> Arrivals:
+def incomparable(collectives: Collectives, ranks: Sequence[int]) -> RankArrivals:
     """Return arrivals of a rank that cannot be compared: all of its collectives are transfer."""
     nothing = np.zeros(0, np.int64)
     return arrived(collectives, np.zeros(len(collectives.table), bool), nothing, nothing, nothing, ranks, 0.0, False)

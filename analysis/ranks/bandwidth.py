@@ -15,10 +15,10 @@ from feedline.analysis.ranks.match import CollectiveTable
 from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
-_GIGA = 1e9
+_GB_PER_S = 1e9
 _GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
 _POOR = 0.50
-_LIKE = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
+_ALIKE_SIZES = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
 
 
 def kinds(together: CrossRank) -> list[CollectiveKind]:
@@ -113,7 +113,7 @@ def measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[f
             continue
         bus = probed.settings.get("bus_bytes_per_s")
         bus = float(bus) if isinstance(bus, (int, float)) else rate * bus_factor("all_reduce", ranks) if isinstance(ranks, int) else rate
-        far = abs(np.log(max(kind.bytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(_LIKE) * 2
+        far = abs(np.log(max(kind.bytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(_ALIKE_SIZES) * 2
         if best is None or far < best[0]:
             best = (float(far), bus, probed)
     return (best[1], best[2]) if best else None
@@ -149,7 +149,7 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
     """Say what the largest collectives tell of the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
         return _BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
-    busbw = kind.busbw_gbps * _GIGA
+    busbw = kind.busbw_gbps * _GB_PER_S
     what = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks"
     here = f"{what} reaches a bus bandwidth of {size(busbw)}/s"
     link = link_bytes_per_s or _specified_link(ceilings)

@@ -23,7 +23,7 @@ _CHANCE_SIGMAS = 2.0
 
 
 @dataclass(frozen=True)
-class Blame:
+class StepBlame:
     """Per step, on the numbering of the first rank's steps.
 
     Attributes:
@@ -66,7 +66,7 @@ def _numbering(collectives: Collectives, column: int, matched: CollectiveTable, 
     return numbers
 
 
-def blame(together: CrossRank, first: int = 0) -> Blame:
+def blame(together: CrossRank, first: int = 0) -> StepBlame:
     """Find the late rank of each step in which lateness costs.
 
     Args:
@@ -89,7 +89,7 @@ def blame(together: CrossRank, first: int = 0) -> Blame:
     row = np.where(guilty, row, -1)
     excess = _excess(ranks, matched, row, culprit)
     mean = np.where(guilty, waited[np.arange(steps), most], 0)
-    return Blame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
+    return StepBlame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
 
 
 def _costly(waited: IntArray) -> BoolArray:
@@ -201,7 +201,7 @@ def _step_start(collectives: Collectives, until: IntArray) -> IntArray:
     return np.where(step >= 0, np.append(collectives.steps[:, 0], MISSING)[step], MISSING)
 
 
-def summary(blamed: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
+def summary(blamed: StepBlame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
     """List the ranks that were late: the persistent ones first, and of them the one that cost the others most.
 
     Args:

@@ -13,13 +13,13 @@ from feedline.analysis.traces.collectives import PHASES, SLOTS, Collectives, bus
 _INIT = PHASES.index("init")
 
 
-_ENOUGH = 0.9  # share of the bytes that have to be all-reduced in backward
+_MIN_REDUCED_SHARE = 0.9  # share of the bytes that have to be all-reduced in backward
 
 
-_USUAL = 0.8  # share of the steps that have to look alike
+_MIN_USUAL_SHARE = 0.8  # share of the steps that have to look alike
 
 
-_FEWEST = 4  # steps
+_MIN_LIKE_STEPS = 4  # steps
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
         NoTimeline: it is not data parallel training of steps that look alike.
     """
     ranks, matched = together.ranks, together.matched
-    if len(ranks) < 2 or len(ranks[0].steps) < _FEWEST + 1:
+    if len(ranks) < 2 or len(ranks[0].steps) < _MIN_LIKE_STEPS + 1:
         raise NoTimeline("there are too few steps or ranks")
     rows = _rows(ranks[0], matched)
     step = ranks[0].step_at(matched.start[rows, 0])
@@ -83,13 +83,13 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
         raise NoTimeline("no step has a collective of all ranks")
     usual, numbers = _usual(matched, rows, step)
     if not len(usual):
-        raise NoTimeline(f"fewer than {_USUAL:.0%} of the steps have the same collectives")
+        raise NoTimeline(f"fewer than {_MIN_USUAL_SHARE:.0%} of the steps have the same collectives")
     shape = usual[0]
     nbytes = matched.nbytes[shape]
     if not nbytes.any():
         raise NoTimeline("its collectives move no bytes")
     gradients = _gradients(ranks[0], matched, shape)
-    if nbytes[gradients].sum() < _ENOUGH * nbytes.sum():
+    if nbytes[gradients].sum() < _MIN_REDUCED_SHARE * nbytes.sum():
         names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})
         raise NoTimeline(
             f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
@@ -141,7 +141,7 @@ def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[In
     shapes = [(matched.name[part].tobytes(), matched.nbytes[part].tobytes()) for part in parts]
     most = max(set(shapes), key=shapes.count)
     chosen = [index for index, shape in enumerate(shapes) if shape == most]
-    if len(chosen) < max(_FEWEST, _USUAL * (len(shapes) - 3)):  # buckets are rebuilt after the first step
+    if len(chosen) < max(_MIN_LIKE_STEPS, _MIN_USUAL_SHARE * (len(shapes) - 3)):  # buckets are rebuilt after the first step
         return np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
     return np.stack([parts[index] for index in chosen]), step[begin][chosen]
 
@@ -160,7 +160,7 @@ def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.
     start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
     release = end.max((1, 2))
     following = _following(ranks[0], matched.start[usual[:, -1], 0], numbers)
-    if len(following) < _FEWEST:
+    if len(following) < _MIN_LIKE_STEPS:
         raise NoTimeline("there are too few consecutive steps")
     ready = np.empty_like(start[following])
     since = release[following - 1][:, None] + np.zeros(start.shape[2], np.int64)

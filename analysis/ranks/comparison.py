@@ -13,7 +13,7 @@ from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, Prediction, RankParts
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
-from feedline.analysis.ranks.partition import BETWEEN, PARTS, Partition
+from feedline.analysis.ranks.partition import KNOWN_BY_COMPARISON, RANK_PARTS, Partition
 from feedline.analysis.ranks.read_collectives import collectives_of, unseen_of
 from feedline.analysis.ranks.replay import Question, RankCpu, fit, refused, thinned
 from feedline.analysis.traces.collectives import Collectives
@@ -25,8 +25,8 @@ _SHOWN_LATE = 8
 _LINKS = (2.0, 10.0)  # times as fast
 _BUCKETS_MIB = (10.0, 100.0)  # the default is 25
 _ACCUMULATE = 4
-_GIGA = 1e9
-MIN_SHARE = 0.05  # of the step: less is not worth a finding
+_GB = 1e9
+MIN_EXPOSED_SHARE = 0.05  # of the step: less is not worth a finding
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def communication(
     network = bandwidth.network(listed, together, ceilings, link_bytes_per_s)
     return Communication(
         collectives=listed[:_SHOWN_KINDS],
-        clock_bound_s=together.bound / _GIGA if np.isfinite(together.bound) else None,
+        clock_bound_s=together.bound / _GB if np.isfinite(together.bound) else None,
         clocks=together.alignment.how,
         late=list(lates[:_SHOWN_LATE]),
         network=network.message,
@@ -115,8 +115,8 @@ def means(part: Partition, first: int) -> RankParts:
     Waiting is None for a rank that met no other.
     """
     counted = {name: values[first:] if len(values) > first else values for name, values in part.parts.items()}
-    known = {name: len(counted[name]) > 0 and (part.met or name not in BETWEEN) for name in PARTS}
-    return RankParts(**{f"{name}_s": float(counted[name].mean()) / _GIGA if known[name] else None for name in PARTS})
+    known = {name: len(counted[name]) > 0 and (part.met or name not in KNOWN_BY_COMPARISON) for name in RANK_PARTS}
+    return RankParts(**{f"{name}_s": float(counted[name].mean()) / _GB if known[name] else None for name in RANK_PARTS})
 
 
 def _exposed(part: Partition, first: int) -> list[ExposedKind]:
@@ -125,7 +125,7 @@ def _exposed(part: Partition, first: int) -> list[ExposedKind]:
     They sum to exposed_transfer_s.
     """
     counted = {what: values[first:] if len(values) > first else values for what, values in part.exposed.items()}
-    exposed = [ExposedKind(*what, float(values.mean()) / _GIGA) for what, values in counted.items() if values.any()]
+    exposed = [ExposedKind(*what, float(values.mean()) / _GB) for what, values in counted.items() if values.any()]
     return sorted(exposed, key=lambda item: -item.transfer_s)
 
 
@@ -139,7 +139,7 @@ def _across(
         buckets = thinned(timeline(together, first))
     except NoTimeline as reason:
         return lates, [refused(Question("as_it_was"), str(reason))]
-    asked = replay.WhatIf(buckets, fit(buckets, together), _limit(ceilings), _sharing(together, first, cpus))
+    asked = replay.BucketReplay(buckets, fit(buckets, together), _limit(ceilings), _sharing(together, first, cpus))
     column = {rank: number for number, rank in enumerate(together.matched.ranks)}
     if asked.as_it_was().low is not None:  # else the replay is too far from the run
         shown = lates[:_SHOWN_LATE]
@@ -163,7 +163,7 @@ def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[
     return {column: (cpus[rank], max(0.0, s - cpus[rank].busy_s)) for column, (rank, s) in enumerate(zip(ranks, own_s))}
 
 
-def _questions(asked: replay.WhatIf, late: Prediction, micro_s: replay.FloatArray, passes: int = 1) -> list[Prediction]:
+def _questions(asked: replay.BucketReplay, late: Prediction, micro_s: replay.FloatArray, passes: int = 1) -> list[Prediction]:
     """List what a report answers, the run itself first.
 
     Args:
@@ -208,7 +208,7 @@ class NetworkHints:
     nccl_lines: tuple[str, ...] = ()
 
 
-NOTHING = NetworkHints()
+NO_HINTS = NetworkHints()
 
 
 def compared(
@@ -267,7 +267,7 @@ def shown(gathered: Mapping[int, RankMetrics], compared: Compared | None) -> int
     step = step_summary(gathered[lowest])
     if not late or not late[0].persistent or late[0].rank not in gathered or step is None:
         return lowest
-    return late[0].rank if (late[0].cost_s or late[0].waited_s) >= MIN_SHARE * step.mean_s else lowest
+    return late[0].rank if (late[0].cost_s or late[0].waited_s) >= MIN_EXPOSED_SHARE * step.mean_s else lowest
 
 
 def first_failed(gathered: Mapping[int, RankMetrics]) -> int:

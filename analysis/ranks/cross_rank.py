@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import BoolArray
-from feedline.analysis.ranks.aligned_clocks import Alignment, Arrivals, Meetings, align, meet, of_matched
+from feedline.analysis.ranks.aligned_clocks import Alignment, Meetings, RankArrivals, align, meet, of_matched
 from feedline.analysis.ranks.match import CollectiveTable, match
 from feedline.analysis.ranks.partition import Partition, partition
 from feedline.analysis.traces.collectives import MESSAGE, Collectives
@@ -28,7 +28,7 @@ class CrossRank:
     alignment: Alignment
     met: Meetings
     awaited: BoolArray
-    arrivals: dict[int, Arrivals]
+    arrivals: dict[int, RankArrivals]
     partitions: dict[int, Partition]
 
     @property
@@ -74,7 +74,7 @@ def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collective
     return CrossRank(ordered, matched, alignment, met, _awaited(ordered, matched, met, arrivals), arrivals, partitions)
 
 
-def _awaited(ranks: Sequence[Collectives], matched: CollectiveTable, met: Meetings, arrivals: Mapping[int, Arrivals]) -> BoolArray:
+def _awaited(ranks: Sequence[Collectives], matched: CollectiveTable, met: Meetings, arrivals: Mapping[int, RankArrivals]) -> BoolArray:
     message = np.array([name == MESSAGE for name in matched.names] or [False])[matched.name]  # who receives waits by design
     awaited = matched.together.copy()
     for column, rank in enumerate(ranks):

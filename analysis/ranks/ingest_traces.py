@@ -12,7 +12,7 @@ from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each
 from feedline.analysis.traces import folder
 from feedline.analysis.traces.kineto.kineto_file import read_kineto
 from feedline.analysis.traces.nsight.nsight_file import read_nsight
-from feedline.analysis.traces.trace_columns import DEFAULT, Limits, Trace
+from feedline.analysis.traces.trace_columns import DEFAULT, Trace, TraceLimits
 from feedline.profiler import masks
 from feedline.profiler.errors import ELSEWHERE, FeedlineError, OutputError, RankCollision, TraceDamaged
 from feedline.profiler.files import lists, owned
@@ -22,8 +22,10 @@ from feedline.profiler.store.manifest import Manifest
 
 #: The word, at most one mark, and a number that does not go on as a date or a version does. Host names, process ids, steps
 #: and times have no such word before them.
-_NAMED = re.compile(r"(?<![a-z])(?<!local[-_.])(?<!node[-_.])(?<!group[-_.])(?:rank|worker|trainer)[-_.=:]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_OF_ALL = re.compile(r"(?<![a-z\d.])(?:rank|worker|trainer)?(\d{1,6})_?of_?(\d{1,6})(?!\d)", re.IGNORECASE)
+_RANK_IN_NAME = re.compile(
+    r"(?<![a-z])(?<!local[-_.])(?<!node[-_.])(?<!group[-_.])(?:rank|worker|trainer)[-_.=:]?(\d{1,6})(?!\d)", re.IGNORECASE
+)
+_RANK_OF_ALL = re.compile(r"(?<![a-z\d.])(?:rank|worker|trainer)?(\d{1,6})_?of_?(\d{1,6})(?!\d)", re.IGNORECASE)
 _SQLITE = b"SQLite format 3\0"
 
 
@@ -51,8 +53,8 @@ def rank_in(name: str) -> int | None:
 
     Such as ``rank3``, ``rank_3``, ``worker-3.1694128201557.pt.trace``, ``3of128``.
     """
-    of_all = [int(rank) for rank, size in _OF_ALL.findall(name) if int(rank) < int(size)]
-    numbers = set(of_all or map(int, _NAMED.findall(name)))
+    of_all = [int(rank) for rank, size in _RANK_OF_ALL.findall(name) if int(rank) < int(size)]
+    numbers = set(of_all or map(int, _RANK_IN_NAME.findall(name)))
     return numbers.pop() if len(numbers) == 1 else None
 
 
@@ -87,7 +89,7 @@ def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None 
     return sorted(ranked, key=lambda pair: pair[1].rank or 0)
 
 
-def read_trace(path: str, limits: Limits = DEFAULT) -> list[Trace]:
+def read_trace(path: str, limits: TraceLimits = DEFAULT) -> list[Trace]:
     """Read a file, whoever made it: it is looked into, its name does not matter.
 
     Raises:
@@ -135,7 +137,7 @@ def ingest(
     run: Path,
     pool: RankPool,
     given: Mapping[str, int] | None = None,
-    limits: Limits = DEFAULT,
+    limits: TraceLimits = DEFAULT,
     command: Sequence[str] = (),
     tell: Tell = silent,
     force: bool = False,
@@ -175,7 +177,7 @@ def ingest(
         raise OutputError.unwritable(f"the run folder {run}", error, ELSEWHERE) from error
 
 
-def _read_all(paths: Sequence[str], staging: Path, pool: RankPool, limits: Limits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:
+def _read_all(paths: Sequence[str], staging: Path, pool: RankPool, limits: TraceLimits, tell: Tell) -> tuple[list[_Staged], dict[str, str]]:
     staged: list[_Staged] = []
     problems: dict[str, str] = {}
     numbered = [(path, staging / str(number)) for number, path in enumerate(dict.fromkeys(paths))]
@@ -189,7 +191,7 @@ def _read_all(paths: Sequence[str], staging: Path, pool: RankPool, limits: Limit
     return sorted(staged, key=lambda item: (order[item.path], item.place.name)), problems
 
 
-def _read_files(part: Sequence[tuple[str, Path]], limits: Limits) -> "list[_Staged | tuple[str, str]]":
+def _read_files(part: Sequence[tuple[str, Path]], limits: TraceLimits) -> "list[_Staged | tuple[str, str]]":
     """Read each file and stage its traces; a file that cannot be read gives (path, why)."""
     results: list[_Staged | tuple[str, str]] = []
     for path, place in part:

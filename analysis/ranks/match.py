@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import BoolArray, IntArray
-from feedline.analysis.traces.collectives import BETWEEN_TWO, MESSAGE, TOGETHER, Collectives, Group, operation
+from feedline.analysis.traces.collectives import BETWEEN_TWO, MESSAGE, TOGETHER, Collectives, ProcessGroup, operation
 from feedline.profiler.store.restarts import named
 
 MISSING = np.iinfo(np.int64).min
@@ -40,7 +40,7 @@ class CollectiveTable:
     """
 
     ranks: list[int]
-    groups: list[Group]
+    groups: list[ProcessGroup]
     names: list[str]
     group: IntArray
     name: IntArray
@@ -140,7 +140,7 @@ def _filled(
     seen = (start != MISSING).sum(1)
     return CollectiveTable(
         present,
-        [Group(label, of, backends[label, of]) for label, of in groups],
+        [ProcessGroup(label, of, backends[label, of]) for label, of in groups],
         names,
         group,
         name,

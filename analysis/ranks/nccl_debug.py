@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 _ALGORITHMS = ("Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT")  # by number, NCCL's src/include/nccl_tuner.h
 _PROTOCOLS = ("LL", "LL128", "Simple")
 
-_VERSION = re.compile(r"NCCL version ([\w.+-]+)")
-_RANKS = re.compile(r"\brank (\d+) nranks (\d+)", re.I)
-_NODES = re.compile(r"\bnNodes (\d+)")
+_VERSION_LINE = re.compile(r"NCCL version ([\w.+-]+)")
+_RANKS_LINE = re.compile(r"\brank (\d+) nranks (\d+)", re.I)
+_NODES_LINE = re.compile(r"\bnNodes (\d+)")
 _EDGE = re.compile(r"(?:Channel|Ring) (\d+)(?:/\d+)? : (\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])?(?: \[(send|receive)\])? via (\S+)")
 _NETWORK = re.compile(r"Using network (\S+)")
 _PATTERN = re.compile(r"Pattern 4, crossNic \d+, nChannels \d+, (?:bw|speed) ([\d.]+)/([\d.]+)")
@@ -80,9 +80,9 @@ def read(lines: Iterable[str]) -> _NcclDebug:
             network = match[1]
         elif match := _WARNING.search(line):
             warnings.setdefault(match[1].strip())
-        version = match[1] if (match := _VERSION.search(line)) else version
-        ranks = max(ranks or 0, int(match[2])) if (match := _RANKS.search(line)) else ranks
-        nodes = max(nodes or 0, int(match[1])) if (match := _NODES.search(line)) else nodes
+        version = match[1] if (match := _VERSION_LINE.search(line)) else version
+        ranks = max(ranks or 0, int(match[2])) if (match := _RANKS_LINE.search(line)) else ranks
+        nodes = max(nodes or 0, int(match[1])) if (match := _NODES_LINE.search(line)) else nodes
     return _NcclDebug(version, ranks, nodes, network, edges, bandwidth, dict(choices), tuple(warnings))
 
 

@@ -13,15 +13,15 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.stages import PHASE_OF
-from feedline.analysis.ranks.aligned_clocks import Arrivals
+from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.match import MISSING
 from feedline.analysis.traces.collectives import BETWEEN_TWO, PHASES, Collectives, operation
 from feedline.profiler.store.manifest import Manifest
 
-PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "exposed_wait", "queue")
-BETWEEN = ("hidden_wait", "exposed_wait", "queue")  # known only by comparison with another rank
+RANK_PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "exposed_wait", "queue")
+KNOWN_BY_COMPARISON = ("hidden_wait", "exposed_wait", "queue")  # known only by comparison with another rank
 BLOCKED = "blocked"  # a stage that a recorder may have: the main thread stands in Work.wait
-_TAIL = (
+_UNFINISHED = (
     0.9  # share of the end of a backward in which collectives are in flight, from which on it is taken for waiting and not for computing
 )
 _BUCKET_TAIL = 0.5  # the same of DistributedDataParallel's buckets, which it copies into the gradients afterwards: less than sending them
@@ -57,7 +57,7 @@ class Partition:
     met: bool
 
 
-def partition(collectives: Collectives, others: Arrivals) -> Partition:
+def partition(collectives: Collectives, others: RankArrivals) -> Partition:
     """Split one rank's time into parts."""
     table = collectives.table
     start, end = table["start"].astype(np.int64), table["end"].astype(np.int64)
@@ -72,8 +72,8 @@ def partition(collectives: Collectives, others: Arrivals) -> Partition:
     step, count = collectives.step_at(edges[:-1]), len(collectives.steps)
     inside = step >= 0
     parts = {name: np.bincount(step[pick], length[pick], count).astype(np.int64)
-             for number, name in enumerate(PARTS) for pick in [inside & (kind == number)]}  # fmt: skip
-    waiting = inside & ((kind == PARTS.index("hidden_wait")) | (kind == PARTS.index("exposed_wait")))
+             for number, name in enumerate(RANK_PARTS) for pick in [inside & (kind == number)]}  # fmt: skip
+    waiting = inside & ((kind == RANK_PARTS.index("hidden_wait")) | (kind == RANK_PARTS.index("exposed_wait")))
     owner = _oldest(edges, start, end, waiting)
     columns = max(len(others.ranks), 1)
     known = waiting & (owner >= 0)
@@ -83,7 +83,7 @@ def partition(collectives: Collectives, others: Arrivals) -> Partition:
     shared = np.concatenate([[0.0], np.cumsum(np.where(moving > 0, length / np.maximum(moving, 1), 0.0))]) if len(edges) else np.zeros(1)
     took = np.full(len(table), np.nan)
     took[ended] = shared[np.searchsorted(edges, end)] - shared[np.searchsorted(edges, free)] if len(edges) else 0.0
-    bare = np.where(inside & (kind == PARTS.index("exposed_transfer")), length / np.maximum(moving, 1), 0.0)
+    bare = np.where(inside & (kind == RANK_PARTS.index("exposed_transfer")), length / np.maximum(moving, 1), 0.0)
     exposed = {
         what: np.bincount(step[inside], (bare * _count(edges, free[mine], end[mine]))[inside], count).astype(np.float64)
         for what, mine in _kinds(collectives, ended)
@@ -114,7 +114,7 @@ def computing(collectives: Collectives) -> IntArray:
     if BLOCKED in collectives.stages:
         return without(spans, collectives.stages[BLOCKED].reshape(-1, 2))
     called = collectives.table[(collectives.table["phase"] == BACKWARD) & (collectives.table["end"] >= collectives.table["start"])]
-    ends = np.minimum(_until_waiting(called, spans, _TAIL), _until_waiting(called[called["bucket"]], spans, _BUCKET_TAIL))
+    ends = np.minimum(_until_waiting(called, spans, _UNFINISHED), _until_waiting(called[called["bucket"]], spans, _BUCKET_TAIL))
     return np.stack([spans[:, 0], ends], 1)
 
 
@@ -180,7 +180,7 @@ def _count(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
 
 def _classify(flying: IntArray, moving: IntArray, queued: IntArray, covered: npt.NDArray[np.bool_]) -> IntArray:
     """Return the index into PARTS for each piece."""
-    compute, hidden_transfer, exposed_transfer, hidden_wait, exposed_wait, queue = range(len(PARTS))
+    compute, hidden_transfer, exposed_transfer, hidden_wait, exposed_wait, queue = range(len(RANK_PARTS))
     transfer = np.where(covered, hidden_transfer, exposed_transfer)
     wait = np.where(covered, hidden_wait, exposed_wait)
     return np.where(moving > 0, transfer, np.where(queued > 0, queue, np.where(flying > 0, wait, compute)))

@@ -5,7 +5,7 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.steps import Steps, left_after, partition
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, Group, RankClock
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, ProcessGroup, RankClock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.columns import Records
@@ -148,7 +148,7 @@ def _indices(main: Process, ids: IntArray) -> tuple[list[str], IntArray]:
     return [main.names.get(int(value), "unknown") for value in known.tolist()], index.reshape(-1)
 
 
-def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
+def _groups(main: Process, records: Records) -> tuple[list[ProcessGroup], IntArray]:
     described = main.view(Stage.GROUP)
     known, index = np.unique(records["group"], return_inverse=True)
     groups = []
@@ -156,7 +156,7 @@ def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
         own = described[described["source"] == value]
         ranks = {int(run["first_rank"]) + step * int(run["apart"]) for run in own for step in range(int(run["ranks"]))}
         backend = main.names.get(int(own["backend"][0]), "unknown") if len(own) else "unknown"
-        groups.append(Group(main.names.get(int(value), "unknown"), tuple(sorted(ranks)), backend))
+        groups.append(ProcessGroup(main.names.get(int(value), "unknown"), tuple(sorted(ranks)), backend))
     return groups, index.reshape(-1)
 
 

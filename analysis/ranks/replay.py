@@ -20,8 +20,8 @@ from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.partition import computing, without
 from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
 
-_ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
-_UNSURE = 0.5  # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as much longer)
+_STEP_ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
+_CPU_ERROR = 0.5  # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as much longer)
 _Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: seconds
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
 _MOST_OFF = 0.10
@@ -32,11 +32,11 @@ _APART = 4.0  # largest over smallest message from which on latency and bandwidt
 _BATCHES_VARY = 0.1
 #: Steps that a replay looks at: evenly chosen from longer runs.
 _MOST_STEPS = 400
-_MIB = 1 << 20
-_FIRST_BUCKET = _MIB  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
-_WIDE = ("float32", "float", "f32")
+_MIB_BYTES = 1 << 20
+_FIRST_BUCKET = _MIB_BYTES  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+_FLOAT32_NAMES = ("float32", "float", "f32")
 _FASTER_MOST = 20.0  # no link so much faster was ever measured
-_LARGE = _MIB  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
+_LARGE = _MIB_BYTES  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
 _ONLY_SMALL = "all collectives are small and of about the same size, so how much of their time is latency is unknown"
 #: What gloo's fp16 hook adds to half the transfer, per byte of float32: casts, and sums of float16, which CPUs compute in software (0.8 to
 #: 2.2 ns for 1 to 25 MB on a core of a Xeon).
@@ -113,7 +113,7 @@ class Least:
     batches_s: float
 
 
-NOTHING = Least(0.0, 0.0)
+NO_LEAST = Least(0.0, 0.0)
 
 
 def needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
@@ -137,7 +137,7 @@ def batches_s(ranks: Sequence[RankCpu]) -> float:
 
 def _of_machine(ranks: Sequence[RankCpu], asleep_s: float) -> float:
     cpus, step_s = min(rank.cpus for rank in ranks), asleep_s + sum(rank.cpu_s for rank in ranks)
-    for _ in range(_ROUNDS):
+    for _ in range(_STEP_ROUNDS):
         awake_s = step_s - asleep_s
         step_s = asleep_s + sum(rank.cpu_s - rank.making_s * _elsewhere(rank, awake_s, step_s) for rank in ranks) / cpus
     return step_s
@@ -307,7 +307,7 @@ def held(prediction: Prediction, least: Least, apart_s: float) -> Prediction:
         return prediction
     measured = prediction.step_s + prediction.gain_s
     more_s = max(0.0, min(max(least.computing_s, least.batches_s), measured) - prediction.step_s)
-    step_s, high = prediction.step_s + more_s, prediction.high + (1 + _UNSURE) * more_s + apart_s
+    step_s, high = prediction.step_s + more_s, prediction.high + (1 + _CPU_ERROR) * more_s + apart_s
     low = max(prediction.low, min(least.batches_s, step_s) * (1 - _BATCHES_VARY))
     return replace(prediction, step_s=step_s, gain_s=prediction.gain_s - more_s, low=low, high=max(min(high, measured), prediction.high))
 
@@ -340,7 +340,7 @@ def answer(asked: Question, buckets: Timeline, base: FloatArray, changed: FloatA
     return Prediction(asked.id, asked.value, text(asked), step, float(low), float(high), gain, "")
 
 
-class WhatIf:
+class BucketReplay:
     """One run's timeline and its link, for questions to the replay.
 
     Args:
@@ -400,7 +400,7 @@ class WhatIf:
         On gloo, CPUs cast and add them, which takes as long as a fast link.
         """
         asked = Question("half_gradients")
-        if self.made.dtype.removeprefix("torch.").lower() not in _WIDE:
+        if self.made.dtype.removeprefix("torch.").lower() not in _FLOAT32_NAMES:
             return refused(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
         if self._only_small():
             return refused(asked, _ONLY_SMALL)
@@ -420,11 +420,11 @@ class WhatIf:
         total = int(self.made.nbytes[buckets].sum())
         if not self.link.known:
             return refused(asked, "all buckets have about the same size, so the cost of one more is unknown")
-        if buckets.sum() < 2 and mib * _MIB < total:
+        if buckets.sum() < 2 and mib * _MIB_BYTES < total:
             return refused(asked, "there is only one bucket: when each of its gradients became ready is unknown")
         if self.made.synchronous[:-1].any():
             return refused(asked, "other collectives run between the buckets")
-        edges = bucket_edges(total, int(mib * _MIB))
+        edges = bucket_edges(total, int(mib * _MIB_BYTES))
         ready = split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
         synchronous[-1] = True
@@ -478,14 +478,14 @@ class WhatIf:
         """
         ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
         if not ranks:
-            return NOTHING
+            return NO_LEAST
         like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[(len(ranks) - 1) // 2]
         instead = [] if late is None else [replace(like, machine=self.sharing[late][0].machine)]
         computing_s = needed_s([*(rank for rank, _ in ranks), *instead], float(np.median([asleep for _, asleep in ranks])))
         return Least(computing_s, batches_s([rank for rank, _ in ranks]))
 
     def _asked(
-        self, asked: Question, ready: np.ndarray, buckets: Timeline, link: Link, least: Least = NOTHING, apart: float = 0.0
+        self, asked: Question, ready: np.ndarray, buckets: Timeline, link: Link, least: Least = NO_LEAST, apart: float = 0.0
     ) -> Prediction:
         changed = simulate(ready, buckets, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - _LINK_ERROR))

@@ -10,17 +10,17 @@ import numpy as np
 from feedline.analysis.formatting import seconds
 from feedline.analysis.intervals import NONE, BoolArray, IntArray, union
 from feedline.analysis.ranks import blame
-from feedline.analysis.ranks.aligned_clocks import FEWEST, Alignment, align
-from feedline.analysis.ranks.blame import Blame, behind
+from feedline.analysis.ranks.aligned_clocks import MIN_COMMON_ENDS, Alignment, align
+from feedline.analysis.ranks.blame import StepBlame, behind
 from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, RankParts
 from feedline.analysis.ranks.comparison import communication, means
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.partition import BLOCKED
-from feedline.analysis.traces.collectives import BETWEEN_TWO, COLLECTIVE_DTYPE, Collectives, Group, RankClock, operation
+from feedline.analysis.traces.collectives import BETWEEN_TWO, COLLECTIVE_DTYPE, Collectives, ProcessGroup, RankClock, operation
 from feedline.analysis.traces.kernel_names import operation_of
 from feedline.analysis.traces.rank_trace import RankTrace
-from feedline.analysis.traces.trace_budget import PARTS, Budget, with_waiting
+from feedline.analysis.traces.trace_budget import STEP_PARTS, StepBudget, with_waiting
 from feedline.analysis.traces.trace_columns import CollectiveArgs
 
 #: torch's names of element types (c10::toString), as Kineto has them, and bytes of each.
@@ -32,7 +32,7 @@ _ELEMENT_BYTES = {
     "ComplexDouble": 16,
 }
 _IN_A_STEP = 1 << 24  # more collectives than a step has: numbers are step * this + order
-_SHARDED = ("all_gather", "reduce_scatter")
+_SHARDED_OPERATIONS = ("all_gather", "reduce_scatter")
 _UNSAID = (None, "", "coalesced")
 #: Part of a budget -> phase of a late rank, in the words of comm/blame.py where the meaning is the same.
 _PHASES = {
@@ -45,10 +45,10 @@ _PHASES = {
     "waiting_for_rank": "other communication",
     "unexplained": "other",
 }
-_GIGA = 1e9
+_NS_PER_S = 1e9
 _FEWEST_STEPS = 4  # as rules/late_rank.py
 #: Phases in the words of a trace's budget.
-_NAMES = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
+_PHASE_WORDS = {"wait": "input", "other": "unexplained", BEFORE_TRACE: "before its trace"}
 _SHOWN_RANKS = 8
 #: ns: what an end is worth as a clock where too few are there to see how far they scatter: the most that alignment on ends was off with
 #: three ranks over gloo (8 to 144 us).
@@ -58,7 +58,7 @@ _CLOCKS_APART_NS = 1e9
 
 
 @dataclass(frozen=True, eq=False)
-class _Numbered:
+class _Numbering:
     """The collectives of all ranks in the form that comm/ works on.
 
     Attributes:
@@ -90,7 +90,7 @@ class _One:
         self.keep = np.ones(len(self.operations), bool)
 
 
-def numbered(ranks: Mapping[int, RankTrace]) -> _Numbered:
+def numbered(ranks: Mapping[int, RankTrace]) -> _Numbering:
     """Give every collective a group and a number that are the same on all ranks.
 
     The number is the trace's own; else its place among those of the same operation, group and stream in its step. Where ranks have
@@ -107,7 +107,7 @@ def numbered(ranks: Mapping[int, RankTrace]) -> _Numbered:
     _unequal(ones, notes)
     unix = all(trace.origin_ns for trace in ranks.values())
     since = {number: trace.origin_ns if unix else 0 for number, trace in ranks.items()}
-    return _Numbered(
+    return _Numbering(
         [_collectives(rank, since[rank.number]) for rank in ones], {rank.number: np.flatnonzero(rank.keep) for rank in ones}, since, notes
     )
 
@@ -239,7 +239,7 @@ def _collectives(rank: _One, since: int) -> Collectives:
         rank=rank.number,
         host="unknown",
         table=table,
-        groups=[Group(name, ranks, backend) for name, backend, ranks in groups],
+        groups=[ProcessGroup(name, ranks, backend) for name, backend, ranks in groups],
         names=list(names),
         dtypes=["unknown"],
         steps=np.stack([edges[:-1], edges[1:]], 1),
@@ -259,7 +259,7 @@ def _bytes(rank: _One, row: int) -> int:
     index = int(rank.trace.collectives.table["args"][row])
     args = rank.trace.collectives.args[index] if index >= 0 else CollectiveArgs()
     most = max(args.elements_in or 0, args.elements_out or 0) * _ELEMENT_BYTES.get(args.dtype or "", 0)
-    shard = rank.operations[row] in _SHARDED and args.elements_in == args.elements_out
+    shard = rank.operations[row] in _SHARDED_OPERATIONS and args.elements_in == args.elements_out
     return most * len(rank.groups[row][1]) if shard else most
 
 
@@ -274,7 +274,7 @@ def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[
     Returns:
         int64 [m, ranks, parts], ns; MISSING where a rank did not take part.
     """
-    spent = np.full((*together.matched.start.shape, len(PARTS)), MISSING)
+    spent = np.full((*together.matched.start.shape, len(STEP_PARTS)), MISSING)
     for column, rank in enumerate(together.ranks):
         row = together.matched.rows[column]
         there = row >= 0
@@ -282,7 +282,7 @@ def _before(together: CrossRank, traces: Mapping[int, RankTrace], kept: Mapping[
     return spent
 
 
-def _excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, IntArray]:
+def _excess(blamed: StepBlame, together: CrossRank, spent: IntArray) -> dict[str, IntArray]:
     """Return how much longer the late rank of each step took for each phase than the median of the others.
 
     Over all collectives at which it was the last; what it was late with already when its trace began is BEFORE_TRACE.
@@ -305,7 +305,7 @@ def _excess(blamed: Blame, together: CrossRank, spent: IntArray) -> dict[str, In
     sure = late > together.bound
     row, column, late = row[sure], column[sure], late[sure]
     left = late.copy()
-    for number, part in enumerate(PARTS):
+    for number, part in enumerate(STEP_PARTS):
         more = behind(spent[row, :, number], column)
         np.add.at(excess[_PHASES[part]], step[row], more)
         left -= more
@@ -322,7 +322,7 @@ def _first(matched: CollectiveTable, column: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Between:
+class RankComparison:
     """What several traces say together.
 
     Attributes:
@@ -342,14 +342,14 @@ class Between:
     together: CrossRank
     last: IntArray
     waiting: dict[int, IntArray]
-    budgets: dict[int, Budget]
+    budgets: dict[int, StepBudget]
     parts: dict[int, RankParts]
     phases: dict[int, dict[str, float]]
     complete: bool
     notes: list[str]
 
 
-def compare(traces: Mapping[int, RankTrace]) -> Between | None:
+def compare(traces: Mapping[int, RankTrace]) -> RankComparison | None:
     """Compare ranks. None: fewer than two, or none of them communicated.
 
     Args:
@@ -367,7 +367,7 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
     complete = len(matched.whole) > 0 and {rank for group in matched.groups for rank in group.ranks} <= set(matched.ranks)
     lates, phases = _late(numbering, together, traces) if complete and np.isfinite(together.bound) else ([], {})
     sentences = [_says(late, phases[late.rank], last) for late in lates[:1]]
-    return Between(
+    return RankComparison(
         communication=communication(together, lates),
         together=together,
         last=last,
@@ -380,7 +380,7 @@ def compare(traces: Mapping[int, RankTrace]) -> Between | None:
     )
 
 
-def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, numbering: _Numbered, traces: Mapping[int, RankTrace]) -> Alignment:
+def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, numbering: _Numbering, traces: Mapping[int, RankTrace]) -> Alignment:
     """Align clocks from the ends of collectives, of few ones too.
 
     What is left is that all ranks leave one at about the same time.
@@ -398,7 +398,7 @@ def _aligned(ranks: Sequence[Collectives], matched: CollectiveTable, numbering: 
         if (traces[rank].maker, traces[rank].source, traces[rank].origin_ns) == ("nsight", first.source, first.origin_ns):
             bound = max(bound, moved)
         if moved > _CLOCKS_APART_NS:
-            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} are {moved / _GIGA:.3g} s apart on their own clocks: "
+            notes.append(f"the collectives of ranks {matched.ranks[0]} and {rank} are {moved / _NS_PER_S:.3g} s apart on their own clocks: "
                          "the traces may be of different steps")  # fmt: skip
     return replace(alignment, bound=bound, notes=[*notes, *alignment.notes])
 
@@ -413,7 +413,7 @@ def _on_few_ends(matched: CollectiveTable) -> Alignment | None:
     for column in range(1, len(matched.ranks)):
         both = matched.together & (matched.end[:, [0, column]] != MISSING).all(1)
         apart = matched.end[both, 0] - matched.end[both, column]
-        if not 0 < len(apart) < FEWEST:
+        if not 0 < len(apart) < MIN_COMMON_ENDS:
             return None
         middle = int(np.sort(apart)[len(apart) // 2])
         clocks.append(RankClock(matched.end[both, column][:1], np.array([middle]), _UNSEEN_BOUND))
@@ -444,7 +444,7 @@ def _waiting(collectives: Collectives, column: int, together: CrossRank, since: 
     return union(collectives.table["start"][there] - since, together.arrivals[collectives.rank].last[there] - since)
 
 
-def _budget(trace: RankTrace, waiting: IntArray) -> Budget:
+def _budget(trace: RankTrace, waiting: IntArray) -> StepBudget:
     table = trace.collectives.table
     return with_waiting(trace.budget, trace.collectives.hidden, union(table["start"], table["end"]) if len(table) else NONE, waiting)
 
@@ -463,7 +463,9 @@ def _gaps(matched: CollectiveTable, waiting: Mapping[int, IntArray]) -> list[str
     return notes
 
 
-def _late(numbering: _Numbered, together: CrossRank, traces: Mapping[int, RankTrace]) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
+def _late(
+    numbering: _Numbering, together: CrossRank, traces: Mapping[int, RankTrace]
+) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
     """Return late ranks, and what each was doing in seconds over all steps."""
     sure = replace(together, awaited=together.awaited & together.matched.whole)
     blamed = blame.blame(sure)
@@ -472,13 +474,13 @@ def _late(numbering: _Numbered, together: CrossRank, traces: Mapping[int, RankTr
     phases = {}
     for late in lates:
         mine = blamed.column == together.matched.ranks.index(late.rank)
-        sums = {phase: float(values[mine].sum()) / _GIGA for phase, values in blamed.excess.items()}
+        sums = {phase: float(values[mine].sum()) / _NS_PER_S for phase, values in blamed.excess.items()}
         phases[late.rank] = dict(sorted(sums.items(), key=lambda pair: -pair[1]))
     return lates, phases
 
 
 def _says(late: LateRank, phases: Mapping[str, float], last: IntArray) -> str:
-    most = [f"{_NAMES.get(phase, phase)} {seconds(took / late.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
+    most = [f"{_PHASE_WORDS.get(phase, phase)} {seconds(took / late.steps)}" for phase, took in list(phases.items())[:3] if took > 0]
     doing = f"; what took longer than on the others: {', '.join(most)}" if most else ""
     again = "other ranks in other steps" if late.late_steps >= _FEWEST_STEPS else "too few to tell whether it is always this rank"
     often = "the same rank each time" if late.persistent else again

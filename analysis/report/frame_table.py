@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame i
 
 
 #: Kind of a column -> its dtype. An integer that may be missing is "Int64"; "str" is what this pandas has for text.
-_DTYPES = {"integer": "int64", "number": "float64", "bool": "bool", "time": "datetime64[ns, UTC]", "text": "str"}
-_NO_TIME = int(np.iinfo(np.int64).min)  # pandas' NaT
-_WIDTH = 100  # of a docstring
+_DTYPE_OF_KIND = {"integer": "int64", "number": "float64", "bool": "bool", "time": "datetime64[ns, UTC]", "text": "str"}
+_NAT = int(np.iinfo(np.int64).min)  # pandas' NaT
+_DOC_WIDTH = 100  # of a docstring
 Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
 
 
@@ -40,7 +40,7 @@ class Column:
     @property
     def dtype(self) -> str:
         """Of the frame's column."""
-        return "Int64" if self.kind == "integer" and self.missing else _DTYPES[self.kind]
+        return "Int64" if self.kind == "integer" and self.missing else _DTYPE_OF_KIND[self.kind]
 
     def text(self) -> str:
         """Say unit, meaning and when it is missing, in one line."""
@@ -85,8 +85,8 @@ class Table:
 
     def docstring(self) -> str:
         """Write the docstring for the property of a loaded run."""
-        lines = [textwrap.fill(column.text(), _WIDTH, subsequent_indent="    ", break_on_hyphens=False) for column in self.columns]
-        return "\n".join([textwrap.fill(self.rows, _WIDTH, break_on_hyphens=False), "", *lines, ""])
+        lines = [textwrap.fill(column.text(), _DOC_WIDTH, subsequent_indent="    ", break_on_hyphens=False) for column in self.columns]
+        return "\n".join([textwrap.fill(self.rows, _DOC_WIDTH, break_on_hyphens=False), "", *lines, ""])
 
     def markdown(self) -> str:
         """Write a section of docs/api.md."""
@@ -123,7 +123,7 @@ START = Column(
 
 
 @dataclass(frozen=True)
-class Moments:
+class MomentColumns:
     """Turns a rank's own times, ns, into those of frames.
 
     Attributes:
@@ -137,7 +137,7 @@ class Moments:
     begun: int | None
 
     @classmethod
-    def of(cls, rank: Rank) -> "Moments":
+    def of(cls, rank: Rank) -> "MomentColumns":
         anchors = rank.manifest.anchors
         if anchors:
             return cls(rank.number, anchors[0]["perf_counter_ns"], anchors[0]["time_ns"])
@@ -151,5 +151,5 @@ class Moments:
             at: int64 [n], own time, ns.
         """
         since = at - self.origin
-        time = np.full(len(at), _NO_TIME) if self.begun is None else since + self.begun
+        time = np.full(len(at), _NAT) if self.begun is None else since + self.begun
         return {"rank": np.full(len(at), self.rank), "time": time, "start_s": since / 1e9}

@@ -15,7 +15,7 @@ from feedline.analysis.report import of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
 from feedline.analysis.report.figures.gauge_lines import gauge_figure
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
-from feedline.analysis.report.figures.rank_parts import PARTS, rank_parts
+from feedline.analysis.report.figures.rank_parts import PART_LABELS, rank_parts
 from feedline.analysis.report.figures.roofline_chart import flops, operator_roofline, role, roofline_figure
 from feedline.analysis.report.figures.sample_cost import at_most, histogram, is_split, sample_cost
 from feedline.analysis.report.figures.step_times import beyond, step_bar, step_series, thin_bar
@@ -137,12 +137,12 @@ def _roofline(made: Roofline) -> dict[str, object]:
 
 def _comm(report: Report) -> dict[str, object]:
     shown, left_out = phrases.ranks_to_show(report, _RANKS_SHOWN)
-    scale = Scale.column(max((sum(getattr(own, name) or 0.0 for name in PARTS) for own in shown.values()), default=0.0))
+    scale = Scale.column(max((sum(getattr(own, name) or 0.0 for name in PART_LABELS) for own in shown.values()), default=0.0))
     return {
         "figure": rank_parts(shown),
         "left_out": left_out,
-        "parts": [(part.words, part.color) for part in PARTS.values()],
-        "rows": [(rank, [scale(getattr(own, name)) for name in PARTS]) for rank, own in shown.items()],
+        "parts": [(part.words, part.color) for part in PART_LABELS.values()],
+        "rows": [(rank, [scale(getattr(own, name)) for name in PART_LABELS]) for rank, own in shown.items()],
         "unit": scale.unit,
     }
 

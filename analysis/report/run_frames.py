@@ -15,11 +15,11 @@ from feedline.analysis.measure.gather import RankMetrics, throughput
 from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps
-from feedline.analysis.ranks.aligned_clocks import Arrivals
+from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.partition import Partition
 from feedline.analysis.ranks.read_collectives import collectives_of
-from feedline.analysis.report.frame_table import RANK, START, TIME, Column, Moments, Rows, Table
+from feedline.analysis.report.frame_table import RANK, START, TIME, Column, MomentColumns, Rows, Table
 from feedline.analysis.traces.collectives import PHASES, Collectives, operation
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage
@@ -91,7 +91,7 @@ def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) ->
     stages = {name: np.zeros(count) + details.sum(name, "wall") for name in PARTS.values()}
     stages["dataset"] = details.whole["wall"] - sum(stages.values())
     return {
-        **Moments.of(rank.rank).columns(rows["start"]),
+        **MomentColumns.of(rank.rank).columns(rows["start"]),
         **_made_by(process, count),
         "loader": rows["source"],
         "epoch": rows["number"] >> 32,
@@ -163,7 +163,7 @@ def _gauges_of_rank(rank: Rank) -> Rows | None:
         sampled = sampled.between(rank.slice.begin, rank.slice.end)
     names = [sampled.names[number] for number in sampled.gauge.tolist()]
     return {
-        **Moments.of(rank).columns(sampled.time),
+        **MomentColumns.of(rank).columns(sampled.time),
         "gauge": [name for name, _ in names],
         "unit": [unit for _, unit in names],
         "value": sampled.value.astype(np.float64),
@@ -299,7 +299,7 @@ def _stands_for(rank: RankMetrics, steps_found: Steps) -> FloatArray:
 
 def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, str]) -> Rows:
     return {
-        **Moments.of(rank.rank).columns(steps_found.start),
+        **MomentColumns.of(rank.rank).columns(steps_found.start),
         "step": numbers(rank, steps_found),
         "wall_s": steps_found.wall / 1e9,
         "batches": steps_found.batches,
@@ -360,7 +360,7 @@ def _parts(ranks: Mapping[int, RankMetrics], of_ranks: Sequence[Collectives]) ->
 def _of(rank: RankMetrics, own: Collectives) -> Rows:
     table, groups = own.table, [own.groups[number] for number in own.table["group"].tolist()]
     return {
-        **Moments.of(rank.rank).columns(table["start"].astype(np.int64)),
+        **MomentColumns.of(rank.rank).columns(table["start"].astype(np.int64)),
         "step": _steps(rank, own.step_at(table["start"].astype(np.int64))),
         "operation": [operation(own.names[number]) for number in table["name"].tolist()],
         "bytes": table["nbytes"],
@@ -379,7 +379,7 @@ def _steps(rank: RankMetrics, index: IntArray) -> IntArray:
     return np.where(index >= 0, numbers(rank, rank.steps)[index], -1)
 
 
-def _spent(own: Collectives, cut: Partition, others: Arrivals, whole: BoolArray) -> Rows:
+def _spent(own: Collectives, cut: Partition, others: RankArrivals, whole: BoolArray) -> Rows:
     start, end = own.table["start"].astype(np.int64), own.table["end"].astype(np.int64)
     ended = end >= start
     known = ended & whole & cut.met

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 #: What is counted: samples, or steps if samples were not recorded.
 SAMPLES, STEPS = "samples/s", "steps/s"
 #: An efficiency this far above 1 is flagged where no error of the measurement is known.
-_OVER = 0.01
+_MAX_OVER = 0.01
 #: Two batch sizes are the same within this: the last batch of an epoch is smaller.
 SAME_BATCH = 0.02
 #: Share of a step that a main thread stood without a CPU, above which a measurement is called disturbed.
@@ -67,7 +67,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Row:
+class ScalingRow:
     """A point beside the others. None: not defined for it.
 
     Attributes:
@@ -84,12 +84,12 @@ class Row:
     flagged: bool
 
 
-def alone(points: Sequence[Point]) -> list[Row]:
+def alone(points: Sequence[Point]) -> list[ScalingRow]:
     """Make a row of every point for itself."""
-    return [Row(point, None, None, None, False) for point in points]
+    return [ScalingRow(point, None, None, None, False) for point in points]
 
 
-def rows(points: Sequence[Point]) -> list[Row]:
+def rows(points: Sequence[Point]) -> list[ScalingRow]:
     """Compare every point with the smallest.
 
     Args:
@@ -100,12 +100,12 @@ def rows(points: Sequence[Point]) -> list[Row]:
     for before, point in zip([None, *points], points, strict=False):
         worth = _efficiency(first, point)
         listed.append(
-            Row(
+            ScalingRow(
                 point,
                 worth,
                 _marginal_efficiency(first, before, point) if before else None,
                 _karp_flatt(point.samples_per_s / first.samples_per_s, point.ranks) if first.ranks == 1 < point.ranks else None,
-                worth > 1 + max(_OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
+                worth > 1 + max(_MAX_OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
             )
         )
     return listed
@@ -144,7 +144,7 @@ def scaling_kind(points: Sequence[Point]) -> str:
     return "mixed"
 
 
-def sound(measured: Sequence[Row]) -> list[Point]:
+def sound(measured: Sequence[ScalingRow]) -> list[Point]:
     """Return the points that a fit may use.
 
     That is without the base, where another point flags it as bad.

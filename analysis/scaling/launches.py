@@ -8,19 +8,19 @@ import numpy as np
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.ranks.match import MISSING, CollectiveTable, match
 from feedline.analysis.scaling.measured import pace_of, world_size
-from feedline.analysis.scaling.predict import Basis, Bucket, Ring, StepProfile
+from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile
 from feedline.analysis.traces.collectives import PHASES, SLOTS, Collectives, bus_factor, operation
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank, Run
 
 #: Steps left out at the beginning: DistributedDataParallel rebuilds its buckets after the first.
-_WARM_UP = 2
+_FIRST_STEPS = 2
 #: Messages up to here tell the latency (bytes), from there on the bandwidth of all messages of a step does.
-_SMALL = 4096
+_MAX_SMALL_BYTES = 4096
 _BACKWARD = PHASES.index("backward")
 #: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
-_MOST = 8
+_MAX_LINK_RANKS = 8
 
 
 def anatomy_of(collectives: Collectives, step_s: float) -> StepProfile | None:
@@ -32,7 +32,7 @@ def anatomy_of(collectives: Collectives, step_s: float) -> StepProfile | None:
         collectives: a rank, alone if there is such a run.
         step_s: its mean step.
     """
-    first = min(_WARM_UP, max(0, len(collectives.steps) - 2))
+    first = min(_FIRST_STEPS, max(0, len(collectives.steps) - 2))
     steps = collectives.steps[first:, 0]
     backward = collectives.stages.get("backward", np.zeros((0, 2), np.int64))
     if not len(steps) or not len(backward):
@@ -97,7 +97,7 @@ def link_of(ranks: Sequence[Collectives]) -> Ring | None:
     place = first.step_at(end)
     wires = joined.nbytes * _factors(joined)
     rates = []
-    for number in range(min(_WARM_UP, max(0, len(first.steps) - 1)), len(first.steps)):
+    for number in range(min(_FIRST_STEPS, max(0, len(first.steps) - 1)), len(first.steps)):
         chosen = complete & (place == number)
         wire = float(wires[chosen].sum())
         busy = _covered(end[chosen] - lasted[chosen], end[chosen])
@@ -132,15 +132,15 @@ def _covered(start: IntArray, end: IntArray) -> int:
 def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
     """Return the latency of a ring's round, from the shortest tenth of the small messages: the others waited for a rank or a thread."""
     reduced = np.array([operation(name) == "all_reduce" for name in joined.names] or [False])[joined.name]
-    small = complete & reduced & (joined.nbytes <= _SMALL)
+    small = complete & reduced & (joined.nbytes <= _MAX_SMALL_BYTES)
     if not small.any():
         return 0.0, "no small all-reduce in the run, so latency is counted in the constant term"
     sizes = np.array([len(group.ranks) for group in joined.groups])[joined.group]
     rounds = 2 * (sizes[small] - 1)
-    return float(np.quantile(lasted[small] / rounds, 0.1)) / 1e9, f"{int(small.sum())} all-reduces of at most {_SMALL} bytes"
+    return float(np.quantile(lasted[small] / rounds, 0.1)) / 1e9, f"{int(small.sum())} all-reduces of at most {_MAX_SMALL_BYTES} bytes"
 
 
-def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
+def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
     """Read the anatomy of the smallest launch, and the link of the largest.
 
     Points and kind are filled in by ``study``.
@@ -150,22 +150,30 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> Basis:
     """
     smallest, largest = launches[0], launches[-1]
     if world_size(largest) < 2:
-        return Basis((), "unknown", why="needs a run of two ranks or more, to see collectives")
+        return ScalingBasis((), "unknown", why="needs a run of two ranks or more, to see collectives")
     lowest = min((rank for run in smallest for rank in run.ranks.values()), key=lambda rank: rank.number)
     alone = _collectives(lowest)
     if alone is None or not len(alone.table):
-        return Basis((), "unknown", why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a single rank too")
+        return ScalingBasis(
+            (), "unknown", why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a single rank too"
+        )
     pace = pace_of(lowest)
     anatomy = anatomy_of(alone, pace.step_s) if pace else None
     if anatomy is None:
-        return Basis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
+        return ScalingBasis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
     if not anatomy.buckets:
-        return Basis((), "unknown", why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no buckets to replay")
-    together = [others for run in largest for _, rank in sorted(run.ranks.items())[:_MOST] if (others := _collectives(rank)) is not None]
+        return ScalingBasis(
+            (), "unknown", why=f"no collective overlaps the backward pass in {lowest.folder}, so there are no buckets to replay"
+        )
+    together = [
+        others for run in largest for _, rank in sorted(run.ranks.items())[:_MAX_LINK_RANKS] if (others := _collectives(rank)) is not None
+    ]
     link = link_of(together)
     if link is None:
-        return Basis((), "unknown", why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no collectives in common")
-    return Basis((), "unknown", anatomy, link, "")
+        return ScalingBasis(
+            (), "unknown", why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no collectives in common"
+        )
+    return ScalingBasis((), "unknown", anatomy, link, "")
 
 
 def _collectives(rank: Rank) -> Collectives | None:

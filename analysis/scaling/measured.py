@@ -18,8 +18,8 @@ from feedline.profiler.few import few
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.restarts import NAMED
 
-_BLOCKS, _LEAST = 10, 3  # blocks of steps, and steps in a block at least
-_FEWEST = 6  # steps, below which a throughput is called doubtful
+_STEP_BLOCKS, _MIN_BLOCK_STEPS = 10, 3  # blocks of steps, and steps in a block at least
+_MIN_STEPS = 6  # steps, below which a throughput is called doubtful
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _error_s(wall: IntArray) -> float:
     Args:
         wall: int64 [steps], ns, one or more.
     """
-    blocks = np.array_split(wall / 1e9, max(1, min(_BLOCKS, len(wall) // _LEAST)))
+    blocks = np.array_split(wall / 1e9, max(1, min(_STEP_BLOCKS, len(wall) // _MIN_BLOCK_STEPS)))
     means = np.array([block.mean() for block in blocks]) if len(blocks) > 1 else wall / 1e9
     return 2 * float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else float(means[0])
 
@@ -164,7 +164,7 @@ def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Po
         notes.append(
             f"a main thread waited for a CPU in {share(stood)} of its step time: other programs or too few CPUs slowed the measurement"
         )
-    if fewest < _FEWEST:
+    if fewest < _MIN_STEPS:
         notes.append(f"only {fewest} steps")
     if fewest < most:
         notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")

@@ -18,9 +18,9 @@ _MAX_UNEXPLAINED = 0.3
 #: predictions of three trainings, of which any two give 0.096 to 0.104 (docs/measured/scaling.md).
 _ON_OTHERS = 0.10
 #: How far beyond the most ranks measured a prediction goes. From 1 and 2 to 8 both laws missed the source table by 46 %.
-_REACH = 4
+_MAX_REACH = 4
 #: Between measured points, or close above them, an interval is at least this part of that of a doubling.
-_NEAR = 0.5
+_MIN_DISTANCE = 0.5
 _FAMILY = {"USL": ("USL", "Amdahl"), "Amdahl": ("USL", "Amdahl")}
 
 
@@ -192,7 +192,7 @@ def _bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> _Model:
 
 
 @dataclass(frozen=True)
-class Basis:
+class ScalingBasis:
     """What predictions are made from.
 
     Attributes:
@@ -209,7 +209,7 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class ThroughputPrediction:
     """samples/s of all ranks together with an interval of about 80 %; all None where it is refused, and ``why`` says why."""
 
     ranks: int
@@ -220,7 +220,7 @@ class Prediction:
     why: str = ""
 
 
-def fit(basis: Basis) -> tuple[list[_Model], list[str]]:
+def fit(basis: ScalingBasis) -> tuple[list[_Model], list[str]]:
     """Fit all laws that the measurements allow, the most trusted first.
 
     Say why others are left out.
@@ -244,7 +244,7 @@ def fit(basis: Basis) -> tuple[list[_Model], list[str]]:
     return models, refused
 
 
-def predict(basis: Basis, ranks: int) -> Prediction:
+def predict(basis: ScalingBasis, ranks: int) -> ThroughputPrediction:
     """Predict with the most trusted law.
 
     The interval joins, as the root of the sum of squares: the error that the law had on other trainings, growing with the distance from the
@@ -254,30 +254,30 @@ def predict(basis: Basis, ranks: int) -> Prediction:
     fitted, _ = fit(basis)
     reason = _refusal(basis, ranks)
     if reason or not fitted:
-        return Prediction(ranks, None, None, None, "", reason or "needs the throughput at two or more rank counts")
+        return ThroughputPrediction(ranks, None, None, None, "", reason or "needs the throughput at two or more rank counts")
     model, last = fitted[0], basis.points[-1]
     time = model.rank_s(ranks)
-    distance = max(_NEAR, ranks / last.ranks - 1)
+    distance = max(_MIN_DISTANCE, ranks / last.ranks - 1)
     parts = [model.error * distance, (held_out(basis, model.name) or 0.0) * distance, last.error or 0.0, *_of_link(basis, model, ranks)]
     error = sum(part**2 for part in parts) ** 0.5
     rate, ideal = ranks / time, ranks / min(point.rank_s for point in basis.points)
     high = rate / (1 - error) if error < 1 else ideal
-    return Prediction(ranks, rate, rate / (1 + error), max(rate, min(high, ideal)), model.name)
+    return ThroughputPrediction(ranks, rate, rate / (1 + error), max(rate, min(high, ideal)), model.name)
 
 
-def _refusal(basis: Basis, ranks: int) -> str:
+def _refusal(basis: ScalingBasis, ranks: int) -> str:
     """Say why nothing can be predicted for this number of ranks; empty if it can."""
     if len(basis.points) < 2:
         return "needs the throughput at two or more rank counts, not counting a flagged baseline"
     if basis.kind == "mixed":
         return "neither the batch per rank nor the total batch is constant: repeat the measurements with one of them fixed"
     most = basis.points[-1].ranks
-    if ranks > _REACH * most:
-        return f"{ranks} ranks are more than {_REACH} times the {most} measured: measure {-(-ranks // _REACH)} or more"
+    if ranks > _MAX_REACH * most:
+        return f"{ranks} ranks are more than {_MAX_REACH} times the {most} measured: measure {-(-ranks // _MAX_REACH)} or more"
     return ""
 
 
-def held_out(basis: Basis, name: str) -> float | None:
+def held_out(basis: ScalingBasis, name: str) -> float | None:
     """Return the error of the same law at the largest measured number of ranks.
 
     None: too few points.
@@ -291,11 +291,11 @@ def held_out(basis: Basis, name: str) -> float | None:
     last = basis.points[-1]
     if same is None:
         return None
-    distance = max(_NEAR, last.ranks / basis.points[-2].ranks - 1)
+    distance = max(_MIN_DISTANCE, last.ranks / basis.points[-2].ranks - 1)
     return abs(same.rank_s(last.ranks) / last.rank_s - 1) / distance
 
 
-def _of_link(basis: Basis, model: _Model, ranks: int) -> list[float]:
+def _of_link(basis: ScalingBasis, model: _Model, ranks: int) -> list[float]:
     """Return what half the spread of the link's bandwidth changes, as a share of the time."""
     if basis.link is None or model.name != "bucket replay":
         return []

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feedline.analysis.formatting import number, share
-from feedline.analysis.scaling.efficiency import STEPS, Point, Row, alone, rows, scaling_kind, sound
-from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
+from feedline.analysis.scaling.efficiency import STEPS, Point, ScalingRow, alone, rows, scaling_kind, sound
+from feedline.analysis.scaling.predict import ScalingBasis, ThroughputPrediction, fit, held_out, predict
 
 _SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
-_WORTH = 0.5  # marginal efficiency below which most of an added rank is lost
+_MIN_MARGINAL = 0.5  # marginal efficiency below which most of an added rank is lost
 #: Shape of the growth of a sample's time -> what it says of the cause.
-_CAUSES = {
+_CAUSE_OF_SHAPE = {
     "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
     "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, storage of the host) or to latency; a ring "
     "all-reduce limited by bandwidth would level off",
@@ -21,12 +21,14 @@ _CAUSES = {
 #: Growth of a sample's time below which there is nothing to explain.
 _FLAT = 0.03
 #: The better of both curves must leave less than this part of the other's squared error.
-_CLEARLY = 0.5
+_MAX_MISFIT_RATIO = 0.5
 _CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "saturating": lambda n: 2 * (n - 1) / n}
-_SCHEMA_VERSION = 1
+_STUDY_SCHEMA = 1
 
 
-def conclude(rows: Sequence[Row], unit: str, predictions: Sequence[Prediction], late: str, contradictions: Sequence[str]) -> str:
+def conclude(
+    rows: Sequence[ScalingRow], unit: str, predictions: Sequence[ThroughputPrediction], late: str, contradictions: Sequence[str]
+) -> str:
     """Say how much more the most ranks give, where the fastest is, what stands in the way, and what is predicted.
 
     Args:
@@ -42,7 +44,7 @@ def conclude(rows: Sequence[Row], unit: str, predictions: Sequence[Prediction], 
     )
 
 
-def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]:
+def disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> list[str]:
     """Return the name the predicted numbers of ranks for which laws contradict each other.
 
     A sentence for each for which one law says more than was measured and another one less.
@@ -64,7 +66,7 @@ def disagreement(measured: Row, rates: dict[str, dict[int, float]]) -> list[str]
     return sentences
 
 
-def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
+def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str]:
     base = rows[0]
     flagged = [row for row in rows if row.flagged]
     if len(rows) < 2:
@@ -84,7 +86,7 @@ def _sentences(rows: Sequence[Row], unit: str, late: str) -> Iterator[str]:
         yield "ranks waited for CPUs during the measurement (see Notes): repeat it on an idle machine"
 
 
-def _predicted(last: Row, unit: str, predictions: Sequence[Prediction], contradictions: Sequence[str]) -> Iterator[str]:
+def _predicted(last: ScalingRow, unit: str, predictions: Sequence[ThroughputPrediction], contradictions: Sequence[str]) -> Iterator[str]:
     yield from contradictions[:1]
     for prediction in predictions[:1] if not contradictions else ():
         rate, low, high = prediction.samples_per_s, prediction.low, prediction.high
@@ -95,7 +97,7 @@ def _predicted(last: Row, unit: str, predictions: Sequence[Prediction], contradi
             )
 
 
-def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
+def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
     base, last = rows[0], rows[-1]
     times = last.point.samples_per_s / base.point.samples_per_s
     yield (
@@ -106,12 +108,12 @@ def _gain(rows: Sequence[Row], unit: str) -> Iterator[str]:
     before = rows[-2]
     if fastest.point.samples_per_s > last.point.samples_per_s * (1 + _SAME):
         yield f"use {counted(fastest.point.ranks)}: more ranks are slower"
-    elif last.marginal is not None and last.marginal < _WORTH:
+    elif last.marginal is not None and last.marginal < _MIN_MARGINAL:
         added = last.point.ranks - before.point.ranks
         yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
 
 
-def flags(rows: Sequence[Row]) -> list[str]:
+def flags(rows: Sequence[ScalingRow]) -> list[str]:
     """Say why measured points cannot be taken at their word."""
     base = counted(rows[0].point.ranks)
     return [
@@ -128,7 +130,7 @@ def _grows(shape: str, points: Sequence[Point], growth: float) -> str:
     if shape == "flat":
         return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
     between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
-    return f"{between}, the time per {of} on a rank grows by {share(growth)}{_CAUSES[shape]}"
+    return f"{between}, the time per {of} on a rank grows by {share(growth)}{_CAUSE_OF_SHAPE[shape]}"
 
 
 def counted(count: int) -> str:
@@ -136,7 +138,7 @@ def counted(count: int) -> str:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ScalingShape:
     """The verdict.
 
     Attributes:
@@ -151,7 +153,7 @@ class Shape:
     message: str = field(metadata={"key": "says"})
 
 
-def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
+def shape_of(points: Sequence[Point], kind: str) -> ScalingShape | None:
     """Tell which curve the time of a sample and rank follows.
 
     None with fewer than three points, or where batches per rank differ.
@@ -170,10 +172,10 @@ def shape_of(points: Sequence[Point], kind: str) -> Shape | None:
     misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()}
     noise = max(point.error or 0.0 for point in points)
     if growth < max(_FLAT, noise):
-        return Shape("flat", growth, misfit, _grows("flat", points, growth))
+        return ScalingShape("flat", growth, misfit, _grows("flat", points, growth))
     best, other = sorted(misfit, key=lambda name: misfit[name])
-    name = "unclear" if misfit[best] ** 2 > _CLEARLY * misfit[other] ** 2 else best
-    return Shape(name, growth, misfit, _grows(name, points, growth))
+    name = "unclear" if misfit[best] ** 2 > _MAX_MISFIT_RATIO * misfit[other] ** 2 else best
+    return ScalingShape(name, growth, misfit, _grows(name, points, growth))
 
 
 def _misfit(curve: np.ndarray, times: np.ndarray) -> float:
@@ -262,10 +264,10 @@ class Study:
     """
 
     kind: str
-    rows: list[Row]
+    rows: list[ScalingRow]
     flags: list[str]
-    shape: Shape | None
-    predictions: list[Prediction]
+    shape: ScalingShape | None
+    predictions: list[ThroughputPrediction]
     laws: list[_Law]
     left_out: list[str]
     times: list[_Time]
@@ -275,13 +277,13 @@ class Study:
     late: str
     unit: str
     refused: str = ""
-    schema_version: int = _SCHEMA_VERSION
+    schema_version: int = _STUDY_SCHEMA
 
 
 def study(
     points: Sequence[Point],
     targets: Sequence[int] = (),
-    basis: Basis | None = None,
+    basis: ScalingBasis | None = None,
     noise: Noise | None = None,
     late: str = "",
     refused: str = "",
@@ -301,7 +303,7 @@ def study(
         return _refused(ordered, targets, refused)
     compared, kind = rows(ordered), scaling_kind(ordered)
     usable = sound(compared)
-    known = replace(basis or Basis((), kind), points=usable, kind=kind)
+    known = replace(basis or ScalingBasis((), kind), points=usable, kind=kind)
     predictions = [predict(known, ranks) for ranks in targets]
     fitted, left_out = fit(known)
     reached = [prediction.ranks for prediction in predictions if prediction.samples_per_s is not None]
@@ -335,12 +337,12 @@ def study(
 
 
 def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study:
-    none = [Prediction(ranks, None, None, None, "", why) for ranks in targets]
+    none = [ThroughputPrediction(ranks, None, None, None, "", why) for ranks in targets]
     notes = [f"{counted(point.ranks)}: {note}" for point in points for note in point.notes]
     return Study(scaling_kind(points), alone(points), [], None, none, [], [], [], notes, why, [], "", points[0].unit, why)
 
 
-def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[_Time]:
+def _times(points: Sequence[Point], predictions: Sequence[ThroughputPrediction], kind: str, noise: Noise) -> Iterator[_Time]:
     """Yield times of measured, then of predicted numbers of ranks.
 
     A predicted batch is that of the kind of scaling.

@@ -10,7 +10,7 @@ from feedline.analysis.measure.boundaries import training_loaders
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.ranks.communication import Communication
-from feedline.analysis.ranks.comparison import NOTHING, compared
+from feedline.analysis.ranks.comparison import NO_HINTS, compared
 from feedline.analysis.ranks.partition import exchanges
 from feedline.analysis.ranks.read_collectives import steps_and_collectives
 from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
@@ -23,7 +23,7 @@ from feedline.profiler.store.restarts import named
 
 _MATTERS = 0.05  # of the step, as everywhere
 #: Ranks of a launch that are looked at: more run the same program.
-_MOST = 8
+_MAX_NAMED = 8
 _WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
 _DIVIDE = "give each rank its part of the data (DistributedSampler)"
 
@@ -44,7 +44,7 @@ def late_of(launch: Sequence[Run], point: Point) -> str:
                 gathered[number] = RankMetrics.of(rank)
             except FeedlineError:  # the points' notes say so
                 continue
-    comparison = compared(gathered, gathered[min(gathered)], None, NOTHING, [], rank_cpus(gathered)) if gathered else None
+    comparison = compared(gathered, gathered[min(gathered)], None, NO_HINTS, [], rank_cpus(gathered)) if gathered else None
     return sentence(comparison.communication, point) if comparison else ""
 
 
@@ -83,7 +83,7 @@ def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
         if idle := [number for number, steps in sorted(_trained(ranks).items()) if not steps]:
             return _idle(size, idle, [number for number in ranks if number not in idle])
         whole = len(launches) > 1 and launch is not launches[0] and 0 < alone == _dataset_samples(launch)
-        if ranks and all(apart(rank) for rank in list(ranks.values())[:_MOST]):
+        if ranks and all(apart(rank) for rank in list(ranks.values())[:_MAX_NAMED]):
             return _apart(size, alone if whole else 0)
         if whole:
             return _whole(size, alone, world_size(launches[0]), points)
@@ -119,7 +119,7 @@ def apart(rank: Rank) -> bool:
 
 def _dataset_samples(launch: Sequence[Run]) -> int:
     """Return samples that each rank draws per epoch, where that is its whole dataset, alike on all ranks; else 0."""
-    drawn = {_whole_dataset(rank) for rank in list(_ranks_of(launch).values())[:_MOST]}
+    drawn = {_whole_dataset(rank) for rank in list(_ranks_of(launch).values())[:_MAX_NAMED]}
     return drawn.pop() if len(drawn) == 1 else 0
 
 

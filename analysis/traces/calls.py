@@ -12,11 +12,11 @@ from feedline.analysis.traces.kinds_of_work import of_kinds
 from feedline.analysis.traces.operands import Costs
 from feedline.analysis.traces.threads import Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
-from feedline.analysis.traces.trace_steps import Basis
+from feedline.analysis.traces.trace_steps import TraceWindow
 
-_ROUNDS = 8  # of cutting what outlasts its caller; clocks that are read one after another need one or two
-_PIECE = 65_536  # events that are looked at together, at least
-_MOST_NS = 1 << 60  # of the times of threads that are laid one after the other: twice as much fits into 64 bits
+_CUT_ROUNDS = 8  # of cutting what outlasts its caller; clocks that are read one after another need one or two
+_PIECE_EVENTS = 65_536  # events that are looked at together, at least
+_MAX_LAID_NS = 1 << 60  # of the times of threads that are laid one after the other: twice as much fits into 64 bits
 _LISTED = (Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
 #: Ranges of torch.distributed around what a backend is told to do.
 _BACKEND = re.compile(r"^(nccl|gloo|ucc|mpi|xccl|hccl):")
@@ -69,7 +69,7 @@ def nest(start: IntArray, wall: IntArray) -> _Nest:
     """
     begin = 2 * start  # an event of no length lasts half a nanosecond, so that it lies in whatever goes on
     end = begin + np.maximum(2 * wall, 1)
-    for _ in range(_ROUNDS):
+    for _ in range(_CUT_ROUNDS):
         levels = list(_levels(begin, end))
         parent = _parents(levels, len(start))
         cut = _cut(levels, parent, begin, end)
@@ -151,7 +151,7 @@ class CallRow:
 
 
 @dataclass(frozen=True, eq=False)
-class Calls:
+class HostCalls:
     """The host's side.
 
     Attributes:
@@ -169,7 +169,7 @@ class Calls:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class _CallSums:
     """Per name, int64 [names]."""
 
     count: IntArray
@@ -181,14 +181,14 @@ class _Sums:
     counted: IntArray
 
     @classmethod
-    def zero(cls, names: int) -> "_Sums":
+    def zero(cls, names: int) -> "_CallSums":
         def whole() -> IntArray:
             return np.zeros(names, np.int64)
 
         return cls(whole(), whole(), whole(), whole(), np.zeros(names), np.zeros(names), whole())
 
 
-def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
+def calls(trace: Trace, who: Threads, window: TraceWindow) -> HostCalls:
     """Return the sum up what each thread of the host called.
 
     Args:
@@ -200,10 +200,10 @@ def calls(trace: Trace, who: Threads, window: Basis) -> Calls:
     work = np.flatnonzero(who.launcher >= 0)
     launched = np.zeros(len(events), np.int64)
     np.add.at(launched, who.launcher[work], events["wall"][work])
-    called = Calls([], *(np.full(len(events), -1, np.int32) for _ in range(3)))
+    called = HostCalls([], *(np.full(len(events), -1, np.int32) for _ in range(3)))
     costs = Costs(trace, has_device=bool(of_kinds(trace, Kind.KERNEL).any()))
     backends = np.array([bool(_BACKEND.match(name)) for name in trace.names] or [False])
-    sums = {kind: _Sums.zero(len(trace.names)) for kind in _LISTED}
+    sums = {kind: _CallSums.zero(len(trace.names)) for kind in _LISTED}
     for rows, start in _pieces(trace):
         mine = events[rows]
         piece = _Piece(mine, nest(start, np.ascontiguousarray(mine["wall"])), launched[rows], window.began(mine))
@@ -255,7 +255,7 @@ def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
     tracks, first = np.unique(events["track"][rows], return_index=True)
     begin, end = events["start"][rows], events["start"][rows] + events["wall"][rows]
     length = np.maximum.reduceat(end, first) - begin[first] + 1
-    fits = (np.cumsum(length.astype(float)) // _MOST_NS).astype(np.int64)
+    fits = (np.cumsum(length.astype(float)) // _MAX_LAID_NS).astype(np.int64)
     for group in np.split(np.arange(len(tracks)), np.flatnonzero(np.diff(fits)) + 1):
         some = slice(first[group[0]], first[group[-1] + 1] if group[-1] + 1 < len(first) else len(rows))
         shift = np.cumsum(np.append(0, length[group[:-1]])) - begin[first[group]]
@@ -263,12 +263,12 @@ def _pieces(trace: Trace) -> Iterator[tuple[IntArray, IntArray]]:
         start = begin[some] + each
         reach = np.maximum.accumulate(end[some] + each)
         idle = np.flatnonzero(start[1:] > reach[:-1]) + 1
-        wanted = np.searchsorted(idle, np.arange(_PIECE, len(start), _PIECE))
+        wanted = np.searchsorted(idle, np.arange(_PIECE_EVENTS, len(start), _PIECE_EVENTS))
         cuts = np.unique(idle[wanted[wanted < len(idle)]])
         yield from zip(np.split(rows[some], cuts), np.split(start, cuts))
 
 
-def _place(called: Calls, rows: IntArray, piece: _Piece, nearest: dict[Kind, IntArray | None], backends: BoolArray) -> None:
+def _place(called: HostCalls, rows: IntArray, piece: _Piece, nearest: dict[Kind, IntArray | None], backends: BoolArray) -> None:
     """Note for each runtime call what it was made for."""
     mine = piece.mine
     launches = np.flatnonzero(mine["kind"] == Kind.RUNTIME)
@@ -287,7 +287,7 @@ def _place(called: Calls, rows: IntArray, piece: _Piece, nearest: dict[Kind, Int
     called.collective[rows[launches[collective]]] = mine["collective"][launches[collective]]
 
 
-def _add(sums: _Sums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> None:
+def _add(sums: _CallSums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> None:
     if nearest is None:
         return
     mine, tree, launched = piece.mine, piece.tree, piece.launched
@@ -304,7 +304,7 @@ def _add(sums: _Sums, kind: Kind, piece: _Piece, nearest: IntArray | None) -> No
         target += np.bincount(names, values, len(target)).astype(np.int64)
 
 
-def _add_costs(sums: _Sums, piece: _Piece, costs: Costs) -> None:
+def _add_costs(sums: _CallSums, piece: _Piece, costs: Costs) -> None:
     flop, nbytes = costs.of(piece.mine)
     has = flop >= 0
     if not has.any():
@@ -319,7 +319,7 @@ def _add_costs(sums: _Sums, piece: _Piece, costs: Costs) -> None:
     sums.counted[:] += np.bincount(names, took[counted], len(sums.counted)).astype(np.int64)
 
 
-def _rows(trace: Trace, kind: Kind, sums: _Sums) -> Iterator[CallRow]:
+def _rows(trace: Trace, kind: Kind, sums: _CallSums) -> Iterator[CallRow]:
     for name in np.flatnonzero(sums.count).tolist():
         flop = int(sums.flop[name]) or None
         nbytes = int(sums.nbytes[name]) if flop and np.isfinite(sums.nbytes[name]) else None

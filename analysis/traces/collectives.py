@@ -10,7 +10,7 @@ import numpy.typing as npt
 from feedline.analysis.intervals import overlap
 
 #: Looked for in this order in a name without case, underscores and dots: the first that is in it is the operation.
-_ORDER = (
+_OPERATION_ORDER = (
     ("reducescatter", "reduce_scatter"),
     ("allreduce", "all_reduce"),
     ("allgather", "all_gather"),
@@ -55,7 +55,7 @@ UNKNOWN_HOST = "unknown"
 def operation(name: str) -> str:
     """Return ``all_reduce``, ``reduce_scatter``, ...; the name itself where it is none of these."""
     bare = re.sub(r"[^a-z]", "", name.lower())
-    return next((meant for part, meant in _ORDER if part in bare), name)
+    return next((meant for part, meant in _OPERATION_ORDER if part in bare), name)
 
 
 def bus_factor(name: str, ranks: int) -> float:
@@ -76,7 +76,7 @@ def bus_factor(name: str, ranks: int) -> float:
 
 
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """A process group.
 
     Attributes:
@@ -135,7 +135,7 @@ class Collectives:
     rank: int
     host: str
     table: npt.NDArray[np.void]
-    groups: list[Group]
+    groups: list[ProcessGroup]
     names: list[str]
     dtypes: list[str]
     steps: npt.NDArray[np.int64]

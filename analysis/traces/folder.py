@@ -19,9 +19,9 @@ from feedline.profiler.files.columns import columns, table_of
 from feedline.profiler.files.reading import json_of
 from feedline.profiler.store.layout import TRACE
 
-_MOST_NS = 1 << 60  # from the first event
+_MAX_TIME = 1 << 60  # from the first event
 _MOST_SPAN = 1 << 53  # ns: 104 days
-_MOST_SUM = 1 << 62
+_MAX_SUM = 1 << 62
 _MOST_DEVICES = 1024  # each is worked on by itself
 _MOST_NUMBER = 1 << 53
 _Ranks = Annotated[tuple[RankNumber, ...], Meta(max_length=MOST_RANKS)]
@@ -41,7 +41,7 @@ _ABOUT_FIELDS: dict[str, Any] = {
     "notes": list[str],
 }
 _About = defstruct("About", list(_ABOUT_FIELDS.items()))
-_ABOUT = b"feedline.trace"  # key in the file's metadata
+_METADATA_KEY = b"feedline.trace"  # key in the file's metadata
 _ROW_GROUP = 1 << 19  # events written at a time: what the copy of their columns takes
 
 
@@ -82,9 +82,9 @@ def _check(trace: Trace) -> None:
     """
     events = trace.events
     for name, low, high in (
-        ("start", -_MOST_NS, _MOST_NS),
-        ("wall", 0, _MOST_NS),
-        ("nbytes", -1, _MOST_SUM),
+        ("start", -_MAX_TIME, _MAX_TIME),
+        ("wall", 0, _MAX_TIME),
+        ("nbytes", -1, _MAX_SUM),
         ("name", 0, len(trace.names)),
         ("track", 0, len(trace.tracks)),
         ("shape", -1, len(trace.shapes)),
@@ -94,7 +94,7 @@ def _check(trace: Trace) -> None:
         if len(outside):
             raise ValueError(f"column {name}: {events[name][outside[0]]} in row {outside[0]:,}")
     for name in ("wall", "nbytes"):
-        if float(events[name].astype(float).sum()) >= _MOST_SUM:
+        if float(events[name].astype(float).sum()) >= _MAX_SUM:
             raise ValueError(f"column {name}: its sum does not fit into 64 bits")
     unknown = np.flatnonzero(~np.isin(events["kind"], list(Kind)))
     if len(unknown):
@@ -128,7 +128,7 @@ def write(trace: Trace, folder: Path) -> None:
     about["names"] = [masks.text(name) if "/" in name else masks.token(name) for name in trace.names]  # with_stack gives files
     names = EVENT_DTYPE.names or ()
     kinds = [pa.field(name, pa.from_numpy_dtype(EVENT_DTYPE[name])) for name in names]
-    schema = pa.schema(kinds, metadata={_ABOUT: json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")})
+    schema = pa.schema(kinds, metadata={_METADATA_KEY: json.dumps(about, separators=(",", ":")).encode("utf-8", "surrogatepass")})
     with (
         owned.replacing(folder, TRACE) as file,
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False, write_page_checksum=True) as parquet,
@@ -145,7 +145,7 @@ def read(folder: Path) -> Trace:
         RunDamaged: the file is missing, was cut off or changed.
     """
     with columns(folder / TRACE, "ingest the trace again") as file:
-        about = _about(json_of(file.metadata(_ABOUT).decode("utf-8", "surrogatepass")))
+        about = _about(json_of(file.metadata(_METADATA_KEY).decode("utf-8", "surrogatepass")))
         events = np.empty(file.rows, EVENT_DTYPE)
         file.into(events, {})
         trace = Trace(events=events, **about)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from feedline.analysis.traces.collectives import MESSAGE, operation
 
-_OPENS, _CLOSES = "<([{", ">)]}"
+_OPENING, _CLOSING = "<([{", ">)]}"
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|<unnamed>::|_GLOBAL__N__\w*?::")
 _SUFFIX = re.compile(r"(\.kd| \[clone [^\]]*\])+$")  # of ROCm's code objects
-_NUMBERED = re.compile(r"\d+")
+_DIGITS = re.compile(r"\d+")
 #: Itanium's mangling of a nested or a plain name: ``_ZN7deep_ep9internode8dispatchIL...``, ``_Z6vecAddPf``.
 _MANGLED = re.compile(r"^_ZN?K?(?=\d)")
 #: Functions that say nothing of their own: which kernel it is, only their template arguments say.
@@ -19,7 +19,7 @@ _GENERIC = re.compile(
     r"|^(at_cuda_detail::)?(cub|thrust)::|^at::cuda::detail::cub::|^hipcub::|^rocprim::"
 )
 #: What stands around the operation within such arguments, and the types of elements.
-_AROUND = re.compile(
+_AROUND_FUNCTION = re.compile(
     r"^(at::native::)?(gpu_kernel_impl(_nocast)?|ReduceOp|func_wrapper_t|[AB]UnaryFunctor|BinaryFunctor|binary_internal)$"
     r"|^TensorListMetadata|^(std|cuda::std)::array$|^at::detail::Array$"
 )
@@ -30,10 +30,10 @@ _ELEMENT = re.compile(
 )
 _EXCHANGE, _SUM, _SCATTERED, _GATHERED, _MEETING = "all_to_all", "all_reduce", "reduce_scatter", "all_gather", "barrier"
 #: Inductor names a fused kernel after the operators around it, collectives too; it is not a collective.
-_FUSED = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")
+_TRITON_KERNEL = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")
 #: Words of those that move data between ranks, and of some that sort tokens or join partial sums on one device.
 _PERHAPS = frozenset("dispatch combine a2a p2p rdma ibgda nvlink nvls multimem multicast send recv sendrecv peer".split())
-_WORDS = re.compile(r"[aA]2[aA]|[pP]2[pP]|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORDS_OF_NAME = re.compile(r"[aA]2[aA]|[pP]2[pP]|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 #: What else these words stand for: kernels of torch, CUTLASS and cuDNN; attention whose keys are split; a count of tokens.
 _WITHIN = re.compile(
     r"^(at|c10|cub|thrust|cutlass|cute|cudnn|cask_\w+|ck|ck_tile|rocprim|hipcub|triton)::|flash|attn|attention|split_?kv?|\bmla|mla_"
@@ -55,11 +55,11 @@ def function_of(name: str) -> str:
     kept: list[str] = []
     depth = 0
     for letter in bare:
-        if letter in _OPENS:
+        if letter in _OPENING:
             if letter == "(" and not depth and kept and "".join(kept[-8:]) != "operator":
                 break
             depth += 1
-        elif letter in _CLOSES:
+        elif letter in _CLOSING:
             depth -= depth > 0
         elif not depth:
             kept.append(letter)
@@ -109,7 +109,7 @@ def _said(text: str) -> str:
     """
     for argument in _arguments(text):
         function = function_of(argument)
-        if _AROUND.search(function):
+        if _AROUND_FUNCTION.search(function):
             if inner := _said(argument):
                 return inner
         elif not _ELEMENT.match(argument.strip()):
@@ -123,9 +123,9 @@ def _arguments(text: str) -> Iterator[str]:
     depth, at = 0, begin + 1
     for place in range(begin + 1, len(text)) if begin >= 0 else ():
         letter = text[place]
-        if letter in _OPENS:
+        if letter in _OPENING:
             depth += 1
-        elif letter in _CLOSES:
+        elif letter in _CLOSING:
             depth -= 1
         if depth < 0 or (letter == "," and not depth):
             yield text[at:place]
@@ -138,7 +138,7 @@ def _arguments(text: str) -> Iterator[str]:
 
 def _sources(text: str) -> Iterator[str]:
     """Yield the identifiers of a mangled name, each behind its length."""
-    while length := _NUMBERED.match(text):
+    while length := _DIGITS.match(text):
         end = length.end() + int(length[0])
         identifier, text = text[length.end() : end], text[end:]
         if not identifier.startswith("_GLOBAL__N"):
@@ -167,7 +167,7 @@ def _library(name: str, functions: str, operation: str, source: str) -> _Library
 
 
 #: The first that fits. docs/traces.md repeats it (tests/traces/numbers/test_communication_kernels.py).
-LIBRARIES = (
+COMMUNICATION_LIBRARIES = (
     _library("NCCL", r"^(\w+::)*nccl|nccl(dev|x)?kernel", "", "NVIDIA/nccl"),
     _library("RCCL", r"^(\w+::)*rccl", "", "ROCm/rccl"),
     _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(dispatch|combine|notify)", _EXCHANGE, "deepseek-ai/DeepEP"),
@@ -209,10 +209,10 @@ def operation_of(name: str) -> str | None:
 
     ``all_to_all``, ``all_reduce``, ...
     """
-    if _FUSED.match(name):
+    if _TRITON_KERNEL.match(name):
         return None
     function = function_of(name)
-    library_of = next((library for library in LIBRARIES if library.functions.search(function)), None)
+    library_of = next((library for library in COMMUNICATION_LIBRARIES if library.functions.search(function)), None)
     return None if library_of is None else library_of.operation or operation(function)
 
 
@@ -220,6 +220,6 @@ def operation_of(name: str) -> str | None:
 def may_communicate(name: str) -> bool:
     """Tell whether a kernel of no known library is named after something that moves data between ranks."""
     function = function_of(name)
-    if _FUSED.match(name) or operation_of(name) is not None or _WITHIN.search(function):
+    if _TRITON_KERNEL.match(name) or operation_of(name) is not None or _WITHIN.search(function):
         return False
-    return not _PERHAPS.isdisjoint(word.lower() for word in _WORDS.findall(function))
+    return not _PERHAPS.isdisjoint(word.lower() for word in _WORDS_OF_NAME.findall(function))

@@ -25,7 +25,7 @@ _SYNCHRONISES = re.compile(
 )
 
 _COPY = re.compile(r"([HDPA])(?:ost|evice|rray)?\s?(?:to|2)\s?([HDPA])", re.IGNORECASE)
-_MEMORY = {"pageable": "pageable", "pinned": "pinned", "page-locked": "pinned", "managed": "managed", "unified": "managed"}
+_MEMORY_KINDS = {"pageable": "pageable", "pinned": "pinned", "page-locked": "pinned", "managed": "managed", "unified": "managed"}
 
 
 def synchronises(name: str) -> bool:
@@ -54,7 +54,7 @@ def copy_of(name: str) -> Copy:
     match = _COPY.search(name)
     direction = f"{match[1].upper()}to{match[2].upper()}" if match else ""
     lower = name.lower()
-    return Copy(direction, next((meant for word, meant in _MEMORY.items() if word in lower), "") if "H" in direction else "")
+    return Copy(direction, next((meant for word, meant in _MEMORY_KINDS.items() if word in lower), "") if "H" in direction else "")
 
 
 def of_kinds(trace: Trace, *kinds: Kind) -> BoolArray:

@@ -14,16 +14,16 @@ _ROCPROF = re.compile(r"^(?:\d+ )?(?:(CPU (?:HIP|HSA|KFD) API)|(COPY)|(Markers a
 _XPROF = re.compile(r"^/(?:job:.*/)?(?:(host):\w+|device:(?:GPU|TPU|CUSTOM):(\d+))")
 _STREAM = re.compile(r"^Stream #(\d+)")
 _XLA_OPERATIONS = "XLA Ops"
-_COPIES = re.compile(r"^(Memcpy|hcMemcpy|Copy)")
-_SETS = re.compile(r"^(Memset|Fill)")
+_COPY_NAMES = re.compile(r"^(Memcpy|hcMemcpy|Copy)")
+_SET_NAMES = re.compile(r"^(Memset|Fill)")
 _BARRIER = "<barrier packet>"  # of the queue: it waits, and computes nothing
 _PYTHON = "$"  # before the name of a Python function
 READ = "feedline ingest reads traces of torch.profiler (JSON) and Nsight Systems (SQLite), and those of rocprof, JAX and TensorFlow (JSON)"
 _LOOKED_AT = 1 << 16  # bytes of a file
-_ENOUGH = 3  # packets that no text begins with by chance
+_MIN_PACKETS = 3  # packets that no text begins with by chance
 _STACKS = "it holds samples of host stacks, and nothing of a device"
-_FILES = "it holds reads and writes of files, and nothing of a device"
-_MEMORY = "it holds a snapshot of memory, no times of kernels; docs.pytorch.org/memory_viz shows it"
+_FILE_EVENTS = "it holds reads and writes of files, and nothing of a device"
+_MEMORY_SNAPSHOT = "it holds a snapshot of memory, no times of kernels; docs.pytorch.org/memory_viz shows it"
 _LAST = "it holds the last collectives of a rank, no times of kernels"
 _OWN_FORM = "it has a form of its own, which is not read here"
 _CONTROL = re.compile(rb"[\x00-\x08]")  # text has none
@@ -53,8 +53,8 @@ def adapt(rows: Rows, tracks: list[Track], names: Sequence[str], processes: Mapp
     kernels, annotations = (rows["kind"] == kind for kind in (Kind.KERNEL, Kind.ANNOTATION))
     for chosen, matches, kind in (
         (kernels, [name == _BARRIER for name in names], Kind.SYNC),
-        (kernels, [bool(_SETS.match(name)) for name in names], Kind.SET),
-        (kernels, [bool(_COPIES.match(name)) for name in names], Kind.COPY),
+        (kernels, [bool(_SET_NAMES.match(name)) for name in names], Kind.SET),
+        (kernels, [bool(_COPY_NAMES.match(name)) for name in names], Kind.COPY),
         (annotations, [name.startswith(_PYTHON) for name in names], Kind.PYTHON),
     ):
         rows["kind"][chosen & np.array(matches, bool)[rows["name"]]] = kind
@@ -99,7 +99,7 @@ def _maker(text: bytes, wrote: str, holds: str) -> _Maker:
 
 #: Files that are no _JSON, by their first bytes.
 _BINARY = (
-    _maker(rb"^\x80[\x02-\x05].*(device_traces|segments)", "torch.cuda.memory", _MEMORY),
+    _maker(rb"^\x80[\x02-\x05].*(device_traces|segments)", "torch.cuda.memory", _MEMORY_SNAPSHOT),
     _maker(rb"^\x80[\x02-\x05].*pg_config", "torch's Flight Recorder", _LAST),
     _maker(rb"^\x80[\x02-\x05]", "Python's pickle", "it is no trace"),
     _maker(rb"^PAR1", "a program that writes Parquet", "it is no trace"),
@@ -114,7 +114,7 @@ _JSON = (
     _maker(rb'"root_frame"', "pyinstrument", _STACKS),
     _maker(rb'^(?=.*"elapsed_time_sec").*"files"', "Scalene", _STACKS),
     _maker(rb'"rocprofiler-sdk-tool"', "rocprofv3", _OWN_FORM),
-    _maker(rb'"device_traces"|"allocator_settings"', "torch.cuda.memory", _MEMORY),
+    _maker(rb'"device_traces"|"allocator_settings"', "torch.cuda.memory", _MEMORY_SNAPSHOT),
     _maker(rb'^(?=.*"pg_config").*"entries"', "torch's Flight Recorder", _LAST),
     _maker(rb'"schema"\s*:\s*"[\d.]+-chakra', "torch's ExecutionTraceObserver (Chakra)", "it holds what ran, but not when on the device"),
     _maker(rb'^\s*\{\s*"nodes"\s*:.*"timeDeltas"', "V8", "it holds samples of JavaScript"),
@@ -123,13 +123,13 @@ _JSON = (
 
 
 #: A list of events without commas between them.
-_LINES = _maker(rb'^\s*\[\s*\{[^\n]*"cat"\s*:\s*"(POSIX|STDIO|dftracer)"[^\n]*\}\s*\{', "DFTracer", _FILES)
+_LINES_OF_DFTRACER = _maker(rb'^\s*\[\s*\{[^\n]*"cat"\s*:\s*"(POSIX|STDIO|dftracer)"[^\n]*\}\s*\{', "DFTracer", _FILE_EVENTS)
 
 #: Lists of events, none of which is of a known category: by what stands around the list, categories and names of processes.
 _EVENTS = (
     _maker(rb'"viztracer_metadata"|\ncat: fee\n', "viztracer", "it holds Python calls of the host, and nothing of a device"),
     _maker(rb"\ncat: py-spy\n", "py-spy", _STACKS),
-    _maker(rb"\ncat: (POSIX|STDIO|dftracer)\n", "DFTracer", _FILES),
+    _maker(rb"\ncat: (POSIX|STDIO|dftracer)\n", "DFTracer", _FILE_EVENTS),
     _maker(rb"\ncat: ([\w.,-]+,)?(devtools\.timeline|blink|toplevel|v8|disabled-by-default)", "Chrome", "it holds what a browser did"),
     _maker(rb"\nprocess: (CANN|Ascend Hardware)\n", "Ascend's profiler (msprof)", "its categories are not known here"),
     _maker(rb'"feedline"', "feedline itself", "pass the run folder to feedline report"),
@@ -141,7 +141,7 @@ def of_bytes(head: bytes) -> _Maker | None:
     """Tell who wrote a file that begins so and is no list of events; None: unknown."""
     head = head[:_LOOKED_AT]
     known = next((maker for maker in (*_BINARY, *_JSON) if maker.found.search(head)), None)
-    return known or (_PERFETTO if _CONTROL.search(head) and _packets(head) >= _ENOUGH else None)
+    return known or (_PERFETTO if _CONTROL.search(head) and _packets(head) >= _MIN_PACKETS else None)
 
 
 def of_lines(head: bytes) -> _Maker | None:
@@ -149,13 +149,13 @@ def of_lines(head: bytes) -> _Maker | None:
 
     None: it has commas.
     """
-    return _LINES if _LINES.found.search(head[:_LOOKED_AT]) else None
+    return _LINES_OF_DFTRACER if _LINES_OF_DFTRACER.found.search(head[:_LOOKED_AT]) else None
 
 
 def _packets(head: bytes) -> int:
     """Return how many messages of field 1 a text begins with, up to ENOUGH: Perfetto's protobuf is nothing but such packets."""
     packets = at = 0
-    while packets < _ENOUGH and head[at : at + 1] == b"\x0a":
+    while packets < _MIN_PACKETS and head[at : at + 1] == b"\x0a":
         size, shift, at = 0, 0, at + 1
         while at < len(head) and shift < 35:
             size, shift, at = size | (head[at] & 0x7F) << shift, shift + 7, at + 1

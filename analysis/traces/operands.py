@@ -17,12 +17,12 @@ from feedline.analysis.traces.trace_columns import Kind, Shape, Trace
 
 _Size = tuple[int, ...]
 
-_BYTES = {
+_BYTES_OF_TYPE = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "c10::half": 2, "half": 2, "float16": 2, "c10::bfloat16": 2, "bfloat16": 2,
     "long": 8, "long int": 8, "int64": 8, "int": 4, "int32": 4, "short": 2, "short int": 2, "signed char": 1, "char": 1, "unsigned char": 1,
     "bool": 1, "c10::complex<float>": 8, "c10::complex<double>": 16,
 }  # fmt: skip
-_EIGHT_BITS = re.compile(r"float8|_fnuz|_e[45]m[23]", re.IGNORECASE)
+_EIGHT_BIT_TYPE = re.compile(r"float8|_fnuz|_e[45]m[23]", re.IGNORECASE)
 _Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
 #: Backward of a convolution -> which of its inputs are the result's gradient, the input and the weight.
 _BACKWARDS = {
@@ -31,7 +31,7 @@ _BACKWARDS = {
     "aten::miopen_convolution_backward": (1, 0, 2),
     "aten::mkldnn_convolution_backward": (1, 0, 2),
 }
-_FORWARDS = (
+_CONVOLUTIONS = (
     "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "cudnn_convolution", "cudnn_convolution_relu", "miopen_convolution",
     "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution_transpose",
 )  # fmt: skip
@@ -182,14 +182,14 @@ def _attention(first: int, products: tuple[int, int], heads_second: bool) -> _Fo
 
 def _width(dtype: str) -> int:
     """Return bytes of an element; 0: unknown."""
-    return _BYTES.get(dtype.lower(), 1 if _EIGHT_BITS.search(dtype) else 0)
+    return _BYTES_OF_TYPE.get(dtype.lower(), 1 if _EIGHT_BIT_TYPE.search(dtype) else 0)
 
 
 _FORMULAS: dict[str, _Formula] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), _multiply(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), _multiply(1)),
     "aten::linear": _linear,
-    **dict.fromkeys((f"aten::{name}" for name in _FORWARDS), _convolution),
+    **dict.fromkeys((f"aten::{name}" for name in _CONVOLUTIONS), _convolution),
     **dict.fromkeys(_BACKWARDS, _convolution_backward),
     "flash_attn::_flash_attn_forward": _attention(0, (1, 1), False),
     "flash_attn::_flash_attn_backward": _attention(1, (3, 2), False),

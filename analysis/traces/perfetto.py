@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray
 
-MOST = 32  # tracks that a person still scrolls through
+MAX_LANES = 32  # tracks that a person still scrolls through
 NOWHERE = -1
-_FIRST = 1  # Perfetto takes thread 0 for the idle one
+_FIRST_THREAD = 1  # Perfetto takes thread 0 for the idle one
 
 
 def lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
@@ -30,7 +30,7 @@ def lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
     open_until: list[list[int]] = [[]]  # ends of what is going on, of each lane, the outermost first
     for index, (begin, length) in enumerate(zip(start.tolist(), wall.tolist())):
         end = begin + length
-        for lane in range(MOST):
+        for lane in range(MAX_LANES):
             if lane == len(open_until):
                 open_until.append([])
             ends = open_until[lane]
@@ -54,7 +54,7 @@ class PerfettoRank:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.lost = 0
-        self._next = _FIRST
+        self._next = _FIRST_THREAD
 
     def named(self) -> Iterator[str]:
         """Yield the lines that name the rank."""

@@ -7,16 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, common
-from feedline.analysis.traces.calls import CallRow, Calls, calls
+from feedline.analysis.traces.calls import CallRow, HostCalls, calls
 from feedline.analysis.traces.kinds_of_work import Copy, communicates, copy_of, extent, of_kinds
-from feedline.analysis.traces.threads import UNKNOWN, Threads, threads
+from feedline.analysis.traces.threads import NO_TRACK, Threads, threads
 from feedline.analysis.traces.trace_budget import (
-    PARTS,
+    STEP_PARTS,
     Activity,
-    Budget,
     DeviceWork,
-    Gpu,
+    GpuFigures,
     Input,
+    StepBudget,
     activity,
     device_work,
     find_input,
@@ -26,10 +26,10 @@ from feedline.analysis.traces.trace_budget import (
     split,
 )
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Trace, Track
-from feedline.analysis.traces.trace_steps import Basis, Steps, basis, find_steps
+from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow, basis, find_steps
 
-_MOSTLY = 0.9  # of a kernel's time, from which on the collective that it is of is named
-_MOST_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
+_MOST_TIME_SHARE = 0.9  # of a kernel's time, from which on the collective that it is of is named
+_MAX_TABLE_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
 _COLLECTIVE_DTYPE = np.dtype(
     [
         ("start", "<i8"),  # ns since RankTrace.origin_ns: the kernel began; without a device, the host's range
@@ -84,7 +84,7 @@ class _CopyRow:
         return self.nbytes / self.known_ns if self.nbytes is not None and self.known_ns else None
 
 
-def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int, window: Basis) -> list[KernelRow]:
+def kernels(trace: Trace, who: Threads, called: HostCalls, busy_ns: int, window: TraceWindow) -> list[KernelRow]:
     """Make one row a name, the longest first, of what ran in a window."""
     rows = np.flatnonzero(of_kinds(trace, Kind.KERNEL) & window.touches(trace.events))
     if not len(rows):
@@ -102,7 +102,7 @@ def kernels(trace: Trace, who: Threads, called: Calls, busy_ns: int, window: Bas
     return sorted(table, key=lambda row: -row.total_ns)
 
 
-def copies(trace: Trace, window: Basis) -> list[_CopyRow]:
+def copies(trace: Trace, window: TraceWindow) -> list[_CopyRow]:
     """Make one row a direction and kind of memory, the longest first, of what ran in a window."""
     mine = trace.events[of_kinds(trace, Kind.COPY) & window.touches(trace.events)]
     kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
@@ -139,7 +139,7 @@ def _mostly(names: IntArray, operator: IntArray, wall: IntArray, speaks: Set[int
         best[name] = max(best.get(name, (-1, -1)), (time, by))
     each, _, sums = _summed(names, wall)
     whole = dict(zip(each, sums))
-    return {name: by if name not in speaks or time >= _MOSTLY * whole[name] else -1 for name, (time, by) in best.items()}
+    return {name: by if name not in speaks or time >= _MOST_TIME_SHARE * whole[name] else -1 for name, (time, by) in best.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,11 +187,11 @@ class RankTrace:
     begin_ns: int
     end_ns: int
     main: Track | None
-    basis: Basis
-    gpu: Gpu
-    steps: Steps
+    basis: TraceWindow
+    gpu: GpuFigures
+    steps: TraceSteps
     input: Input
-    budget: Budget
+    budget: StepBudget
     kernels: list[KernelRow]
     copies: list[_CopyRow]
     calls: list[CallRow]
@@ -222,20 +222,20 @@ def summarise(trace: Trace) -> RankTrace:
         trace.notes,
         len(trace.events),
         *extent(trace),
-        trace.tracks[who.main] if who.main != UNKNOWN else None,
+        trace.tracks[who.main] if who.main != NO_TRACK else None,
         window,
         whole,
         steps,
         find_input(trace, who, window, waits, work.busy),
         of_trace(steps, window, act, work),
-        kernels(trace, who, called, whole.busy_ns, window)[:_MOST_ROWS],
+        kernels(trace, who, called, whole.busy_ns, window)[:_MAX_TABLE_ROWS],
         copies(trace, window),
-        called.rows[:_MOST_ROWS],
+        called.rows[:_MAX_TABLE_ROWS],
         _collectives(trace, who, called, act, work),
     )
 
 
-def _collectives(trace: Trace, who: Threads, called: Calls, act: Activity, work: DeviceWork) -> _CollectivesOfTrace:
+def _collectives(trace: Trace, who: Threads, called: HostCalls, act: Activity, work: DeviceWork) -> _CollectivesOfTrace:
     events = trace.events
     rows = np.flatnonzero(communicates(trace))
     if not len(work.busy):  # gloo on a CPU: all that there is are the ranges around it
@@ -268,4 +268,4 @@ def _before(table: npt.NDArray[np.void], act: Activity, first: int) -> IntArray:
     """Return where the time went between the last end before each collective and its start."""
     ended = np.append(first, np.maximum.accumulate(table["end"]))[: len(table)]
     parts = split(act, np.minimum(ended, table["start"]), table["start"])
-    return np.stack([parts[name] for name in PARTS], 1)
+    return np.stack([parts[name] for name in STEP_PARTS], 1)

@@ -10,7 +10,7 @@ from feedline.analysis.intervals import BoolArray, IntArray
 from feedline.analysis.traces.kinds_of_work import named, of_kinds, on_device, present
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
-UNKNOWN = -1
+NO_TRACK = -1
 PROFILER_STEP = re.compile(r"^ProfilerStep ?[#*]")
 #: What waits for the next batch: torch's DataLoader (torchdata's StatefulDataLoader takes its name) and the data pipes before it,
 #: Lightning's loops, torchtnt, DALI's ranges, feedline's own.
@@ -45,7 +45,7 @@ def threads(trace: Trace) -> Threads:
     host = np.append([track.device < 0 for track in trace.tracks], False).astype(bool)[trace.events["track"]]
     operators = of_kinds(trace, Kind.OPERATOR) & host
     main = _main(trace, host, operators, launching)
-    working = {*present(trace.events["track"][operators]), *present(launching), main} - {UNKNOWN}
+    working = {*present(trace.events["track"][operators]), *present(launching), main} - {NO_TRACK}
     return Threads(main, np.array(sorted(working), np.int64), launcher)
 
 
@@ -65,7 +65,7 @@ def _main(trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.ND
     for tracks in (track[operators & ~np.isin(track, autograd)], track[operators], launching, others):
         if len(tracks):
             return _busiest(tracks)
-    return UNKNOWN
+    return NO_TRACK
 
 
 def _busiest(tracks: npt.NDArray[np.int32]) -> int:

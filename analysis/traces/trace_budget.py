@@ -7,9 +7,9 @@ import numpy as np
 
 from feedline.analysis.intervals import NONE, BoolArray, IntArray, clip, common, covered, joined, length, union, without
 from feedline.analysis.traces.kinds_of_work import communicates, named, of_kinds, on_device, synchronises
-from feedline.analysis.traces.threads import LOADER, PROFILER_STEP, UNKNOWN, Threads
+from feedline.analysis.traces.threads import LOADER, NO_TRACK, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
-from feedline.analysis.traces.trace_steps import Basis, Steps
+from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow
 from feedline.profiler.message import Message, id_of
 
 NO_WORK = "the trace contains no device activity"
@@ -17,9 +17,9 @@ NO_COMMUNICATION = "no communication ran"
 #: Of Gpu, for reports.
 FIGURES = ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s", "exposed_comm_pct")
 _SOUNDS_LIKE = re.compile(r"data.?load|load.?(data|batch)|(wait|get|fetch|next|read).{0,8}batch|input.?(pipe|wait)", re.IGNORECASE)
-_SHOWN = 3
+_MAX_HINTS = 3
 #: Each moment belongs to the first of these that it is part of.
-PARTS = ("compute", "waiting_for_rank", "exposed_transfer", "exposed_copy", "input", "synchronisation", "host_launch", "unexplained")
+STEP_PARTS = ("compute", "waiting_for_rank", "exposed_transfer", "exposed_copy", "input", "synchronisation", "host_launch", "unexplained")
 ONE_RANK = Message("waiting for other ranks cannot be separated from transfer here: exposed_transfer contains both", "one_rank")
 _ON_HOST = "the trace contains no device activity: compute is what operators did on the host outside the loader"
 
@@ -40,14 +40,14 @@ class DeviceWork:
     copy: IntArray
     busy: IntArray
 
-    def within(self, window: Basis) -> "DeviceWork":
+    def within(self, window: TraceWindow) -> "DeviceWork":
         """Return what of it lies in a window."""
         cut = (clip(part, window.begin, window.end) for part in (self.compute, self.communication, self.copy, self.busy))
         return DeviceWork(*cut)
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuFigures:
     """Figures of all devices in the trace, in the steps. Percentages are of the span; None where ``reasons`` says why.
 
     Attributes:
@@ -121,13 +121,13 @@ def spans(trace: Trace, chosen: BoolArray) -> IntArray:
     return union(start, start + trace.events["wall"][chosen])
 
 
-def gpu(work: DeviceWork, window: Basis) -> Gpu:
+def gpu(work: DeviceWork, window: TraceWindow) -> GpuFigures:
     """Return the figures of what a device did in a window."""
     if not len(work.busy):
-        return Gpu()
+        return GpuFigures()
     seen = work.within(window)
     hidden = common(seen.communication, seen.compute)
-    return Gpu(window.ns, *(length(part) for part in (seen.busy, seen.compute, seen.communication, hidden)))
+    return GpuFigures(window.ns, *(length(part) for part in (seen.busy, seen.compute, seen.communication, hidden)))
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def loading(trace: Trace, who: Threads) -> IntArray:
     return union(start, start + trace.events["wall"][mine])
 
 
-def find_input(trace: Trace, who: Threads, window: Basis, waits: IntArray, busy: IntArray) -> Input:
+def find_input(trace: Trace, who: Threads, window: TraceWindow, waits: IntArray, busy: IntArray) -> Input:
     """Return the sum up the waits for batches.
 
     Args:
@@ -209,17 +209,17 @@ def find_input(trace: Trace, who: Threads, window: Basis, waits: IntArray, busy:
 
 
 def _waits(trace: Trace, who: Threads) -> BoolArray:
-    if who.main == UNKNOWN:
+    if who.main == NO_TRACK:
         return np.zeros(len(trace.events), bool)
     return named(trace, LOADER) & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR) & (trace.events["track"] == who.main)
 
 
 def _why_not(trace: Trace, who: Threads) -> str:
-    if who.main == UNKNOWN:
+    if who.main == NO_TRACK:
         return "the trace contains no host threads"
     own = of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)
     similar = [name for number in np.unique(trace.events["name"][own]) if _SOUNDS_LIKE.search(name := trace.names[number])]
-    hint = f" (perhaps this is one: {', '.join(similar[:_SHOWN])})" if similar else ""
+    hint = f" (perhaps this is one: {', '.join(similar[:_MAX_HINTS])})" if similar else ""
     return f"the trace has no DataLoader range on the main thread, so waiting for batches cannot be measured{hint}"
 
 
@@ -243,7 +243,7 @@ class Activity:
 
 
 @dataclass(frozen=True, eq=False)
-class Budget:
+class StepBudget:
     """Steps x parts of one rank.
 
     Attributes:
@@ -263,7 +263,7 @@ class Budget:
         return {name: int(part.sum()) / total for name, part in self.parts.items()} if total else {}
 
 
-def activity(trace: Trace, who: Threads, steps: Steps, work: DeviceWork, waits: IntArray) -> Activity:
+def activity(trace: Trace, who: Threads, steps: TraceSteps, work: DeviceWork, waits: IntArray) -> Activity:
     """Collect what went on, as sets.
 
     Args:
@@ -296,14 +296,14 @@ def split(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NON
     """
     layers = (act.compute, common(waiting, act.communication), act.communication, act.copy, act.input, act.synchronisation, act.host)
     parts, taken, before = {}, NONE, np.zeros(len(begin), np.int64)
-    for name, layer in zip(PARTS, layers):
+    for name, layer in zip(STEP_PARTS, layers):
         taken = joined(taken, layer)
         after = covered(taken, begin, end)
         parts[name], before = after - before, after
-    return {**parts, PARTS[-1]: end - begin - before}
+    return {**parts, STEP_PARTS[-1]: end - begin - before}
 
 
-def with_waiting(budget: Budget, hidden: IntArray, communication: IntArray, waiting: IntArray) -> Budget:
+def with_waiting(budget: StepBudget, hidden: IntArray, communication: IntArray, waiting: IntArray) -> StepBudget:
     """Return the budget once other ranks are known: waiting for them moves out of exposed_transfer.
 
     Args:
@@ -315,10 +315,10 @@ def with_waiting(budget: Budget, hidden: IntArray, communication: IntArray, wait
     exposed = without(common(waiting, communication), hidden)
     moved = covered(exposed, budget.edges[:-1], budget.edges[1:])
     known = {"waiting_for_rank": moved, "exposed_transfer": budget.parts["exposed_transfer"] + budget.parts["waiting_for_rank"] - moved}
-    return Budget(budget.edges, {**budget.parts, **known}, tuple(note for note in budget.notes if id_of(note) != ONE_RANK.id))
+    return StepBudget(budget.edges, {**budget.parts, **known}, tuple(note for note in budget.notes if id_of(note) != ONE_RANK.id))
 
 
-def of_trace(steps: Steps, window: Basis, act: Activity, work: DeviceWork) -> Budget:
+def of_trace(steps: TraceSteps, window: TraceWindow, act: Activity, work: DeviceWork) -> StepBudget:
     """Make the budget of a rank on its own."""
     notes = []
     edges = steps.edges
@@ -329,10 +329,10 @@ def of_trace(steps: Steps, window: Basis, act: Activity, work: DeviceWork) -> Bu
         notes.append(ONE_RANK)
     if not len(work.busy):
         notes.append(_ON_HOST)
-    return Budget(edges, split(act, edges[:-1], edges[1:]), tuple(notes))
+    return StepBudget(edges, split(act, edges[:-1], edges[1:]), tuple(notes))
 
 
-def _parts_of_a_step(trace: Trace, steps: Steps) -> BoolArray:
+def _parts_of_a_step(trace: Trace, steps: TraceSteps) -> BoolArray:
     """Tell which annotations lie within one step: bool [n].
 
     Those that hold a whole one say nothing of where its time went.

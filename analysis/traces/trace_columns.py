@@ -27,11 +27,11 @@ EVENT_DTYPE = np.dtype(
     ]
 )
 Rows = npt.NDArray[np.void]
-_ORDER = ("start", "wall", "track", "name", "kind", "correlation", "nbytes", "shape", "collective")
+_SORT_COLUMNS = ("start", "wall", "track", "name", "kind", "correlation", "nbytes", "shape", "collective")
 
 
 @dataclass(frozen=True)
-class Limits:
+class TraceLimits:
     """What reading one trace may take. A file beyond it is refused, never read in part.
 
     Attributes:
@@ -45,7 +45,7 @@ class Limits:
     text_bytes: int = 1 << 30
 
     @classmethod
-    def of(cls, events: int) -> "Limits":
+    def of(cls, events: int) -> "TraceLimits":
         """Return the limits that ``--max-events`` sets.
 
         They are the number of events, and the bytes of JSON that they can take.
@@ -53,7 +53,7 @@ class Limits:
         return cls(events, events * _BYTES_PER_EVENT)
 
 
-DEFAULT = Limits()
+DEFAULT = TraceLimits()
 
 
 class Kind(enum.IntEnum):
@@ -184,7 +184,7 @@ def sort(rows: Rows) -> None:
     tied = np.zeros(len(rows) + 1, bool)  # a row with the one before it
     tied[1:-1] = start[1:] == start[:-1]
     del start
-    for name in _ORDER[1:]:
+    for name in _SORT_COLUMNS[1:]:
         places = np.flatnonzero(tied[:-1] | tied[1:])
         if not len(places):
             break

@@ -12,16 +12,16 @@ from feedline.analysis.traces.kinds_of_work import communicates, extent, named, 
 from feedline.analysis.traces.threads import LOADER, OPTIMIZER, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
-_FEWEST = 3  # repetitions that are a pattern
+_MIN_REPETITIONS = 3  # repetitions that are a pattern
 _EVEN = 0.3  # standard deviation of the periods over their mean, above which nothing repeats
 _CLEFT = 4.0  # times the gap within a burst that the gap between two must be
 _MATCHING = 0.9  # share of names that come again one period later
-_LONGEST = 4096  # collectives of a step: more are not looked for
+_MAX_STEP_COLLECTIVES = 4096  # collectives of a step: more are not looked for
 #: A range that a user named after what it is: "step", "iteration 12", "train_step", "## step 3 ##", "mydomain:batch_7".
 _STEP_WORD = re.compile(r"^\W*([\w ]+:)?\W*(train(ing)?[ _-]?)?(step|iter(ation)?|batch|global[ _-]?step)[ _#:=-]*\d*\W*$", re.IGNORECASE)
 #: Ranges of frameworks: parts of a step, or calls that repeat within one.
 _PART = re.compile(r"^(Optimizer\.|nccl:|gloo:|DistributedDataParallel|FSDP::|torch\.|autograd::|enumerate\(|feedline:|ProfilerStep|\[)")
-_NUMBER = re.compile(r"\d+")
+_NUMBERS = re.compile(r"\d+")
 _FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
 _UPDATE = re.compile(r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam", re.I)
 _FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
@@ -42,7 +42,7 @@ def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
     Returns:
         int64 [k], indices of the last event of each burst; None: there are fewer than FEWEST, or they do not come evenly.
     """
-    if len(start) < _FEWEST:
+    if len(start) < _MIN_REPETITIONS:
         return None
     gaps = np.maximum(start[1:] - np.maximum.accumulate(end)[:-1], 0)
     ordered = np.sort(gaps)
@@ -57,7 +57,7 @@ def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
 
 def _even(times: IntArray) -> bool:
     """Tell whether these times, int64 [n] sorted, are at least FEWEST and about equally far apart."""
-    if len(times) < _FEWEST:
+    if len(times) < _MIN_REPETITIONS:
         return False
     periods = np.diff(times)
     return bool(periods.std() <= _EVEN * periods.mean())
@@ -71,14 +71,14 @@ def _period(words: npt.NDArray[np.int64]) -> int | None:
     Args:
         words: int64 [n], a number for each different word.
     """
-    for length in range(2, min(len(words) // _FEWEST, _LONGEST) + 1):
+    for length in range(2, min(len(words) // _MIN_REPETITIONS, _MAX_STEP_COLLECTIVES) + 1):
         if (words[length:] == words[:-length]).mean() >= _MATCHING:
             return length if len(np.unique(words[:length])) > 1 else None
     return None
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class TraceSteps:
     """Consecutive steps on the host's clock.
 
     Attributes:
@@ -95,32 +95,32 @@ class Steps:
         return max(len(self.edges) - 1, 0)
 
 
-def find_steps(trace: Trace, who: Threads) -> Steps:
+def find_steps(trace: Trace, who: Threads) -> TraceSteps:
     """Cut a trace into steps by the first of: ProfilerStep, feedline's ranges, a user's range that repeats, optimizer, collectives."""
     for way in (_profiler_steps, _feedline, _ranges, _optimizer, _updates, _collectives):
         steps = way(trace, who)
         if steps is not None:
             return steps
-    return Steps(np.zeros(0, np.int64), "none", _NO_STEPS)
+    return TraceSteps(np.zeros(0, np.int64), "none", _NO_STEPS)
 
 
-def _profiler_steps(trace: Trace, who: Threads) -> Steps | None:
+def _profiler_steps(trace: Trace, who: Threads) -> TraceSteps | None:
     start, end = _on_main(trace, who, named(trace, PROFILER_STEP))
     if not len(start):
         return None
     edges = np.append(np.unique(start), end.max())
-    return Steps(edges, "profiler_step", f"steps are the {len(edges) - 1} ProfilerStep ranges of torch.profiler")
+    return TraceSteps(edges, "profiler_step", f"steps are the {len(edges) - 1} ProfilerStep ranges of torch.profiler")
 
 
-def _feedline(trace: Trace, who: Threads) -> Steps | None:
+def _feedline(trace: Trace, who: Threads) -> TraceSteps | None:
     return _after_updates(trace, who, named(trace, _FEEDLINE_OPTIMIZER), "feedline", "steps end with feedline's optimizer ranges")
 
 
-def _optimizer(trace: Trace, who: Threads) -> Steps | None:
+def _optimizer(trace: Trace, who: Threads) -> TraceSteps | None:
     return _after_updates(trace, who, named(trace, OPTIMIZER), "optimizer", "steps end with Optimizer.step calls")
 
 
-def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: str) -> Steps | None:
+def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: str) -> TraceSteps | None:
     """Return steps from the end of one optimizer step to the end of the next.
 
     Those with no batch taken in between (two optimizers) are one.
@@ -132,46 +132,50 @@ def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: 
         calls = calls[np.append(before[1:] > before[:-1], True)]
     if len(calls) < 2:
         return None
-    return Steps(calls[:, 1].copy(), by, f"{how}: {len(calls) - 1} complete steps; time before the first and after the last is left out")
+    return TraceSteps(
+        calls[:, 1].copy(), by, f"{how}: {len(calls) - 1} complete steps; time before the first and after the last is left out"
+    )
 
 
-def _ranges(trace: Trace, who: Threads) -> Steps | None:
+def _ranges(trace: Trace, who: Threads) -> TraceSteps | None:
     """Return the range on the main thread that repeats and is named like a step, else the one that covers most of its own extent."""
     own = trace.events[of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)]
     families: dict[str, list[int]] = {}
     for number in present(own["name"]):
         if not _PART.match(trace.names[number]):
-            families.setdefault(_NUMBER.sub("", trace.names[number]).strip(), []).append(number)
+            families.setdefault(_NUMBERS.sub("", trace.names[number]).strip(), []).append(number)
     best: tuple[bool, float, str, IntArray] | None = None
     for family, numbers in families.items():
         is_step = bool(_STEP_WORD.match(family))
         mine = own[np.isin(own["name"], numbers)]
         start, end = mine["start"], mine["start"] + mine["wall"]
-        if len(start) < (2 if is_step else _FEWEST) or (start[1:] < end[:-1]).any():
+        if len(start) < (2 if is_step else _MIN_REPETITIONS) or (start[1:] < end[:-1]).any():
             continue
         share = float((end - start).sum() / max(end[-1] - start[0], 1))
         if (is_step or share >= _COVERS) and (best is None or (is_step, share, family) > best[:3]):
             best = is_step, share, family, np.append(start, end[-1])
     if best is None:
         return None
-    return Steps(best[3], "range", f"steps are the {len(best[3]) - 1} ranges '{best[2]}' on the main thread")
+    return TraceSteps(best[3], "range", f"steps are the {len(best[3]) - 1} ranges '{best[2]}' on the main thread")
 
 
-def _updates(trace: Trace, who: Threads) -> Steps | None:
+def _updates(trace: Trace, who: Threads) -> TraceSteps | None:
     """Return steps end with a burst of what only an optimizer calls."""
     for pattern, what in ((_UPDATE, "the optimizer's fused calls"), (_FOREACH, "the optimizer's foreach calls")):
         start, end = _on_main(trace, who, named(trace, pattern))
         last = _bursts(start, end)
         if last is not None:
-            return Steps(np.unique(end[last]), "optimizer", f"steps end with {what}, which recur evenly: {len(last) - 1} complete steps")
+            return TraceSteps(
+                np.unique(end[last]), "optimizer", f"steps end with {what}, which recur evenly: {len(last) - 1} complete steps"
+            )
     return None
 
 
-def _collectives(trace: Trace, who: Threads) -> Steps | None:
+def _collectives(trace: Trace, who: Threads) -> TraceSteps | None:
     """Return steps begin with the first of a row of collectives that repeats."""
     rows = np.flatnonzero(communicates(trace))
     start = trace.events["start"][rows]
-    if len(rows) < _FEWEST:
+    if len(rows) < _MIN_REPETITIONS:
         return None
     words = np.unique(trace.events["name"][rows].astype(np.int64) << 32 | (trace.events["collective"][rows] + 1), return_inverse=True)[1]
     every = _period(words.astype(np.int64))
@@ -184,7 +188,7 @@ def _collectives(trace: Trace, who: Threads) -> Steps | None:
         edges = start[np.append(0, last[:-1] + 1)]
     edges = np.unique(edges)
     return (
-        Steps(edges, "collectives", f"steps begin where the sequence of collectives repeats: {len(edges) - 1} complete steps")
+        TraceSteps(edges, "collectives", f"steps begin where the sequence of collectives repeats: {len(edges) - 1} complete steps")
         if len(edges) > 1
         else None
     )
@@ -198,7 +202,7 @@ def _on_main(trace: Trace, who: Threads, chosen: BoolArray) -> tuple[IntArray, I
 
 
 @dataclass(frozen=True)
-class Basis:
+class TraceWindow:
     """A window of a trace.
 
     Attributes:
@@ -245,8 +249,8 @@ class Basis:
         return np.asarray(self.began(events) | (self.within(events) > 0), bool)
 
 
-def basis(trace: Trace, steps: Steps) -> Basis:
+def basis(trace: Trace, steps: TraceSteps) -> TraceWindow:
     """Return where the steps begin and end; without any, where the trace does."""
     if len(steps):
-        return Basis(int(steps.edges[0]), int(steps.edges[-1]), len(steps))
-    return Basis(*extent(trace), 0)
+        return TraceWindow(int(steps.edges[0]), int(steps.edges[-1]), len(steps))
+    return TraceWindow(*extent(trace), 0)

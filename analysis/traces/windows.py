@@ -15,8 +15,8 @@ from feedline.analysis.traces.collectives import RankClock
 from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, named, of_kinds
 from feedline.analysis.traces.kineto.kineto_file import read_kineto
 from feedline.analysis.traces.perfetto import NOWHERE, PerfettoRank, arrow, lanes, span
-from feedline.analysis.traces.threads import PROFILER_STEP, UNKNOWN, threads
-from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Limits, Shape, Trace, Track
+from feedline.analysis.traces.threads import NO_TRACK, PROFILER_STEP, threads
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape, Trace, TraceLimits, Track
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import Stage
@@ -108,7 +108,7 @@ def _middle(low: IntArray, high: IntArray) -> IntArray:
     return np.atleast_1d(low + (high - low) // 2).astype(np.int64)
 
 
-_CATEGORIES = {
+_CATEGORY_OF_KIND = {
     Kind.KERNEL: "kernel",
     Kind.COPY: "gpu_memcpy",
     Kind.SET: "gpu_memset",
@@ -185,7 +185,7 @@ def _read_window(path: Path) -> Trace:
     except OSError as error:
         raise RunDamaged(f"{path} cannot be read ({error.strerror}): check its permissions") from error
     most = _FREE_BYTES + _PACKED * size
-    return read_kineto(str(path), Limits(most // _SMALLEST_EVENT, most, most))
+    return read_kineto(str(path), TraceLimits(most // _SMALLEST_EVENT, most, most))
 
 
 def _within(rank: Rank, begin: IntArray) -> bool:
@@ -236,7 +236,7 @@ class _Made:
         """
         rows = np.flatnonzero(chosen)
         rows = rows[np.argsort(self._trace.events["track"][rows], kind="stable")]
-        edges = np.flatnonzero(np.diff(self._trace.events["track"][rows], prepend=UNKNOWN))
+        edges = np.flatnonzero(np.diff(self._trace.events["track"][rows], prepend=NO_TRACK))
         parts = {int(self._trace.events["track"][part[0]]): part for part in np.split(rows, edges[1:]) if len(part)}
         return iter(sorted(parts.items(), key=lambda pair: self._order(pair[0])))
 
@@ -285,7 +285,7 @@ class Texts:
 
     def __init__(self, trace: Trace) -> None:
         self.names = [f'"name": {json.dumps(name)}' for name in trace.names]
-        self.categories = {int(kind): f'"cat": "{category}"' for kind, category in _CATEGORIES.items()}
+        self.categories = {int(kind): f'"cat": "{category}"' for kind, category in _CATEGORY_OF_KIND.items()}
         self._streams = [_inner(_stream(track)) for track in trace.tracks]
         self._shapes = [_inner(_shape(shape)) for shape in trace.shapes]
         self._collectives = [_inner(_collective(collective)) for collective in trace.collectives]

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 from rich.text import Text
 
-from feedline.analysis.diff.budget import EXCEEDED, PASSED, Checked, unmet
-from feedline.analysis.diff.run_diff import UNKNOWN, Diff
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff.budget import EXCEEDED, PASSED, CheckedLimit, unmet
+from feedline.analysis.diff.run_diff import UNKNOWN, RunDiff
+from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain as as_plain
 from feedline.analysis.report.tables import plain
@@ -24,7 +24,7 @@ _MARKS = {PASSED: "✅ passed", EXCEEDED: "❌ exceeded", UNKNOWN: "❔ unknown"
 _PLACE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 
 
-def title(checked: Sequence[Checked]) -> str:
+def title(checked: Sequence[CheckedLimit]) -> str:
     """What it comes to, in one line."""
     exceeded, unknown = unmet(list(checked))
     if exceeded:
@@ -32,7 +32,7 @@ def title(checked: Sequence[Checked]) -> str:
     return f"Not judged: {unknown} of {len(checked)} limits unknown" if unknown else f"Within budget: all {len(checked)} limits hold"
 
 
-def show(checked: Sequence[Checked], run: Measured, console: Console) -> None:
+def show(checked: Sequence[CheckedLimit], run: MeasuredRun, console: Console) -> None:
     """Print it: what does not hold comes first."""
     console.print(plain(f"{title(checked)} ({run.report.run.name})", "bold"))
     console.print()
@@ -42,7 +42,7 @@ def show(checked: Sequence[Checked], run: Measured, console: Console) -> None:
     console.print()
 
 
-def _place(one: Checked, run: Measured) -> tuple[str, str]:
+def _place(one: CheckedLimit, run: MeasuredRun) -> tuple[str, str]:
     """File and line that a result is about: where the loader is made, or else the script. "": unknown."""
     for loader in run.report.loaders if one.about == "input" else ():
         if loader.role == "training" and (found := _PLACE.match(str(loader.settings.get("made_at", "")))):
@@ -51,7 +51,7 @@ def _place(one: Checked, run: Measured) -> tuple[str, str]:
     return script, ""
 
 
-def annotations(checked: Sequence[Checked], run: Measured) -> Iterator[str]:
+def annotations(checked: Sequence[CheckedLimit], run: MeasuredRun) -> Iterator[str]:
     """Workflow commands: ``::error file=train.py,line=31,title=...::...`` for what does not hold."""
     for one in checked:
         if one.outcome != PASSED:
@@ -69,7 +69,7 @@ def escaped(text: str, also: str = "") -> str:
     return printable(text)
 
 
-def junit(checked: Sequence[Checked], run: Measured) -> str:
+def junit(checked: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     """One test case per limit: exceeded is a failure, unknown an error."""
     exceeded, unknown = unmet(list(checked))
     counts = {"tests": str(len(checked)), "failures": str(exceeded), "errors": str(unknown)}
@@ -87,7 +87,7 @@ def junit(checked: Sequence[Checked], run: Measured) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def markdown(checked: Sequence[Checked], run: Measured) -> str:
+def markdown(checked: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     """A heading and a table."""
     lines = [f"### feedline: {cell(title(checked))}", "", f"{cell(run.report.run.name)}: {cell(run.report.verdict)}", ""]
     lines += ["| limit | outcome | |", "|---|---|---|"]
@@ -112,7 +112,7 @@ def save_markdown(path: Path, text: str, appends: bool) -> None:
         raise OutputError.unwritable(path, error) from error
 
 
-def as_json(checked: Sequence[Checked], run: Measured, diffs: Mapping[str, Diff]) -> object:
+def as_json(checked: Sequence[CheckedLimit], run: MeasuredRun, diffs: Mapping[str, RunDiff]) -> object:
     """The results as data, with the comparisons that they are from."""
     exceeded, unknown = unmet(list(checked))
     outcome = EXCEEDED if exceeded else UNKNOWN if unknown else PASSED

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from feedline.analysis.diff.conclusion import differing, reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
-from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, Diff, FindingChange, Quantity, RunName
+from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, FindingChange, Quantity, RunDiff, RunName
 from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.report.console import Console
@@ -32,7 +32,7 @@ _MOST = 8  # settings in the terminal
 _LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
 
 
-def show(diff: Diff, console: Console) -> None:
+def show(diff: RunDiff, console: Console) -> None:
     """Print it."""
     diff = printable_in(diff)
     console.print(plain(diff.conclusion, "bold"))
@@ -49,7 +49,7 @@ def show(diff: Diff, console: Console) -> None:
     console.print()
 
 
-def _sections(diff: Diff) -> list[tuple[str, list[str]]]:
+def _sections(diff: RunDiff) -> list[tuple[str, list[str]]]:
     """What comes below the table."""
     all_of = {"Machine": list(reasons(diff.machine)), "Findings": _findings(diff.findings), "Differs": settings(diff), "Notes": diff.notes}
     return [(title, lines) for title, lines in all_of.items() if lines]
@@ -60,7 +60,7 @@ def runs(side: Sequence[RunName]) -> str:
     return ", ".join(f"{run.name} ({counted(run.steps, 'step')})" for run in side)
 
 
-def _listed(diff: Diff) -> list[Quantity]:
+def _listed(diff: RunDiff) -> list[Quantity]:
     """Those that the terminal shows."""
     step, sample = diff.of("step/mean"), diff.of("sample/total")
     wholes = {"stage": step, "cpu": step, "collective": step, "sample": sample, "blocked": sample}
@@ -73,7 +73,7 @@ def _listed(diff: Diff) -> list[Quantity]:
     return [quantity for quantity in diff.quantities if shows(quantity)]
 
 
-def _table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
+def _table(diff: RunDiff, quantities: Sequence[Quantity]) -> Table:
     """Both sides of each quantity, the ratio with its interval, and what it comes to."""
     made = columns("", "A", "B", "B/A", "95 %", "", gap=2)
     made.columns[-1].justify = "left"
@@ -86,7 +86,7 @@ def _table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
     return made
 
 
-def title(group: str, diff: Diff) -> str:
+def title(group: str, diff: RunDiff) -> str:
     """Of the rows of a group: what they are, and per step or sample: ``Stages per step``."""
     per = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
     return f"{_GROUPS[group]} per {per}" if per else _GROUPS[group]
@@ -129,12 +129,12 @@ def change(finding: FindingChange) -> str:
     return "in A; unknown in B" if finding.severity_before else "in B; unknown in A"
 
 
-def settings(diff: Diff) -> list[str]:
+def settings(diff: RunDiff) -> list[str]:
     """Settings, versions and hardware that differ."""
     return list(_settings(diff))
 
 
-def _settings(diff: Diff) -> Iterator[str]:
+def _settings(diff: RunDiff) -> Iterator[str]:
     for one in diff.settings[:_MOST]:
         yield f"{one.kind}: {differing(one)}" if one.kind != one.name else differing(one)
     if len(diff.settings) > _MOST:

@@ -15,7 +15,7 @@ from feedline.profiler.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
     from feedline.analysis.scaling.efficiency import Point
-    from feedline.analysis.scaling.predict import Basis
+    from feedline.analysis.scaling.predict import ScalingBasis
     from feedline.analysis.scaling.study import Noise
 
 _FILES = ("scale.html", "scale.json")
@@ -173,7 +173,7 @@ class Measured(NamedTuple):
     """What a study is made from: see its arguments."""
 
     points: "list[Point]"
-    basis: "Basis | None" = None
+    basis: "ScalingBasis | None" = None
     late: str = ""
     refused: str = ""
 

@@ -8,8 +8,8 @@ from rich.text import Text
 from feedline.analysis.formatting import BLANK, count, number, seconds, share
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import plain
-from feedline.analysis.scaling.efficiency import STEPS, Row
-from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.scaling.efficiency import STEPS, ScalingRow
+from feedline.analysis.scaling.predict import ThroughputPrediction
 from feedline.analysis.scaling.study import Study, counted
 from feedline.profiler.printable import printable_in
 
@@ -73,7 +73,7 @@ def interval(low: float | None, high: float | None) -> str:
     return BLANK if low is None or high is None else f"{number(low)} {BLANK} {number(high)}"
 
 
-def worth(row: Row) -> list[str]:
+def worth(row: ScalingRow) -> list[str]:
     """Efficiency with a mark if it is flagged, marginal efficiency, Karp-Flatt."""
     marginal = BLANK if row.marginal is None else share(row.marginal)
     return [
@@ -83,7 +83,7 @@ def worth(row: Row) -> list[str]:
     ]
 
 
-def efficiency(study: Study, one: Prediction) -> str:
+def efficiency(study: Study, one: ThroughputPrediction) -> str:
     """Efficiency of a prediction, relative to the same base as the measured rows."""
     assert one.samples_per_s is not None
     return share(one.samples_per_s / one.ranks * study.rows[0].point.rank_s)

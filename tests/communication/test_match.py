@@ -8,7 +8,7 @@ from communication.made_up import BOOT, MB, MS, Training, always, messages, trai
 
 from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import MISSING, generations, match
-from feedline.analysis.traces.collectives import Group
+from feedline.analysis.traces.collectives import ProcessGroup
 
 
 def test_clocks_years_apart_do_not_disturb_the_matching():
@@ -24,7 +24,7 @@ def test_groups_and_names_may_be_listed_in_another_order_on_each_rank():
     first, second = train(Training(ranks=2, steps=3)).ranks
     table = second.table.copy()
     table["group"], table["name"] = 1, 1
-    second = replace(second, table=table, groups=[Group("other", (1,), "gloo"), *second.groups], names=["barrier", *second.names])
+    second = replace(second, table=table, groups=[ProcessGroup("other", (1,), "gloo"), *second.groups], names=["barrier", *second.names])
 
     assert match([first, second]).whole.all()
 
@@ -156,7 +156,7 @@ def test_sends_that_have_no_number_on_both_sides_are_not_matched():
 
 @pytest.mark.parametrize(
     ("group", "matched"),
-    [(Group("0", (0, 1), "gloo"), 0), (Group("0 any>1", (), "gloo"), 0), (Group("others", (), "gloo"), 2)],
+    [(ProcessGroup("0", (0, 1), "gloo"), 0), (ProcessGroup("0 any>1", (), "gloo"), 0), (ProcessGroup("others", (), "gloo"), 2)],
 )
 def test_where_a_rank_receives_from_anybody_no_message_is_matched_and_else_those_that_have_a_number(group, matched):
     first, second = messages([0, 50], [20, 70], [104, 154], 84 * MB)

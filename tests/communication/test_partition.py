@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from feedline.analysis.ranks.aligned_clocks import Alignment, align
 from feedline.analysis.ranks.comparison import means
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.partition import PARTS, computing
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, Collectives, Group
+from feedline.analysis.ranks.partition import RANK_PARTS, computing
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, Collectives, ProcessGroup
 
 
 def parts_of(ranks, column, bound=None):
@@ -137,7 +137,7 @@ def test_what_a_rank_waits_is_unknown_where_it_never_met_another():
     made = train(Training(ranks=2, late=always(1, range(30), "wait", 40.0)))
     table = made.ranks[1].table.copy()
     table["group"] = 1
-    apart = replace(made.ranks[1], table=table, groups=[*made.ranks[1].groups, Group("of its own", (1,), "gloo")])
+    apart = replace(made.ranks[1], table=table, groups=[*made.ranks[1].groups, ProcessGroup("of its own", (1,), "gloo")])
 
     alone, together = (means(parts_of(ranks, 0), 0) for ranks in ([made.ranks[0], apart], made.ranks))
 
@@ -157,7 +157,7 @@ def test_an_end_that_nobody_could_tell_is_counted_and_not_guessed():
 
 def test_a_collective_behind_one_that_waits_stands_in_a_queue():
     """A two-rank group inside three ranks: on rank 1, its second collective cannot run before the first, which waits for rank 0's slot."""
-    pair, rows = Group("p", (0, 1), "nccl"), [[(0, 90), (10, 100)], [(0, 10), (10, 100)]]
+    pair, rows = ProcessGroup("p", (0, 1), "nccl"), [[(0, 90), (10, 100)], [(0, 10), (10, 100)]]
     ranks = []
     for rank, spans in enumerate(rows):
         table = np.zeros(2, COLLECTIVE_DTYPE)
@@ -207,7 +207,7 @@ def any_ranks(draw):
         steps = np.stack([edges[:-1], edges[1:]], 1)[sorted(kept)]
         evaluation = np.array(sorted(draw(st.sets(st.integers(0, 110), min_size=2, max_size=4)))[:2]).reshape(1, 2)
         backend = draw(st.sampled_from(["gloo", "nccl"])) if rank == 0 else ranks[0].groups[0].backend
-        group = Group("0", tuple(range(count)), backend)
+        group = ProcessGroup("0", tuple(range(count)), backend)
         ranks.append(Collectives(rank, "a", table, [group], ["all_reduce"], [], steps, {"blocked": np.zeros((0, 2), np.int64),
                                  "backward": np.array([[a, b]])}, NO_CLOCK, evaluation=evaluation))  # fmt: skip
     return ranks
@@ -215,7 +215,7 @@ def any_ranks(draw):
 
 def slow(one, column, matched, met, slots):
     """The same partition, nanosecond by nanosecond."""
-    counts = {name: np.zeros(len(one.steps), int) for name in PARTS}
+    counts = {name: np.zeros(len(one.steps), int) for name in RANK_PARTS}
     for step, now in [(step, now) for step, (start, end) in enumerate(one.steps) for now in range(start, end)]:
         if any(start <= now < end for start, end in one.evaluation):
             continue

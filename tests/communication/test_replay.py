@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
 from feedline.analysis.ranks.comparison import compare
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.replay import WhatIf, _share, bucket_edges, fit, micro_batches, split_ready
+from feedline.analysis.ranks.replay import BucketReplay, _share, bucket_edges, fit, micro_batches, split_ready
 
 
 def asked(ranks, **more):
     together = combine(ranks)
     made = timeline(together)
-    return WhatIf(made, fit(made, together), **more)
+    return BucketReplay(made, fit(made, together), **more)
 
 
 def truth(plan):
@@ -178,7 +178,7 @@ def test_too_few_steps_are_refused():
 
 def test_a_replay_that_misses_the_measured_step_predicts_nothing():
     replay = asked(train(Training()).ranks)
-    off = WhatIf(replay.made, replace(replay.link, bytes_per_s=replay.link.bytes_per_s / 20))
+    off = BucketReplay(replay.made, replace(replay.link, bytes_per_s=replay.link.bytes_per_s / 20))
 
     assert off.faster_link(2).step_s is None and "misses the measured step by" in off.faster_link(2).why
 

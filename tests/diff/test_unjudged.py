@@ -14,7 +14,7 @@ from traces.kineto_made import kineto
 from feedline.analysis.diff import budget, context
 from feedline.analysis.diff.budget import Budget, check
 from feedline.analysis.diff.diff_runs import diff
-from feedline.analysis.diff.run_diff import Diff, Quantity
+from feedline.analysis.diff.run_diff import Quantity, RunDiff
 from feedline.analysis.diff.side import THREAD
 from feedline.analysis.explain.model import RankGpu, Traces
 from feedline.analysis.ledger.finding import Finding, Severity
@@ -255,7 +255,7 @@ def test_what_only_one_side_knows_of_its_machine_does_not_make_them_differ(loade
 
 def test_a_change_that_the_machine_explains_passes_and_is_told_as_that():
     step = Quantity("step/mean", "step", "step", "s", "wall", 1.0, 1.4, ratio=1.0, low=0.99, high=1.01, p=0.5, outcome="machine")
-    told = Diff(**{**vars(diff([stored("loader")], [stored("loader")])), "quantities": [step]})
+    told = RunDiff(**{**vars(diff([stored("loader")], [stored("loader")])), "quantities": [step]})
 
     (found,) = budget._against_base(Budget(than_base={"step": 0.05}), stored("loader"), [stored("loader")], {"step": told})
 

@@ -38,7 +38,7 @@ from feedline.analysis.report.html_report import render
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.scaling.measured import point_of
 from feedline.analysis.scaling.study import study
-from feedline.analysis.traces.trace_budget import Budget
+from feedline.analysis.traces.trace_budget import StepBudget
 from feedline.cli import main
 from feedline.profiler import reasons
 from feedline.profiler.message import id_of
@@ -234,4 +234,4 @@ def test_what_is_rewritten_is_there():
 
     assert (rewritten[Evidence], rewritten[Hook], rewritten[Prediction]) == (["what"], ["why"], ["what", "why"])
     assert rewritten[Finding] == ["message", "fix", "how_to_check", "refused"]
-    assert "notes" in rewritten[Report] and rewritten[Budget] == ["notes"]
+    assert "notes" in rewritten[Report] and rewritten[StepBudget] == ["notes"]

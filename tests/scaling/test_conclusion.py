@@ -1,11 +1,11 @@
 """What a study says in the end."""
 
 from feedline.analysis.scaling.efficiency import Point, rows
-from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.scaling.predict import ThroughputPrediction
 from feedline.analysis.scaling.study import conclude, disagreement
 
 FOUR = rows([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])
-EIGHT = [Prediction(8, 150.0, 120.0, 190.0, "USL")]
+EIGHT = [ThroughputPrediction(8, 150.0, 120.0, 190.0, "USL")]
 
 
 def test_a_law_that_falls_where_another_rises_is_said_and_neither_is_taken_for_the_prediction():

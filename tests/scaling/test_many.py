@@ -22,7 +22,7 @@ from feedline.analysis.ranks.many.envelope import Envelope
 from feedline.analysis.ranks.many.passes import sources, survey
 from feedline.analysis.ranks.many.rank_pool import dask, here
 from feedline.analysis.ranks.match import match
-from feedline.analysis.ranks.partition import PARTS
+from feedline.analysis.ranks.partition import RANK_PARTS
 from feedline.analysis.report.json_report import plain
 from feedline.cli import main
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
@@ -69,7 +69,7 @@ def test_who_was_late_and_what_the_others_waited_is_found(synthetic, plan, whole
 
 def test_the_parts_of_each_rank_sum_to_its_step(whole):
     for one in reduced(whole).ranks:
-        assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12)
+        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(one.step_s, abs=1e-12)
 
 
 def with_a_gap(one: Rank):
@@ -86,7 +86,7 @@ def test_what_a_run_forgot_is_in_no_step(whole):
     for one in found.ranks:
         assert one.steps == STEPS - 3
         assert one.step_s == pytest.approx(0.1, rel=0.02)
-        assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12)
+        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(one.step_s, abs=1e-12)
 
 
 def loaded(path: Path):
@@ -99,7 +99,7 @@ def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole, rec
     path = RUNS / "ranks" if recorded else whole
     together, costs = combine(loaded(path)), {one.rank: one for one in reduced(path).ranks}
     for number, part in together.partitions.items():
-        for name in PARTS:
+        for name in RANK_PARTS:
             assert getattr(costs[number], f"{name}_s") == pytest.approx(part.parts[name][2:].mean() / 1e9, abs=1e-9), (number, name)
 
 
@@ -300,7 +300,7 @@ def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_loo
     late = [plan.late_rank(step) for step in range(2, HALF_WAY - 1)]  # of the last step, the second look finds another end
     for one in found.ranks:
         assert one.caused_s == pytest.approx(late.count(one.rank) / len(late) * synthetic.LATE / 1e9 * (RANKS - 1), abs=2e-5)
-        assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12) == pytest.approx(0.1)
+        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(one.step_s, abs=1e-12) == pytest.approx(0.1)
     assert found.collectives == HALF_WAY * BUCKETS
 
 

@@ -6,7 +6,7 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.scaling.predict import Basis, Bucket, Ring, StepProfile, fit, last_end, predict, ring_s, step_s, usl
+from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile, fit, last_end, predict, ring_s, step_s, usl
 from feedline.analysis.scaling.study import Noise, study
 
 LINK = Ring(bandwidth=25e6, low=25e6, high=25e6, alpha_s=0.0, slots=2)
@@ -50,7 +50,7 @@ def test_what_blocks_is_added_whole():
 
 def test_the_replay_predicts_a_world_in_which_it_is_true():
     true = {point.ranks: point for point in measured(ANATOMY, LINK, [1, 2, 3, 4], constant_s=0.005)}
-    basis = Basis([true[1], true[2]], "weak", ANATOMY, LINK)
+    basis = ScalingBasis([true[1], true[2]], "weak", ANATOMY, LINK)
 
     for ranks in (3, 4):
         found = predict(basis, ranks)
@@ -82,13 +82,13 @@ def test_no_fitted_law_has_a_negative_part():
 
 def test_the_interval_from_one_and_two_ranks_holds_the_source_tables_eight():
     without_flag = {**SOURCE, 1: SOURCE[2] / 2}
-    found = predict(Basis(points({n: without_flag[n] for n in (1, 2)}), "unknown"), 8)
+    found = predict(ScalingBasis(points({n: without_flag[n] for n in (1, 2)}), "unknown"), 8)
 
     assert found.low < SOURCE[8] < found.high
 
 
 def test_the_interval_grows_with_the_distance():
-    basis = Basis(points({1: 100, 2: 190}), "weak")
+    basis = ScalingBasis(points({1: 100, 2: 190}), "weak")
     widths = [(one.high - one.low) / one.samples_per_s for one in (predict(basis, n) for n in (3, 4, 8))]
 
     assert widths == sorted(widths) and widths[0] < widths[2]
@@ -97,9 +97,9 @@ def test_the_interval_grows_with_the_distance():
 @pytest.mark.parametrize(
     ("basis", "ranks", "why"),
     [
-        (Basis(points({1: 100}), "weak"), 2, "two or more rank counts"),
-        (Basis(points({1: 100, 2: 190}), "weak"), 9, "more than 4 times the 2"),
-        (Basis(points({1: 100, 2: 190}), "mixed"), 4, "batch per rank"),
+        (ScalingBasis(points({1: 100}), "weak"), 2, "two or more rank counts"),
+        (ScalingBasis(points({1: 100, 2: 190}), "weak"), 9, "more than 4 times the 2"),
+        (ScalingBasis(points({1: 100, 2: 190}), "mixed"), 4, "batch per rank"),
     ],
 )
 def test_what_cannot_be_known_is_refused_with_its_reason(basis, ranks, why):
@@ -111,14 +111,14 @@ def test_what_cannot_be_known_is_refused_with_its_reason(basis, ranks, why):
 
 def test_the_replay_is_refused_where_it_does_not_explain_what_was_measured():
     slow = [Point(1, 8 / 0.1, batch=8), Point(2, 16 / 0.4, batch=8)]
-    fitted, refused = fit(Basis(slow, "weak", ANATOMY, LINK))
+    fitted, refused = fit(ScalingBasis(slow, "weak", ANATOMY, LINK))
 
     assert "bucket replay" not in [law.name for law in fitted]
     assert any("unexplained" in why for why in refused)
 
 
 def test_the_replay_is_refused_for_strong_scaling():
-    fitted, refused = fit(Basis([Point(1, 80, batch=16), Point(2, 150, batch=8)], "strong", ANATOMY, LINK))
+    fitted, refused = fit(ScalingBasis([Point(1, 80, batch=16), Point(2, 150, batch=8)], "strong", ANATOMY, LINK))
 
     assert [law.name for law in fitted] == ["Amdahl"]
     assert "constant batch per rank" in refused[0]

@@ -8,7 +8,7 @@ from scaling.made_up import MS, rank
 
 from feedline.analysis.scaling.launches import anatomy_of, link_of
 from feedline.analysis.scaling.predict import Bucket
-from feedline.analysis.traces.collectives import Collectives, Group
+from feedline.analysis.traces.collectives import Collectives, ProcessGroup
 
 
 def with_small(one: Collectives, ranks: tuple[int, ...], took: int) -> Collectives:
@@ -17,7 +17,7 @@ def with_small(one: Collectives, ranks: tuple[int, ...], took: int) -> Collectiv
     table["group"], table["nbytes"], table["start"] = 1, 64, one.steps[:, 0] + 90 * MS
     table["end"] = table["start"] + took
     both = np.concatenate([one.table, table])
-    return replace(one, table=np.sort(both, order="start"), groups=[*one.groups, Group(f"mesh {ranks}", ranks, "gloo")])
+    return replace(one, table=np.sort(both, order="start"), groups=[*one.groups, ProcessGroup(f"mesh {ranks}", ranks, "gloo")])
 
 
 def two(small: dict[int, tuple[int, ...]], took: int) -> list[Collectives]:

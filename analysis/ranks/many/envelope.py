@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feedline.analysis.intervals import BoolArray, IntArray
-from feedline.analysis.ranks.aligned_clocks import SLACK_NS, Arrivals, arrived, incomparable, slot_free, waited_for
+from feedline.analysis.ranks.aligned_clocks import STAMP_SLACK_NS, RankArrivals, arrived, incomparable, slot_free, waited_for
 from feedline.analysis.ranks.match import MISSING, generations
 from feedline.analysis.traces.collectives import BETWEEN_TWO, TOGETHER, Collectives, operation
 from feedline.profiler.errors import RunDamaged
 
 #: What a collective can be, by its number in an envelope.
-KINDS = ("other", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "broadcast", "scatter", "gather", "reduce")
-_MOST_ROWS = 8_000_000  # of a group: some 500 MB
+OPERATIONS = ("other", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "broadcast", "scatter", "gather", "reduce")
+_MAX_GROUP_ROWS = 8_000_000  # of a group: some 500 MB
 _EXTENT_DTYPE = np.dtype(
     [
         ("start_min", "<i8"),  # ns, rank 0's clock
@@ -31,7 +31,7 @@ _EXTENT_DTYPE = np.dtype(
     ]
 )
 _NEVER = np.iinfo(np.int64).max
-_TOGETHER = [KINDS.index(name) for name in sorted(TOGETHER)]
+_TOGETHER = [OPERATIONS.index(name) for name in sorted(TOGETHER)]
 
 
 @dataclass(frozen=True, order=True)
@@ -81,8 +81,8 @@ def _empty(length: int) -> np.ndarray:
     Raises:
         RunDamaged: more than fit into the memory of one process.
     """
-    if length > _MOST_ROWS:
-        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}; at most {_MOST_ROWS:,} can be compared")
+    if length > _MAX_GROUP_ROWS:
+        raise RunDamaged(f"the collectives of a group are numbered over a range of {length:,}; at most {_MAX_GROUP_ROWS:,} can be compared")
     rows = np.zeros(length, _EXTENT_DTYPE)
     rows["start_min"] = rows["end_min"] = _NEVER
     rows["start_max"] = rows["end_max"] = rows["free"] = rows["root"] = -1
@@ -90,7 +90,7 @@ def _empty(length: int) -> np.ndarray:
     return rows
 
 
-_NOTHING = _Extents(0, _empty(0))
+_NO_EXTENTS = _Extents(0, _empty(0))
 
 
 @dataclass
@@ -141,7 +141,7 @@ class Envelope:
             rows = extents.rows
             met = (rows["ranks"] > 1) & (rows["end_min"] < _NEVER) & np.isin(rows["kind"], _TOGETHER)
             total += int(met.sum())
-            early += int((rows["start_max"][met] - rows["end_min"][met] > bound + SLACK_NS).sum())
+            early += int((rows["start_max"][met] - rows["end_min"][met] > bound + STAMP_SLACK_NS).sum())
         return early / total if total else 0.0
 
     def rows_of(self, collectives: Collectives) -> np.ndarray:
@@ -153,13 +153,13 @@ class Envelope:
         extents_of_rank["start_max"] = extents_of_rank["free"] = collectives.clock.to_reference(collectives.table["start"])
         extents_of_rank["last"] = collectives.rank
         for key, at in _numbered(collectives).items():
-            extents = self.groups.get(key, _NOTHING)
+            extents = self.groups.get(key, _NO_EXTENTS)
             row = collectives.table["sequence"][at] - extents.first
             known = (row >= 0) & (row < len(extents.rows))
             extents_of_rank[at[known]] = extents.rows[row[known]]
         return extents_of_rank
 
-    def arrivals(self, collectives: Collectives, bound: float) -> Arrivals:
+    def arrivals(self, collectives: Collectives, bound: float) -> RankArrivals:
         """Return when the others came to a rank's collectives.
 
         Where only some ranks wait for each other, waiting for the first rank of the group and for the last of all is known; for any other
@@ -213,4 +213,4 @@ def _numbered(collectives: Collectives) -> dict[_Key, IntArray]:
 
 def _kind(name: str) -> int:
     what = operation(name)
-    return KINDS.index(what) if what in KINDS else 0
+    return OPERATIONS.index(what) if what in OPERATIONS else 0

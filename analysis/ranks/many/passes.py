@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from feedline.analysis.measure.pace import throughput_of
 from feedline.analysis.measure.steps import partition as steps_of
-from feedline.analysis.ranks.many.envelope import KINDS, Envelope
-from feedline.analysis.ranks.partition import PARTS, exchanges, partition
+from feedline.analysis.ranks.many.envelope import OPERATIONS, Envelope
+from feedline.analysis.ranks.partition import RANK_PARTS, exchanges, partition
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives
 from feedline.profiler.errors import FeedlineError, MissingDependency, RunDamaged, RunNotFound
 from feedline.profiler.store import restarts
@@ -29,7 +29,7 @@ Load = Callable[[Rank], Collectives | None]
 
 
 @dataclass(frozen=True)
-class Source:
+class RankSource:
     """One rank's folder. ``url`` is a path of this machine, or an address for fsspec such as ``s3://bucket/run/rank3``."""
 
     url: str
@@ -59,7 +59,7 @@ class Source:
 class _Sources:
     """The ranks to read: those of the launch's last start."""
 
-    found: list[Source]
+    found: list[RankSource]
     notes: list[str] = field(default_factory=list)
 
 
@@ -69,7 +69,7 @@ def sources(urls: Sequence[str]) -> _Sources:
     Raises:
         RunNotFound: a place has none. RunDamaged: a rank is in two places. MissingDependency: fsspec needs a library for this address.
     """
-    everything: dict[tuple[int, int], Source] = {}
+    everything: dict[tuple[int, int], RankSource] = {}
     for url in urls:
         there = [(place, folder) for folder in _folders(url) if (place := parse_rank_folder(folder.rstrip("/").rsplit("/", 1)[-1]))]
         if not there:
@@ -77,7 +77,7 @@ def sources(urls: Sequence[str]) -> _Sources:
         for place, folder in sorted(there):
             if place in everything:
                 raise RunDamaged(f"rank {place[0]} is in {everything[place].url} and in {folder}: these are two runs, give only one")
-            everything[place] = Source(folder, *place)
+            everything[place] = RankSource(folder, *place)
     last = max(restart for _, restart in everything)
     kept = [source for (_, restart), source in sorted(everything.items()) if restart == last]
     return _Sources(kept, restarts.said(everything, last))
@@ -161,7 +161,7 @@ class Survey:
         return Survey(self.envelope.merge(other.envelope), {**self.seen, **other.seen}, {**self.unread, **other.unread})
 
 
-class Label(NamedTuple):
+class CollectiveLabel(NamedTuple):
     """What collectives of one kind have in common."""
 
     name: str
@@ -193,15 +193,15 @@ class Spent:
     step_ns: int
     parts_ns: dict[str, int]
     blamed_ns: dict[int, int]
-    moved: dict[Label, _Moved] = field(default_factory=dict)
+    moved: dict[CollectiveLabel, _Moved] = field(default_factory=dict)
 
 
-def survey(chunk: Sequence[Source], load: Load) -> Survey:
+def survey(chunk: Sequence[RankSource], load: Load) -> Survey:
     """Read ranks one after the other; one that cannot be read is named."""
     return reduce(Survey.merge, (_survey(source, load) for source in chunk), Survey())
 
 
-def _survey(source: Source, load: Load) -> Survey:
+def _survey(source: RankSource, load: Load) -> Survey:
     try:
         with source.opened() as rank:
             collectives = load(rank)
@@ -257,7 +257,7 @@ def foreign(seen: Mapping[int, _RankScan]) -> dict[int, str]:
     return complaints
 
 
-def spend(chunk: Sequence[Source], everybody: Survey, load: Load, bound: float) -> list[Spent]:
+def spend(chunk: Sequence[RankSource], everybody: Survey, load: Load, bound: float) -> list[Spent]:
     """Split the steps that the first pass has seen, one rank after the other: a live run has made more since.
 
     Args:
@@ -285,13 +285,13 @@ def _spend(collectives: Collectives, envelope: Envelope, bound: float) -> Spent:
         collectives.rank,
         len(collectives.steps) - first,
         int(collectives.walls[first:].sum()),
-        {name: int(parts.parts[name][first:].sum()) for name in PARTS},
+        {name: int(parts.parts[name][first:].sum()) for name in RANK_PARTS},
         {rank: spent for rank, spent in zip(others.ranks, blamed, strict=False) if spent},  # no other rank: one column of nothing
         _moved(collectives, envelope, parts.moving) if isfinite(bound) else {},
     )
 
 
-def _moved(collectives: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]) -> dict[Label, _Moved]:
+def _moved(collectives: Collectives, envelope: Envelope, moving: npt.NDArray[np.float64]) -> dict[CollectiveLabel, _Moved]:
     """Add up what the complete collectives took on this rank.
 
     Args:
@@ -302,8 +302,8 @@ def _moved(collectives: Collectives, envelope: Envelope, moving: npt.NDArray[np.
     rows = envelope.rows_of(collectives)
     sizes = np.array([len(group.ranks) for group in collectives.groups] or [0])[collectives.table["group"]]
     known = (rows["ranks"] == sizes) & (moving > 0)
-    moved: dict[Label, _Moved] = {}
+    moved: dict[CollectiveLabel, _Moved] = {}
     for kind, nbytes, ranks in set(zip(rows["kind"][known].tolist(), rows["nbytes"][known].tolist(), sizes[known].tolist(), strict=True)):
         these = known & (rows["kind"] == kind) & (rows["nbytes"] == nbytes) & (sizes == ranks)
-        moved[Label(KINDS[kind], nbytes, ranks)] = _Moved(int(these.sum()), int(moving[these].sum()))
+        moved[CollectiveLabel(OPERATIONS[kind], nbytes, ranks)] = _Moved(int(these.sum()), int(moving[these].sum()))
     return moved

@@ -9,8 +9,8 @@ import numpy as np
 from feedline.analysis.formatting import counted, share
 from feedline.analysis.ranks.aligned_clocks import OUTLIERS
 from feedline.analysis.ranks.bandwidth import bandwidth
-from feedline.analysis.ranks.many.envelope import KINDS, Envelope
-from feedline.analysis.ranks.many.passes import Label, Load, Source, Spent, Survey, foreign, sources, spend, survey
+from feedline.analysis.ranks.many.envelope import OPERATIONS, Envelope
+from feedline.analysis.ranks.many.passes import CollectiveLabel, Load, RankSource, Spent, Survey, foreign, sources, spend, survey
 from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each, silent
 from feedline.analysis.ranks.match import kept
 from feedline.analysis.traces.collectives import Collectives
@@ -18,7 +18,7 @@ from feedline.profiler.errors import RunDamaged
 from feedline.profiler.store.read import Rank
 from feedline.profiler.store.restarts import named
 
-_SCHEMA_VERSION = 1
+_MANY_SCHEMA = 1
 _MOST_KINDS = 12  # rows of the table of collectives
 #: Ranks per task: with more, progress shows later; with fewer, the envelope is sent more often.
 _CHUNK = 8
@@ -46,7 +46,7 @@ class RankCost:
 
 
 @dataclass(frozen=True)
-class Kind:
+class KindCost:
     """Collectives of one operation, size of message and group size.
 
     Attributes:
@@ -75,13 +75,13 @@ class Many:
     ranks: list[RankCost]
     world_size: int
     clock_bound_s: float | None
-    kinds: list[Kind]
+    kinds: list[KindCost]
     collectives: int
     incomplete: int
     notes: list[str]
     samples_per_s: float | None = None
     together: bool | None = None
-    schema_version: int = _SCHEMA_VERSION
+    schema_version: int = _MANY_SCHEMA
 
     @property
     def late(self) -> list[RankCost]:
@@ -161,9 +161,9 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
         yield f"{named(sorted(rank for rank, scan in seen.items() if why in scan.unseen))}: {why}"
 
 
-def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int, int]:
+def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[KindCost], int, int]:
     """Return the kinds that move most bytes, and how many collectives are incomplete, and how many there are."""
-    counts: dict[Label, int] = {}
+    counts: dict[CollectiveLabel, int] = {}
     incomplete = total = 0
     for key in sorted(envelope.groups):
         rows = envelope.groups[key].rows
@@ -173,13 +173,13 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int,
         if there.any():
             each, number = np.unique(rows[there][["kind", "nbytes"]], return_counts=True)
             for (kind, nbytes), times in zip(each.tolist(), number.tolist(), strict=True):
-                label = Label(KINDS[kind], nbytes, n)
+                label = CollectiveLabel(OPERATIONS[kind], nbytes, n)
                 counts[label] = counts.get(label, 0) + times
     most = sorted(counts, key=lambda label: (-label.nbytes * counts[label], label))[:_MOST_KINDS]
-    return [Kind(*label, counts[label], _busbw(label, spent)) for label in most], incomplete, total
+    return [KindCost(*label, counts[label], _busbw(label, spent)) for label in most], incomplete, total
 
 
-def _busbw(label: Label, spent: Sequence[Spent]) -> float | None:
+def _busbw(label: CollectiveLabel, spent: Sequence[Spent]) -> float | None:
     took = [moved.ns / moved.times for cost in spent if (moved := cost.moved.get(label)) is not None]
     return bandwidth(label.name, label.nbytes, label.ranks, max(took)).busbw if took else None
 
@@ -228,7 +228,7 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell
     return _put_together(everybody, sorted(spent, key=lambda cost: cost.rank), [*there.notes, *why], bound)
 
 
-def _surveyed(chosen: Sequence[Source], pool: RankPool, load: Load, tell: Tell) -> Survey:
+def _surveyed(chosen: Sequence[RankSource], pool: RankPool, load: Load, tell: Tell) -> Survey:
     """Return the first pass over all of them."""
     everybody = Survey()
     for part in each(pool, survey, chunked(chosen, _CHUNK), (load,), "reading ranks", tell):

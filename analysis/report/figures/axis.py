@@ -9,7 +9,7 @@ from markupsafe import Markup
 from feedline.analysis.formatting import count, number
 from feedline.analysis.report.figures.svg import WIDTHS, percent, tag
 
-_WIDEST = 1080  # px, a figure on the widest page (report.css)
+_WIDEST_PX = 1080  # px, a figure on the widest page (report.css)
 DECADE = 10.0
 _ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
 _PX_A_ROW = 40
@@ -93,7 +93,7 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
         height: px, of the figure.
     """
     free = None
-    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST), strict=True))):  # between two widths all boxes move evenly
+    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST_PX), strict=True))):  # between two widths all boxes move evenly
         apart = all(label.apart(other, step) for step in (since, width) for shown, other in taken if shown <= since)
         if not (apart and label.inside(since, height) and label.inside(width, height)):
             break

@@ -9,14 +9,16 @@ from feedline.analysis.convergence.batch_cost import samples_factor, updates_fac
 from feedline.analysis.convergence.training_series import NoiseOverTraining, NoiseWindow
 from feedline.analysis.formatting import count, number
 from feedline.analysis.report.figures.axis import YAxis, base_line, drop, interval, log_columns, log_share, thousands, ticks
-from feedline.analysis.report.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
+from feedline.analysis.report.figures.svg import FIGURE_UNITS, figure, line_path, percent, stretched, tag
 
 _EFFICIENCY_HEIGHT, _BATCH_AXIS = 180, 36
-_AROUND = 8.0  # how far the axis reaches beyond the run's batch and the noise scale, as a factor
-_POINTS = 40
+_AXIS_REACH = 8.0  # how far the axis reaches beyond the run's batch and the noise scale, as a factor
+_CURVE_POINTS = 40
 _TALLEST = 1000.0  # of the axis upwards
 _NOISE_HEIGHT, _TIME_AXIS = 180, 36
-_REACH = 8.0  # how far beyond values and batch an interval is drawn, as a factor: one of few updates reaches from nothing to anything
+_INTERVAL_REACH = (
+    8.0  # how far beyond values and batch an interval is drawn, as a factor: one of few updates reaches from nothing to anything
+)
 _ABOVE, _LINE = 16, 14  # px
 
 
@@ -28,8 +30,8 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     critical = noise.value
     if not critical or critical <= 0 or not batch > 0:
         return None
-    left, right = min(batch, critical) / _AROUND, max(batch, critical) * _AROUND
-    at = [left * (right / left) ** (index / _POINTS) for index in range(_POINTS + 1)]
+    left, right = min(batch, critical) / _AXIS_REACH, max(batch, critical) * _AXIS_REACH
+    at = [left * (right / left) ** (index / _CURVE_POINTS) for index in range(_CURVE_POINTS + 1)]
     top = min(max(1 + right / critical, 1 + critical / left), _TALLEST)
     upward = YAxis(1.0, top, True, _EFFICIENCY_HEIGHT)
 
@@ -41,9 +43,12 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     low, high = noise.low or 0.0, noise.high or math.inf
     upper = [(x(size), upward.y(1 + size / low if low > 0 else math.inf)) for size in at]
     lower = [(x(size), upward.y(1 + size / high)) for size in at]
-    parts = [*upward.rows(), stretched(WIDTH, _EFFICIENCY_HEIGHT, tag("path", class_="interval", d=line_path(upper + lower[::-1]) + "z"))]
-    parts += [tag("g", stretched(WIDTH, _EFFICIENCY_HEIGHT, tag("path", class_="line", d=line_path(points))), class_="roof part")]
-    parts += [stretched(WIDTH, _EFFICIENCY_HEIGHT, tag("path", class_="line", d=line_path(spent)))]
+    parts = [
+        *upward.rows(),
+        stretched(FIGURE_UNITS, _EFFICIENCY_HEIGHT, tag("path", class_="interval", d=line_path(upper + lower[::-1]) + "z")),
+    ]
+    parts += [tag("g", stretched(FIGURE_UNITS, _EFFICIENCY_HEIGHT, tag("path", class_="line", d=line_path(points))), class_="roof part")]
+    parts += [stretched(FIGURE_UNITS, _EFFICIENCY_HEIGHT, tag("path", class_="line", d=line_path(spent)))]
     parts += log_columns(left, right, _EFFICIENCY_HEIGHT, thousands, "batch, samples of all ranks together", 6)
     parts += [*drop(x(batch), _EFFICIENCY_HEIGHT, f"this run: {count(batch)}"), *_points(noise, batch, left, right, x, upward)]
     label = "Samples and updates needed, relative to the minimum, by batch. Left and right arrow keys read out batches."
@@ -91,7 +96,9 @@ def noise_scale(noise: NoiseOverTraining, batch: float | None, samples: float) -
     if not known:
         return None
     marks = [mark for window in known for mark in ([window.value] if window.value else _positive(window))] + ([batch] if batch else [])
-    bounds = [bound for window in known for bound in _positive(window) if min(marks) / _REACH <= bound <= max(marks) * _REACH]
+    bounds = [
+        bound for window in known for bound in _positive(window) if min(marks) / _INTERVAL_REACH <= bound <= max(marks) * _INTERVAL_REACH
+    ]
     upward = YAxis.over([*marks, *bounds, min(marks) / 1.5, max(marks) * 1.5], _NOISE_HEIGHT, log=True)
     end = max(samples, *(window.samples for window in known), 1.0)
     parts = [*upward.rows(), base_line(_NOISE_HEIGHT), *_axis(end)]

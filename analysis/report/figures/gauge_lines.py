@@ -9,9 +9,9 @@ from feedline.analysis.measure.model import Gauge
 from feedline.analysis.report.figures.axis import round_up
 from feedline.analysis.report.figures.svg import cut, stretched, tag
 
-_HEIGHT = 44  # px
-_WIDTH = 1000  # units along time
-_WHOLE = {"%": 100.0, "1": 1.0}  # units whose axis ends at all of it
+_GAUGE_HEIGHT = 44  # px
+_TIME_UNITS = 1000  # units along time
+_UNIT_TOPS = {"%": 100.0, "1": 1.0}  # units whose axis ends at all of it
 
 
 def gauge_figure(gauge: Gauge) -> Markup | None:
@@ -24,13 +24,23 @@ def gauge_figure(gauge: Gauge) -> Markup | None:
     if len(known) < 2 or points[-1][0] <= points[0][0]:
         return None
     low = min(0.0, *known)
-    high = max(_WHOLE[gauge.unit], *known) if gauge.unit in _WHOLE else low + round_up(max(known) - low)
+    high = max(_UNIT_TOPS[gauge.unit], *known) if gauge.unit in _UNIT_TOPS else low + round_up(max(known) - low)
     line = tag("path", class_="line", d=_line(points, low, high))
     label = f"{gauge.name} over the run"
-    base = tag("line", class_="axis", x1=0, x2="100%", y1=_HEIGHT, y2=_HEIGHT)
+    base = tag("line", class_="axis", x1=0, x2="100%", y1=_GAUGE_HEIGHT, y2=_GAUGE_HEIGHT)
     top = tag("line", class_="grid", x1=0, x2="100%", y1=0, y2=0)
-    ends = [_end(high, gauge.unit, 4), _end(low, gauge.unit, _HEIGHT + 3)]
-    return tag("svg", top, stretched(_WIDTH, _HEIGHT, line), base, *ends, width="100%", height=_HEIGHT + 1, role="img", aria_label=label)
+    ends = [_end(high, gauge.unit, 4), _end(low, gauge.unit, _GAUGE_HEIGHT + 3)]
+    return tag(
+        "svg",
+        top,
+        stretched(_TIME_UNITS, _GAUGE_HEIGHT, line),
+        base,
+        *ends,
+        width="100%",
+        height=_GAUGE_HEIGHT + 1,
+        role="img",
+        aria_label=label,
+    )
 
 
 def _end(edge: float, unit: str, y: int) -> Markup:
@@ -50,8 +60,8 @@ def _line(points: list[tuple[float, float]], low: float, high: float) -> str:
         if value is None or not math.isfinite(value):
             pen = None
             continue
-        x = round(_WIDTH * (at - start) / (end - start))
-        y = round(10 * _HEIGHT * (1 - (value - low) / (high - low)))
+        x = round(_TIME_UNITS * (at - start) / (end - start))
+        y = round(10 * _GAUGE_HEIGHT * (1 - (value - low) / (high - low)))
         path.append(f"M{x} {y}" if pen is None else f"l{x - pen[0]} {y - pen[1]}")
         pen = (x, y)
     return "".join(path).replace(" -", "-")

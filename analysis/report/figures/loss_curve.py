@@ -11,15 +11,15 @@ from feedline.analysis.convergence.curves import words
 from feedline.analysis.convergence.training_series import CurvePoints
 from feedline.analysis.formatting import count, counted, number, seconds
 from feedline.analysis.report.figures.axis import DECADE, YAxis, base_line, spread, thousands, ticks
-from feedline.analysis.report.figures.svg import WIDTH, cut, figure, percent, stretched, tag
+from feedline.analysis.report.figures.svg import FIGURE_UNITS, cut, figure, percent, stretched, tag
 
 _LOSSES, _OTHERS, _RATE = 190, 110, 56  # px: heights of panels
 _TITLE, _GAP, _AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across
 _LABEL_PX, _NAME = 14, 13
-_READ = 60  # places that can be read out
+_MAX_READ_OUT = 60  # places that can be read out
 _DOTS = 30  # points, up to which a curve has dots on it
 _PANELS, _CURVES = 3, 6  # of other metrics, and on a panel: more are in the JSON report
-_COLORS = {"train loss": "c-forward", "eval loss": "c-wait", "lr": "c-compile"}
+_CURVE_COLORS = {"train loss": "c-forward", "eval loss": "c-wait", "lr": "c-compile"}
 _USER_COLORS = 6  # palette.USER
 _TIMES = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
@@ -61,8 +61,8 @@ def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> lis
 
 def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
     """Return the name -> CSS class that sets its color."""
-    own = [curve.name for curve in curves if curve.name not in _COLORS]
-    return _COLORS | {name: f"c-user{index % _USER_COLORS}" for index, name in enumerate(own)}
+    own = [curve.name for curve in curves if curve.name not in _CURVE_COLORS]
+    return _CURVE_COLORS | {name: f"c-user{index % _USER_COLORS}" for index, name in enumerate(own)}
 
 
 def panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
@@ -107,9 +107,9 @@ def _panel(panel: _Panel, places: dict[str, list[float]], end: float, colors: di
     ends: list[tuple[float, str]] = []
     for curve in panel.curves:
         at = [(place / end, upward.y(value)) for place, value in zip(places[curve.name], curve.values, strict=True)]
-        line = "M" + "L".join(f"{WIDTH * x:.1f} {10 * y:.0f}" for x, y in at)
+        line = "M" + "L".join(f"{FIGURE_UNITS * x:.1f} {10 * y:.0f}" for x, y in at)
         kind = f"curve {colors[curve.name]}{'' if curve.name in ('train loss', 'lr') else ' other'}"
-        parts.append(tag("g", stretched(WIDTH, panel.height, tag("path", class_="line", d=line)), *_dots(at), class_=kind))
+        parts.append(tag("g", stretched(FIGURE_UNITS, panel.height, tag("path", class_="line", d=line)), *_dots(at), class_=kind))
         ends.append((at[-1][1], curve.name))
     return parts + _names(sorted(ends), panel.height, colors)
 
@@ -142,7 +142,7 @@ def _read_out(drawn: list[_Panel], places: dict[str, list[float]], end: float, h
     """
     curves = [curve for panel in drawn for curve in panel.curves]
     guide = max(curves, key=lambda curve: len(curve.values))
-    chosen = sorted({round(index * (len(guide.values) - 1) / (_READ - 1)) for index in range(_READ)})
+    chosen = sorted({round(index * (len(guide.values) - 1) / (_MAX_READ_OUT - 1)) for index in range(_MAX_READ_OUT)})
     at = [places[guide.name][index] / end for index in chosen]
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(at)), 1.0]
     return [

@@ -22,9 +22,9 @@ _LEFT_OF_RUN, _RIGHT_OF_RUN = 30.0, 3.0  # how far the x axis reaches, as factor
 _ABOVE, _BELOW = 1.4, 1.3  # the same of the y axis, around what is on it
 _DIAGONAL = ("device", "step", "gpu")
 _NAME, _AMOUNT = 16, 9  # characters of a label
-_HEIGHT, _OPERATOR_AXIS = 240, 36  # px
-_AROUND = 3.0  # how far the axes reach beyond the outermost operators, as a factor
-_SMALLEST, _LARGEST = 3.5, 14.0  # px, radius
+_OPERATOR_HEIGHT, _OPERATOR_AXIS = 240, 36  # px
+_AXES_REACH = 3.0  # how far the axes reach beyond the outermost operators, as a factor
+_MIN_RADIUS, _MAX_RADIUS = 3.5, 14.0  # px, radius
 _LABELS, _OPERATOR_NAME = 8, 24  # how many at most, and characters of each
 _LINE, _GAP = 16, 4  # px: a label's height, and from a circle to its label
 
@@ -176,10 +176,13 @@ def operator_roofline(operators: Sequence[OperatorTime]) -> Markup | None:
     across = _range([operator.flop_per_byte or 0.0 for operator in known])
     upward = _range([operator.flop_per_s or 0.0 for operator in known])
     points = _points(known, across, upward)
-    axes = [*log_rows(*upward, _HEIGHT, lambda tick: flops(tick, "")), *log_columns(*across, _HEIGHT, count, "FLOP/byte", 6)]
+    axes = [
+        *log_rows(*upward, _OPERATOR_HEIGHT, lambda tick: flops(tick, "")),
+        *log_columns(*across, _OPERATOR_HEIGHT, count, "FLOP/byte", 6),
+    ]
     marks = [_operator_mark(point, label) for point, label in zip(points, _place(points), strict=True)]
     label = "Operators by FLOP per byte and FLOP per second. Left and right arrow keys read out the operators, the longest first."
-    return figure([*axes, *marks], _HEIGHT + _OPERATOR_AXIS, label)
+    return figure([*axes, *marks], _OPERATOR_HEIGHT + _OPERATOR_AXIS, label)
 
 
 def _place(points: Sequence[_Point]) -> list[_Label | None]:
@@ -193,7 +196,7 @@ def _place(points: Sequence[_Point]) -> list[_Label | None]:
         if sum(label is not None for label in placed) == _LABELS:
             break
         taken = [(WIDTHS[0], circle) for circle in circles] + [(label.since, label.box) for label in placed if label]
-        places = [label._replace(since=since) for label in _beside(point) if (since := clear_from(label.box, taken, _HEIGHT))]
+        places = [label._replace(since=since) for label in _beside(point) if (since := clear_from(label.box, taken, _OPERATOR_HEIGHT))]
         placed.append(min(places, key=lambda label: label.since, default=None))
     return placed + [None] * (len(points) - len(placed))
 
@@ -212,7 +215,7 @@ def _around(point: _Point) -> Box:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    return min(values) / _AROUND, max(values) * _AROUND
+    return min(values) / _AXES_REACH, max(values) * _AXES_REACH
 
 
 def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: tuple[float, float]) -> list[_Point]:
@@ -223,9 +226,11 @@ def _points(known: Sequence[OperatorTime], across: tuple[float, float], upward: 
     points = []
     for time, index in took:
         operator = known[index]
-        y = _HEIGHT * (1 - log_share(operator.flop_per_s or 0.0, *upward))
+        y = _OPERATOR_HEIGHT * (1 - log_share(operator.flop_per_s or 0.0, *upward))
         points.append(
-            _Point(operator, log_share(operator.flop_per_byte or 0.0, *across), y, max(_SMALLEST, _LARGEST * math.sqrt(time / longest)))
+            _Point(
+                operator, log_share(operator.flop_per_byte or 0.0, *across), y, max(_MIN_RADIUS, _MAX_RADIUS * math.sqrt(time / longest))
+            )
         )
     return points
 

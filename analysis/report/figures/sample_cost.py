@@ -11,8 +11,8 @@ from feedline.analysis.report.figures.axis import base_line, count_rows, round_u
 from feedline.analysis.report.figures.svg import cut, figure, percent, tag
 from feedline.analysis.report.palette import Palette
 
-_HEIGHT, _AXIS = 120, 22  # px
-_MOST_LABELS = 4
+_HISTOGRAM_HEIGHT, _HISTOGRAM_AXIS = 120, 22  # px
+_MAX_EDGE_LABELS = 4
 
 _Bins = Sequence[tuple[float, int]]
 _ROW, _BAR = 24, 14  # px
@@ -50,16 +50,16 @@ def histogram(bins: _Bins) -> Markup | None:
         return None
     total = sum(samples for _, _, samples in shown)
     top = round_up(max(samples for _, _, samples in shown), 3)
-    parts = count_rows(top, _HEIGHT, 3)
+    parts = count_rows(top, _HISTOGRAM_HEIGHT, 3)
     for index, (low, high, samples) in enumerate(shown):
         span = f"up to {_edge(high)}" if low is None else f"{_edge(low)} to {_edge(high)}"
         tip = f"{span}: {count(samples)} samples, {share(samples / total)}"
-        height = max(_HEIGHT * samples / top, 1.5 if samples else 0)
+        height = max(_HISTOGRAM_HEIGHT * samples / top, 1.5 if samples else 0)
         place = {"x": percent(index / len(shown)), "width": percent(1 / len(shown))}
-        parts.append(tag("rect", class_="bin", y=_HEIGHT - height, height=height, **place))
-        parts.append(tag("rect", class_="hit", y=0, height=_HEIGHT, data_tip=tip, **place))
+        parts.append(tag("rect", class_="bin", y=_HISTOGRAM_HEIGHT - height, height=height, **place))
+        parts.append(tag("rect", class_="hit", y=0, height=_HISTOGRAM_HEIGHT, data_tip=tip, **place))
     parts += _edges(shown)
-    return figure(parts, _HEIGHT + _AXIS, "Wall time of single samples")
+    return figure(parts, _HISTOGRAM_HEIGHT + _HISTOGRAM_AXIS, "Wall time of single samples")
 
 
 def _edge(edge: float) -> str:
@@ -67,11 +67,11 @@ def _edge(edge: float) -> str:
 
 
 def _edges(shown: list[tuple[float | None, float, int]]) -> list[Markup]:
-    parts = min(_MOST_LABELS, len(shown))
-    marks = [base_line(_HEIGHT)]
+    parts = min(_MAX_EDGE_LABELS, len(shown))
+    marks = [base_line(_HISTOGRAM_HEIGHT)]
     for index in (round((part + 1) * len(shown) / parts) for part in range(parts)):
         edge = shown[index - 1][1]
-        marks.append(tag("text", _edge(edge), class_="tick x", x=percent(index / len(shown)), y=_HEIGHT + 16))
+        marks.append(tag("text", _edge(edge), class_="tick x", x=percent(index / len(shown)), y=_HISTOGRAM_HEIGHT + 16))
     return marks
 
 

@@ -10,7 +10,7 @@ from feedline.analysis.report.figures.axis import base_line, clip_level, level_l
 from feedline.analysis.report.figures.svg import cut, figure, percent, room, staircase, stretched, tag, text_px
 from feedline.analysis.report.palette import Palette
 
-_HEIGHT = 46
+_STEP_BAR_HEIGHT = 46
 _THIN = 12
 _PADDING = 12
 _BAND, _STACK, _GAP, _AXIS = 96, 190, 30, 22  # heights in px
@@ -34,11 +34,11 @@ def step_bar(step: StepSummary, palette: Palette) -> Markup | None:
             continue
         tip = f"{index} {stage}: {scale.full(seconds)}, {share(width)} of the step"
         kind = f"segment {palette.css_class(stage)}"
-        parts.append(tag("rect", class_=kind, x=percent(start), y=0, width=percent(width), height=_HEIGHT, data_tip=tip))
+        parts.append(tag("rect", class_=kind, x=percent(start), y=0, width=percent(width), height=_STEP_BAR_HEIGHT, data_tip=tip))
         parts += _labels(index, stage, scale.full(seconds), start, width, palette.css_class(stage))
         start += width
     words = "Mean step of " + scale.full(step.mean_s)
-    return figure(parts, _HEIGHT, f"{words}, by stage")
+    return figure(parts, _STEP_BAR_HEIGHT, f"{words}, by stage")
 
 
 def thin_bar(stages: Mapping[str, float], full: float, palette: Palette) -> Markup | None:

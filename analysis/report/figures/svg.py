@@ -9,7 +9,7 @@ from feedline.profiler.printable import printable
 
 #: Widths of a figure, in px, from which on report.css shows elements of class ``from-N``.
 WIDTHS = (240, 360, 480, 600, 720, 840, 960)
-WIDTH = 1000  # units across the whole of a figure, for ``stretched`` and ``line_path``
+FIGURE_UNITS = 1000  # units across the whole of a figure, for ``stretched`` and ``line_path``
 _CHARACTER_PX = 7.4  # at 12 px, in DejaVu Sans, the widest of the system fonts; others take about 6.3
 
 
@@ -87,4 +87,4 @@ def figure(parts: Sequence[Markup], height: float, label: str, kind: str = "mark
 
 def line_path(points: Sequence[tuple[float, float]]) -> str:
     """Return straight lines through points (x from 0 to 1, y in px), for a path in ``stretched``."""
-    return "M" + "L".join(f"{WIDTH * x:.0f} {10 * y:.0f}" for x, y in points)
+    return "M" + "L".join(f"{FIGURE_UNITS * x:.0f} {10 * y:.0f}" for x, y in points)

@@ -8,9 +8,9 @@ from feedline.analysis.explain.model import Sweep
 from feedline.analysis.formatting import count, counted, number, share
 from feedline.analysis.predict.search import Candidate, Search
 from feedline.analysis.report.figures.axis import count_columns, count_rows, doublings, drop, evenly, interval, round_up
-from feedline.analysis.report.figures.svg import WIDTH, figure, line_path, percent, stretched, tag
-from feedline.analysis.scaling.efficiency import Row
-from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.report.figures.svg import FIGURE_UNITS, figure, line_path, percent, stretched, tag
+from feedline.analysis.scaling.efficiency import ScalingRow
+from feedline.analysis.scaling.predict import ThroughputPrediction
 from feedline.analysis.scaling.study import Study
 from feedline.analysis.scaling.study import counted as counted_ranks
 
@@ -19,7 +19,7 @@ _RANKS_HEIGHT, _RANKS_AXIS = 220, 36
 _RANKS_EDGE = 0.04  # room left and right of the points, as a share of the width
 _MAX_RANK_LABELS = 24  # labels
 _BATCH_HEIGHT, _BATCH_AXIS = 180, 36
-_MOST_LABELS = 6
+_MAX_SIZE_LABELS = 6
 _WORKERS_HEIGHT, _WORKERS_AXIS = 220, 36
 _WORKERS_EDGE = 0.04  # room left and right of the points, as a share of the width
 
@@ -43,9 +43,9 @@ def throughput_by_ranks(study: Study) -> Markup:
     if not study.refused:
         ideal = [(x(n), y(first.samples_per_s / first.ranks * n)) for n in (ranks[0], ranks[-1])]
         path = tag("path", class_="line", d=line_path(ideal))
-        parts.append(tag("g", stretched(WIDTH, _RANKS_HEIGHT, path), class_="roof part"))
+        parts.append(tag("g", stretched(FIGURE_UNITS, _RANKS_HEIGHT, path), class_="roof part"))
     line = [(x(row.point.ranks), y(row.point.samples_per_s)) for row in study.rows]
-    parts.append(stretched(WIDTH, _RANKS_HEIGHT, tag("path", class_="line", d=line_path(line))))
+    parts.append(stretched(FIGURE_UNITS, _RANKS_HEIGHT, tag("path", class_="line", d=line_path(line))))
     parts += [_measured_ranks(row, x(row.point.ranks), y, study.unit) for row in study.rows]
     parts += [_predicted_ranks(prediction, x(prediction.ranks), y, study.unit) for prediction in drawn]
     parts += count_columns(ranks, list(map(x, ranks)), _RANKS_HEIGHT, "ranks", _MAX_RANK_LABELS)
@@ -54,7 +54,7 @@ def throughput_by_ranks(study: Study) -> Markup:
     return figure(parts, _RANKS_HEIGHT + _RANKS_AXIS, label)
 
 
-def _measured_ranks(row: Row, x: float, y: _Scale, unit: str) -> Markup:
+def _measured_ranks(row: ScalingRow, x: float, y: _Scale, unit: str) -> Markup:
     point = row.point
     spread = f" ({number(point.low)} to {number(point.high)})" if point.low is not None else ""
     flag = ", flagged: more than 100 %" if row.flagged else ""
@@ -64,7 +64,7 @@ def _measured_ranks(row: Row, x: float, y: _Scale, unit: str) -> Markup:
     return _rank_point(x, y(point.samples_per_s), _bar(x, y, point.low, point.high), tip, dot)
 
 
-def _predicted_ranks(prediction: Prediction, x: float, y: _Scale, unit: str) -> Markup:
+def _predicted_ranks(prediction: ThroughputPrediction, x: float, y: _Scale, unit: str) -> Markup:
     assert prediction.samples_per_s is not None
     spread = f"({number(prediction.low)} to {number(prediction.high)})"
     tip = f"{counted_ranks(prediction.ranks)}, predicted with {prediction.model}: {number(prediction.samples_per_s)} {unit} {spread}"
@@ -92,10 +92,10 @@ def batch_sweep(sweep: Sweep) -> Markup:
     levels = [_BATCH_HEIGHT * (1 - rate / top) for rate in sweep.samples_per_s]
     path = line_path(list(zip(at, levels)))
     knee = drop(at[sweep.batch_sizes.index(sweep.knee)], _BATCH_HEIGHT, f"knee: {count(sweep.knee)}")
-    parts = [*count_rows(top, _BATCH_HEIGHT), *knee, stretched(WIDTH, _BATCH_HEIGHT, tag("path", class_="line", d=path))]
+    parts = [*count_rows(top, _BATCH_HEIGHT), *knee, stretched(FIGURE_UNITS, _BATCH_HEIGHT, tag("path", class_="line", d=path))]
     for index, (x, y) in enumerate(zip(at, levels, strict=True)):
         parts.append(_point(sweep, index, x, y, top))
-    parts += count_columns(sweep.batch_sizes, at, _BATCH_HEIGHT, "batch size", _MOST_LABELS)
+    parts += count_columns(sweep.batch_sizes, at, _BATCH_HEIGHT, "batch size", _MAX_SIZE_LABELS)
     label = "Throughput by batch size. Left and right arrow keys read out the sizes."
     return figure(parts, _BATCH_HEIGHT + _BATCH_AXIS, label)
 
@@ -125,7 +125,7 @@ def workers(search: Search) -> Markup:
     lows, highs = ([(x, y(rate)) for x, rate in zip(places, rates)] for rates in _band(drawn))
     band = tag("path", class_="band", fill_opacity=0.5, d=f"{line_path([*highs, *reversed(lows)])}Z")
     line = tag("path", class_="line", d=line_path([(x, y(prediction.predicted.after)) for x, prediction in zip(places, drawn)]))
-    parts = [*count_rows(top, _WORKERS_HEIGHT), stretched(WIDTH, _WORKERS_HEIGHT, band, line)]
+    parts = [*count_rows(top, _WORKERS_HEIGHT), stretched(FIGURE_UNITS, _WORKERS_HEIGHT, band, line)]
     parts += [
         _predicted_point(prediction, x, y(prediction.predicted.after), prediction.workers == search.best.workers)
         for x, prediction in zip(places, drawn)

@@ -21,7 +21,7 @@ _Scalar = int | float | str | None
 IGNORED = [msgspec.defstruct(f"Ignored{n}", [], gc=False, tag_field="ph", tag=phase) for n, phase in enumerate("iICbnesSfTtpFNODPRcVv(),")]
 _EXACT_BELOW = 2.0**43  # microseconds: the doubles beyond lie more than 1 ns apart (2**43 * 2**-52 us = 0.00195 us)
 _INTEGERS_BELOW = 2.0**51  # microseconds: within LARGEST
-_LARGEST = 1 << 61  # nanoseconds, 73 years; three such times can be added
+_MAX_TIME_NS = 1 << 61  # nanoseconds, 73 years; three such times can be added
 UNREADABLE = np.iinfo(np.int64).min
 _Times = npt.NDArray[np.int64]
 _OLD_DIMS = re.compile(rb'"Input dims"(?=\s*:)')
@@ -107,13 +107,13 @@ AnySpan = _Span | ExactSpan | Begin
 AnyEvent = AnySpan | End | Label
 
 _others: Any = functools.reduce(operator.or_, IGNORED, Begin | End | Label)
-_FAST = msgspec.json.Decoder(list[_Span | _others])
+_FLOAT_DECODER = msgspec.json.Decoder(list[_Span | _others])
 _EXACT = msgspec.json.Decoder(list[ExactSpan | _others])
 ONE = msgspec.json.Decoder(ExactSpan | _others)
 
 #: Names of libkineto's ActivityType (libkineto/include/ActivityType.h, src/ActivityType.cpp), those of its first releases (2021), and
 #: those of builds for other devices.
-_KINDS = {
+_KIND_OF_CATEGORY = {
     "kernel": Kind.KERNEL,
     "concurrent_kernel": Kind.KERNEL,
     "collective_comm": Kind.KERNEL,
@@ -148,7 +148,7 @@ _KINDS = {
 
 def kind_of(category: str) -> Kind:
     """Return the kind of a category, of any version of the format; OTHER if unknown."""
-    return _KINDS.get(category.lower(), Kind.OTHER)
+    return _KIND_OF_CATEGORY.get(category.lower(), Kind.OTHER)
 
 
 def _from_numbers(values: Sequence[int | float]) -> npt.NDArray[np.int64] | None:
@@ -200,7 +200,7 @@ def _one_by_one(texts: Sequence[msgspec.Raw]) -> npt.NDArray[np.int64]:
 def _nanoseconds(text: bytes) -> int:
     try:
         nanoseconds = Decimal(text.decode("ascii").strip('"')) * 1000
-        return int(nanoseconds.to_integral_value()) if abs(nanoseconds) < _LARGEST else UNREADABLE
+        return int(nanoseconds.to_integral_value()) if abs(nanoseconds) < _MAX_TIME_NS else UNREADABLE
     except (ArithmeticError, ValueError):
         return UNREADABLE
 
@@ -223,7 +223,7 @@ class Block:
     labels: Sequence[Label]
 
 
-class Decoder:
+class BlockDecoder:
     """Decode blocks; from the first one on whose times floats would round, by their texts."""
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class Decoder:
             text = _OLD_DIMS.sub(b'"Input Dims"', text)
         try:
             if not self._exact:
-                events = _FAST.decode(text)
+                events = _FLOAT_DECODER.decode(text)
                 spans = [event for event in events if type(event) is _Span]
                 start, wall = _from_numbers(list(map(_ts, spans))), _from_numbers(list(map(_dur, spans)))
                 if start is not None and wall is not None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from feedline.analysis.traces.kineto.event_blocks import NONE, UNREADABLE, AnySpan, Args, Begin, Block, End, kind_of
 from feedline.analysis.traces.kineto.stream import whole
-from feedline.analysis.traces.trace_columns import CollectiveArgs, Growing, Kind, Limits, Rows, Shape, Track
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Growing, Kind, Rows, Shape, TraceLimits, Track
 from feedline.profiler.errors import TraceDamaged
 
 _Key = TypeVar("Key")
@@ -39,7 +39,7 @@ class _Budget:
             raise TraceDamaged(f"{self.path} has more names and arguments than allowed: raise --max-events if it is a trace")
 
 
-class _Numbered(dict[_Key, int], Generic[_Key]):
+class _NumberedValues(dict[_Key, int], Generic[_Key]):
     """Numbers values as they are asked for: ``numbered[value]``. ``held[number]`` is what ``meaning`` makes of it."""
 
     def __init__(self, budget: _Budget, meaning: Callable[[_Key], Any] = lambda key: key) -> None:
@@ -62,8 +62,8 @@ class _Tracks:
 
     def __init__(self, budget: _Budget) -> None:
         self.budget = budget
-        self.hosts: _Numbered[tuple[Any, ...]] = _Numbered(budget)
-        self.streams: _Numbered[tuple[Any, ...]] = _Numbered(budget)
+        self.hosts: _NumberedValues[tuple[Any, ...]] = _NumberedValues(budget)
+        self.streams: _NumberedValues[tuple[Any, ...]] = _NumberedValues(budget)
         self.processes: dict[str, str] = {}
         self._names: dict[tuple[str, str, int | None], str] = {}
 
@@ -224,14 +224,14 @@ class Filled:
         TraceDamaged: more events or text than the limits.
     """
 
-    def __init__(self, path: str, limits: Limits) -> None:
+    def __init__(self, path: str, limits: TraceLimits) -> None:
         self.path, self.limits = path, limits
         budget = _Budget(path, limits.text_bytes)
-        self.names: _Numbered[str] = _Numbered(budget)
+        self.names: _NumberedValues[str] = _NumberedValues(budget)
         self.kinds = _Kinds()
         self.tracks = _Tracks(budget)
-        self.shapes: _Numbered[bytes] = _Numbered(budget, _shape_of)
-        self.collectives: _Numbered[CollectiveArgs] = _Numbered(budget)
+        self.shapes: _NumberedValues[bytes] = _NumberedValues(budget, _shape_of)
+        self.collectives: _NumberedValues[CollectiveArgs] = _NumberedValues(budget)
         self.unreadable = self.negative = self.alone = 0
         self._growing = Growing()
         self._marks: list[_Mark] = []

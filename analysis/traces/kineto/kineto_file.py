@@ -12,17 +12,17 @@ import numpy as np
 from feedline.analysis.formatting import counted
 from feedline.analysis.traces.kineto.event_blocks import NONE
 from feedline.analysis.traces.kineto.fill import Filled
-from feedline.analysis.traces.kineto.stream import LARGEST, Blocks, Inflated, whole
+from feedline.analysis.traces.kineto.stream import MAX_OBJECT_TEXT, Blocks, Inflated, whole
 from feedline.analysis.traces.makers import READ, adapt, maker_of, of_events, refusal
-from feedline.analysis.traces.trace_columns import DEFAULT, DEVICE_WORK, CollectiveArgs, Kind, Limits, Rows, Trace, canonical, sort
+from feedline.analysis.traces.trace_columns import DEFAULT, DEVICE_WORK, CollectiveArgs, Kind, Rows, Trace, TraceLimits, canonical, sort
 from feedline.profiler.errors import TraceDamaged
 from feedline.profiler.few import few
 
 _KINETO = "kineto"
-_CATEGORIES = 5  # that an error names
+_MAX_CATEGORIES = 5  # that an error names
 #: Kinds of which a report has something to say.
 _SAYING = (*DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON, Kind.SYSTEM)
-_PIECE = 1 << 19  # bytes of JSON at a time: its events then stay in the processor's cache
+_PIECE_BYTES = 1 << 19  # bytes of JSON at a time: its events then stay in the processor's cache
 _UNIX_NS = 10**18  # September 2001: a time before it counts from some other moment
 _STRAY_NS = 60 * 10**9  # rows at 0 that lie so far before all others were never given a time
 
@@ -79,7 +79,7 @@ def _about(head: bytes, tail: bytes) -> _About:
 
 
 def _searched(text: bytes) -> tuple[dict[str, Any], list[str]]:
-    if len(text) <= LARGEST:
+    if len(text) <= MAX_OBJECT_TEXT:
         try:
             top = json.loads(text.decode("utf-8", "replace"), strict=False)
             keys = {"base": "baseTimeNanoseconds", "distributed": "distributedInfo", "devices": "deviceProperties", "feedline": "feedline"}
@@ -99,7 +99,7 @@ def _searched(text: bytes) -> tuple[dict[str, Any], list[str]]:
 
 def _value(text: bytes) -> Any:
     """Return a value, also one that stands as text within text."""
-    if not text or len(text) > LARGEST:
+    if not text or len(text) > MAX_OBJECT_TEXT:
         return None
     try:
         value = msgspec.json.decode(text)
@@ -130,7 +130,7 @@ def _devices(properties: object) -> dict[int, str]:
     return devices
 
 
-def read_kineto(path: str, limits: Limits = DEFAULT, piece: int = _PIECE, strangers: bool = True) -> Trace:
+def read_kineto(path: str, limits: TraceLimits = DEFAULT, piece: int = _PIECE_BYTES, strangers: bool = True) -> Trace:
     """Read a trace of torch.profiler, of any vintage: JSON, or JSON packed with gzip whatever its name.
 
     Memory peaks at about 75 bytes an event and 100 MB. The result does not depend on the order of events in the file, nor on ``piece``.
@@ -185,7 +185,7 @@ def _refuse(path: str, rows: Rows, around: bytes, filled: Filled) -> NoReturn:
     maker = of_events(around, categories, filled.tracks.processes.values())
     if maker is not None:
         raise TraceDamaged(refusal(path, maker))
-    called = few([f"'{name}'" for name in categories], _CATEGORIES) if categories else "missing"
+    called = few([f"'{name}'" for name in categories], _MAX_CATEGORIES) if categories else "missing"
     raise TraceDamaged(f"{path} contains {counted(len(rows), 'event')}, none of a category that feedline knows (here: {called}). {READ}")
 
 

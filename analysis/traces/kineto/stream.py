@@ -20,35 +20,35 @@ from feedline.analysis.traces.kineto.event_blocks import (
     Args,
     Begin,
     Block,
-    Decoder,
+    BlockDecoder,
     End,
     ExactSpan,
     Label,
     by_texts,
 )
 from feedline.analysis.traces.makers import of_bytes, of_lines, refusal
-from feedline.analysis.traces.trace_columns import Limits
+from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import MissingDependency, TraceDamaged
 
 inflating: Any = zlib
 _GZIP = b"\x1f\x8b"
 _PACKED = 1 << 14  # of a damaged archive, what follows the last whole piece of this size is lost
-_OTHERS = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
-LARGEST = 1 << 22  # bytes of text that may become Python objects at once, which take up to 30 times as much
+_OTHER_ARCHIVES = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+MAX_OBJECT_TEXT = 1 << 22  # bytes of text that may become Python objects at once, which take up to 30 times as much
 #: Behind the last event: the end of the object, or another of its keys.
 _END = re.compile(rb'\}\s*\](?=\s*(?:\}|,\s*"[\w ]+"\s*:|$))')
 _ENCODED = {field.name: field.encode_name for field in msgspec.structs.fields(Args)}
 _RAW = {field.name for field in msgspec.structs.fields(Args) if field.type is msgspec.Raw}
-_WHOLE = {"correlation", "bytes"}
+_INTEGER_ARGS = {"correlation", "bytes"}
 _MADE: dict[str, Any] = {"X": ExactSpan, "B": Begin, "E": End, "M": Label}
 #: Between two events. In valid JSON no text can hold it (its quotes would be escaped); a list of objects among the arguments can.
 _BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*(?:\}|"(?:ph|name|cat|args|ts|pid|tid|dur|id|s|bp|tts|ev)"\s*:))')
 _TOKEN = re.compile(rb'"[^"\\]*"|["[\]{},]')  # a quote alone begins a text that has escapes, or no end
 _ESCAPE = re.compile(rb'["\\]')
-_OPENS = re.compile(rb"\s*:\s*\[")
-_NEAR = 1 << 12  # bytes from the end in which the last boundary is looked for first
+_LIST_BEGINS = re.compile(rb"\s*:\s*\[")
+_NEAR_END = 1 << 12  # bytes from the end in which the last boundary is looked for first
 _DEEPEST = 1000  # brackets; an event with its shapes has five
-_LARGEST = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
+_MAX_EVENT_TEXT = 1 << 23  # bytes without the boundary of two events: an event with its stack and shapes has some thousand
 _PATIENCE = 1 << 22  # bytes, after which what looks like nothing but arguments is given up
 _SPARE = 250_000  # a file with this many more entries that are not events than events is given up
 _BOM = b"\xef\xbb\xbf"
@@ -67,7 +67,7 @@ class Inflated:
         MissingDependency: fsspec needs a library for this address.
     """
 
-    def __init__(self, path: str, limits: Limits, size: int) -> None:
+    def __init__(self, path: str, limits: TraceLimits, size: int) -> None:
         self.path, self.limits, self.size = path, limits, size
         self.cut: str | None = None
 
@@ -90,8 +90,8 @@ class Inflated:
             yield b"".join(parts)
 
     def _parts(self, file: IO[bytes]) -> Iterator[bytes]:
-        first = file.read(max(map(len, _OTHERS)))
-        for magic, name in _OTHERS.items():
+        first = file.read(max(map(len, _OTHER_ARCHIVES)))
+        for magic, name in _OTHER_ARCHIVES.items():
             if first.startswith(magic):
                 raise TraceDamaged(f"{self.path} is compressed with {name}: decompress it, or compress it with gzip")
         if first.startswith(_GZIP):
@@ -144,7 +144,7 @@ def _tolerant(block: bytes) -> tuple[list[AnyEvent], int] | None:
 
     Takes what Python takes: control characters within text, NaN, bytes that are not UTF-8, a comma behind the last, any type anywhere.
     """
-    if len(block) > LARGEST:
+    if len(block) > MAX_OBJECT_TEXT:
         return None
     text = block.decode("utf-8", "replace").strip().rstrip(",")
     try:
@@ -232,7 +232,7 @@ def _arguments(args: dict[str, Any]) -> Args:
             continue
         if name in _RAW:
             arguments[name] = msgspec.Raw(json.dumps(value).encode())
-        elif name in _WHOLE:
+        elif name in _INTEGER_ARGS:
             arguments[name] = whole(value, -1)
         elif not isinstance(value, (list, dict)):
             arguments[name] = _text(value) if name == "name" else value
@@ -261,7 +261,7 @@ def _number(value: Any) -> msgspec.Raw:
 
 def _last_boundary(buffer: bytes) -> re.Match[bytes] | None:
     """Return the last place at which the buffer looks as if one event ended and another began."""
-    begin, width = len(buffer), _NEAR
+    begin, width = len(buffer), _NEAR_END
     while begin:
         begin, width = max(0, begin - width), width * 8
         last = deque(_BOUNDARY.finditer(buffer, begin), maxlen=1)
@@ -280,7 +280,7 @@ def _list_begin(text: bytes) -> int | None:
         elif letter in b"}]":
             depth -= 1
         elif depth == 1 and token.group() == b'"traceEvents"':
-            opens = _OPENS.match(text, token.end())
+            opens = _LIST_BEGINS.match(text, token.end())
             if opens:
                 return opens.end()
         if depth > _DEEPEST:
@@ -353,7 +353,7 @@ class Blocks:
         self._pieces, self.path = iter(pieces), path
         self.head, self.tail = b"", b""
         self.whole, self.dropped = False, 0
-        self._decode = Decoder()
+        self._decode = BlockDecoder()
 
     def __iter__(self) -> Iterator[Block]:
         read = 0
@@ -367,7 +367,7 @@ class Blocks:
         buffer = self._after_head()
         for piece in self._pieces:
             if self.whole:
-                self.tail += piece if len(self.tail) < _LARGEST else b""
+                self.tail += piece if len(self.tail) < _MAX_EVENT_TEXT else b""
                 continue
             buffer += piece
             boundary = _last_boundary(buffer)
@@ -377,7 +377,7 @@ class Blocks:
                     buffer = buffer[boundary.end() :]
                     yield block
                     continue
-            if boundary or len(buffer) > _LARGEST:
+            if boundary or len(buffer) > _MAX_EVENT_TEXT:
                 block, buffer = self._doubtful(buffer, boundary)
                 yield block
         if not self.whole:
@@ -398,7 +398,7 @@ class Blocks:
                 return head[head.index(b"[") + 1 :]
             if begin not in (b"{", b""):
                 self._refuse(head, "it is neither JSON nor gzipped JSON. Pass a file written by torch.profiler")
-            if _list_begin(head) or len(head) > _LARGEST:
+            if _list_begin(head) or len(head) > _MAX_EVENT_TEXT:
                 break
         at = _list_begin(head)
         if at is None:
@@ -420,7 +420,9 @@ class Blocks:
             if block:
                 return block, self._rest(buffer, end, bracket is not None)
         if not boundary:
-            raise TraceDamaged(f"{self.path} has no event in {_LARGEST >> 20} MB of text: it is damaged, or not written by torch.profiler")
+            raise TraceDamaged(
+                f"{self.path} has no event in {_MAX_EVENT_TEXT >> 20} MB of text: it is damaged, or not written by torch.profiler"
+            )
         events, dropped, bracket = _one_by_one(buffer[: boundary.start() + 1])
         if len(buffer) < _PATIENCE and all(type(event) is IGNORED[0] for event in events):
             return by_texts([]), buffer  # objects among the arguments of an event that is not yet whole look like events

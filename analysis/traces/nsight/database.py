@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.trace_columns import DEFAULT, Kind, Limits
+from feedline.analysis.traces.trace_columns import DEFAULT, Kind, TraceLimits
 from feedline.profiler.errors import TraceDamaged
 
 THREADS = 0x1000000
@@ -24,7 +24,7 @@ BATCH = 65_536  # rows a time
 _LONGEST_CELL = 64 << 20  # bytes: of what a program under the profiler printed, Nsight Systems makes one cell
 _LONGEST_TEXT = 1 << 20  # bytes of a text that are kept
 _SMALLEST_ROW = 4  # bytes: pointer, payload size, row id, header (sqlite.org/fileformat2.html, 1.6): no intact table holds more rows
-_PATIENCE_S = 2.0  # for another program's lock
+_LOCK_PATIENCE_S = 2.0  # for another program's lock
 EXPORT = "nsys export --type sqlite --output NEW.sqlite REPORT.nsys-rep"
 TIMES = 1 << 61  # nanoseconds beyond which differences would not fit
 _WAL = 2  # journal mode in bytes 18 and 19 of the header
@@ -34,7 +34,7 @@ _ENVIRONMENT = "TARGET_INFO_SYSTEM_ENV"
 _CAPTURE = "META_DATA_CAPTURE"
 _THREADS_NAMED = "ThreadNames"
 #: (rank, number of ranks) as launchers pass them on: torchrun, Open MPI, PMIx, MPICH and Cray, Slurm.
-_LAUNCHERS = (
+_LAUNCHER_VARIABLES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMIX_RANK", "PMIX_SIZE"),
@@ -42,8 +42,8 @@ _LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
 #: Which of several machines, from torchrun and Slurm.
-_NODES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID")
-_WANTED = {*_NODES, *(name for pair in _LAUNCHERS for name in pair)}
+_NODE_VARIABLES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID")
+_WANTED = {*_NODE_VARIABLES, *(name for pair in _LAUNCHER_VARIABLES for name in pair)}
 _NODE_ARGUMENT = re.compile(r"--node[-_]rank=(\d{1,6})")
 _SET = re.compile(r'(?:^|[\0;\n])([A-Z_]+)="?(\d{1,9})"?(?=$|[\0;\n])')
 _MPI_RANK = re.compile(r"MPI Rank (\d{1,9})")  # what Nsight Systems names the main thread of an MPI program
@@ -85,7 +85,7 @@ class Database:
         tables: name -> its columns in lower case -> as they are spelled. Views and virtual tables are left out: they are programs.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection, size: int, limits: Limits) -> None:
+    def __init__(self, path: str, connection: sqlite3.Connection, size: int, limits: TraceLimits) -> None:
         self.path, self._connection, self._limits = path, connection, limits
         self._most_rows, self._read = size // _SMALLEST_ROW + 1, 0
         tables = self._run("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'create virtual%'").fetchall()
@@ -171,7 +171,7 @@ class Database:
 
 
 @contextmanager
-def opened(path: str, limits: Limits = DEFAULT) -> Iterator[Database]:
+def opened(path: str, limits: TraceLimits = DEFAULT) -> Iterator[Database]:
     """Open a local file, read only.
 
     Raises:
@@ -179,7 +179,7 @@ def opened(path: str, limits: Limits = DEFAULT) -> Iterator[Database]:
     """
     header, size = _looked_at(path)
     try:
-        connection = sqlite3.connect(_address(path, header), uri=True, timeout=_PATIENCE_S, isolation_level=None)
+        connection = sqlite3.connect(_address(path, header), uri=True, timeout=_LOCK_PATIENCE_S, isolation_level=None)
     except sqlite3.Error as error:
         raise TraceDamaged(_says(path, error)) from error
     try:
@@ -253,7 +253,7 @@ def _says(path: str, error: Exception) -> str:
     return f"{path} is damaged ({message}): copy or export it again ({EXPORT})"
 
 
-ROW_DTYPE = np.dtype(
+EVENT_ROW_DTYPE = np.dtype(
     [
         ("start", "<i8"),
         ("end", "<i8"),
@@ -306,12 +306,12 @@ def rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
     Columns of ROW_DTYPE that are missing are "none"; an end before its start becomes the start.
     """
     count = len(columns["start"])
-    table = np.zeros(count, ROW_DTYPE)
+    table = np.zeros(count, EVENT_ROW_DTYPE)
     for name, missing in (("correlation", -1), ("nbytes", -1), ("device", -1), ("shape", -1)):
         table[name] = missing
     for name, values in columns.items():
-        if name in (ROW_DTYPE.names or ()):
-            limit = TIMES if ROW_DTYPE[name].itemsize == 8 else 2**31 - 1
+        if name in (EVENT_ROW_DTYPE.names or ()):
+            limit = TIMES if EVENT_ROW_DTYPE[name].itemsize == 8 else 2**31 - 1
             table[name] = values if name in ("process", "place", "correlation") else np.clip(values, -limit, limit)
     table["end"] = np.maximum(table["end"], table["start"])
     table["kind"] = kind
@@ -395,7 +395,7 @@ def _node(database: Database, environment: Mapping[str, int]) -> int:
             match = _NODE_ARGUMENT.fullmatch(argument) or _NODE_ARGUMENT.fullmatch(f"{argument}={following}")
             if match:
                 return int(match[1])
-    return next((environment[name] for name in _NODES if name in environment), 0)
+    return next((environment[name] for name in _NODE_VARIABLES if name in environment), 0)
 
 
 def _threads(database: Database) -> dict[int, str]:
@@ -431,7 +431,7 @@ def rank_of(
 
 
 def _launched(environment: Mapping[str, int]) -> tuple[int | None, int | None]:
-    for rank, size in _LAUNCHERS:
+    for rank, size in _LAUNCHER_VARIABLES:
         if rank in environment:
             world = environment.get(size)
             return (environment[rank], world) if world is None or environment[rank] < world else (None, None)

@@ -34,8 +34,8 @@ from feedline.analysis.traces.trace_columns import (
     EVENT_DTYPE,
     CollectiveArgs,
     Kind,
-    Limits,
     Trace,
+    TraceLimits,
     Track,
     canonical,
     sort,
@@ -43,21 +43,21 @@ from feedline.analysis.traces.trace_columns import (
 from feedline.profiler.errors import TraceDamaged
 
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
-_COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"
-_SETS = "CUPTI_ACTIVITY_KIND_MEMSET"
+_COPY_TABLE = "CUPTI_ACTIVITY_KIND_MEMCPY"
+_SET_TABLE = "CUPTI_ACTIVITY_KIND_MEMSET"
 _GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-_WORK = (_KERNELS, _COPIES, _SETS, _GRAPHS)
+_WORK_TABLES = (_KERNELS, _COPY_TABLE, _SET_TABLE, _GRAPHS)
 
 #: In PyTorch's words (Kineto). Source of the numbers: ENUM_CUDA_MEMCPY_OPER of schema 3.25, CUPTI's CUpti_ActivityMemcpyKind.
 _DIRECTIONS = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "HtoD", "DtoH", "DtoD")
 #: ENUM_CUDA_MEM_KIND of schema 3.25: Nsight Systems counts from 0 where CUPTI's CUpti_ActivityMemoryKind has 0 for unknown.
 _MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device", "Managed", "Unknown")
 #: ENUM_CUPTI_SYNC_TYPE of schema 3.25, in Kineto's words.
-_WAITS = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
+_WAIT_NAMES = ("Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 
 _NOT_KNOWN = 7
-_PLACE = {
+_PLACE_FIELDS = {
     "start": START,
     "end": END,
     "process": Field(("globalPid",)),
@@ -67,20 +67,20 @@ _PLACE = {
     "correlation": Field(("correlationId",), -1),
 }
 _RUNTIMES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
-_SYSTEM = "OSRT_API"
+_SYSTEM_TABLE = "OSRT_API"
 _SCHEDULED = "SCHED_EVENTS"
 _OVERHEADS = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
 _RUNNING = "running"  # name of the time that a thread had a CPU
 _BACKTRACE = 67  # ENUM_NSYS_EVENT_CLASS, TRACE_PROCESS_EVENT_CUDABACKTRACE: the same call a second time, with its stack
-_VERSION = re.compile(r"(_pt(?:sz|ds))?_v\d{4,}$")
+_API_VERSION = re.compile(r"(_pt(?:sz|ds))?_v\d{4,}$")
 _THREAD = {"start": START, "end": END, "place": Field(("globalTid", "globalPid"))}
-_NAMED = {**_THREAD, "string": Field(("nameId",), -1)}
+_NAMED_FIELDS = {**_THREAD, "string": Field(("nameId",), -1)}
 #: A device on which a process spent less than this share of its kernels' time is not what it trains on: a context that somebody opened
 #: on device 0 by mistake, a probe at the start.
 _ASIDE_SHARE = 0.01
-_RECORD = "record with nsys profile --trace=cuda,nvtx,osrt"
-_SIGNS = (*_WORK, nvtx.TABLE, *_RUNTIMES, _SYSTEM, "StringIds", "TARGET_INFO_SYSTEM_ENV", *META_TABLES)
-_NEEDED = {**dict.fromkeys(_WORK, ("start", "end", "deviceId")), nvtx.TABLE: ("start", "eventType"),
+_HOW_TO_RECORD = "record with nsys profile --trace=cuda,nvtx,osrt"
+_SIGNS = (*_WORK_TABLES, nvtx.TABLE, *_RUNTIMES, _SYSTEM_TABLE, "StringIds", "TARGET_INFO_SYSTEM_ENV", *META_TABLES)
+_NEEDED = {**dict.fromkeys(_WORK_TABLES, ("start", "end", "deviceId")), nvtx.TABLE: ("start", "eventType"),
            **dict.fromkeys(_RUNTIMES, ("start", "end"))}  # fmt: skip
 
 
@@ -91,14 +91,14 @@ def _device_work(database: Database, names: Names) -> list[Rows]:
 
 def _kernels(database: Database, names: Names) -> Rows:
     # The demangled name tells float from half, and a ring from a tree; the short one is left of it where an export has no other.
-    columns = database.read(_KERNELS, {**_PLACE, "string": Field(("demangledName", "mangledName", "shortName", "nameId"), -1)})
+    columns = database.read(_KERNELS, {**_PLACE_FIELDS, "string": Field(("demangledName", "mangledName", "shortName", "nameId"), -1)})
     columns["name"] = names.of_strings(database, columns.pop("string"), "kernel without a name")
     return rows(Kind.KERNEL, columns)
 
 
 def _copies(database: Database, names: Names) -> Rows:
     kinds = {"way": Field(("copyKind",)), "from": Field(("srcKind",), _NOT_KNOWN), "to": Field(("dstKind",), _NOT_KNOWN)}
-    columns = database.read(_COPIES, {**_PLACE, **kinds, "nbytes": Field(("bytes",), -1)})
+    columns = database.read(_COPY_TABLE, {**_PLACE_FIELDS, **kinds, "nbytes": Field(("bytes",), -1)})
     keys = np.stack([columns.pop("way"), columns.pop("from"), columns.pop("to")], 1)
     known, index = np.unique(keys, axis=0, return_inverse=True)
     called = [names(f"Memcpy {_of(_DIRECTIONS, way, 0)} ({_of(_MEMORIES, source, _NOT_KNOWN)} -> {_of(_MEMORIES, target, _NOT_KNOWN)})")
@@ -112,7 +112,7 @@ def _of(words: tuple[str, ...], number: int, unknown: int) -> str:
 
 
 def _sets(database: Database, names: Names) -> Rows:
-    columns = database.read(_SETS, {**_PLACE, "memory": Field(("memKind",), _NOT_KNOWN), "nbytes": Field(("bytes",), -1)})
+    columns = database.read(_SET_TABLE, {**_PLACE_FIELDS, "memory": Field(("memKind",), _NOT_KNOWN), "nbytes": Field(("bytes",), -1)})
     known, index = np.unique(columns.pop("memory"), return_inverse=True)
     called = [names(f"Memset ({_of(_MEMORIES, memory, _NOT_KNOWN)})") for memory in known.tolist()]
     columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else columns["start"]
@@ -124,7 +124,7 @@ def _graphs(database: Database, names: Names) -> Rows:
 
     That is what nsys does unless it is told ``--cuda-graph-trace=node``.
     """
-    columns = database.read(_GRAPHS, _PLACE)
+    columns = database.read(_GRAPHS, _PLACE_FIELDS)
     columns["name"] = np.full(len(columns["start"]), names("CUDA graph")) if len(columns["start"]) else columns["start"]
     return rows(Kind.KERNEL, columns)
 
@@ -139,9 +139,9 @@ def _waits(database: Database, names: Names, done: Rows) -> Rows:
         names: filled with theirs.
         done: the work of all devices.
     """
-    columns = database.read(_SYNCS, {**_PLACE, "way": Field(("syncType",))})
+    columns = database.read(_SYNCS, {**_PLACE_FIELDS, "way": Field(("syncType",))})
     known, index = np.unique(columns.pop("way"), return_inverse=True)
-    called = [names(_of(_WAITS, way, 0)) for way in known.tolist()]
+    called = [names(_of(_WAIT_NAMES, way, 0)) for way in known.tolist()]
     columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else columns["start"]
     table = rows(Kind.SYNC, columns)
     table["device"] = _devices(table, done)
@@ -161,20 +161,20 @@ def _calls(database: Database, names: Names) -> list[Rows]:
 
 
 def _runtime(database: Database, names: Names, table: str) -> Rows:
-    columns = database.read(table, {**_NAMED, "correlation": Field(("correlationId",), -1), "class": Field(("eventClass",))})
+    columns = database.read(table, {**_NAMED_FIELDS, "correlation": Field(("correlationId",), -1), "class": Field(("eventClass",))})
     twice = columns.pop("class") == _BACKTRACE
     if twice.any():
         keep = ~(twice & np.isin(columns["correlation"], columns["correlation"][~twice]))
         columns = {name: values[keep] for name, values in columns.items()}
     strings = columns.pop("string")
     texts = database.strings(np.unique(strings).tolist())
-    columns["name"] = names.of_strings(database, strings, "CUDA call", {text: _VERSION.sub("", text) for text in texts.values()})
+    columns["name"] = names.of_strings(database, strings, "CUDA call", {text: _API_VERSION.sub("", text) for text in texts.values()})
     return _on_threads(Kind.RUNTIME, columns)
 
 
 def _system(database: Database, names: Names) -> list[Rows]:
     """Read calls of the operating system, and when threads had a CPU."""
-    columns = database.read(_SYSTEM, _NAMED)
+    columns = database.read(_SYSTEM_TABLE, _NAMED_FIELDS)
     columns["name"] = names.of_strings(database, columns.pop("string"), "system call")
     return [_on_threads(Kind.SYSTEM, columns), _scheduled(database, names)]
 
@@ -193,7 +193,7 @@ def _overhead(database: Database, names: Names) -> list[Rows]:
     """Return the profiler's own work."""
     tables = []
     for table in _OVERHEADS:
-        columns = database.read(table, _NAMED)
+        columns = database.read(table, _NAMED_FIELDS)
         columns["name"] = names.of_strings(database, columns.pop("string"), "profiler")
         tables.append(_on_threads(Kind.OVERHEAD, columns))
     return tables
@@ -210,13 +210,13 @@ class _File:
 
     rows: Rows
     names: list[str]
-    ranges: nvtx.Ranges
+    ranges: nvtx.NvtxRanges
     told: NcclPayload
     session: Recording
     notes: list[str]
 
 
-def read_nsight(path: str, limits: Limits = DEFAULT) -> list[Trace]:
+def read_nsight(path: str, limits: TraceLimits = DEFAULT) -> list[Trace]:
     """Read what ``nsys export --type sqlite`` wrote, of any schema so far.
 
     A trace is a process with the device that it drives; a process with work on several devices gives one for each, with the same host
@@ -240,7 +240,7 @@ def read_nsight(path: str, limits: Limits = DEFAULT) -> list[Trace]:
         whole = _whole(database)
     parts = _parts(whole.rows)
     if not parts:
-        raise TraceDamaged(f"{path} contains no GPU work, no CUDA calls and no NVTX ranges: {_RECORD}")
+        raise TraceDamaged(f"{path} contains no GPU work, no CUDA calls and no NVTX ranges: {_HOW_TO_RECORD}")
     return _numbered([_trace(os.path.basename(path), whole, parts, number) for number in range(len(parts))], whole.session.node)
 
 
@@ -274,7 +274,7 @@ def _notes(database: Database, done: Rows) -> list[str]:
     notes = []
     if len(done) and not any(database.has(table) for table in _RUNTIMES):
         notes.append("no CUDA API calls were recorded: what the host did between kernels is unknown")
-    if database.has(_GRAPHS) and database.read(_GRAPHS, {"start": _PLACE["start"]})["start"].size:
+    if database.has(_GRAPHS) and database.read(_GRAPHS, {"start": _PLACE_FIELDS["start"]})["start"].size:
         notes.append("CUDA graphs were recorded as whole graphs, so their kernels, including collectives, cannot be distinguished: "
                      "record with nsys profile --cuda-graph-trace=node")  # fmt: skip
     return notes

@@ -8,23 +8,35 @@ from itertools import chain
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.nsight.database import BATCH, ROW_DTYPE, THREADS, TIMES, Database, Field, Names, Rows, process_of
+from feedline.analysis.traces.nsight.database import BATCH, EVENT_ROW_DTYPE, THREADS, TIMES, Database, Field, Names, Rows, process_of
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape
 
 TABLE = "NVTX_EVENTS"
 #: ENUM_NSYS_EVENT_TYPE of schema 3.25.
 _MARKS, _RANGES = (34, 65), (59, 60, 70, 71)
 _THREAD_NAME, _DOMAIN = (39, 72), 75
-_OURS = "feedline"
+_OWN_DOMAIN = "feedline"
 _LONGEST_PAYLOAD = 65_536  # characters of JSON
 _MOST_INPUTS = 4_096
-_COLUMNS = ("eventType", "start", "end", "globalTid", "domainId", "text", "textId", "jsonText", "jsonTextId", "int64Value", "uint64Value")
+_NVTX_COLUMNS = (
+    "eventType",
+    "start",
+    "end",
+    "globalTid",
+    "domainId",
+    "text",
+    "textId",
+    "jsonText",
+    "jsonTextId",
+    "int64Value",
+    "uint64Value",
+)
 
 #: What emit_nvtx appends to a name (torch/csrc/profiler/util.cpp, getNvtxStr). An operator's number makes every text another one.
 _SEQUENCE, _NUMBER, _SIZES, _INPUTS = "seq = ", "op_id = ", "sizes = ", ", input_op_ids = "
 _APPENDED = (_SEQUENCE, _NUMBER, _SIZES)
 _SCOPED = ("FSDP::", "ProfilerStep", "DistributedDataParallel")  # record_function of PyTorch's own Python code
-_BYTES, _COMMUNICATOR, _RANKS, _RANK = "Message size [bytes]", "NCCL communicator ID", "No. of ranks", "Rank"
+_MESSAGE_BYTES, _COMMUNICATOR, _NUMBER_OF_RANKS, _RANK = "Message size [bytes]", "NCCL communicator ID", "No. of ranks", "Rank"
 _BEGUN = ("ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommInitRankScalable")
 _KERNEL_NAMES = ("nccl", "rccl")
 _ONE_BYTE = "Byte"  # the payload counts bytes, whatever they mean
@@ -40,7 +52,7 @@ class _Payload:
 
 
 @dataclass(eq=False)
-class Ranges:
+class NvtxRanges:
     """All ranges of a file.
 
     Attributes:
@@ -56,7 +68,7 @@ class Ranges:
     nccl: list[_Payload] = field(default_factory=list)
 
 
-class _Reader:
+class _RangeReader:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.shapes: dict[str, int] = {}
@@ -93,7 +105,7 @@ class _Reader:
         return self.shapes[sizes]
 
 
-def ranges(database: Database, names: Names, last: int) -> Ranges:
+def ranges(database: Database, names: Names, last: int) -> NvtxRanges:
     """Read every range and mark.
 
     Args:
@@ -101,14 +113,14 @@ def ranges(database: Database, names: Names, last: int) -> Ranges:
         names: filled with theirs.
         last: ns: where ranges end that were open when the recording stopped.
     """
-    reader = _Reader(names)
-    result = Ranges(np.zeros(0, ROW_DTYPE))
+    reader = _RangeReader(names)
+    result = NvtxRanges(np.zeros(0, EVENT_ROW_DTYPE))
     strings = _strings(database)
     _name_domains(database, reader, strings, result)
     wanted = ",".join(map(str, (*_MARKS, *_RANGES)))
     marks: list[tuple[int, ...]] = []
     parts: list[Rows] = []
-    for row in database.rows(TABLE, _COLUMNS, f"WHERE eventType IN ({wanted})") if database.has(TABLE, "start", "eventType") else ():
+    for row in database.rows(TABLE, _NVTX_COLUMNS, f"WHERE eventType IN ({wanted})") if database.has(TABLE, "start", "eventType") else ():
         kind_of, start, end, tid, domain = (value if type(value) is int else None for value in row[:5])
         if start is None:
             continue
@@ -116,7 +128,7 @@ def ranges(database: Database, names: Names, last: int) -> Ranges:
         text = _text(row[5], row[6], strings)
         name, shape, kind = reader.range(tid, domain or 0, text)
         until = start if kind_of in _MARKS else last if end is None else end
-        nbytes = _number(row[9], row[10]) if domain and reader.domains.get((tid // THREADS, domain)) == _OURS else -1
+        nbytes = _number(row[9], row[10]) if domain and reader.domains.get((tid // THREADS, domain)) == _OWN_DOMAIN else -1
         if domain and text.startswith("nccl"):
             result.nccl.append(_Payload(len(parts) * BATCH + len(marks), text, _said(_text(row[7], row[8], strings))))
         marks.append((start, until, nbytes, tid, name, shape, kind))
@@ -129,7 +141,7 @@ def ranges(database: Database, names: Names, last: int) -> Ranges:
 
 def _rows(marks: list[tuple[int, ...]]) -> Rows:
     columns = np.fromiter(chain.from_iterable(marks), np.int64, 7 * len(marks)).reshape(-1, 7)
-    rows = np.zeros(len(marks), ROW_DTYPE)
+    rows = np.zeros(len(marks), EVENT_ROW_DTYPE)
     rows["correlation"] = rows["device"] = -1
     rows["start"] = np.clip(columns[:, 0], -TIMES, TIMES)
     rows["end"] = np.clip(np.maximum(columns[:, 1], columns[:, 0]), -TIMES, TIMES)
@@ -145,9 +157,11 @@ def _strings(database: Database) -> dict[int, str]:
     return database.strings(np.unique(np.concatenate(list(columns.values()))).tolist())
 
 
-def _name_domains(database: Database, reader: _Reader, strings: dict[int, str], result: Ranges) -> None:
+def _name_domains(database: Database, reader: _RangeReader, strings: dict[int, str], result: NvtxRanges) -> None:
     where = f"WHERE eventType IN ({_DOMAIN}, {', '.join(map(str, _THREAD_NAME))})"
-    for kind, _, _, tid, domain, text, text_id, *_ in database.rows(TABLE, _COLUMNS, where) if database.has(TABLE, "eventType") else ():
+    for kind, _, _, tid, domain, text, text_id, *_ in (
+        database.rows(TABLE, _NVTX_COLUMNS, where) if database.has(TABLE, "eventType") else ()
+    ):
         name = _text(text, text_id, strings)
         if not isinstance(tid, int) or not name:
             continue
@@ -279,7 +293,7 @@ def _communicators(rows: Rows, payloads: Sequence[_Payload], result: NcclPayload
     """Size of each communicator by name; fills in the ranks of processes."""
     sizes: dict[str, int] = {}
     for payload in payloads:
-        size, rank = payload.said.get(_RANKS), payload.said.get(_RANK)
+        size, rank = payload.said.get(_NUMBER_OF_RANKS), payload.said.get(_RANK)
         if payload.name not in _BEGUN or not isinstance(size, int) or not isinstance(rank, int) or not 0 <= rank < size:
             continue
         sizes[str(payload.said.get(_COMMUNICATOR))] = size
@@ -361,6 +375,6 @@ def _bytes(parts: tuple[_Payload, ...], without: str) -> int | None:
 
     Of all_gather and reduce_scatter the payload has what one rank gives or takes.
     """
-    values = [payload.said.get(_BYTES) for payload in parts if payload.name != without]
+    values = [payload.said.get(_MESSAGE_BYTES) for payload in parts if payload.name != without]
     numbers = [value for value in values if isinstance(value, int)]
     return sum(numbers) if numbers and len(numbers) == len(values) else None

@@ -14,7 +14,7 @@ from feedline.profiler.errors import ScriptError
 if TYPE_CHECKING:
     from feedline.analysis.convergence.advisor import Advised
     from feedline.analysis.convergence.target import Reached, StepTime
-    from feedline.analysis.convergence.training_record import Recorded
+    from feedline.analysis.convergence.training_record import TrainingRecord
     from feedline.cli.converge.advise_text import ToTarget
 
 
@@ -78,7 +78,7 @@ def target(text: str) -> tuple[str, float]:
     return name.strip(), number
 
 
-def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded, Reached]":
+def chosen(runs: "list[TrainingRecord]", wanted: tuple[str, float]) -> "tuple[TrainingRecord, Reached]":
     """The run with the smallest batch that reaches the target, else the one with the smallest batch; and when it did.
 
     Raises:
@@ -96,7 +96,7 @@ def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded
     return next((pair for pair in tried if pair[1].updates is not None), tried[0])
 
 
-def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", workers: list[int]) -> "list[StepTime]":
+def step_times(paths: "list[Path]", runs: "list[TrainingRecord]", like: "TrainingRecord", workers: list[int]) -> "list[StepTime]":
     """Seconds per update for each number of workers, with as many samples per worker as in ``like``: measured in the runs, or predicted by
     the scaling laws fitted to them.
 
@@ -138,19 +138,19 @@ def _predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "l
     return made
 
 
-def _part_of(run: "Recorded") -> float:
+def _part_of(run: "TrainingRecord") -> float:
     """Samples of one worker in an update; 0 if unknown."""
     return (run.batch or 0.0) / run.ranks
 
 
-def _same_part(run: "Recorded", like: "Recorded") -> bool:
+def _same_part(run: "TrainingRecord", like: "TrainingRecord") -> bool:
     """Whether a worker has equally many samples in an update in both runs."""
     from feedline.analysis.scaling.efficiency import SAME_BATCH
 
     return abs(_part_of(run) / _part_of(like) - 1) <= SAME_BATCH
 
 
-def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
+def time_to(run: "TrainingRecord", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
     """Time to the target for each number of workers, with the batch that it has there.
 
     Args:

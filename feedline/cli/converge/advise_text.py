@@ -13,7 +13,7 @@ from feedline.analysis.convergence.advisor import Advice, Advised, written
 from feedline.analysis.convergence.batch_cost import DOUBT
 from feedline.analysis.convergence.classify import HEALTHY, WORDS, Verdict
 from feedline.analysis.convergence.curves import TRAIN
-from feedline.analysis.convergence.training_record import Recorded
+from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
 from feedline.analysis.ledger.finding import Finding, Severity
@@ -34,13 +34,13 @@ class ToTarget:
     rows: list[TimeToTarget]
 
 
-def show(runs: Sequence[Recorded], found: Advised, to: ToTarget | None, console: Console) -> None:
+def show(runs: Sequence[TrainingRecord], found: Advised, to: ToTarget | None, console: Console) -> None:
     """Print it, at most 80 columns wide."""
     for part in _parts(printable_in(runs), printable_in(found), printable_in(to)):
         console.print(part, width=min(_WIDTH, console.width))
 
 
-def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Iterator[RenderableType]:
+def _parts(runs: Sequence[TrainingRecord], found: Advised, to: ToTarget | None) -> Iterator[RenderableType]:
     yield _runs(runs)
     wrong = [part for name, one in found.findings for part in _finding(len(runs) > 1, name, one)]
     yield from _section("Set-up", wrong or [plain("no mistake found")])
@@ -82,7 +82,7 @@ def _item(text: str) -> Padding:
     return Padding(plain(f"- {text}"), 0)
 
 
-def _runs(runs: Sequence[Recorded]) -> Table:
+def _runs(runs: Sequence[TrainingRecord]) -> Table:
     made = columns("run", "batch", "ranks", "samples", "updates", TRAIN, gap=2)
     for run in sorted(runs, key=lambda one: one.batch or 0.0):
         last = curves.final(TRAIN, run.curves[TRAIN]) if TRAIN in run.curves else None

@@ -9,7 +9,7 @@ import pytest
 
 from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import match
-from feedline.analysis.ranks.traced_ranks import Between, compare, numbered
+from feedline.analysis.ranks.traced_ranks import RankComparison, compare, numbered
 from feedline.analysis.traces.kineto.kineto_file import read_kineto
 from feedline.analysis.traces.nsight.nsight_file import read_nsight
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
@@ -30,7 +30,7 @@ def read(pattern: str) -> dict[int, RankTrace]:
 
 
 @pytest.fixture(scope="module")
-def dlrm() -> Between:
+def dlrm() -> RankComparison:
     found = compare(read("dlrm8/*"))
     assert found is not None
     return found

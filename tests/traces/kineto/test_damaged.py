@@ -9,7 +9,7 @@ from traces.kineto.making import TS, event, read, rows, text
 
 from feedline.analysis.traces.kineto import stream
 from feedline.analysis.traces.kineto.kineto_file import read_kineto
-from feedline.analysis.traces.trace_columns import Limits
+from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import TraceDamaged
 
 MANY = [event(f"op{number % 7}", TS + number, args={"External id": number}) for number in range(5000)]
@@ -143,7 +143,7 @@ def test_a_trace_elsewhere_is_read_through_fsspec():
 
 def test_limits_name_the_option_that_raises_them(tmp_path):
     content = gzip.compress(text(*MANY).encode())
-    for limits in (Limits(events=100), Limits(inflated_bytes=10_000), Limits(text_bytes=100)):
+    for limits in (TraceLimits(events=100), TraceLimits(inflated_bytes=10_000), TraceLimits(text_bytes=100)):
         with pytest.raises(TraceDamaged, match="--max-events"):
             read(tmp_path, content, limits=limits)
 

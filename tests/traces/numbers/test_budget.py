@@ -11,9 +11,9 @@ from feedline.analysis.intervals import common, union
 from feedline.analysis.traces.threads import threads
 from feedline.analysis.traces.trace_budget import (
     ONE_RANK,
-    PARTS,
+    STEP_PARTS,
     Activity,
-    Budget,
+    StepBudget,
     activity,
     device_work,
     loading,
@@ -96,14 +96,14 @@ def test_without_steps_the_budget_is_of_the_whole_trace():
 def test_the_budget_of_nothing_is_empty():
     found = budget(trace())
 
-    assert found.shares == {} and set(found.parts) == set(PARTS)
+    assert found.shares == {} and set(found.parts) == set(STEP_PARTS)
 
 
 @given(activities, edges, sets)
 def test_parts_sum_to_the_steps_whatever_went_on(act, at, waiting):
     parts = split(act, at[:-1], at[1:], waiting)
 
-    assert list(parts) == list(PARTS)
+    assert list(parts) == list(STEP_PARTS)
     assert all((part >= 0).all() and part.dtype == np.int64 for part in parts.values())
     assert (sum(parts.values()) == at[1:] - at[:-1]).all()
 
@@ -111,11 +111,11 @@ def test_parts_sum_to_the_steps_whatever_went_on(act, at, waiting):
 @given(activities, edges, sets)
 def test_each_moment_belongs_to_the_first_part_that_holds_it(act, at, waiting):
     layers = (act.compute, common(waiting, act.communication), act.communication, act.copy, act.input, act.synchronisation, act.host)
-    wanted = {name: np.zeros(max(len(at) - 1, 0), np.int64) for name in PARTS}
+    wanted = {name: np.zeros(max(len(at) - 1, 0), np.int64) for name in STEP_PARTS}
     for number in range(max(len(at) - 1, 0)):
         for moment in range(at[number], at[number + 1]):
             held = [bool(((layer[:, 0] <= moment) & (moment < layer[:, 1])).any()) for layer in layers]
-            wanted[PARTS[held.index(True) if True in held else -1]][number] += 1
+            wanted[STEP_PARTS[held.index(True) if True in held else -1]][number] += 1
 
     found = split(act, at[:-1], at[1:], waiting)
 
@@ -124,7 +124,7 @@ def test_each_moment_belongs_to_the_first_part_that_holds_it(act, at, waiting):
 
 @given(activities, edges, sets)
 def test_waiting_that_is_known_later_moves_out_of_transfer_as_if_it_had_been_known(act, at, waiting):
-    alone = Budget(at, split(act, at[:-1], at[1:]), (ONE_RANK,))
+    alone = StepBudget(at, split(act, at[:-1], at[1:]), (ONE_RANK,))
     found = with_waiting(alone, common(act.communication, act.compute), act.communication, waiting)
 
     wanted = split(act, at[:-1], at[1:], waiting)

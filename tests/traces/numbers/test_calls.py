@@ -12,9 +12,9 @@ from feedline.analysis.traces.kinds_of_work import Copy
 from feedline.analysis.traces.rank_trace import copies, kernels
 from feedline.analysis.traces.threads import threads
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind
-from feedline.analysis.traces.trace_steps import Basis
+from feedline.analysis.traces.trace_steps import TraceWindow
 
-WHOLE = Basis(0, 1 << 40, 0)
+WHOLE = TraceWindow(0, 1 << 40, 0)
 
 
 def rows(one, window=WHOLE):
@@ -202,7 +202,7 @@ def test_tables_are_of_the_steps_alone():
         operator("aten::mm", 20, 25), kernel(28, 36),
         line(Kind.COPY, pinned, 2, 9, SIDE, nbytes=7), line(Kind.COPY, pinned, 5, 15, SIDE, nbytes=90),
     )  # fmt: skip
-    who, steps = threads(one), Basis(10_000, 30_000, 2)
+    who, steps = threads(one), TraceWindow(10_000, 30_000, 2)
     called = calls(one, who, steps)
 
     (computed,), (copied,) = kernels(one, who, called, 8000, steps), copies(one, steps)

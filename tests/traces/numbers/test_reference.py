@@ -10,9 +10,9 @@ from feedline.analysis.intervals import joined, length, without
 from feedline.analysis.traces.kineto.kineto_file import read_kineto
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
 from feedline.analysis.traces.threads import threads
-from feedline.analysis.traces.trace_budget import DeviceWork, Gpu, Input, device_work, find_input, gpu, loading
+from feedline.analysis.traces.trace_budget import DeviceWork, GpuFigures, Input, device_work, find_input, gpu, loading
 from feedline.analysis.traces.trace_columns import Trace
-from feedline.analysis.traces.trace_steps import Basis, basis
+from feedline.analysis.traces.trace_steps import TraceWindow, basis
 
 TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
 REFERENCE = TRACES / "reference.json"
@@ -35,10 +35,10 @@ def of(name: str) -> RankTrace:
 
 
 @functools.cache
-def whole(name: str) -> tuple[DeviceWork, Gpu]:
+def whole(name: str) -> tuple[DeviceWork, GpuFigures]:
     """What the device did from its first work to its last."""
     work = device_work(read(name))
-    return work, gpu(work, Basis(int(work.busy[0, 0]), int(work.busy[-1, 1]), 1))
+    return work, gpu(work, TraceWindow(int(work.busy[0, 0]), int(work.busy[-1, 1]), 1))
 
 
 def input_of(name: str) -> Input:
@@ -47,7 +47,7 @@ def input_of(name: str) -> Input:
     who = threads(trace)
     waits, busy = loading(trace, who), whole(name)[0].busy
     either = joined(waits, busy)
-    window = basis(trace, steps) if steps.by == "profiler_step" else Basis(int(either[0, 0]), int(busy[-1, 1]), 1)
+    window = basis(trace, steps) if steps.by == "profiler_step" else TraceWindow(int(either[0, 0]), int(busy[-1, 1]), 1)
     return find_input(trace, who, window, waits, busy)
 
 

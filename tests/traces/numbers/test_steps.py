@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from traces.numbers.lines import AUTOGRAD, LOADER, MAIN, NCCL, SIDE, STREAM, US, call, kernel, line, operator, said, trace
 
-from feedline.analysis.traces.threads import UNKNOWN, threads
+from feedline.analysis.traces.threads import NO_TRACK, threads
 from feedline.analysis.traces.trace_columns import Kind
 from feedline.analysis.traces.trace_steps import find_steps
 
@@ -18,7 +18,7 @@ def steps(*rows):
 def main(*rows):
     one = trace(*rows)
     number = threads(one).main
-    return one.tracks[number] if number != UNKNOWN else None
+    return one.tracks[number] if number != NO_TRACK else None
 
 
 OPTIMIZER = [said("Optimizer.step#SGD.step", at, at + 10) for at in (90, 190, 290)]
