@@ -23,10 +23,10 @@ except ImportError:
 
 if atheris:
     with atheris.instrument_imports(include=["feedline.analysis.traces"]):
-        from feedline.analysis.traces.kineto.kineto_file import read_kineto
+        from feedline.analysis.traces.kineto.kineto_reader import read_kineto
         from feedline.analysis.traces.trace_columns import TraceLimits
 else:
-    from feedline.analysis.traces.kineto.kineto_file import read_kineto
+    from feedline.analysis.traces.kineto.kineto_reader import read_kineto
     from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import TraceDamaged
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from feedline.analysis.convergence import batch_cost, checks, classify, gradient_noise
+from feedline.analysis.convergence import batch_cost, checks, classify, noise_windows
 from feedline.analysis.convergence.checks import listed
-from feedline.analysis.convergence.classify import DEFICIT, GAP, INSTABILITY, LAG, Verdict, groups
+from feedline.analysis.convergence.classify import LossKind, Verdict, groups
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.formatting import count, number, share
@@ -137,7 +137,7 @@ def _best_noise(checked: Sequence[tuple[TrainingRecord, Sequence[Finding]]]) -> 
 
     It is the training's, not the batch's.
     """
-    scales = [(gradient_noise.unless_spoiled(run, findings), run.name) for run, findings in checked]
+    scales = [(noise_windows.unless_spoiled(run, findings), run.name) for run, findings in checked]
     return max(scales, key=lambda item: sum(window.value is not None for window in item[0].windows))
 
 
@@ -153,7 +153,7 @@ def _all(case: _Case, verdicts: Sequence[Verdict]) -> list[Advice]:
     for verdict in mine:
         for advice in _FOR[verdict.kind](replace(case, verdict=verdict)) if verdict.kind in _FOR else ():
             by_title.setdefault(advice.fix or advice.id, advice)
-    for advice in _for_price(case) if all(verdict.kind != INSTABILITY for verdict in mine) else ():
+    for advice in _for_price(case) if all(verdict.kind != LossKind.INSTABILITY for verdict in mine) else ():
         by_title.setdefault(advice.fix or advice.id, advice)
     return [advice for advice in by_title.values() if advice.fix.partition("=")[0] not in _fixes(case.run)]
 
@@ -281,7 +281,7 @@ def _for_price(case: _Case) -> Iterator[Advice]:
         )
 
 
-_FOR = {DEFICIT: _for_deficit, LAG: _for_lag, GAP: _for_gap, INSTABILITY: _for_instability}
+_FOR = {LossKind.DEFICIT: _for_deficit, LossKind.LAG: _for_lag, LossKind.GAP: _for_gap, LossKind.INSTABILITY: _for_instability}
 
 
 @dataclass(frozen=True)

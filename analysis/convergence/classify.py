@@ -13,7 +13,19 @@ from feedline.analysis.formatting import count, counted, number, share
 from feedline.analysis.ledger.finding import SHARE, Evidence
 
 _EVAL = "eval loss"
-DEFICIT, LAG, GAP, INSTABILITY, HEALTHY, _UNKNOWN = "deficit", "statistics_lag", "generalisation_gap", "instability", "healthy", "unknown"
+
+
+class LossKind:
+    """Kinds of loss that a run has."""
+
+    DEFICIT = "deficit"
+    LAG = "statistics_lag"
+    GAP = "generalisation_gap"
+    INSTABILITY = "instability"
+    HEALTHY = "healthy"
+    UNKNOWN = "unknown"
+
+
 #: Differences within this many standard errors are noise.
 _NOISE_ERRORS = 3.0
 #: Two trainings that differ in their seed alone differ by as much, 19 times of 20: 4 % of what the loss came down, 4 points of a hundred
@@ -24,13 +36,13 @@ _OF_LOSS, _OF_FALL, _OF_ACCURACY = 0.10, 0.04, 0.04
 _CLOSED_SHARE = 0.5
 #: Running statistics with momentum 0.1 look back over 10 updates; with fewer than 100 in all, much of what they saw is a younger model.
 FEW_UPDATES = 100
-WORDS = {
-    DEFICIT: "optimization deficit: this run fits the training data less well",
-    LAG: "statistics lag: batch norm's running statistics lag behind the weights",
-    GAP: "generalization gap: this run fits the training data as well, but held-out data less well",
-    INSTABILITY: "instability: the loss spiked or diverged",
-    HEALTHY: "healthy: no difference beyond the noise",
-    _UNKNOWN: "unknown",
+VERDICT_WORDS = {
+    LossKind.DEFICIT: "optimization deficit: this run fits the training data less well",
+    LossKind.LAG: "statistics lag: batch norm's running statistics lag behind the weights",
+    LossKind.GAP: "generalization gap: this run fits the training data as well, but held-out data less well",
+    LossKind.INSTABILITY: "instability: the loss spiked or diverged",
+    LossKind.HEALTHY: "healthy: no difference beyond the noise",
+    LossKind.UNKNOWN: "unknown",
 }
 _Kind = tuple[str, bool, str, list[Evidence]]
 
@@ -142,11 +154,11 @@ def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
     """
     reference, *others = groups(runs)
     if not others:
-        return [_alone(reference)]
+        return [_without_comparison(reference)]
     shaky = _unstable(reference)
     if not shaky:
         return [verdict for other in others for verdict in _against(reference, other)]
-    first = Verdict(reference.name, "", INSTABILITY, False, f"the smallest batch is unstable: {shaky[0]}", shaky[1])
+    first = Verdict(reference.name, "", LossKind.INSTABILITY, False, f"the smallest batch is unstable: {shaky[0]}", shaky[1])
     return [first, *(_without_reference(reference, other) for other in others)]
 
 
@@ -154,28 +166,28 @@ def _without_reference(reference: _Group, other: _Group) -> Verdict:
     """Return what can be said of a run whose reference is unstable."""
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     if broken := _unstable(other):
-        return Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)
+        return Verdict(other.name, reference.name, LossKind.INSTABILITY, False, broken[0], broken[1], [], None, ratio)
     message = f"{reference.name} is unstable, so there is nothing to compare with"
-    return Verdict(other.name, reference.name, _UNKNOWN, False, message, [], ["a stable run with a smaller batch"], None, ratio)
+    return Verdict(other.name, reference.name, LossKind.UNKNOWN, False, message, [], ["a stable run with a smaller batch"], None, ratio)
 
 
-def _alone(group: _Group) -> Verdict:
+def _without_comparison(group: _Group) -> Verdict:
     needs = ["a run of the same training with a smaller batch for the same number of samples, to tell a deficit from a generalization gap"]
     broken = _unstable(group)
     if broken:
-        return Verdict(group.name, "", INSTABILITY, False, broken[0], broken[1], needs)
+        return Verdict(group.name, "", LossKind.INSTABILITY, False, broken[0], broken[1], needs)
     message = "the loss is stable; telling whether the batch size costs accuracy takes a second run"
-    return Verdict(group.name, "", _UNKNOWN, False, message, [], needs)
+    return Verdict(group.name, "", LossKind.UNKNOWN, False, message, [], needs)
 
 
 def _against(reference: _Group, other: _Group) -> list[Verdict]:
     ratio = other.batch / reference.batch if other.batch and reference.batch else None
     broken = _unstable(other)
     if broken:
-        return [Verdict(other.name, reference.name, INSTABILITY, False, broken[0], broken[1], [], None, ratio)]
+        return [Verdict(other.name, reference.name, LossKind.INSTABILITY, False, broken[0], broken[1], [], None, ratio)]
     samples, needs = _common(reference, other)
     if not samples:
-        return [Verdict(other.name, reference.name, _UNKNOWN, False, "one of the runs recorded no samples", [], needs, None, ratio)]
+        return [Verdict(other.name, reference.name, LossKind.UNKNOWN, False, "one of the runs recorded no samples", [], needs, None, ratio)]
     train = _difference(TRAIN, reference, other, samples)
     held = _held_out(reference, other, samples)
     lag = _lag(reference, other, samples, held)
@@ -188,32 +200,32 @@ def _against(reference: _Group, other: _Group) -> list[Verdict]:
 def _kinds(other: _Group, train: _CurveDifference | None, held: _CurveDifference | None, lag: float | None) -> list[_Kind]:
     """Return every kind that the differences show, the main one first."""
     if train is None and held is None:
-        return [(_UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
+        return [(LossKind.UNKNOWN, False, "neither a training nor an evaluation loss was recorded in both runs", [])]
     kinds: list[_Kind] = []
     if lag is not None and held is not None and lag >= _CLOSED_SHARE:
         why = f"recalibrating the statistics closes {share(min(lag, 1.0))} of the gap in {held.name}: {held.text()}"
         kinds.append(
             (
-                LAG,
+                LossKind.LAG,
                 False,
                 why,
                 [*held.evidence(), Evidence("recalibration_share", "share of the gap that recalibration closes", lag, SHARE)],
             )
         )
     if train is not None and train.counts:
-        kinds.append((DEFICIT, False, f"{train.text()} after the same number of samples", train.evidence()))
+        kinds.append((LossKind.DEFICIT, False, f"{train.text()} after the same number of samples", train.evidence()))
     elif held is not None and held.counts and not kinds:
         proof = [*(train.evidence() if train else []), *held.evidence()]
         levels = f"{train.text()}, but {held.text()}" if train else held.text()
         if lag is None and _may_lag(other):
             why = f"{levels}; {count(other.runs[0].updates)} updates are few for running statistics to settle"
-            kinds.append((LAG, True, why, proof))
-        kinds.append((GAP, bool(kinds) or train is None, levels, proof))
+            kinds.append((LossKind.LAG, True, why, proof))
+        kinds.append((LossKind.GAP, bool(kinds) or train is None, levels, proof))
     if not kinds:
         both = [window for window in (train, held) if window is not None]
-        kind = _UNKNOWN if any(level.unclear for level in both) else HEALTHY
+        kind = LossKind.UNKNOWN if any(level.unclear for level in both) else LossKind.HEALTHY
         why = "; ".join(level.text() for level in both) + (
-            "; too noisy to tell: record more seeds or evaluations" if kind == _UNKNOWN else ""
+            "; too noisy to tell: record more seeds or evaluations" if kind == LossKind.UNKNOWN else ""
         )
         kinds.append((kind, False, why, [fact for level in both for fact in level.evidence()]))
     return kinds

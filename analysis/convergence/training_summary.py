@@ -1,6 +1,6 @@
 """A run's convergence, as its report tells it."""
 
-from feedline.analysis.convergence import batch_cost, checks, gradient_noise
+from feedline.analysis.convergence import batch_cost, checks, noise_windows
 from feedline.analysis.convergence.batch_cost import DOUBT
 from feedline.analysis.convergence.curves import thin
 from feedline.analysis.convergence.training_record import TrainingRecord
@@ -15,7 +15,7 @@ def summarise(recorded: TrainingRecord) -> ConvergenceSummary:
     names = [name for name in _CURVE_ORDER if name in recorded.curves]
     names += sorted(set(recorded.curves) - set(names))
     findings = checks.run_checks(recorded)
-    scale = gradient_noise.unless_spoiled(recorded, findings)
+    scale = noise_windows.unless_spoiled(recorded, findings)
     priced = batch_cost.price(scale, recorded.batch) if recorded.batch else None
     notes = list(recorded.notes)
     if priced is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import MIN_MACHINE_SHARE, MIN_RATIO
-from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, ONE_SIDE, UNKNOWN, Quantity, RunDiff
+from feedline.analysis.diff.run_diff import Outcome, Quantity, RunDiff
 from feedline.analysis.diff.side import MeasuredRun, interval_of
 from feedline.analysis.formatting import NOT_MEASURED, share, value
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity
@@ -19,7 +19,7 @@ MIN_STEPS = 16
 _RESOLUTION = 0.25
 #: A figure that is beyond its limit by no more than this share, and within the noise of the run, passes; beyond it, it is unknown.
 _SLACK = 0.05
-_SEVERITIES = list(Severity)
+_SEVERITY_ORDER = list(Severity)
 #: Stages that a step may lack -> the hook that sees them. Without a forward or backward pass, what was recorded is not known to be a step.
 _OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "gradients": "gradients", "copy": "Tensor.to", "pin": "pin_memory"}
 _LIMIT_GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
@@ -111,7 +111,7 @@ def check(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: 
 
 
 def _unknown(checked: CheckedLimit, why: str) -> CheckedLimit:
-    return CheckedLimit(checked.id, UNKNOWN, why, None, checked.limit, checked.about)
+    return CheckedLimit(checked.id, Outcome.UNKNOWN, why, None, checked.limit, checked.about)
 
 
 def _lost(run: MeasuredRun) -> str:
@@ -147,9 +147,9 @@ def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, s
     if figure is None:
         group = name.partition(".")[0] + "."
         others = ", ".join(figure.removeprefix(group) for figure in figures if figure.startswith(group)) if "." in name else ""
-        return CheckedLimit(id, UNKNOWN, f"not measured in this run{f' (measured: {others})' if others else ''}", None, limit)
+        return CheckedLimit(id, Outcome.UNKNOWN, f"not measured in this run{f' (measured: {others})' if others else ''}", None, limit)
     if not math.isfinite(figure.value):
-        return CheckedLimit(id, UNKNOWN, NOT_MEASURED, None, limit, figure.about)
+        return CheckedLimit(id, Outcome.UNKNOWN, NOT_MEASURED, None, limit, figure.about)
     shown, bound = figure.text(figure.value), f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}"
     if sign * figure.value <= sign * limit:
         return CheckedLimit(id, PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
@@ -158,7 +158,7 @@ def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, s
         "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
     )
     if near is not None and sign * near <= sign * limit:
-        outcome, message = (PASSED, "") if beyond <= _SLACK else (UNKNOWN, "too noisy to judge, ")
+        outcome, message = (PASSED, "") if beyond <= _SLACK else (Outcome.UNKNOWN, "too noisy to judge, ")
         within = f"{message}beyond the limit but within the noise{interval}"
         return CheckedLimit(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
     return CheckedLimit(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
@@ -214,7 +214,9 @@ def _findings(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
     all_of = [*report.findings, *(finding for finding in checks if finding.rule_id not in reported)]
     if budget.severity:
         worse = [
-            finding for finding in report.findings if _SEVERITIES.index(finding.severity) >= _SEVERITIES.index(Severity(budget.severity))
+            finding
+            for finding in report.findings
+            if _SEVERITY_ORDER.index(finding.severity) >= _SEVERITY_ORDER.index(Severity(budget.severity))
         ]
         yield _finding(f"findings.none_of_severity={budget.severity}", worse, context.of_severity(run, budget.severity))
     for rule_id in budget.rules:
@@ -233,14 +235,14 @@ def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
     if there:
         message = "; ".join(f"{finding.rule_id}: {finding.message}{f'. Fix: {finding.fix}' if finding.fix else ''}" for finding in there)
         return CheckedLimit(id, EXCEEDED, message, about="input")
-    return CheckedLimit(id, UNKNOWN, unknown) if unknown else CheckedLimit(id, PASSED, "no such finding")
+    return CheckedLimit(id, Outcome.UNKNOWN, unknown) if unknown else CheckedLimit(id, PASSED, "no such finding")
 
 
 def _against_base(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> Iterator[CheckedLimit]:
     for name, limit in budget.than_base.items():
         id, about, diff = f"than_base.{name}", "input" if name == "sample_cpu" else "", diffs[name]
         if why := _incomparable(budget, run, base, name):
-            yield CheckedLimit(id, UNKNOWN, why, None, limit, about)
+            yield CheckedLimit(id, Outcome.UNKNOWN, why, None, limit, about)
         else:
             chosen = [
                 quantity for quantity in diff.quantities if quantity.id in _LIMIT_GROUPS[name] or quantity.group in _LIMIT_GROUPS[name]
@@ -264,27 +266,29 @@ def _than_base(id: str, diff: RunDiff, quantities: list[Quantity], limit: float,
 
     It is exceeded where a quantity grew by more than the limit, the noise, and what the machine explains.
     """
-    grown = [quantity for quantity in quantities if quantity.outcome == CHANGED and (quantity.ratio is None or quantity.ratio > 1)]
+    grown = [quantity for quantity in quantities if quantity.outcome == Outcome.CHANGED and (quantity.ratio is None or quantity.ratio > 1)]
     if grown:
         most = max(grown, key=lambda item: (item.after or 0.0) - (item.before or 0.0))
         ratio = None if most.ratio is None else most.ratio - 1
         growth = ", ".join(map(_growth, grown))
         return CheckedLimit(id, EXCEEDED, f"{growth}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
-    if shared := [quantity for quantity in quantities if quantity.outcome == EITHER and quantity.grew]:
+    if shared := [quantity for quantity in quantities if quantity.outcome == Outcome.EITHER and quantity.grew]:
         why = "how much of that other programs or slower CPUs explain is unknown"
-        return CheckedLimit(id, UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
+        return CheckedLimit(id, Outcome.UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
     of = "sample" if about == "input" else "step"
     whole = diff.of("sample/total" if about == "input" else "step/mean")
-    if whole is None or whole.outcome == ONE_SIDE:
-        return CheckedLimit(id, UNKNOWN, "not measured in the run or in its base", None, limit, about)
+    if whole is None or whole.outcome == Outcome.ONE_SIDE:
+        return CheckedLimit(id, Outcome.UNKNOWN, "not measured in the run or in its base", None, limit, about)
     if whole.p is None or not whole.before or not whole.after:
-        return CheckedLimit(id, UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about)
+        return CheckedLimit(
+            id, Outcome.UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about
+        )
     seen = max(_resolution(quantity, whole) for quantity in quantities)
     unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
     if seen > _RESOLUTION:
         way = "record more steps, or on a less busy machine"
-        return CheckedLimit(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
-    if explained := [quantity for quantity in quantities if quantity.outcome == MACHINE and quantity.grew]:
+        return CheckedLimit(id, Outcome.UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
+    if explained := [quantity for quantity in quantities if quantity.outcome == Outcome.MACHINE and quantity.grew]:
         growth = ", ".join(map(_growth, explained))
         return CheckedLimit(id, PASSED, f"{growth}, which other programs or slower CPUs explain", None, limit, about)
     return CheckedLimit(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
@@ -294,7 +298,7 @@ def _growth(quantity: Quantity) -> str:
     """``forward 1.32x``, as measured; and what is left of it where the machine explains a part."""
     if quantity.ratio is None or quantity.measured is None:
         return f"{quantity.name} is new"
-    apart = quantity.outcome == CHANGED and abs(quantity.measured / max(quantity.ratio, MIN_RATIO) - 1) >= MIN_MACHINE_SHARE
+    apart = quantity.outcome == Outcome.CHANGED and abs(quantity.measured / max(quantity.ratio, MIN_RATIO) - 1) >= MIN_MACHINE_SHARE
     left = f" ({quantity.ratio:.2f}x without what the machine explains)" if apart else ""
     return f"{quantity.name} {quantity.measured:.2f}x{left}"
 
@@ -313,5 +317,5 @@ def _resolution(quantity: Quantity, whole: Quantity) -> float:
 def unmet(checked: list[CheckedLimit]) -> tuple[int, int]:
     """Count the limits that are exceeded, and those that could not be judged."""
     return sum(checked_limit.outcome == EXCEEDED for checked_limit in checked), sum(
-        checked_limit.outcome == UNKNOWN for checked_limit in checked
+        checked_limit.outcome == Outcome.UNKNOWN for checked_limit in checked
     )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from feedline.analysis.diff.context import different_work, diverged, shared
-from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, Differing, MachineChange, Quantity, RunDiff, RunName
+from feedline.analysis.diff.run_diff import Differing, MachineChange, Outcome, Quantity, RunDiff, RunName
 from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.formatting import number, sentence, value
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
@@ -70,7 +70,7 @@ def cause_of(quantities: Sequence[Quantity], base: MeasuredRun, other: MeasuredR
         own = abs((quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0)
         return own if quantity.group in _PER_STEP else own * per_step * (per_cpu_s if quantity.clock == "cpu" else 1.0)
 
-    changed = [quantity for quantity in quantities if quantity.outcome == CHANGED and quantity.group in _CAUSE_GROUPS]
+    changed = [quantity for quantity in quantities if quantity.outcome == Outcome.CHANGED and quantity.group in _CAUSE_GROUPS]
     changed = [quantity for quantity in changed if quantity.id not in _SAMPLE_TOTALS] or changed
     if not changed:
         return ""
@@ -103,13 +103,13 @@ def conclude(diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[Measu
     step = diff.of("step/mean")
     if cause is not None:
         joined = sentence("; ".join([_changed(cause, diff.per), *_related(diff, cause)]))
-        if cause.clock == "cpu" and (step is None or step.outcome != CHANGED):
+        if cause.clock == "cpu" and (step is None or step.outcome != Outcome.CHANGED):
             return " ".join([f"{joined}.", *sentences])
-        agrees = step is not None and step.outcome in (CHANGED, EITHER) and step.grew == cause.grew
+        agrees = step is not None and step.outcome in (Outcome.CHANGED, Outcome.EITHER) and step.grew == cause.grew
         sentences.append(f"{joined}." if agrees else f"But {joined[0].lower()}{joined[1:]}.")
     elif work := _pixels(diff):
         sentences.append(f"{sentence(work[0])}.")
-    elif step is not None and step.outcome == CHANGED:
+    elif step is not None and step.outcome == Outcome.CHANGED:
         settings = ", ".join([differing(quantity) for quantity in _loader(diff)][:_MAX_DIFFERENCES])
         sentences.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
     return " ".join(sentences)
@@ -127,13 +127,13 @@ def _pace(diff: RunDiff, runs: Sequence[MeasuredRun]) -> str:
         few = f"A has {_steps(diff.before)}, B has {_steps(diff.after)}"
         return f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must count toward the mean."
     rates, by = _rate(step, diff.per, runs), _faster(step.measured)
-    if step.outcome == CHANGED:
+    if step.outcome == Outcome.CHANGED:
         assert step.ratio is not None
         equal = "" if _negligible(step.machine) else f"; at least {_faster(step.ratio)} at equal machine speed"
         return f"B is {by} than A: {rates}{equal} ({_interval(step)})."
-    if step.outcome == MACHINE:
+    if step.outcome == Outcome.MACHINE:
         return f"B ran {by} than A ({rates}), but the machine explains it: {_because(diff)}."
-    if step.outcome == EITHER:
+    if step.outcome == Outcome.EITHER:
         return f"B ran {by} than A ({rates}); how much of that is due to the machine is unknown: {_because(diff)}."
     if abs(_speed(step.measured)) >= diff.min_change:
         if _negligible(step.machine):
@@ -249,7 +249,7 @@ def _amounts(quantity: Quantity) -> str:
 def _pixels(diff: RunDiff) -> list[str]:
     """Return what samples are made of that differs."""
     named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
-    changes = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
+    changes = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == Outcome.CHANGED]
     return [f"{words} {work.ratio:.2f}x the pixels" for words, work in changes if work.ratio is not None]
 
 
@@ -257,7 +257,7 @@ def _related(diff: RunDiff, cause: Quantity) -> list[str]:
     """Return what differs that may be why."""
     related = _pixels(diff) if cause.group == "sample" else []
     disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
-    if disk is not None and disk.outcome == MACHINE and disk.grew == cause.grew:
+    if disk is not None and disk.outcome == Outcome.MACHINE and disk.grew == cause.grew:
         related.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")
     libraries = _LIBRARIES_OF_STAGES.get(cause.name, ())
     related += [differing(item) for item in diff.settings if item.kind == "version" and item.name in libraries]

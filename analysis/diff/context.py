@@ -63,7 +63,7 @@ def of_rule(run: MeasuredRun, rule_id: str) -> str:
         return f"only {'recorded runs' if report.traces else 'traces of other tools'} are checked for it"
     if rule_id in _OF_RANKS and _is_alone(run):
         return ""
-    if unseen := _unseen(run, rule_id):
+    if unseen := _why_unjudged(run, rule_id):
         return unseen
     asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
     if rule_id in _ALWAYS or len(asking) < MOST:
@@ -80,7 +80,7 @@ def of_severity(run: MeasuredRun, severity: str) -> str:
     return _message(run.report, *UNKNOWN, input_not_seen.RULE_ID, *gate) or _late_unseen(run)
 
 
-def _unseen(run: MeasuredRun, rule_id: str) -> str:
+def _why_unjudged(run: MeasuredRun, rule_id: str) -> str:
     """Say why the rule had too little to look at."""
     report = run.report
     if rule_id in _LATE_RULES:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import cause_of, conclude
 from feedline.analysis.diff.effects import LEVEL, MEASURED, Effect, Sides
-from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, ONE_SIDE, SAME, UNKNOWN, MachineChange, Quantity, RunDiff
-from feedline.analysis.diff.side import CPU_TIMED_STAGES, NONE, OF_STEP, THREAD, MeasuredRun, of_equal_work, per_sample, same_processes
+from feedline.analysis.diff.run_diff import MachineChange, Outcome, Quantity, RunDiff
+from feedline.analysis.diff.side import CPU_TIMED_STAGES, OF_STEP, Influence, MeasuredRun, of_equal_work, per_sample, same_processes
 from feedline.analysis.measure.noise import holm
 from feedline.analysis.measure.stages import INPUT_STAGES
 
@@ -97,9 +97,9 @@ def _comparable(sides: Sides, id: str) -> bool:
 
 def _machine_s(sides: Sides, id: str) -> float:
     """Return seconds of B - A of a stage's wall time that the machine explains."""
-    if sides.each(id)[0].kind == NONE:
+    if sides.each(id)[0].kind == Influence.NONE:
         return 0.0
-    return sides.mean(id)[0] * math.expm1(sides.shift(THREAD, id))
+    return sides.mean(id)[0] * math.expm1(sides.shift(Influence.THREAD, id))
 
 
 def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
@@ -168,7 +168,9 @@ def _untested(sides: Sides, id: str) -> Quantity:
     present = [[run.measures[id] for run in side if id in run.measures] for side in (sides.before, sides.after)]
     before, after = (sum(measure.value for measure in side) / len(side) if side else None for side in present)
     kind = (present[0] or present[1])[0]
-    return Quantity(id, kind.group, kind.name, kind.unit, kind.clock, before, after, outcome=UNKNOWN if all(present) else ONE_SIDE)
+    return Quantity(
+        id, kind.group, kind.name, kind.unit, kind.clock, before, after, outcome=Outcome.UNKNOWN if all(present) else Outcome.ONE_SIDE
+    )
 
 
 def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, min_change: float) -> str:
@@ -178,9 +180,9 @@ def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, mi
     other_work = _has_other_work(effects, effect, min_change)
     counts = _counts(quantity.measured if other_work else effect.ratio, min_change)
     if counts and _material(sides, effect) and (other_work or quantity.p < LEVEL or _explains_total(effects, effect)):
-        return MACHINE if quantity.group == "gauge" and not quantity.name.startswith(_OF_PROGRAM) else CHANGED
+        return Outcome.MACHINE if quantity.group == "gauge" and not quantity.name.startswith(_OF_PROGRAM) else Outcome.CHANGED
     explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change) and effect.p_measured < LEVEL
-    return MACHINE if explained else SAME
+    return Outcome.MACHINE if explained else Outcome.SAME
 
 
 def _counts(ratio: float | None, min_change: float) -> bool:
@@ -224,11 +226,11 @@ def _has_other_work(effects: Mapping[str, Effect], part: Effect, min_change: flo
 def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
     """Return the reasons for waiting and the median change only where the wait and the step do."""
     outcomes = {quantity.id: quantity.outcome for quantity in quantities}
-    wholes = {"wait": outcomes.get(_WAIT, SAME), "step": outcomes.get(_STEP, SAME)}
+    wholes = {"wait": outcomes.get(_WAIT, Outcome.SAME), "step": outcomes.get(_STEP, Outcome.SAME)}
 
     def capped(quantity: Quantity) -> Quantity:
         whole = wholes.get(quantity.group)
-        apart = quantity.id in (_STEP, "step/p95", _CPU_OF_STEP) or quantity.outcome != CHANGED or whole in (None, CHANGED)
+        apart = quantity.id in (_STEP, "step/p95", _CPU_OF_STEP) or quantity.outcome != Outcome.CHANGED or whole in (None, Outcome.CHANGED)
         return quantity if apart else replace(quantity, outcome=str(whole))
 
     return [capped(quantity) for quantity in quantities]
@@ -243,7 +245,7 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
     own = [
         quantity
         for quantity in quantities
-        if quantity.outcome == CHANGED and (quantity.group in _PROGRAM_GROUPS or quantity.id == _CPU_OF_STEP)
+        if quantity.outcome == Outcome.CHANGED and (quantity.group in _PROGRAM_GROUPS or quantity.id == _CPU_OF_STEP)
     ]
     runs = sides.before, sides.after
     other = not same_processes(sides.runs) or bool(context.different_work(*runs))
@@ -263,9 +265,9 @@ def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity
         return of_step and moved_so and left_s <= _MAX_LOAD_SHARE * sides.mean(_STEP)[0]
 
     def judged(quantity: Quantity) -> Quantity:
-        explained = quantity.outcome == MACHINE and (other or (moved and versions) or by_program(quantity))
-        unsure = quantity.outcome == CHANGED and by_load(quantity) and not by_program(quantity)
-        return replace(quantity, outcome=EITHER) if explained or unsure else quantity
+        explained = quantity.outcome == Outcome.MACHINE and (other or (moved and versions) or by_program(quantity))
+        unsure = quantity.outcome == Outcome.CHANGED and by_load(quantity) and not by_program(quantity)
+        return replace(quantity, outcome=Outcome.EITHER) if explained or unsure else quantity
 
     return [quantity if quantity.group == "gauge" else judged(quantity) for quantity in quantities]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.diff.side import CPU, NONE, Measure, MeasuredRun, Speed, room
+from feedline.analysis.diff.side import Influence, Measure, MeasuredRun, Speed, room
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FloatArray, p_of, reach
 
@@ -120,10 +120,10 @@ class Sides:
 
     def shift(self, kind: str, id: str = "") -> float:
         """Return the logarithm of B over A that the machine explains."""
-        if kind == NONE:
+        if kind == Influence.NONE:
             return 0.0
         common = self.between([self.speed.of_run(at, id) for at in range(len(self.runs))])
-        return common if kind == CPU else common * self.on_cpu + self.queued
+        return common if kind == Influence.CPU else common * self.on_cpu + self.queued
 
     @property
     def queued(self) -> float:
@@ -196,7 +196,7 @@ class Sides:
 
         Of CPU time it comes from how that of other stages differs, else from drift.
         """
-        if measures[0].kind == CPU:
+        if measures[0].kind == Influence.CPU:
             between = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2
         else:
             least = self.speed.floor(measures[0].id) * float(own.mean())

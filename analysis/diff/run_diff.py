@@ -4,13 +4,16 @@ from dataclasses import dataclass, field
 
 _DIFF_SCHEMA = 1
 
-#: What a quantity did.
-CHANGED = "changed"  # by more than noise, and by more than the machine explains
-MACHINE = "machine"  # by more than noise, but the machine explains it: other programs, or CPUs that were slower for everything
-EITHER = "either"  # by more than noise; the machine and the program may both be why, by shares that are unknown
-SAME = "same"  # by no more than noise, or by less than counts
-UNKNOWN = "unknown"  # there are too few values to tell
-ONE_SIDE = "one side"  # it occurs in A or in B only
+
+class Outcome:
+    """What a quantity did."""
+
+    CHANGED = "changed"  # by more than noise, and by more than the machine explains
+    MACHINE = "machine"  # by more than noise, but the machine explains it: other programs, or CPUs that were slower for everything
+    EITHER = "either"  # by more than noise; the machine and the program may both be why, by shares that are unknown
+    SAME = "same"  # by no more than noise, or by less than counts
+    UNKNOWN = "unknown"  # there are too few values to tell
+    ONE_SIDE = "one side"  # it occurs in A or in B only
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Quantity:
     high: float | None = None
     machine: float = 1.0
     p: float | None = None
-    outcome: str = UNKNOWN
+    outcome: str = Outcome.UNKNOWN
 
     @property
     def measured(self) -> float | None:
@@ -163,4 +166,4 @@ class RunDiff:
     @property
     def changed(self) -> list[Quantity]:
         """Quantities that changed by more than noise, steps before stages before samples."""
-        return [quantity for quantity in self.quantities if quantity.outcome == CHANGED]
+        return [quantity for quantity in self.quantities if quantity.outcome == Outcome.CHANGED]

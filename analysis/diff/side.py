@@ -22,7 +22,15 @@ from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Run, rank_folders
 
-NONE, CPU, THREAD = "none", "cpu", "thread"
+
+class Influence:
+    """What the machine does to a quantity: nothing, CPU time, or time of a thread that waits for CPUs."""
+
+    NONE = "none"
+    CPU = "cpu"
+    THREAD = "thread"
+
+
 #: Stages that wait for something other than a CPU, whose length says nothing of the CPUs.
 _NOT_OF_CPU = frozenset(("wait", "epoch_start", "copy", "checkpoint"))
 CPU_TIMED_STAGES = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}  # in which the main thread's CPU time is measured
@@ -65,7 +73,7 @@ class Measure:
         return replace(self, value=self.value / by)
 
 
-def _measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str = NONE, clock: str = "wall") -> Measure:
+def _measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str = Influence.NONE, clock: str = "wall") -> Measure:
     """Make a measure: a mean over a series of values.
 
     Args:
@@ -91,7 +99,7 @@ def _of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
     yield from _quantiles(step, walls)
     used = next((gauge for gauge in report.gauges if gauge.name == "cpu/processes"), None)
     if step.cpu_s and used is not None:
-        yield _measure("step/cpu", "s", step.cpu_s, np.array(used.values), kind=CPU, clock="cpu")
+        yield _measure("step/cpu", "s", step.cpu_s, np.array(used.values), kind=Influence.CPU, clock="cpu")
     for name, mean_s in step.stages.items():
         if name in rank.stages:
             yield from _stage(rank, name, mean_s, chosen)
@@ -116,12 +124,12 @@ def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
 def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[Measure]:
     """Yield a stage of the step, and the CPU time of the main thread in it, where it is made of that."""
     series = rank.stages[name][chosen]
-    yield _measure(f"stage/{name}", "s", mean_s, series, kind=NONE if name in _NOT_OF_CPU else THREAD)
+    yield _measure(f"stage/{name}", "s", mean_s, series, kind=Influence.NONE if name in _NOT_OF_CPU else Influence.THREAD)
     if name in CPU_TIMED_STAGES and (cpu := _main_thread(rank, CPU_TIMED_STAGES[name], "cpu")) is not None:
         queued = _main_thread(rank, CPU_TIMED_STAGES[name], "runqueue")
         own = float(series.sum() - (queued[chosen].sum() if queued is not None else 0.0))
         if own > 0 and cpu[chosen].sum() >= _CPU_BOUND * own:
-            yield _measure(f"cpu/{name}", "s", float(cpu[chosen].mean()) / 1e9, cpu[chosen], kind=CPU, clock="cpu")
+            yield _measure(f"cpu/{name}", "s", float(cpu[chosen].mean()) / 1e9, cpu[chosen], kind=Influence.CPU, clock="cpu")
 
 
 def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | None:
@@ -196,7 +204,7 @@ def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: Float
     Its error is that of the whole, of which every batch was timed, and that of its share of the
     whole, which only samples in detail tell.
     """
-    measure = _measure(id, "s", value, batches, kind=CPU if clock == "cpu" else NONE, clock=clock)
+    measure = _measure(id, "s", value, batches, kind=Influence.CPU if clock == "cpu" else Influence.NONE, clock=clock)
     name = id.partition("/")[2]
     share = 0.0 if name in ("total", "collate", "transport") else _share_error(rank.details, name, clock, rank.samples)
     return replace(measure, error=math.hypot(measure.error, share))
@@ -409,7 +417,7 @@ class Speed:
     @classmethod
     def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "Speed":
         runs = [*before, *after]
-        alike = [id for id, measure in runs[0].measures.items() if measure.kind == CPU and id not in ("sample/total", "step/cpu")]
+        alike = [id for id, measure in runs[0].measures.items() if measure.kind == Influence.CPU and id not in ("sample/total", "step/cpu")]
         ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if _same_work(runs) and same_processes(runs) else []
         logs = {id: [math.log(run.measures[id].value) for run in runs] for id in ids}
         middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}

@@ -14,7 +14,7 @@ from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timelin
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, Prediction, RankParts
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.partition import KNOWN_BY_COMPARISON, RANK_PARTS, Partition
-from feedline.analysis.ranks.read_collectives import collectives_of, unseen_of
+from feedline.analysis.ranks.read_collectives import collectives_of, unrecorded_communication
 from feedline.analysis.ranks.replay import Question, RankCpu, fit, refused, thinned
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.ceilings import Ceilings
@@ -245,15 +245,15 @@ def compared(
         notes.extend(comparison.notes)
     elif len(gathered) > 1:
         notes.append("no collective of several ranks was recorded, so it is unknown how long ranks wait for each other")
-    notes.extend(_unseen(gathered))
+    notes.extend(_unrecorded(gathered))
     return comparison
 
 
-def _unseen(gathered: Mapping[int, RankMetrics]) -> list[str]:
+def _unrecorded(gathered: Mapping[int, RankMetrics]) -> list[str]:
     """Libraries whose communication was not recorded, and how much of the step is unexplained on the rank where that is most."""
     shares: dict[str, list[float]] = {}
     for rank in gathered.values():
-        for why in unseen_of(rank.rank):
+        for why in unrecorded_communication(rank.rank):
             shares.setdefault(why, [])
             if rank.steps is not None and (whole := rank.steps.wall[rank.first :].sum()):
                 shares[why].append(float(rank.steps.stages["other"][rank.first :].sum() / whole))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each, silent
 from feedline.analysis.traces import folder
-from feedline.analysis.traces.kineto.kineto_file import read_kineto
-from feedline.analysis.traces.nsight.nsight_file import read_nsight
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.nsight.nsight_reader import read_nsight
 from feedline.analysis.traces.trace_columns import DEFAULT, Trace, TraceLimits
 from feedline.profiler import masks
 from feedline.profiler.errors import ELSEWHERE, FeedlineError, OutputError, RankCollision, TraceDamaged

@@ -5,7 +5,7 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.steps import Steps, left_after, partition
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, ProcessGroup, RankClock
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, NOT_MEASURED, PHASES, UNKNOWN_HOST, Collectives, ProcessGroup, RankClock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.columns import Records
@@ -50,7 +50,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
     dtypes, dtype_index = _indices(main, records["dtype"])
     table = np.zeros(len(records), COLLECTIVE_DTYPE)
     table["start"] = _came_to_it(records)
-    table["end"] = np.where(records["wall"] >= 0, records["start"] + records["wall"], UNKNOWN)
+    table["end"] = np.where(records["wall"] >= 0, records["start"] + records["wall"], NOT_MEASURED)
     table["nbytes"], table["sequence"] = records["nbytes"], records["sequence"]
     table["group"], table["name"], table["dtype"] = group_index, name_index, dtype_index
     table["phase"] = _phases(main, records["start"], steps)
@@ -67,7 +67,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
         steps=np.zeros((0, 2), np.int64) if steps is None else np.stack([steps.start, steps.boundaries.end], 1),
         stages=_stages_of(main),
         clock=clock,
-        unseen=unseen_of(rank),
+        unseen=unrecorded_communication(rank),
         evaluation=np.zeros((0, 2), np.int64) if steps is None else steps.boundaries.evaluation,
         stride=main.stride,
         left_after=left_after(steps),
@@ -160,7 +160,7 @@ def _groups(main: Process, records: Records) -> tuple[list[ProcessGroup], IntArr
     return groups, index.reshape(-1)
 
 
-def unseen_of(rank: Rank) -> list[str]:
+def unrecorded_communication(rank: Rank) -> list[str]:
     """List backends and libraries whose communication was not recorded on this rank, and why."""
     hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
     return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == _TAP or hook.get("reason") == OTHER_LIBRARY]

@@ -8,8 +8,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-#: What is counted: samples, or steps if samples were not recorded.
-SAMPLES, STEPS = "samples/s", "steps/s"
+
+class Unit:
+    """What is counted: samples, or steps if samples were not recorded."""
+
+    SAMPLES = "samples/s"
+    STEPS = "steps/s"
+
+
 #: An efficiency this far above 1 is flagged where no error of the measurement is known.
 _MAX_OVER = 0.01
 #: Two batch sizes are the same within this: the last batch of an epoch is smaller.
@@ -37,14 +43,14 @@ class Point:
     high: float | None = None
     batch: float | None = None
     notes: tuple[str, ...] = ()
-    unit: str = SAMPLES
+    unit: str = Unit.SAMPLES
     without_cpu: float = 0.0
 
     def in_steps(self) -> "Point":
         """Return the point in steps/s, to be compared with others of which samples were not seen."""
         assert self.batch is not None
         low, high = (None if value is None else value / self.batch for value in (self.low, self.high))
-        return replace(self, samples_per_s=self.samples_per_s / self.batch, low=low, high=high, batch=1.0, unit=STEPS)
+        return replace(self, samples_per_s=self.samples_per_s / self.batch, low=low, high=high, batch=1.0, unit=Unit.STEPS)
 
     @property
     def disturbed(self) -> bool:
@@ -84,7 +90,7 @@ class ScalingRow:
     flagged: bool
 
 
-def alone(points: Sequence[Point]) -> list[ScalingRow]:
+def rows_without_base(points: Sequence[Point]) -> list[ScalingRow]:
     """Make a row of every point for itself."""
     return [ScalingRow(point, None, None, None, False) for point in points]
 

@@ -11,7 +11,7 @@ from feedline.analysis.measure.computing import runqueue_s
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Estimate
 from feedline.analysis.measure.steps import left_after, partition
-from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
+from feedline.analysis.scaling.efficiency import DISTURBED, Point, Unit
 from feedline.analysis.scaling.study import counted
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.few import few
@@ -19,7 +19,7 @@ from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.restarts import NAMED
 
 _STEP_BLOCKS, _MIN_BLOCK_STEPS = 10, 3  # blocks of steps, and steps in a block at least
-_MIN_STEPS = 6  # steps, below which a throughput is called doubtful
+_MIN_CERTAIN_STEPS = 6  # steps, below which a throughput is called doubtful
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def points_of(groups: Sequence[Sequence[Run]]) -> list[Point]:
         RunDamaged: no rank of a launch made a step that can be read.
     """
     points = [point_of(group) for group in groups]
-    steps = any(point.unit == STEPS for point in points)
+    steps = any(point.unit == Unit.STEPS for point in points)
     by_size: dict[int, list[Point]] = {}
     for point in points:
         by_size.setdefault(point.ranks, []).append(point.in_steps() if steps else point)
@@ -164,12 +164,12 @@ def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Po
         notes.append(
             f"a main thread waited for a CPU in {share(stood)} of its step time: other programs or too few CPUs slowed the measurement"
         )
-    if fewest < _MIN_STEPS:
+    if fewest < _MIN_CERTAIN_STEPS:
         notes.append(f"only {fewest} steps")
     if fewest < most:
         notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")
-    unit, batch = (SAMPLES, batch) if batch else (STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
-    rate = sum((pace.batch if unit == SAMPLES else 1.0) / pace.step_s for pace in paces) * training / len(paces)
+    unit, batch = (Unit.SAMPLES, batch) if batch else (Unit.STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
+    rate = sum((pace.batch if unit == Unit.SAMPLES else 1.0) / pace.step_s for pace in paces) * training / len(paces)
     return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes), unit, stood)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feedline.analysis.formatting import number, share
-from feedline.analysis.scaling.efficiency import STEPS, Point, ScalingRow, alone, rows, scaling_kind, sound
+from feedline.analysis.scaling.efficiency import Point, ScalingRow, Unit, rows, rows_without_base, scaling_kind, sound
 from feedline.analysis.scaling.predict import ScalingBasis, ThroughputPrediction, fit, held_out, predict
 
 _SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
@@ -311,12 +311,12 @@ def study(
     times = list(_times(ordered, predictions, kind, noise)) if noise else []
     notes = [f"{counted(point.ranks)}: {note}" for point in ordered for note in point.notes]
     unit = ordered[0].unit
-    if unit == STEPS:
+    if unit == Unit.STEPS:
         notes.insert(
             0, "samples were not recorded: steps/s are compared, and overstate the throughput if the batch per rank shrinks with more ranks"
         )
     if noise and not times:
-        why = "samples were not recorded" if unit == STEPS else "give the batch per rank with --batch-size"
+        why = "samples were not recorded" if unit == Unit.STEPS else "give the batch per rank with --batch-size"
         notes.append(f"time to accuracy is unknown: {why}")
     contradictions = disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
     return Study(
@@ -339,7 +339,7 @@ def study(
 def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study:
     none = [ThroughputPrediction(ranks, None, None, None, "", why) for ranks in targets]
     notes = [f"{counted(point.ranks)}: {note}" for point in points for note in point.notes]
-    return Study(scaling_kind(points), alone(points), [], None, none, [], [], [], notes, why, [], "", points[0].unit, why)
+    return Study(scaling_kind(points), rows_without_base(points), [], None, none, [], [], [], notes, why, [], "", points[0].unit, why)
 
 
 def _times(points: Sequence[Point], predictions: Sequence[ThroughputPrediction], kind: str, noise: Noise) -> Iterator[_Time]:
@@ -348,7 +348,7 @@ def _times(points: Sequence[Point], predictions: Sequence[ThroughputPrediction],
     A predicted batch is that of the kind of scaling.
     """
     base = points[0]
-    if base.unit == STEPS or base.batch is None or any(point.batch is None for point in points):
+    if base.unit == Unit.STEPS or base.batch is None or any(point.batch is None for point in points):
         return
     whole = base.batch * base.ranks
     places = [(point.ranks, point.samples_per_s, float(point.batch or 0), False) for point in points]

@@ -48,7 +48,7 @@ COLLECTIVE_DTYPE = np.dtype(
     ]
 )
 PHASES = ("other", "forward", "backward", "optimizer", "loader", "init")
-UNKNOWN = -1
+NOT_MEASURED = -1
 UNKNOWN_HOST = "unknown"
 
 

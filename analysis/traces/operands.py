@@ -31,7 +31,7 @@ _BACKWARDS = {
     "aten::miopen_convolution_backward": (1, 0, 2),
     "aten::mkldnn_convolution_backward": (1, 0, 2),
 }
-_CONVOLUTIONS = (
+_CONVOLUTION_NAMES = (
     "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "cudnn_convolution", "cudnn_convolution_relu", "miopen_convolution",
     "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution_transpose",
 )  # fmt: skip
@@ -189,7 +189,7 @@ _FORMULAS: dict[str, _Formula] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), _multiply(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), _multiply(1)),
     "aten::linear": _linear,
-    **dict.fromkeys((f"aten::{name}" for name in _CONVOLUTIONS), _convolution),
+    **dict.fromkeys((f"aten::{name}" for name in _CONVOLUTION_NAMES), _convolution),
     **dict.fromkeys(_BACKWARDS, _convolution_backward),
     "flash_attn::_flash_attn_forward": _attention(0, (1, 1), False),
     "flash_attn::_flash_attn_backward": _attention(1, (3, 2), False),

@@ -21,7 +21,7 @@ _MAX_STEP_COLLECTIVES = 4096  # collectives of a step: more are not looked for
 _STEP_WORD = re.compile(r"^\W*([\w ]+:)?\W*(train(ing)?[ _-]?)?(step|iter(ation)?|batch|global[ _-]?step)[ _#:=-]*\d*\W*$", re.IGNORECASE)
 #: Ranges of frameworks: parts of a step, or calls that repeat within one.
 _PART = re.compile(r"^(Optimizer\.|nccl:|gloo:|DistributedDataParallel|FSDP::|torch\.|autograd::|enumerate\(|feedline:|ProfilerStep|\[)")
-_NUMBERS = re.compile(r"\d+")
+_DIGITS_IN_NAME = re.compile(r"\d+")
 _FEEDLINE_OPTIMIZER = re.compile(r"^feedline:optimizer$")
 _UPDATE = re.compile(r"^aten::_fused_(adam|adamw|sgd|adagrad)_?$|^Optimizer\.zero_grad#|multi_tensor_(adam|sgd|lamb)|FusedAdam", re.I)
 _FOREACH = re.compile(r"^aten::_foreach_(addcdiv|add|mul|lerp)_$")
@@ -143,7 +143,7 @@ def _ranges(trace: Trace, who: Threads) -> TraceSteps | None:
     families: dict[str, list[int]] = {}
     for number in present(own["name"]):
         if not _PART.match(trace.names[number]):
-            families.setdefault(_NUMBERS.sub("", trace.names[number]).strip(), []).append(number)
+            families.setdefault(_DIGITS_IN_NAME.sub("", trace.names[number]).strip(), []).append(number)
     best: tuple[bool, float, str, IntArray] | None = None
     for family, numbers in families.items():
         is_step = bool(_STEP_WORD.match(family))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from feedline.analysis.intervals import IntArray, union
 from feedline.analysis.traces.collectives import RankClock
 from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, named, of_kinds
-from feedline.analysis.traces.kineto.kineto_file import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.perfetto import NOWHERE, PerfettoRank, arrow, lanes, span
 from feedline.analysis.traces.threads import NO_TRACK, PROFILER_STEP, threads
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape, Trace, TraceLimits, Track

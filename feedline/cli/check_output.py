@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from rich.text import Text
 
 from feedline.analysis.diff.budget import EXCEEDED, PASSED, CheckedLimit, unmet
-from feedline.analysis.diff.run_diff import UNKNOWN, RunDiff
+from feedline.analysis.diff.run_diff import Outcome, RunDiff
 from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain as as_plain
@@ -19,8 +19,8 @@ from feedline.profiler.errors import OutputError
 from feedline.profiler.printable import printable
 
 _SCHEMA_VERSION = 1
-_STYLES = {PASSED: "green", EXCEEDED: "bold red", UNKNOWN: "bold yellow"}
-_MARKS = {PASSED: "✅ passed", EXCEEDED: "❌ exceeded", UNKNOWN: "❔ unknown"}
+_STYLES = {PASSED: "green", EXCEEDED: "bold red", Outcome.UNKNOWN: "bold yellow"}
+_MARKS = {PASSED: "✅ passed", EXCEEDED: "❌ exceeded", Outcome.UNKNOWN: "❔ unknown"}
 _PLACE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 
 
@@ -36,7 +36,7 @@ def show(checked: Sequence[CheckedLimit], run: MeasuredRun, console: Console) ->
     """Print it: what does not hold comes first."""
     console.print(plain(f"{title(checked)} ({run.report.run.name})", "bold"))
     console.print()
-    for one in sorted(checked, key=lambda one: (EXCEEDED, UNKNOWN, PASSED).index(one.outcome)):
+    for one in sorted(checked, key=lambda one: (EXCEEDED, Outcome.UNKNOWN, PASSED).index(one.outcome)):
         line = Text(f"{one.outcome:9}", _STYLES[one.outcome])
         console.print(line.append(Text(printable(f"{one.id}: {one.message}"), style="default")), soft_wrap=True)
     console.print()
@@ -115,6 +115,6 @@ def save_markdown(path: Path, text: str, appends: bool) -> None:
 def as_json(checked: Sequence[CheckedLimit], run: MeasuredRun, diffs: Mapping[str, RunDiff]) -> object:
     """The results as data, with the comparisons that they are from."""
     exceeded, unknown = unmet(list(checked))
-    outcome = EXCEEDED if exceeded else UNKNOWN if unknown else PASSED
+    outcome = EXCEEDED if exceeded else Outcome.UNKNOWN if unknown else PASSED
     against = next(iter(diffs.values()), None)
     return as_plain({"schema_version": _SCHEMA_VERSION, "run": run.name, "outcome": outcome, "limits": list(checked), "diff": against})

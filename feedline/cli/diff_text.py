@@ -7,7 +7,7 @@ from rich.text import Text
 
 from feedline.analysis.diff.conclusion import differing, reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
-from feedline.analysis.diff.run_diff import CHANGED, EITHER, MACHINE, FindingChange, Quantity, RunDiff, RunName
+from feedline.analysis.diff.run_diff import FindingChange, Outcome, Quantity, RunDiff, RunName
 from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.report.console import Console
@@ -25,9 +25,16 @@ _GROUPS = {
     "work": "Work",
     "gauge": "Gauges",
 }
-_OUTCOMES = {CHANGED: "changed", MACHINE: "machine", EITHER: "unclear", "same": "", "unknown": "not tested", "one side": "one side only"}
+_OUTCOMES = {
+    Outcome.CHANGED: "changed",
+    Outcome.MACHINE: "machine",
+    Outcome.EITHER: "unclear",
+    "same": "",
+    "unknown": "not tested",
+    "one side": "one side only",
+}
 _SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
-_STYLES = {CHANGED: "bold yellow", MACHINE: "cyan", EITHER: "cyan"}
+_STYLES = {Outcome.CHANGED: "bold yellow", Outcome.MACHINE: "cyan", Outcome.EITHER: "cyan"}
 _MOST = 8  # settings in the terminal
 _LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
 
@@ -68,7 +75,7 @@ def _listed(diff: RunDiff) -> list[Quantity]:
     def shows(quantity: Quantity) -> bool:
         whole = wholes.get(quantity.group)
         large = whole is None or max(quantity.before or 0.0, quantity.after or 0.0) >= _LEAST * max(whole.before or 0.0, whole.after or 0.0)
-        return quantity.outcome == CHANGED or (quantity.group in _SHOWN and large)
+        return quantity.outcome == Outcome.CHANGED or (quantity.group in _SHOWN and large)
 
     return [quantity for quantity in diff.quantities if shows(quantity)]
 

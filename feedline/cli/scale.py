@@ -192,7 +192,7 @@ def from_runs(paths: list[Path]) -> Measured:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
     from feedline.analysis.scaling import measured, together
-    from feedline.analysis.scaling.launches import basis_of
+    from feedline.analysis.scaling.step_profile import basis_of
     from feedline.profiler.store.opening import open_run
     from feedline.profiler.store.parts import only
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from feedline.analysis.formatting import BLANK, count, number, seconds, share
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import plain
-from feedline.analysis.scaling.efficiency import STEPS, ScalingRow
+from feedline.analysis.scaling.efficiency import ScalingRow, Unit
 from feedline.analysis.scaling.predict import ThroughputPrediction
 from feedline.analysis.scaling.study import Study, counted
 from feedline.profiler.printable import printable_in
@@ -42,7 +42,7 @@ def kind(study: Study) -> str:
     """Weak or strong, in words."""
     if study.refused:
         return "Throughput by number of ranks."
-    if study.unit == STEPS:
+    if study.unit == Unit.STEPS:
         return "No samples were recorded: steps of all ranks together are compared, assuming weak scaling (constant batch per rank)."
     first = study.rows[0].point
     batch = first.batch or 0.0

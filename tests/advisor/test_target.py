@@ -6,7 +6,7 @@ from advisor.made_up import curve, loss, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.convergence import batch_cost, gradient_noise
+from feedline.analysis.convergence import batch_cost, noise_windows
 from feedline.analysis.convergence.target import PROXY, Reached, StepTime, steps_to_target, time_to_target, updates_at
 from feedline.analysis.convergence.training_series import NoiseOverTraining
 
@@ -137,7 +137,7 @@ def test_a_batch_without_samples_has_no_price(batch):
 
 
 def test_the_noise_scale_of_a_training_is_near_that_of_its_gradients():
-    found = gradient_noise.over_training(run(batch=64, scale=100.0, epochs=40, ranks=4))
+    found = noise_windows.over_training(run(batch=64, scale=100.0, epochs=40, ranks=4))
 
     assert found.value == pytest.approx(100.0, rel=0.25)
     assert found.low < 100 < found.high
@@ -145,12 +145,12 @@ def test_the_noise_scale_of_a_training_is_near_that_of_its_gradients():
 
 
 def test_a_run_without_norms_says_what_they_need():
-    assert "one micro-batch" in gradient_noise.over_training(run(norms=False)).why
+    assert "one micro-batch" in noise_windows.over_training(run(norms=False)).why
 
 
 def test_a_training_too_noisy_for_short_windows_is_measured_in_longer_ones():
     runs = [run(batch=16, scale=500.0, epochs=2, seed=seed) for seed in range(20)]  # 512 updates: up to 16 windows
-    found = [gradient_noise.over_training(one) for one in runs]
+    found = [noise_windows.over_training(one) for one in runs]
 
     assert sum(one.low <= 500 <= one.high for one in found) >= 16
     assert np.median([len(one.windows) for one in found]) < 8
@@ -158,7 +158,7 @@ def test_a_training_too_noisy_for_short_windows_is_measured_in_longer_ones():
 
 
 def test_a_noise_scale_that_cannot_be_measured_at_all_still_bounds_the_batch():
-    found = gradient_noise.over_training(run(batch=8, scale=1e6, epochs=1))
+    found = noise_windows.over_training(run(batch=8, scale=1e6, epochs=1))
 
     assert (found.value, found.high, len(found.windows)) == (None, None, 1)
     assert batch_cost.price(found, 8).where == "far below"

@@ -15,7 +15,7 @@ from feedline.analysis.diff import budget, context
 from feedline.analysis.diff.budget import Budget, check
 from feedline.analysis.diff.diff_runs import diff
 from feedline.analysis.diff.run_diff import Quantity, RunDiff
-from feedline.analysis.diff.side import THREAD
+from feedline.analysis.diff.side import Influence
 from feedline.analysis.explain.model import RankGpu, Traces
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.traces.trace_budget import NO_COMMUNICATION
@@ -202,7 +202,7 @@ def test_fewer_steps_than_show_how_runs_drift_are_too_few(loader):
     few = {id: replace(one, drift=math.nan) for id, one in loader.measures.items()}
     short = replace(loader, measures=few, report=replace(loader.report, throughput=replace(loader.report.throughput, steps=12)))
 
-    found = diff([short], [changed(short, lambda one: 1.5 if one.kind == THREAD or one.id == "step/mean" else 1.0)])
+    found = diff([short], [changed(short, lambda one: 1.5 if one.kind == Influence.THREAD or one.id == "step/mean" else 1.0)])
 
     assert found.conclusion.startswith("Too few steps to compare: A has 12, B has 12; at least 16")
     assert not [one for one in found.changed if one.clock == "wall"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scaling.made_up import MS, rank
 
-from feedline.analysis.scaling.launches import anatomy_of, link_of
 from feedline.analysis.scaling.predict import Bucket
+from feedline.analysis.scaling.step_profile import anatomy_of, link_of
 from feedline.analysis.traces.collectives import Collectives, ProcessGroup
 
 

@@ -14,7 +14,18 @@ from feedline.analysis.traces.collectives import BETWEEN_TWO, TOGETHER, Collecti
 from feedline.profiler.errors import RunDamaged
 
 #: What a collective can be, by its number in an envelope.
-OPERATIONS = ("other", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "broadcast", "scatter", "gather", "reduce")
+OPERATION_KINDS = (
+    "other",
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "scatter",
+    "gather",
+    "reduce",
+)
 _MAX_GROUP_ROWS = 8_000_000  # of a group: some 500 MB
 _EXTENT_DTYPE = np.dtype(
     [
@@ -31,7 +42,7 @@ _EXTENT_DTYPE = np.dtype(
     ]
 )
 _NEVER = np.iinfo(np.int64).max
-_TOGETHER = [OPERATIONS.index(name) for name in sorted(TOGETHER)]
+_TOGETHER = [OPERATION_KINDS.index(name) for name in sorted(TOGETHER)]
 
 
 @dataclass(frozen=True, order=True)
@@ -213,4 +224,4 @@ def _numbered(collectives: Collectives) -> dict[_Key, IntArray]:
 
 def _kind(name: str) -> int:
     what = operation(name)
-    return OPERATIONS.index(what) if what in OPERATIONS else 0
+    return OPERATION_KINDS.index(what) if what in OPERATION_KINDS else 0

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from feedline.analysis.measure.pace import throughput_of
 from feedline.analysis.measure.steps import partition as steps_of
-from feedline.analysis.ranks.many.envelope import OPERATIONS, Envelope
+from feedline.analysis.ranks.many.envelope import OPERATION_KINDS, Envelope
 from feedline.analysis.ranks.partition import RANK_PARTS, exchanges, partition
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives
 from feedline.profiler.errors import FeedlineError, MissingDependency, RunDamaged, RunNotFound
@@ -305,5 +305,5 @@ def _moved(collectives: Collectives, envelope: Envelope, moving: npt.NDArray[np.
     moved: dict[CollectiveLabel, _Moved] = {}
     for kind, nbytes, ranks in set(zip(rows["kind"][known].tolist(), rows["nbytes"][known].tolist(), sizes[known].tolist(), strict=True)):
         these = known & (rows["kind"] == kind) & (rows["nbytes"] == nbytes) & (sizes == ranks)
-        moved[CollectiveLabel(OPERATIONS[kind], nbytes, ranks)] = _Moved(int(these.sum()), int(moving[these].sum()))
+        moved[CollectiveLabel(OPERATION_KINDS[kind], nbytes, ranks)] = _Moved(int(these.sum()), int(moving[these].sum()))
     return moved

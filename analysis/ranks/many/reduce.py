@@ -9,7 +9,7 @@ import numpy as np
 from feedline.analysis.formatting import counted, share
 from feedline.analysis.ranks.aligned_clocks import OUTLIERS
 from feedline.analysis.ranks.bandwidth import bandwidth
-from feedline.analysis.ranks.many.envelope import OPERATIONS, Envelope
+from feedline.analysis.ranks.many.envelope import OPERATION_KINDS, Envelope
 from feedline.analysis.ranks.many.passes import CollectiveLabel, Load, RankSource, Spent, Survey, foreign, sources, spend, survey
 from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each, silent
 from feedline.analysis.ranks.match import kept
@@ -173,7 +173,7 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[KindCost], 
         if there.any():
             each, number = np.unique(rows[there][["kind", "nbytes"]], return_counts=True)
             for (kind, nbytes), times in zip(each.tolist(), number.tolist(), strict=True):
-                label = CollectiveLabel(OPERATIONS[kind], nbytes, n)
+                label = CollectiveLabel(OPERATION_KINDS[kind], nbytes, n)
                 counts[label] = counts.get(label, 0) + times
     most = sorted(counts, key=lambda label: (-label.nbytes * counts[label], label))[:_MOST_KINDS]
     return [KindCost(*label, counts[label], _busbw(label, spent)) for label in most], incomplete, total

@@ -109,7 +109,7 @@ def _point(sweep: Sweep, index: int, x: float, y: float, top: float) -> Markup:
     return tag("g", bar, tag("circle", class_="dot", cx=percent(x), cy=y, r=3.5), hit, class_="point", data_tip=tip)
 
 
-def workers(search: Search) -> Markup:
+def throughput_by_workers(search: Search) -> Markup:
     """Draw a line through the predictions by workers, in the band of their intervals.
 
     The ring is the setting to take, the dot the measured one.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.traces.kineto.event_blocks import NONE, UNREADABLE, AnySpan, Args, Begin, Block, End, kind_of
-from feedline.analysis.traces.kineto.stream import whole
+from feedline.analysis.traces.kineto.stream import as_int
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Growing, Kind, Rows, Shape, TraceLimits, Track
 from feedline.profiler.errors import TraceDamaged
 
@@ -105,7 +105,7 @@ def _is_stream(args: Args) -> bool:
 def _device_of(pid: object, device: object) -> int:
     """Return the device of an event: what its arguments say, else its process, which is the device's number on streams."""
     for value in (device, pid):
-        number = whole(value, -1)
+        number = as_int(value, -1)
         if number >= 0:
             return number
     return 0
@@ -113,7 +113,7 @@ def _device_of(pid: object, device: object) -> int:
 
 def _stream_of(tid: object, stream: object) -> str:
     """Return the number of a stream, as text: what the arguments say, else its thread, which was called "stream 7" in 2021."""
-    number = whole(stream, -1) if stream is not None else -1
+    number = as_int(stream, -1) if stream is not None else -1
     return str(number) if number >= 0 else str(tid).removeprefix("stream ")
 
 
@@ -157,7 +157,7 @@ def _ranks(args: Args) -> tuple[int, ...] | None:
         ranks = _list(ranks.encode())
     if ranks and all(isinstance(rank, int) for rank in ranks):
         return tuple(ranks)
-    first, stride, size = (whole(value, -1) for value in (args.first, args.stride, args.size))
+    first, stride, size = (as_int(value, -1) for value in (args.first, args.stride, args.size))
     if ranks == "..." and first >= 0 and stride > 0 and 0 < size <= 1 << 20:
         return tuple(range(first, first + stride * size, stride))
     return None
@@ -181,7 +181,7 @@ def _named(value: object) -> str | None:
 
 
 def _counted(value: object) -> int | None:
-    number = whole(value, -1) if value is not None else -1
+    number = as_int(value, -1) if value is not None else -1
     return number if number >= 0 else None
 
 

@@ -233,13 +233,13 @@ def _arguments(args: dict[str, Any]) -> Args:
         if name in _RAW:
             arguments[name] = msgspec.Raw(json.dumps(value).encode())
         elif name in _INTEGER_ARGS:
-            arguments[name] = whole(value, -1)
+            arguments[name] = as_int(value, -1)
         elif not isinstance(value, (list, dict)):
             arguments[name] = _text(value) if name == "name" else value
     return Args(**arguments) if arguments else Args()
 
 
-def whole(value: Any, otherwise: int) -> int:
+def as_int(value: Any, otherwise: int) -> int:
     """Return a number that 64 bits hold, of whatever a file has instead of one."""
     try:
         number = int(value)

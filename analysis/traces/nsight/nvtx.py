@@ -256,7 +256,7 @@ class NcclPayload:
     ranks: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def told(rows: Rows, names: Sequence[str], payloads: Sequence[_Payload]) -> NcclPayload:
+def nccl_of_kernels(rows: Rows, names: Sequence[str], payloads: Sequence[_Payload]) -> NcclPayload:
     """Collect what is known of each kernel of NCCL's, beyond its name.
 
     Args:

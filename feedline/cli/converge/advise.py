@@ -122,7 +122,7 @@ def _predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "l
         part: samples of one worker in an update.
     """
     from feedline.analysis.convergence.target import StepTime
-    from feedline.analysis.scaling.efficiency import STEPS
+    from feedline.analysis.scaling.efficiency import Unit
     from feedline.analysis.scaling.study import study
     from feedline.cli.scale import from_runs
 
@@ -133,7 +133,7 @@ def _predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "l
         if not one.samples_per_s or not one.low or not one.high:
             made.append(StepTime(one.ranks, None, None, None, one.why))
             continue
-        whole = one.ranks * (1 if found.unit == STEPS else part)
+        whole = one.ranks * (1 if found.unit == Unit.STEPS else part)
         made.append(StepTime(one.ranks, whole / one.samples_per_s, whole / one.high, whole / one.low, one.model))
     return made
 

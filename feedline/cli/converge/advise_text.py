@@ -11,7 +11,7 @@ from rich.text import Text
 from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.advisor import Advice, Advised, written
 from feedline.analysis.convergence.batch_cost import DOUBT
-from feedline.analysis.convergence.classify import HEALTHY, WORDS, Verdict
+from feedline.analysis.convergence.classify import VERDICT_WORDS, LossKind, Verdict
 from feedline.analysis.convergence.curves import TRAIN
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import TimeToTarget
@@ -62,7 +62,7 @@ def _conclusion(found: Advised) -> list[str]:
     if not found.advice:
         if any(finding.severity is not Severity.INFO for _, finding in found.findings):
             return ["Fix what is wrong with the set-up first."]
-        healthy = all(one.kind == HEALTHY for one in found.verdicts)
+        healthy = all(one.kind == LossKind.HEALTHY for one in found.verdicts)
         return ["No change needed: the batch size is not too large." if healthy else "No advice possible from what was recorded."]
     first = found.advice[0]
     gain = f" Expected gain: {first.gain}." if first.gain else ""
@@ -106,7 +106,9 @@ def _under(label: str, text: str) -> Padding:
 def _verdict(verdict: Verdict) -> Text:
     who = f"{verdict.run} compared with {verdict.reference}" if verdict.reference else verdict.run
     maybe = "suspected " if verdict.suspected else ""
-    return Text.assemble(plain(f"{who}: "), (maybe, "yellow"), plain(WORDS[verdict.kind], "bold"), plain(f". {sentence(verdict.message)}."))
+    return Text.assemble(
+        plain(f"{who}: "), (maybe, "yellow"), plain(VERDICT_WORDS[verdict.kind], "bold"), plain(f". {sentence(verdict.message)}.")
+    )
 
 
 def _price(found: Advised) -> Iterator[Text]:

@@ -10,8 +10,8 @@ import pytest
 from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import match
 from feedline.analysis.ranks.traced_ranks import RankComparison, compare, numbered
-from feedline.analysis.traces.kineto.kineto_file import read_kineto
-from feedline.analysis.traces.nsight.nsight_file import read_nsight
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.nsight.nsight_reader import read_nsight
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "traces"

@@ -11,7 +11,7 @@ from traces.joined.training import BATCH, SAMPLES
 from warm_python import WarmPython
 
 from feedline.analysis.report import trace
-from feedline.analysis.traces.kineto.kineto_file import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.windows import READINGS_NS, marks_in, shared_clock, windows
 from feedline.cli import main
 from feedline.profiler.clock import MARK

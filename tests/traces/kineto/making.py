@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from feedline.analysis.traces.kineto.kineto_file import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.trace_columns import Trace
 
 TS = 1_700_000_000_000_000

@@ -8,7 +8,7 @@ import pytest
 from traces.kineto.making import TS, event, read, rows, text
 
 from feedline.analysis.traces.kineto import stream
-from feedline.analysis.traces.kineto.kineto_file import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import TraceDamaged
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feedline.analysis.traces.kineto.kineto_file import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
 TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "traces"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from traces.nsight.made_up import export, kernel
 
-from feedline.analysis.traces.nsight.nsight_file import read_nsight
+from feedline.analysis.traces.nsight.nsight_reader import read_nsight
 from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import TraceDamaged
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from traces.nsight.real import Asked, file
 
-from feedline.analysis.traces.nsight.nsight_file import read_nsight
+from feedline.analysis.traces.nsight.nsight_reader import read_nsight
 from feedline.analysis.traces.trace_budget import device_work, gpu
 from feedline.analysis.traces.trace_columns import DEVICE_WORK, Kind, Trace
 from feedline.analysis.traces.trace_steps import TraceWindow

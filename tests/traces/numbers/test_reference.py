@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feedline.analysis.intervals import joined, length, without
-from feedline.analysis.traces.kineto.kineto_file import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
 from feedline.analysis.traces.threads import threads
 from feedline.analysis.traces.trace_budget import DeviceWork, GpuFigures, Input, device_work, find_input, gpu, loading

@@ -12,7 +12,7 @@ import numpy as np
 from feedline.analysis.formatting import counted
 from feedline.analysis.traces.kineto.event_blocks import NONE
 from feedline.analysis.traces.kineto.fill import Filled
-from feedline.analysis.traces.kineto.stream import MAX_OBJECT_TEXT, Blocks, Inflated, whole
+from feedline.analysis.traces.kineto.stream import MAX_OBJECT_TEXT, Blocks, Inflated, as_int
 from feedline.analysis.traces.makers import READ, adapt, maker_of, of_events, refusal
 from feedline.analysis.traces.trace_columns import DEFAULT, DEVICE_WORK, CollectiveArgs, Kind, Rows, Trace, TraceLimits, canonical, sort
 from feedline.profiler.errors import TraceDamaged
@@ -64,9 +64,9 @@ def _about(head: bytes, tail: bytes) -> _About:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         values, notes = _searched(text)
     distributed = values["distributed"] if isinstance(values["distributed"], dict) else {}
-    rank, world = whole(distributed.get("rank"), -1), whole(distributed.get("world_size"), -1)
+    rank, world = as_int(distributed.get("rank"), -1), as_int(distributed.get("world_size"), -1)
     origin = values["feedline"].get("origin_ns") if isinstance(values["feedline"], dict) else None
-    base = whole(values["base"], 0)
+    base = as_int(values["base"], 0)
     return _About(
         base_ns=base if abs(base) < 1 << 61 else 0,
         rank=rank if rank >= 0 else None,
@@ -114,7 +114,7 @@ def _groups(config: object) -> dict[str, tuple[int, ...]]:
     for entry in config if isinstance(config, list) else []:
         if not isinstance(entry, dict) or entry.get("pg_name") is None:
             continue
-        ranks, size = entry.get("ranks"), whole(entry.get("pg_size"), 0)
+        ranks, size = entry.get("ranks"), as_int(entry.get("pg_size"), 0)
         if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
             groups[str(entry["pg_name"])] = tuple(ranks)
         elif ranks == [] and 0 < size <= 1 << 20:

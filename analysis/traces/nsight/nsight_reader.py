@@ -27,7 +27,7 @@ from feedline.analysis.traces.nsight.database import (
     rows,
     tid,
 )
-from feedline.analysis.traces.nsight.nvtx import NcclPayload, told
+from feedline.analysis.traces.nsight.nvtx import NcclPayload, nccl_of_kernels
 from feedline.analysis.traces.trace_columns import (
     DEFAULT,
     DEVICE_WORK,
@@ -267,7 +267,7 @@ def _whole(database: Database) -> _File:
     for payload in ranges.nccl:
         payload.row += before
     rows = np.concatenate([*parts, ranges.rows])
-    return _File(rows, names.all(), ranges, told(rows, names.all(), ranges.nccl), known, _notes(database, done))
+    return _File(rows, names.all(), ranges, nccl_of_kernels(rows, names.all(), ranges.nccl), known, _notes(database, done))
 
 
 def _notes(database: Database, done: Rows) -> list[str]:
