@@ -1,4 +1,4 @@
-"""What a batch costs in samples and saves in updates, against the critical batch."""
+"""What a batch costs in samples and saves in updates, against the critical batch, in figures and in words."""
 
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.formatting import count, number

@@ -1,4 +1,4 @@
-"""Correctness first: what is wrong with how a training is set up, before its batch size is judged. One small function per mistake."""
+"""Checks of how a training is set up, before its batch size is judged: one small function per mistake."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

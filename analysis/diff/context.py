@@ -1,4 +1,7 @@
-"""What differs beside the measured quantities: findings, settings, versions, hardware."""
+"""What differs beside the measured quantities: findings, settings, versions, hardware.
+
+A finding that a report lacks may be true all the same: then its absence proves nothing.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -122,7 +122,7 @@ class Sides:
         """Return the logarithm of B over A that the machine explains."""
         if kind == Influence.NONE:
             return 0.0
-        common = self.between([self.speed.of_run(at, id) for at in range(len(self.runs))])
+        common = self.machine_difference([self.speed.of_run(at, id) for at in range(len(self.runs))])
         return common if kind == Influence.CPU else common * self.on_cpu + self.queued
 
     @property
@@ -136,10 +136,10 @@ class Sides:
 
         It counts in the direction in which what it had of them changed.
         """
-        change = self.between(parts)
+        change = self.machine_difference(parts)
         return max(change, 0.0) * self.slows + min(change, 0.0) * self.speeds
 
-    def between(self, parts: Sequence[float]) -> float:
+    def machine_difference(self, parts: Sequence[float]) -> float:
         """Return B - A of what the machine did to each run.
 
         With several runs of each, their spread holds what the machine does from run to run, and only what differs between the sides is

@@ -1,4 +1,4 @@
-"""The runs of one side of a comparison, and what the machine did to each."""
+"""The runs of one side of a comparison: what each measured, how well that is known, and what the machine did to it."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -28,7 +28,7 @@ def kinds(together: CrossRank) -> list[CollectiveKind]:
     from transfer (a rank of the group left no records, or clocks cannot be compared).
     """
     matched, took = together.matched, together.moving()
-    comparable = matched.whole & np.isfinite(together.bound)
+    comparable = matched.complete & np.isfinite(together.bound)
     took = np.where(comparable[:, None] & (took > 0), took, np.nan)
     rows: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for index, key in enumerate(zip(matched.name.tolist(), matched.nbytes.tolist(), matched.group.tolist(), strict=True)):
@@ -140,7 +140,7 @@ def network(
         return verdict(largest, ceilings, link_bytes_per_s)
     if not np.isfinite(together.bound):
         return _BandwidthCheck(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
-    if len(together.matched.whole) and not together.matched.whole.any():
+    if len(together.matched.complete) and not together.matched.complete.any():
         return _BandwidthCheck(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
     return _BandwidthCheck(None, "message sizes are unknown, and so is the bandwidth of collectives")
 

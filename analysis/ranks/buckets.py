@@ -129,7 +129,7 @@ def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
     phase = np.full(len(matched.group), _INIT)
     row = matched.rows[0]
     phase[row[row >= 0]] = first.table["phase"][row >= 0]
-    everybody = matched.whole & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != _INIT)
+    everybody = matched.complete & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != _INIT)
     rows = np.flatnonzero(everybody)
     return rows[np.argsort(matched.start[rows, 0], kind="stable")]
 

@@ -1,4 +1,4 @@
-"""All of communication in one go: from the collectives of every rank to what a report shows."""
+"""The comparison of the ranks of a run: from their folders, or their collectives, to what a report shows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -215,7 +215,7 @@ def compared(
     gathered: Mapping[int, RankMetrics],
     shown: RankMetrics,
     ceilings: Ceilings | None,
-    beside: NetworkHints,
+    hints: NetworkHints,
     notes: list[str],
     cpus: Mapping[int, RankCpu],
 ) -> Compared | None:
@@ -227,7 +227,7 @@ def compared(
         gathered: rank -> its measures.
         shown: the rank whose first steps are left out of the means.
         ceilings: what was probed; None: nothing was.
-        beside: what the user knows of the network.
+        hints: what the user knows of the network.
         notes: what is missing is appended.
         cpus: by rank, what its mean step takes of the CPUs that it shares with others.
     """
@@ -240,7 +240,7 @@ def compared(
             continue
         if one is not None:
             collectives.append(one)
-    comparison = compare(collectives, ceilings, _costs(gathered), shown.first, beside.link_bytes_per_s, beside.nccl_lines, cpus)
+    comparison = compare(collectives, ceilings, _costs(gathered), shown.first, hints.link_bytes_per_s, hints.nccl_lines, cpus)
     if comparison is not None:
         notes.extend(comparison.notes)
     elif len(gathered) > 1:

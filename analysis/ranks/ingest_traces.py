@@ -1,4 +1,4 @@
-"""Traces of other tools into a run folder: read by many processes at once, put in place in one move."""
+"""Files of other tools into a run folder: which rank each is of, read by many processes at once, moved in one go."""
 
 import os
 import re

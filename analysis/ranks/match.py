@@ -34,7 +34,7 @@ class CollectiveTable:
         member: bool [m, ranks]: the rank belongs to the group.
         start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or unknown.
         rows: for each column, int64 [k]: the row of each entry in that rank's table, -1 where it cannot be matched.
-        whole: bool [m]: every rank of the group is there.
+        complete: bool [m]: every rank of the group is there.
         together: bool [m]: no rank ends before all have begun.
         notes: ranks that are missing, killed or foreign, in words.
     """
@@ -49,7 +49,7 @@ class CollectiveTable:
     start: IntArray
     end: IntArray
     rows: list[IntArray]
-    whole: BoolArray
+    complete: BoolArray
     together: BoolArray
     notes: list[str] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Replaying the bucket timeline: buckets become ready, share a link, and the step ends when the last has arrived.
+"""Replay of the bucket timeline: buckets become ready, share a link, and the step ends when the last has arrived.
 
 Each bucket moves for as long as was measured. If it was slower than the link is on average, it is slower by the same factor in a changed
 replay, because a link that stalls for a moment would stall there, too. Every answer is the measured step plus the difference between two

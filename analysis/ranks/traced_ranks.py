@@ -1,4 +1,4 @@
-"""All ranks' traces together: transfer and waiting, which rank was late, and how much of each budget that takes."""
+"""All ranks' traces together: which collective is which, transfer and waiting, and what late ranks were doing."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -364,7 +364,7 @@ def compare(traces: Mapping[int, RankTrace]) -> RankComparison | None:
         rank.rank: _waiting(rank, column, together, numbering.since[rank.rank]) for column, rank in enumerate(ordered)
     } if np.isfinite(together.bound) else {}  # fmt: skip
     last = _last(together)
-    complete = len(matched.whole) > 0 and {rank for group in matched.groups for rank in group.ranks} <= set(matched.ranks)
+    complete = len(matched.complete) > 0 and {rank for group in matched.groups for rank in group.ranks} <= set(matched.ranks)
     lates, phases = _late(numbering, together, traces) if complete and np.isfinite(together.bound) else ([], {})
     sentences = [_says(late, phases[late.rank], last) for late in lates[:1]]
     return RankComparison(
@@ -427,7 +427,7 @@ def _on_few_ends(matched: CollectiveTable) -> Alignment | None:
 
 def _last(together: CrossRank) -> IntArray:
     matched, met = together.matched, together.met
-    rows = np.flatnonzero(matched.whole & matched.together)
+    rows = np.flatnonzero(matched.complete & matched.together)
     rows = rows[np.argsort(matched.start[rows].max(1, initial=MISSING), kind="stable")]
     column = met.last_column[rows]
     return np.where(behind(met.start[rows], column) > together.bound, np.array(matched.ranks)[column], -1)
@@ -467,7 +467,7 @@ def _late(
     numbering: _Numbering, together: CrossRank, traces: Mapping[int, RankTrace]
 ) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
     """Return late ranks, and what each was doing in seconds over all steps."""
-    sure = replace(together, awaited=together.awaited & together.matched.whole)
+    sure = replace(together, awaited=together.awaited & together.matched.complete)
     blamed = blame.blame(sure)
     blamed = replace(blamed, excess=_excess(blamed, sure, _before(together, traces, numbering.kept)))
     lates = [replace(late, whole_host=False) for late in blame.summary(blamed, together.ranks)]

@@ -351,7 +351,7 @@ def _parts(ranks: Mapping[int, RankMetrics], of_ranks: Sequence[Collectives]) ->
     parts: list[Rows] = []
     for own in of_ranks:
         number = rows.get(own.rank, np.full(len(own.table), -1))
-        whole = np.append(matched.whole, False)[number]  # number -1: the last
+        whole = np.append(matched.complete, False)[number]  # number -1: the last
         spent = _spent(own, together.partitions[own.rank], together.arrivals[own.rank], whole)
         parts.append({**_of(ranks[own.rank], own), "collective": number, **spent})
     return parts

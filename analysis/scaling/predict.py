@@ -1,4 +1,4 @@
-"""Predicts throughput for numbers of ranks that were not run, with an interval, or refuses with the reason."""
+"""Predictions of throughput for numbers of ranks that were not run, each with an interval, or a reason why there is none."""
 
 import itertools
 import math

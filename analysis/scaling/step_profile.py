@@ -1,4 +1,4 @@
-"""From recorded collectives to what the replay needs: the anatomy of a step of the fewest ranks, and the link of more of them."""
+"""The basis of predictions out of recorded launches: the step of the fewest ranks, and the link of the most."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ def link_of(ranks: Sequence[Collectives]) -> Ring | None:
         return None
     joined = match(ranks)
     several = np.array([len(group.ranks) > 1 for group in joined.groups], bool)[joined.group]  # a rank alone moves nothing
-    complete = several & joined.whole & joined.together & (joined.end != MISSING).any(1)
+    complete = several & joined.complete & joined.together & (joined.end != MISSING).any(1)
     lasted = np.where((joined.start != MISSING) & (joined.end != MISSING), joined.end - joined.start, np.iinfo(np.int64).max).min(1)
     first = next(rank for rank in ranks if rank.rank == joined.ranks[0])
     end = joined.end[:, 0]

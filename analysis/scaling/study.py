@@ -1,4 +1,4 @@
-"""Everything that ``feedline scale`` says, as plain data."""
+"""Everything that ``feedline scale`` says, as plain data, with its conclusion in sentences."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,7 @@
-"""What makes launches incomparable: ranks that do not train together, or that share no work. Their efficiency is undefined."""
+"""What makes launches incomparable, and which rank is late in the largest.
+
+Ranks that do not train together, or that share no work, have no efficiency.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the host called in the steps, and what of the device's time came of it."""
+"""What the host called in the steps, which event called which, and what of the device's time came of it."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The collectives of one rank as columns: what everything in this folder works on, whether feedline recorded them or a trace holds them."""
+"""The collectives of one rank as columns, whether feedline or another tool recorded them, and the operations by their names."""
 
 import re
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""A trace in a run folder: one Parquet file in the rank's folder, its columns and in its metadata everything that they refer to."""
+"""A trace in a run folder: one Parquet file with its columns, and in its metadata everything that they refer to.
+
+It is read as far as others rely on it: indices that point at something, times in order and within 64 bits.
+"""
 
 import json
 import os

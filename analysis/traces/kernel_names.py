@@ -1,4 +1,4 @@
-"""The names of kernels: a template's instantiation, written out by the compiler, and the function's own name in it."""
+"""Names of kernels: the function's own in what the compiler wrote, and which ones communicate."""
 
 import functools
 import re

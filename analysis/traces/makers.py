@@ -1,4 +1,4 @@
-"""Who wrote a file that feedline cannot read, told by its content, so that it is refused by name and not by its first letter."""
+"""Tells who wrote a file, by its content: rocprof and XProf are adapted, others are refused by name."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

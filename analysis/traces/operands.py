@@ -1,4 +1,4 @@
-"""FLOP and bytes of an operator by the sizes of its inputs. A multiplication and an addition are two FLOP.
+"""FLOP and bytes of operators by the sizes of their inputs; a multiplication and an addition are two FLOP.
 
 The formulas are those by which torch.utils.flop_counter counts; for grouped convolutions' gradients it counts each group as if it saw all
 channels, here they cost what the forward costs.

@@ -1,4 +1,4 @@
-"""The words of the Trace Event Format that Perfetto reads: tracks of a rank and the lines of its events.
+"""Lines of the Trace Event Format that Perfetto reads: tracks of a rank, lanes for events that overlap, events and arrows.
 
 Times are microseconds with three decimals. On one track the outer of two events that begin together comes first.
 """

@@ -1,4 +1,4 @@
-"""Everything that one rank's trace says by itself, small enough to be sent from one process to another."""
+"""Everything that one rank's trace says by itself, its kernels and copies in tables."""
 
 from collections.abc import Set
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def kernels(trace: Trace, who: Threads, called: HostCalls, busy_ns: int, window:
     rows = np.flatnonzero(of_kinds(trace, Kind.KERNEL) & window.touches(trace.events))
     if not len(rows):
         return []
-    names, wall = trace.events["name"][rows], window.within(trace.events[rows])
+    names, wall = trace.events["name"][rows], window.overlap_ns(trace.events[rows])
     launcher = who.launcher[rows]
     by = np.where(called.backend >= 0, called.backend, called.operator)
     operator = np.where(launcher >= 0, by[launcher], -1)
@@ -111,7 +111,7 @@ def copies(trace: Trace, window: TraceWindow) -> list[_CopyRow]:
         chosen = mine[np.isin(mine["name"], [name for name, kind in kinds.items() if kind == which])]
         known = chosen["nbytes"] >= 0
         nbytes = int(chosen["nbytes"][known].sum()) if known.any() else None
-        table.append(_CopyRow(which, len(chosen), int(window.within(chosen).sum()), nbytes, int(chosen["wall"][known].sum())))
+        table.append(_CopyRow(which, len(chosen), int(window.overlap_ns(chosen).sum()), nbytes, int(chosen["wall"][known].sum())))
     return sorted(table, key=lambda row: -row.total_ns)
 
 

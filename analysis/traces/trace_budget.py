@@ -1,4 +1,7 @@
-"""Where every nanosecond of each step went. What the device did comes first, then what the host did while the device stood still."""
+"""Where every nanosecond of each step went, and what the device and the loader did meanwhile.
+
+What the device did comes first, then what the host did while the device stood still.
+"""
 
 import re
 from dataclasses import dataclass
@@ -40,7 +43,7 @@ class DeviceWork:
     copy: IntArray
     busy: IntArray
 
-    def within(self, window: TraceWindow) -> "DeviceWork":
+    def clipped_to(self, window: TraceWindow) -> "DeviceWork":
         """Return what of it lies in a window."""
         cut = (clip(part, window.begin, window.end) for part in (self.compute, self.communication, self.copy, self.busy))
         return DeviceWork(*cut)
@@ -125,7 +128,7 @@ def gpu(work: DeviceWork, window: TraceWindow) -> GpuFigures:
     """Return the figures of what a device did in a window."""
     if not len(work.busy):
         return GpuFigures()
-    seen = work.within(window)
+    seen = work.clipped_to(window)
     hidden = common(seen.communication, seen.compute)
     return GpuFigures(window.ns, *(length(part) for part in (seen.busy, seen.compute, seen.communication, hidden)))
 
@@ -325,7 +328,7 @@ def of_trace(steps: TraceSteps, window: TraceWindow, act: Activity, work: Device
     if not len(steps):
         edges = np.array([window.begin, window.end] if window.ns else [], np.int64)
         notes.append(steps.how)
-    if len(work.within(window).communication):
+    if len(work.clipped_to(window).communication):
         notes.append(ONE_RANK)
     if not len(work.busy):
         notes.append(_ON_HOST)

@@ -1,4 +1,4 @@
-"""A trace of one rank as columns, whoever made it and in whatever year. Everything else in this folder works on these.
+"""A trace of one rank as columns, whoever made it and in whatever year.
 
 Times are whole nanoseconds. What a maker of traces calls a category becomes one of ``Kind``; names, tracks, shapes and the arguments of
 collectives are held once and referred to by number.

@@ -1,4 +1,4 @@
-"""Where the steps of a trace begin and end, and how that is known."""
+"""Where the steps of a trace begin and end, how that is known, and the window that all figures are of."""
 
 import re
 from dataclasses import dataclass
@@ -233,7 +233,7 @@ class TraceWindow:
             return f"the whole trace ({seconds(trace_ns / 1e9)}), in which no steps were found"
         return f"the {counted(self.steps, 'step')} in the trace ({seconds(self.ns / 1e9)} of {seconds(trace_ns / 1e9)})"
 
-    def within(self, events: npt.NDArray[np.void]) -> IntArray:
+    def overlap_ns(self, events: npt.NDArray[np.void]) -> IntArray:
         """Return how much of each event, EVENT_DTYPE [n], lies in the window: int64 [n], ns."""
         start, end = events["start"], events["start"] + events["wall"]
         return np.asarray(np.maximum(np.minimum(end, self.end) - np.maximum(start, self.begin), 0), np.int64)
@@ -246,7 +246,7 @@ class TraceWindow:
 
     def touches(self, events: npt.NDArray[np.void]) -> BoolArray:
         """Tell which events, EVENT_DTYPE [n], began in the window or lie partly in it: bool [n]."""
-        return np.asarray(self.began(events) | (self.within(events) > 0), bool)
+        return np.asarray(self.began(events) | (self.overlap_ns(events) > 0), bool)
 
 
 def basis(trace: Trace, steps: TraceSteps) -> TraceWindow:

@@ -1,4 +1,7 @@
-"""The steps of a run that torch.profiler recorded beside feedline (profiler/taps/kineto_window.py), on feedline's clock."""
+"""The steps of a run that torch.profiler recorded beside feedline, on feedline's clock.
+
+profiler/taps/kineto_window.py asks for them.
+"""
 
 import json
 import os

@@ -375,7 +375,7 @@ def test_a_group_that_was_made_again_is_another_one_as_in_the_report():
 
     assert [key.generation for key in sorted(made.groups)] == [0, 1]
     assert [extents.rows["ranks"].tolist() for extents in made.groups.values()] == [[2, 2, 2]] * 2
-    assert match(ranks).whole.tolist() == [True] * 6
+    assert match(ranks).complete.tolist() == [True] * 6
 
 
 def test_a_survey_of_nothing_readable_says_why(copied):

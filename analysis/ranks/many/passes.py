@@ -1,4 +1,4 @@
-"""The two passes over the ranks, one rank at a time: what the others need to know of it, then where its own time went."""
+"""Where the ranks of a run are, and the two passes over them, one rank at a time."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Both passes over all ranks, in this process, a pool of processes, or the workers of a Dask cluster."""
+"""Both passes over all ranks, in a pool or on a Dask cluster, and what they come to, with the names of a report."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

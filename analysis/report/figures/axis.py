@@ -1,4 +1,4 @@
-"""Where ticks and labels go, and logarithmic axes."""
+"""Axes of figures: where ticks and labels go, linear or logarithmic."""
 
 import math
 from collections.abc import Callable, Sequence

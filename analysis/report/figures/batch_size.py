@@ -1,4 +1,4 @@
-"""The gradient noise scale window by window, and the batch: below the line a larger batch still pays, above it samples are spent."""
+"""Figures of the batch size: the noise scale window by window, and what a batch costs in samples and updates."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The run among its roofs, on two logarithmic axes: FLOP a sample across, samples/s upwards.
+"""The run among its roofs, and operators by FLOP/byte, on two logarithmic axes.
 
 What a FLOP rate bounds (the device, its work, the step itself) falls along a diagonal; everything else is level. Every line ends at the
 right edge, where its label is, moved apart from the others along a leader.

@@ -1,4 +1,4 @@
-"""What a sample costs in a worker: one bar per stage, split into CPU, waiting for a CPU, and blocked."""
+"""What a sample costs in a worker: one bar per stage, split into CPU, waiting for a CPU, and blocked; and how long single ones took."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Step time over the run: the spread of the columns, and below it their mean split into stages."""
+"""Step time: the mean step as a stacked bar, and the spread and split of steps over the run."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Building SVG as escaped text."""
+"""Helpers that build SVG as escaped text."""
 
 import math
 from collections.abc import Sequence

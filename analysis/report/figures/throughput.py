@@ -1,4 +1,4 @@
-"""Throughput against the number of workers: what is predicted with its band, and what was measured."""
+"""Throughput against workers, ranks and batch sizes: what is predicted with its band, and what was measured."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A block of text as events and their times."""
+"""A block of text as events and their times: what is decoded of an event, and exact nanoseconds."""
 
 import functools
 import operator

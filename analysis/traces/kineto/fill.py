@@ -1,4 +1,4 @@
-"""Blocks of events become rows of columns."""
+"""Blocks of events become rows of columns; each name, track, shape and collective is held once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter

@@ -1,4 +1,4 @@
-"""The events of a trace one block at a time, and the text around them."""
+"""A trace file as blocks of events: unpacked as it is read, cut between events, and salvaged where it is damaged."""
 
 import json
 import re

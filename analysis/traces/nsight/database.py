@@ -1,4 +1,7 @@
-"""Opens an untrusted SQLite file so that it can neither change, run nor swell anything, and reads it in columns."""
+"""An untrusted SQLite file of Nsight Systems, read in columns so that it can neither change, run nor swell anything.
+
+Also what it says of its recording: when, on which devices, as which rank.
+"""
 
 import os
 import re
@@ -405,7 +408,7 @@ def _threads(database: Database) -> dict[int, str]:
 
 
 def rank_of(
-    process: int, alone: bool, from_nccl: tuple[int, int] | None, known: Recording, named: Mapping[int, str]
+    process: int, only_process: bool, from_nccl: tuple[int, int] | None, known: Recording, named: Mapping[int, str]
 ) -> tuple[int | None, int | None]:
     """Return (rank, number of ranks) of a process, None where the file does not say.
 
@@ -414,7 +417,7 @@ def rank_of(
 
     Args:
         process: its globalPid.
-        alone: no other process used a device.
+        only_process: no other process used a device.
         from_nccl: by NCCL.
         known: what the file says of its recording.
         named: globalTid -> name given through NVTX.
@@ -427,7 +430,7 @@ def rank_of(
             match = _MPI_RANK.fullmatch(name)
             if match and thread - thread % THREADS == process:
                 return int(match[1]), given[1] if given[0] is not None and int(match[1]) < (given[1] or 0) else None
-    return given if alone else (None, None)
+    return given if only_process else (None, None)
 
 
 def _launched(environment: Mapping[str, int]) -> tuple[int | None, int | None]:

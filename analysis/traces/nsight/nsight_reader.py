@@ -1,4 +1,4 @@
-"""From a file of Nsight Systems to one trace for each process and device."""
+"""From a file of Nsight Systems to one trace for each process and device: what devices and hosts did."""
 
 import os
 import re

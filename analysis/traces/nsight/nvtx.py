@@ -1,4 +1,4 @@
-"""NVTX ranges: of PyTorch (``torch.autograd.profiler.emit_nvtx``), of NCCL, of feedline, of users."""
+"""NVTX ranges of PyTorch (``torch.autograd.profiler.emit_nvtx``), NCCL, feedline and users, and what they say of kernels."""
 
 import json
 from collections.abc import Sequence
