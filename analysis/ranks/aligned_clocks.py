@@ -202,7 +202,13 @@ class RankArrivals:
 
 
 def meet(matched: CollectiveTable, alignment: Alignment) -> Meetings:
-    """Find when all ranks had come to each collective, and when its bytes could move."""
+    """Find when all ranks had come to each collective, and when its bytes could move.
+
+    In most operations no rank is done before all have begun. In a broadcast, a reduce or a message
+    between two ranks some can be: NCCL's root leaves what fits into the buffers of its receivers and
+    goes on, gloo's waits until each of them has asked for its part. How long a rank waited is seen
+    from its own end: it did not wait for a rank that began after that.
+    """
     start, end = alignment.reference(matched.start), alignment.reference(matched.end)
     last = start.max(1, initial=MISSING)
     free = last.copy()

@@ -104,6 +104,11 @@ class RankCpu:
 class Least:
     """What a step takes at least, in seconds.
 
+    A replay of buckets moves them as fast as they were seen to move, while the late rank slept or
+    waited and left its CPUs to the others. Once none is late, all compute at the same time: what the
+    ranks of a machine compute per step fits into the time in which their main threads do not wait for
+    a device, a disk or a timer, apart from what workers do meanwhile.
+
     Attributes:
         computing_s: for the CPU time of all ranks.
         batches_s: until the workers of each rank have made its batch.

@@ -160,6 +160,11 @@ def shape_of(points: Sequence[Point], kind: str) -> ScalingShape | None:
 
     In strong scaling the transfer is divided by ever smaller batches, so that the bandwidth's part grows with the ranks, too.
 
+    At a fixed batch per rank, a ring all-reduce adds 2(n-1)/n S/B of transfer, which is at 7/8 of its
+    limit with eight ranks, and 2(n-1) alpha of latency, which grows with every rank (Thakur,
+    Rabenseifner and Gropp, IJHPCA 19(1), 2005). So does what all ranks of a host share: its CPUs,
+    memory, PCIe, storage.
+
     Args:
         points: ascending in ranks, without a bad baseline.
         kind: see ``efficiency.scaling_kind``; ``unknown`` is taken as weak.

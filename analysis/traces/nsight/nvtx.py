@@ -259,6 +259,11 @@ class NcclPayload:
 def nccl_of_kernels(rows: Rows, names: Sequence[str], payloads: Sequence[_Payload]) -> NcclPayload:
     """Collect what is known of each kernel of NCCL's, beyond its name.
 
+    NCCL names its calls in an NVTX domain of its own, with the bytes and the communicator in a payload
+    that Nsight Systems exports with ``--include-json=true`` (nccl, src/collectives.cc: "Message size
+    [bytes]"; src/init_nvtx.h: "NCCL communicator ID"). A group of calls is launched by the
+    ncclGroupEnd that closes it. PyTorch, under emit_nvtx, calls its own ``nccl:all_to_all``.
+
     Args:
         rows: of a whole file.
         names: of all rows.
