@@ -53,7 +53,7 @@ class Verdict:
 
     Attributes:
         run, reference: names; reference "": no run to compare with.
-        kind: one of WORDS.
+        kind: one of VERDICT_WORDS.
         suspected: the evidence allows it, and does not show it.
         message: one sentence with figures.
         needs: what would have to be recorded to tell more.

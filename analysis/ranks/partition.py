@@ -179,7 +179,7 @@ def _count(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
 
 
 def _classify(flying: IntArray, moving: IntArray, queued: IntArray, covered: npt.NDArray[np.bool_]) -> IntArray:
-    """Return the index into PARTS for each piece."""
+    """Return the index into RANK_PARTS for each piece."""
     compute, hidden_transfer, exposed_transfer, hidden_wait, exposed_wait, queue = range(len(RANK_PARTS))
     transfer = np.where(covered, hidden_transfer, exposed_transfer)
     wait = np.where(covered, hidden_wait, exposed_wait)

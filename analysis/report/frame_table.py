@@ -26,7 +26,7 @@ class Column:
     """One column.
 
     Attributes:
-        kind: of DTYPES.
+        kind: of _DTYPE_OF_KIND.
         unit: "" for text, counts and the like.
         missing: when a value is missing (NaN, NaT or NA); empty: never.
     """

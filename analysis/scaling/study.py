@@ -300,7 +300,7 @@ def study(
         targets: numbers of ranks to predict.
         basis: what recorded runs tell of a step; its points and kind are filled in here.
         noise: for time to accuracy, which also needs the batch of a rank.
-        late: see ``late.late_of``.
+        late: see ``together.late_of``.
         refused: see ``together.refusal``.
     """
     ordered = sorted(points, key=lambda point: point.ranks)

@@ -153,7 +153,7 @@ def of_lines(head: bytes) -> _Maker | None:
 
 
 def _packets(head: bytes) -> int:
-    """Return how many messages of field 1 a text begins with, up to ENOUGH: Perfetto's protobuf is nothing but such packets."""
+    """Return how many messages of field 1 a text begins with, up to _MIN_PACKETS: Perfetto's protobuf is nothing but such packets."""
     packets = at = 0
     while packets < _MIN_PACKETS and head[at : at + 1] == b"\x0a":
         size, shift, at = 0, 0, at + 1

@@ -27,7 +27,7 @@ class Threads:
     """The threads of a trace by what they are for.
 
     Attributes:
-        main: index into ``Trace.tracks`` of the thread that takes the batches and makes the steps; UNKNOWN: the trace holds no host.
+        main: index into ``Trace.tracks`` of the thread that takes the batches and makes the steps; NO_TRACK: the trace holds no host.
         working: int64 [k], tracks: the main thread and those that ran operators or launched work for it; not NCCL's watchdog, which only
             asks.
         launcher: int32 [n], per event: for the device's work, the index of the call that launched it; -1 elsewhere, or not in the trace.

@@ -231,7 +231,7 @@ class Activity:
     """When each part could be the reason that time passed: sets (intervals.py), ns, that overlap each other.
 
     Attributes:
-        compute, communication, copy: of the device (gpu.py).
+        compute, communication, copy: of the device (DeviceWork).
         input: the main thread waited for a batch.
         synchronisation: a thread that works for the training stood in a call that waits for the device.
         host: such a thread ran operators, launched work, ran Python functions, or was within a named part of a step.

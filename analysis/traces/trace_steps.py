@@ -40,7 +40,7 @@ def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
         end: int64 [n], ns.
 
     Returns:
-        int64 [k], indices of the last event of each burst; None: there are fewer than FEWEST, or they do not come evenly.
+        int64 [k], indices of the last event of each burst; None: there are fewer than _MIN_REPETITIONS, or they do not come evenly.
     """
     if len(start) < _MIN_REPETITIONS:
         return None
@@ -56,7 +56,7 @@ def _bursts(start: IntArray, end: IntArray) -> IntArray | None:
 
 
 def _even(times: IntArray) -> bool:
-    """Tell whether these times, int64 [n] sorted, are at least FEWEST and about equally far apart."""
+    """Tell whether these times, int64 [n] sorted, are at least _MIN_REPETITIONS and about equally far apart."""
     if len(times) < _MIN_REPETITIONS:
         return False
     periods = np.diff(times)

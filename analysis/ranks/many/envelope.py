@@ -38,7 +38,7 @@ _EXTENT_DTYPE = np.dtype(
         ("root", "<i8"),  # the first rank of the group began: where only some wait, as a rule for this one; -1: it is not there
         ("ranks", "<i4"),  # how many began it
         ("last", "<i4"),  # which began last
-        ("kind", "u1"),  # index into KINDS
+        ("kind", "u1"),  # index into OPERATION_KINDS
     ]
 )
 _NEVER = np.iinfo(np.int64).max

@@ -127,7 +127,7 @@ class _RankScan:
         until: ns, its own clock: where its last step ends.
         started_by: what all ranks have in common that one launcher started on one host; None: unknown.
         launch: the same for these ranks.
-        exchanges: whether its steps exchange gradients with other ranks; None: unknown (comm/exchange.py).
+        exchanges: whether its steps exchange gradients with other ranks; None: unknown (partition.exchanges).
         samples_per_s: as a report has it; None: samples were not seen.
         left_after: as of Collectives.
     """
@@ -183,7 +183,7 @@ class Spent:
     Attributes:
         steps: how many count.
         step_ns: their sum.
-        parts_ns: PARTS -> sum over these steps.
+        parts_ns: RANK_PARTS -> sum over these steps.
         blamed_ns: rank -> waiting for it.
         moved: what its collectives took.
     """

@@ -20,7 +20,7 @@ _Scalar = int | float | str | None
 #: Phases of the Trace Event Format that are of no use here: flows, instants, counters, objects, clocks. Half of a file is flows.
 IGNORED = [msgspec.defstruct(f"Ignored{n}", [], gc=False, tag_field="ph", tag=phase) for n, phase in enumerate("iICbnesSfTtpFNODPRcVv(),")]
 _EXACT_BELOW = 2.0**43  # microseconds: the doubles beyond lie more than 1 ns apart (2**43 * 2**-52 us = 0.00195 us)
-_INTEGERS_BELOW = 2.0**51  # microseconds: within LARGEST
+_INTEGERS_BELOW = 2.0**51  # microseconds: within _MAX_TIME_NS
 _MAX_TIME_NS = 1 << 61  # nanoseconds, 73 years; three such times can be added
 UNREADABLE = np.iinfo(np.int64).min
 _Times = npt.NDArray[np.int64]

@@ -346,7 +346,7 @@ class Blocks:
         dropped: entries that no reading makes an event of.
 
     Raises:
-        TraceDamaged: there is no list of events, or what looks like one event is larger than LARGEST.
+        TraceDamaged: there is no list of events, or what looks like one event is larger than _MAX_EVENT_TEXT.
     """
 
     def __init__(self, pieces: Iterable[bytes], path: str) -> None:

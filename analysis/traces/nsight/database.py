@@ -311,7 +311,7 @@ class Names:
 def rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
     """Make a table of one kind.
 
-    Columns of ROW_DTYPE that are missing are "none"; an end before its start becomes the start.
+    Columns of EVENT_ROW_DTYPE that are missing are "none"; an end before its start becomes the start.
     """
     count = len(columns["start"])
     table = np.zeros(count, EVENT_ROW_DTYPE)
