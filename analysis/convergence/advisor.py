@@ -28,7 +28,7 @@ _ALREADY = 1.1  # times a rate that is not worth changing, or that two runs have
 _GHOST = 32  # samples; Hoffer and others, arXiv:1705.08741, and the acceptance table
 _NOISE_SIGMA = 0.5  # sigma of the acceptance table's arm O; 1 cost 5.6 points
 _GROWTH_EPOCHS = 4  # fewer have no room for three stages
-WRITTEN = ("recalibrate_bn", "longer", "batch_growth", "local_sgd")  # fixes that cannot be applied from outside
+_WRITTEN = ("recalibrate_bn", "longer", "batch_growth", "local_sgd")  # fixes that cannot be applied from outside
 _OWN_CONTROL = ("lars", "larc")  # fixes with a control of their own, which warms up for five epochs
 _AS_IT_IS = "the unchanged training, with the same number of samples"
 _RECALIBRATED_ON = 50  # batches (Wu and Johnson, arXiv:2105.07576: a few thousand samples are enough)
@@ -507,7 +507,7 @@ def _verify_line(fix: str, control: str) -> str:
 
 def written(fix: str) -> bool:
     """Tell whether a fix cannot be applied from outside: its lines are written into the program."""
-    return fix.partition("=")[0] in WRITTEN
+    return fix.partition("=")[0] in _WRITTEN
 
 
 def _fixes(run: TrainingRecord) -> set[str]:

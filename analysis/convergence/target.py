@@ -18,7 +18,7 @@ _SMOOTHING = 0.02
 _STEP_TIME_ERRORS = 2.0
 #: The noise scale stands for the critical batch only to within such a factor: 38 to 54 where what was measured follows 131
 #: (docs/measured/time-to-target.md). McCandlish and others speak of the same order of magnitude.
-PROXY = 3.0
+_PROXY = 3.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _first(values: np.ndarray, goal: float) -> int | None:
     return int(there[0]) if len(there) else None
 
 
-def updates_at(updates: float, base_batch: float, batch: float, critical: float) -> float:
+def _updates_at(updates: float, base_batch: float, batch: float, critical: float) -> float:
     """Return S(B) = S(B0) (1 + Bc/B) / (1 + Bc/B0).
 
     It follows from S = Smin (1 + Bc/B) (McCandlish and others, arXiv:1812.06162, section 2.3).
@@ -113,10 +113,10 @@ def time_to_target(reached: Reached, base_batch: float, batch: float, noise: Noi
     if noise.value is None and batch != base_batch:
         return TimeToTarget(step.workers, batch, *nothing, step.source, f"the noise scale is unknown: {noise.why}")
     value = noise.value or 0.0
-    criticals = [value, (value if noise.low is None else noise.low) / PROXY, (value if noise.high is None else noise.high) * PROXY]
-    updates = updates_at(reached.updates, base_batch, batch, criticals[0])
+    criticals = [value, (value if noise.low is None else noise.low) / _PROXY, (value if noise.high is None else noise.high) * _PROXY]
+    updates = _updates_at(reached.updates, base_batch, batch, criticals[0])
     ends = [
-        updates_at(of, base_batch, batch, critical)
+        _updates_at(of, base_batch, batch, critical)
         for of in (reached.low or reached.updates, reached.high or reached.updates)
         for critical in criticals
     ]

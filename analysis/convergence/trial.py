@@ -67,7 +67,7 @@ class FixTrial:
     why: str
 
 
-def is_lower_better(metric: str) -> bool:
+def _is_lower_better(metric: str) -> bool:
     """Tell whether a number of this name is better when it is smaller."""
     return any(word in metric.lower() for word in _LOWER_WORDS) or bool(_LOWER_NAMES & set(re.split(r"[^a-z]+", metric.lower())))
 
@@ -113,7 +113,7 @@ def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: 
         branches: of all arms and seeds.
         margin: what it must be better than the baseline by, in the metric's unit.
     """
-    lower = is_lower_better(metric)
+    lower = _is_lower_better(metric)
     differences = [difference for than in ("baseline", "control") if (difference := _difference(branches, than, lower)) is not None]
     verdict, why = _judged(control, branches, differences, margin)
     return FixTrial(fix, control, metric, lower, branches, differences, verdict, why)

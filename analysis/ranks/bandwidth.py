@@ -104,7 +104,7 @@ class _BandwidthCheck:
     message: str
 
 
-def measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[float, Ceiling] | None:
+def _measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[float, Ceiling] | None:
     """Return the bus bandwidth (bytes/s) of the probe that is most like these collectives."""
     best: tuple[float, float, Ceiling] | None = None
     for probed in ceilings.ceilings if ceilings else []:
@@ -137,7 +137,7 @@ def network(
     """
     largest = next((kind for kind in listed if kind.busbw_gbps), None)
     if largest:
-        return verdict(largest, ceilings, link_bytes_per_s)
+        return _verdict(largest, ceilings, link_bytes_per_s)
     if not np.isfinite(together.bound):
         return _BandwidthCheck(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
     if len(together.matched.complete) and not together.matched.complete.any():
@@ -145,7 +145,7 @@ def network(
     return _BandwidthCheck(None, "message sizes are unknown, and so is the bandwidth of collectives")
 
 
-def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> _BandwidthCheck:
+def _verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> _BandwidthCheck:
     """Say what the largest collectives tell of the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
         return _BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
@@ -155,7 +155,7 @@ def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: f
     link = link_bytes_per_s or _specified_link(ceilings)
     if link:
         return _against(here, busbw / link, f"the link's {size(link)}/s")
-    ceiling = measured_ceiling(ceilings, kind)
+    ceiling = _measured_ceiling(ceilings, kind)
     if ceiling is None:
         return _BandwidthCheck(
             None,

@@ -29,7 +29,7 @@ _RANK_OF_ALL = re.compile(r"(?<![a-z\d.])(?:rank|worker|trainer)?(\d{1,6})_?of_?
 _SQLITE = b"SQLite format 3\0"
 
 
-def rank_of(trace: Trace, path: str, given: int | None = None) -> tuple[int | None, str]:
+def _rank_of(trace: Trace, path: str, given: int | None = None) -> tuple[int | None, str]:
     """Return the rank of a trace, and how it is known: "argument", "content", "file name", or "unknown" with None.
 
     Args:
@@ -42,13 +42,13 @@ def rank_of(trace: Trace, path: str, given: int | None = None) -> tuple[int | No
     if trace.rank is not None:
         return trace.rank, "content"
     for part in reversed(path.rstrip("/").split("/")[-2:]):
-        named = rank_in(part)
+        named = _rank_in(part)
         if named is not None:
             return named, "file name"
     return None, "unknown"
 
 
-def rank_in(name: str) -> int | None:
+def _rank_in(name: str) -> int | None:
     """Find the rank in a name of a file or folder.
 
     Such as ``rank3``, ``rank_3``, ``worker-3.1694128201557.pt.trace``, ``3of128``.
@@ -58,7 +58,7 @@ def rank_in(name: str) -> int | None:
     return numbers.pop() if len(numbers) == 1 else None
 
 
-def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None = None) -> list[tuple[int, Trace]]:
+def _assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None = None) -> list[tuple[int, Trace]]:
     """Give every trace its rank: (its place in ``traces``, the trace), in the order of ranks.
 
     Args:
@@ -72,7 +72,7 @@ def assign(traces: Sequence[tuple[str, Trace]], given: Mapping[str, int] | None 
     owners: dict[int, str] = {}
     ranked = []
     for index, (path, trace) in enumerate(traces):
-        rank, how = rank_of(trace, path, given.get(path, given.get(trace.source)))
+        rank, how = _rank_of(trace, path, given.get(path, given.get(trace.source)))
         if rank is None and len(traces) == 1:
             rank, how = 0, "alone"
         if rank is None:
@@ -219,7 +219,7 @@ def _ranked(staged: Sequence[_Staged], given: Mapping[str, int]) -> dict[int, tu
     if len(staged) > 1 and len({file.path for file in staged}) == 1 and all(file.about.rank is None for file in staged):
         note = "the file contains no ranks: its devices are numbered in order"
         return {number: (replace(file.about, rank=number, notes=[*file.about.notes, note]), file) for number, file in enumerate(staged)}
-    ranked = assign([(file.path, file.about) for file in staged], given)
+    ranked = _assign([(file.path, file.about) for file in staged], given)
     return {trace.rank or 0: (trace, staged[index]) for index, trace in ranked}
 
 

@@ -44,7 +44,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
         RunDamaged: the training process's records are missing.
     """
     main = rank.main
-    records, steps = in_order(main), partition(main)
+    records, steps = _in_order(main), partition(main)
     groups, group_index = _groups(main, records)
     names, name_index = _indices(main, records["source"])
     dtypes, dtype_index = _indices(main, records["dtype"])
@@ -74,7 +74,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
     )
 
 
-def in_order(main: Process) -> Records:
+def _in_order(main: Process) -> Records:
     """Return COLLECTIVE records in the order in which they could begin."""
     records = main.view(Stage.COLLECTIVE)
     return records[np.argsort(_came_to_it(records), kind="stable")]

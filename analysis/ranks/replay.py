@@ -60,7 +60,7 @@ class Question:
     limit: float | None = None
 
 
-def text(asked: Question) -> str:
+def _text(asked: Question) -> str:
     """Say a question as a report puts it, after "with"."""
     value = asked.value if asked.value is not None else 0.0
     if asked.id == "faster_link":
@@ -101,7 +101,7 @@ class RankCpu:
 
 
 @dataclass(frozen=True)
-class Least:
+class _Least:
     """What a step takes at least, in seconds.
 
     A replay of buckets moves them as fast as they were seen to move, while the late rank slept or
@@ -118,10 +118,10 @@ class Least:
     batches_s: float
 
 
-NO_LEAST = Least(0.0, 0.0)
+_NO_LEAST = _Least(0.0, 0.0)
 
 
-def needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
+def _needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
     """Return the seconds that a step takes at least in which all ranks compute at the same time.
 
     Args:
@@ -132,7 +132,7 @@ def needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
     return max((_of_machine([rank for rank in ranks if rank.machine == machine], asleep_s) for machine in machines), default=0.0)
 
 
-def batches_s(ranks: Sequence[RankCpu]) -> float:
+def _batches_s(ranks: Sequence[RankCpu]) -> float:
     """Return the seconds in which the workers of each rank make the batch of a step.
 
     They worked ahead while another rank was late.
@@ -179,7 +179,7 @@ class Link:
 
 def refused(asked: Question, why: str) -> Prediction:
     """Refuse a prediction, and say why."""
-    return Prediction(asked.id, asked.value, text(asked), None, None, None, 0.0, why)
+    return Prediction(asked.id, asked.value, _text(asked), None, None, None, 0.0, why)
 
 
 def fit(buckets: Timeline, together: CrossRank) -> Link:
@@ -273,7 +273,7 @@ def _share(jobs: list[_Job], slots: int) -> float:
     return now
 
 
-def without_rank(ready: IntArray, column: int) -> IntArray:
+def _without_rank(ready: IntArray, column: int) -> IntArray:
     """Make one rank as fast as the median of the others."""
     others = np.delete(ready, column, 2)
     changed = ready.copy()
@@ -281,12 +281,12 @@ def without_rank(ready: IntArray, column: int) -> IntArray:
     return changed
 
 
-def level(ready: IntArray) -> IntArray:
+def _level(ready: IntArray) -> IntArray:
     """Make no rank later than the median of all."""
     return np.minimum(ready, np.median(ready, 2, keepdims=True).astype(np.int64))
 
 
-def apart_s(ready: IntArray, column: int) -> float:
+def _apart_s(ready: IntArray, column: int) -> float:
     """Return the mean seconds that ranks still wait for each other once the late rank is on time.
 
     Half the mean change, from one step to the next, of when the other ranks have their last bucket ready. The replay without the late rank
@@ -300,7 +300,7 @@ def apart_s(ready: IntArray, column: int) -> float:
     return float(np.abs(np.diff(others, axis=0)).mean()) / 2e9 if len(others) > 1 else 0.0
 
 
-def held(prediction: Prediction, least: Least, apart_s: float) -> Prediction:
+def _held(prediction: Prediction, least: _Least, apart_s: float) -> Prediction:
     """Keep a prediction between what CPUs and workers allow and the measured step.
 
     Args:
@@ -317,7 +317,7 @@ def held(prediction: Prediction, least: Least, apart_s: float) -> Prediction:
     return replace(prediction, step_s=step_s, gain_s=prediction.gain_s - more_s, low=low, high=max(min(high, measured), prediction.high))
 
 
-def answer(asked: Question, buckets: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
+def _answer(asked: Question, buckets: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
     """Change the measured mean step by the difference between the two replays.
 
     Args:
@@ -342,7 +342,7 @@ def answer(asked: Question, buckets: Timeline, base: FloatArray, changed: FloatA
     half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * deviation + spread
     error = float(np.exp(2 * _MODEL_ERROR * abs(np.log(mean / step)))) if step > 0 else 1.0
     low, high = max(0.0, min(step - half, step / error)), max(step + half, step * error)
-    return Prediction(asked.id, asked.value, text(asked), step, float(low), float(high), gain, "")
+    return Prediction(asked.id, asked.value, _text(asked), step, float(low), float(high), gain, "")
 
 
 class BucketReplay:
@@ -378,14 +378,14 @@ class BucketReplay:
             column: of the rank; None: no rank is later than the median.
             rank: the number of the rank in that column.
         """
-        ready = level(self.made.ready) if column is None else without_rank(self.made.ready, column)
+        ready = _level(self.made.ready) if column is None else _without_rank(self.made.ready, column)
         late = Question("no_late_rank") if column is None else Question("rank_on_time", column if rank is None else rank)
-        apart = 0.0 if column is None else apart_s(ready, column)
+        apart = 0.0 if column is None else _apart_s(ready, column)
         return self._asked(late, ready, self.made, self.link, self._least(column), apart)
 
     def cost(self, column: int) -> FloatArray:
         """Return what a rank's lateness costs each step: float64 [steps], s."""
-        return np.asarray(self.base - simulate(without_rank(self.made.ready, column), self.made, self.link))
+        return np.asarray(self.base - simulate(_without_rank(self.made.ready, column), self.made, self.link))
 
     def faster_link(self, times: float) -> Prediction:
         """Predict a link with ``times`` the bandwidth and the same latency."""
@@ -429,8 +429,8 @@ class BucketReplay:
             return refused(asked, "there is only one bucket: when each of its gradients became ready is unknown")
         if self.made.synchronous[:-1].any():
             return refused(asked, "other collectives run between the buckets")
-        edges = bucket_edges(total, int(mib * _MIB_BYTES))
-        ready = split_ready(self.made.ready, self.made.nbytes, edges)
+        edges = _bucket_edges(total, int(mib * _MIB_BYTES))
+        ready = _split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
         synchronous[-1] = True
         other_buckets = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
@@ -476,35 +476,35 @@ class BucketReplay:
         """Tell whether all of a collective's time would count as bytes although most of it may be latency."""
         return not self.link.known and int(self.made.nbytes.max(initial=0)) < _LARGE
 
-    def _least(self, late: int | None = None) -> Least:
+    def _least(self, late: int | None = None) -> _Least:
         """Return what a step takes at least.
 
         In place of the late rank in that column, with one like the others.
         """
         ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
         if not ranks:
-            return NO_LEAST
+            return _NO_LEAST
         like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[(len(ranks) - 1) // 2]
         instead = [] if late is None else [replace(like, machine=self.sharing[late][0].machine)]
-        computing_s = needed_s([*(rank for rank, _ in ranks), *instead], float(np.median([asleep for _, asleep in ranks])))
-        return Least(computing_s, batches_s([rank for rank, _ in ranks]))
+        computing_s = _needed_s([*(rank for rank, _ in ranks), *instead], float(np.median([asleep for _, asleep in ranks])))
+        return _Least(computing_s, _batches_s([rank for rank, _ in ranks]))
 
     def _asked(
-        self, asked: Question, ready: np.ndarray, buckets: Timeline, link: Link, least: Least = NO_LEAST, apart: float = 0.0
+        self, asked: Question, ready: np.ndarray, buckets: Timeline, link: Link, least: _Least = _NO_LEAST, apart: float = 0.0
     ) -> Prediction:
         changed = simulate(ready, buckets, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - _LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - _LINK_ERROR))
         moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, buckets, slower)).mean())
         prediction = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
-        return held(prediction, least, apart)
+        return _held(prediction, least, apart)
 
     def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Prediction:
         off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)
-        return answer(asked, self.made, self.base, changed, off_s, spread)
+        return _answer(asked, self.made, self.base, changed, off_s, spread)
 
 
-def bucket_edges(total: int, cap: int) -> np.ndarray:
+def _bucket_edges(total: int, cap: int) -> np.ndarray:
     """Return where buckets of this size end: int64 [buckets + 1], bytes.
 
     Counted from the first gradient that is ready; the first one is smaller.
@@ -513,7 +513,7 @@ def bucket_edges(total: int, cap: int) -> np.ndarray:
     return np.unique(np.append(np.arange(first, total, max(cap, 1)), [0, total])).astype(np.int64)
 
 
-def split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return when buckets with other edges would be ready.
 
     Bytes become ready evenly between two measured buckets.

@@ -90,7 +90,7 @@ class _One:
         self.keep = np.ones(len(self.operations), bool)
 
 
-def numbered(ranks: Mapping[int, RankTrace]) -> _Numbering:
+def _numbered(ranks: Mapping[int, RankTrace]) -> _Numbering:
     """Give every collective a group and a number that are the same on all ranks.
 
     The number is the trace's own; else its place among those of the same operation, group and stream in its step. Where ranks have
@@ -357,8 +357,8 @@ def compare(traces: Mapping[int, RankTrace]) -> RankComparison | None:
     """
     if len(traces) < 2 or not any(len(trace.collectives.table) for trace in traces.values()):
         return None
-    numbering = numbered(traces)
-    together = combine(numbering.ranks, partial(_aligned, made=numbering, traces=traces))
+    numbering = _numbered(traces)
+    together = combine(numbering.ranks, partial(_aligned, numbering=numbering, traces=traces))
     ordered, matched = together.ranks, together.matched
     waiting = {
         rank.rank: _waiting(rank, column, together, numbering.since[rank.rank]) for column, rank in enumerate(ordered)

@@ -264,12 +264,12 @@ def steps(ranks: Mapping[int, RankMetrics]) -> "tuple[pd.DataFrame, list[str]]":
     stepped = [(rank, rank.steps) for rank in ranks.values() if rank.steps is not None]
     names = dict.fromkeys(name for rank, _ in stepped for name in rank.stages)
     ordered = [*(name for name in STEP_STAGES[:-1] if name in names), *(name for name in names if name not in STEP_STAGES), "other"]
-    columns = {name: column_of(name) for name in ordered if name in names}
+    columns = {name: _column_of(name) for name in ordered if name in names}
     parts = [_steps_of_rank(rank, found, columns) for rank, found in stepped]
     return STEPS.frame(parts, list(columns.values())), list(columns.values())
 
 
-def column_of(stage: str) -> str:
+def _column_of(stage: str) -> str:
     """Return the name the column of a stage: ``wait_s`` for ``wait``.
 
     A user's stage may be called ``wall`` or ``start``.

@@ -80,7 +80,7 @@ class Ring:
     alpha_from: str = ""
 
 
-def ring_s(nbytes: float, ranks: int, bandwidth: float, alpha_s: float) -> float:
+def _ring_s(nbytes: float, ranks: int, bandwidth: float, alpha_s: float) -> float:
     """Return the seconds of a ring all-reduce: 2 (n - 1) alpha + 2 (n - 1) / n S / B.
 
     Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005.
@@ -88,7 +88,7 @@ def ring_s(nbytes: float, ranks: int, bandwidth: float, alpha_s: float) -> float
     return 2 * (ranks - 1) * alpha_s + 2 * (ranks - 1) / ranks * nbytes / bandwidth
 
 
-def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
+def _last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
     """Return when the last bucket is done, s after the begin of the step.
 
     Args:
@@ -105,13 +105,13 @@ def last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
     return float(simulate(ready, step, Link(link.bandwidth, 2 * (ranks - 1) * link.alpha_s, True))[0])
 
 
-def step_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
+def _step_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
     """Return the step with N ranks, if each did what a rank alone does.
 
     What follows the backward begins when the last bucket is done.
     """
-    last = max(anatomy.backward_s[1], last_end(anatomy.buckets, ranks, link))
-    blocked = sum(ring_s(nbytes, ranks, link.bandwidth, link.alpha_s) for nbytes in anatomy.blocking) if ranks > 1 else 0.0
+    last = max(anatomy.backward_s[1], _last_end(anatomy.buckets, ranks, link))
+    blocked = sum(_ring_s(nbytes, ranks, link.bandwidth, link.alpha_s) for nbytes in anatomy.blocking) if ranks > 1 else 0.0
     return anatomy.step_s - anatomy.backward_s[1] + last + blocked
 
 
@@ -131,7 +131,7 @@ class _Model:
     error: float
 
 
-def usl(points: Sequence[Point]) -> _Model:
+def _usl(points: Sequence[Point]) -> _Model:
     """Fit the Universal Scalability Law, X(N) = N X1 / (1 + sigma (N - 1) + kappa N (N - 1)).
 
     From two points, Amdahl's law: kappa = 0. N / X is linear in 1 / X1, sigma / X1 and kappa / X1: least squares with none negative.
@@ -184,7 +184,7 @@ def _bucket_replay(anatomy: StepProfile, link: Ring, measured: Point) -> _Model:
     batch = measured.batch
 
     def raw(n: int) -> float:
-        return step_s(anatomy, n, link) + anatomy.jitter_s * math.sqrt(2 * math.log(n))
+        return _step_s(anatomy, n, link) + anatomy.jitter_s * math.sqrt(2 * math.log(n))
 
     constant = batch * measured.rank_s - raw(measured.ranks)
     parameters = {"constant_s": constant, "bandwidth": link.bandwidth, "alpha_s": link.alpha_s, "jitter_s": anatomy.jitter_s}
@@ -240,7 +240,7 @@ def fit(basis: ScalingBasis) -> tuple[list[_Model], list[str]]:
             models.append(replayed)
         else:
             refused.append(f"bucket replay: leaves {share(abs(unexplained))} of the step of {last.ranks} ranks unexplained")
-    models.append(usl(basis.points))
+    models.append(_usl(basis.points))
     return models, refused
 
 

@@ -23,7 +23,7 @@ _BACKWARD = PHASES.index("backward")
 _MAX_LINK_RANKS = 8
 
 
-def anatomy_of(collectives: Collectives, step_s: float) -> StepProfile | None:
+def _anatomy_of(collectives: Collectives, step_s: float) -> StepProfile | None:
     """Return the usual step; None: no backward was seen.
 
     It is that of most steps by number and size of messages, with the median of each time.
@@ -77,7 +77,7 @@ def _jitter(walls: IntArray) -> float:
     return 1.4826 * float(np.median(np.abs(wall - np.median(wall))))
 
 
-def link_of(ranks: Sequence[Collectives]) -> Ring | None:
+def _link_of(ranks: Sequence[Collectives]) -> Ring | None:
     """Return what the link gave between these ranks, step by step.
 
     None: they had no collective in common after the warm-up.
@@ -158,7 +158,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
             (), "unknown", why=f"no collectives were recorded in {lowest.folder}: wrap the model in DDP on a single rank too"
         )
     pace = pace_of(lowest)
-    anatomy = anatomy_of(alone, pace.step_s) if pace else None
+    anatomy = _anatomy_of(alone, pace.step_s) if pace else None
     if anatomy is None:
         return ScalingBasis((), "unknown", why=f"no backward was recorded in {lowest.folder}")
     if not anatomy.buckets:
@@ -168,7 +168,7 @@ def basis_of(launches: Sequence[Sequence[Run]]) -> ScalingBasis:
     together = [
         others for run in largest for _, rank in sorted(run.ranks.items())[:_MAX_LINK_RANKS] if (others := _collectives(rank)) is not None
     ]
-    link = link_of(together)
+    link = _link_of(together)
     if link is None:
         return ScalingBasis(
             (), "unknown", why=f"the ranks of {', '.join(masks.place(run.path) for run in largest)} have no collectives in common"

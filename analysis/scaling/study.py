@@ -26,7 +26,7 @@ _CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "satu
 _STUDY_SCHEMA = 1
 
 
-def conclude(
+def _conclude(
     rows: Sequence[ScalingRow], unit: str, predictions: Sequence[ThroughputPrediction], late: str, contradictions: Sequence[str]
 ) -> str:
     """Say how much more the most ranks give, where the fastest is, what stands in the way, and what is predicted.
@@ -36,7 +36,7 @@ def conclude(
         unit: of throughputs.
         predictions: for more ranks.
         late: the rank that the others wait for; empty: none.
-        contradictions: of ``disagreement``: then nothing is predicted here.
+        contradictions: of ``_disagreement``: then nothing is predicted here.
     """
     return " ".join(
         f"{sentence[:1].upper()}{sentence[1:]}."
@@ -44,7 +44,7 @@ def conclude(
     )
 
 
-def disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> list[str]:
+def _disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> list[str]:
     """Return the name the predicted numbers of ranks for which laws contradict each other.
 
     A sentence for each for which one law says more than was measured and another one less.
@@ -113,7 +113,7 @@ def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
         yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
 
 
-def flags(rows: Sequence[ScalingRow]) -> list[str]:
+def _flags(rows: Sequence[ScalingRow]) -> list[str]:
     """Say why measured points cannot be taken at their word."""
     base = counted(rows[0].point.ranks)
     return [
@@ -138,7 +138,7 @@ def counted(count: int) -> str:
 
 
 @dataclass(frozen=True)
-class ScalingShape:
+class _ScalingShape:
     """The verdict.
 
     Attributes:
@@ -153,7 +153,7 @@ class ScalingShape:
     message: str = field(metadata={"key": "says"})
 
 
-def shape_of(points: Sequence[Point], kind: str) -> ScalingShape | None:
+def _shape_of(points: Sequence[Point], kind: str) -> _ScalingShape | None:
     """Tell which curve the time of a sample and rank follows.
 
     None with fewer than three points, or where batches per rank differ.
@@ -177,10 +177,10 @@ def shape_of(points: Sequence[Point], kind: str) -> ScalingShape | None:
     misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()}
     noise = max(point.error or 0.0 for point in points)
     if growth < max(_FLAT, noise):
-        return ScalingShape("flat", growth, misfit, _grows("flat", points, growth))
+        return _ScalingShape("flat", growth, misfit, _grows("flat", points, growth))
     best, other = sorted(misfit, key=lambda name: misfit[name])
     name = "unclear" if misfit[best] ** 2 > _MAX_MISFIT_RATIO * misfit[other] ** 2 else best
-    return ScalingShape(name, growth, misfit, _grows(name, points, growth))
+    return _ScalingShape(name, growth, misfit, _grows(name, points, growth))
 
 
 def _misfit(curve: np.ndarray, times: np.ndarray) -> float:
@@ -212,7 +212,7 @@ def _steps_factor(noise: Noise, ranks: int, batch: float) -> float:
     return 1 + noise.critical_batch / (ranks * batch)
 
 
-def time_to_accuracy(noise: Noise, ranks: int, batch: float, step_s: float) -> float:
+def _time_to_accuracy(noise: Noise, ranks: int, batch: float, step_s: float) -> float:
     """Return T(N) = Smin (1 + Bcrit / (N b)) t_step(N).
 
     Args:
@@ -271,7 +271,7 @@ class Study:
     kind: str
     rows: list[ScalingRow]
     flags: list[str]
-    shape: ScalingShape | None
+    shape: _ScalingShape | None
     predictions: list[ThroughputPrediction]
     laws: list[_Law]
     left_out: list[str]
@@ -323,18 +323,18 @@ def study(
     if noise and not times:
         why = "samples were not recorded" if unit == Unit.STEPS else "give the batch per rank with --batch-size"
         notes.append(f"time to accuracy is unknown: {why}")
-    contradictions = disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
+    contradictions = _disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
     return Study(
         kind,
         compared,
-        flags(compared),
-        shape_of(usable, kind),
+        _flags(compared),
+        _shape_of(usable, kind),
         predictions,
         laws,
         left_out,
         times,
         notes,
-        conclude(compared, unit, predictions, late, contradictions),
+        _conclude(compared, unit, predictions, late, contradictions),
         contradictions,
         late,
         unit,
@@ -359,7 +359,7 @@ def _times(points: Sequence[Point], predictions: Sequence[ThroughputPrediction],
     places = [(point.ranks, point.samples_per_s, float(point.batch or 0), False) for point in points]
     places += [(prediction.ranks, prediction.samples_per_s, whole / prediction.ranks if kind == "strong" else base.batch, True)
                for prediction in predictions if prediction.samples_per_s is not None]  # fmt: skip
-    first = time_to_accuracy(noise, base.ranks, base.batch, whole / base.samples_per_s)
+    first = _time_to_accuracy(noise, base.ranks, base.batch, whole / base.samples_per_s)
     for ranks, rate, batch, predicted in places:
-        spent = time_to_accuracy(noise, ranks, batch, ranks * batch / rate)
+        spent = _time_to_accuracy(noise, ranks, batch, ranks * batch / rate)
         yield _Time(ranks, predicted, _steps_factor(noise, ranks, batch), spent if noise.fewest_steps else None, spent / first)

@@ -48,10 +48,10 @@ def late_of(launch: Sequence[Run], point: Point) -> str:
             except FeedlineError:  # the points' notes say so
                 continue
     comparison = compared(gathered, gathered[min(gathered)], None, NO_HINTS, [], rank_cpus(gathered)) if gathered else None
-    return sentence(comparison.communication, point) if comparison else ""
+    return _sentence(comparison.communication, point) if comparison else ""
 
 
-def sentence(comm: Communication, point: Point) -> str:
+def _sentence(comm: Communication, point: Point) -> str:
     """Say which rank is late, with the number and the words of `feedline report`."""
     late = next((late for late in comm.late if late.persistent), None)
     if late is None or point.step_s is None:

@@ -60,7 +60,7 @@ class _Nest:
         return inherited
 
 
-def nest(start: IntArray, wall: IntArray) -> _Nest:
+def _nest(start: IntArray, wall: IntArray) -> _Nest:
     """Make the tree of events that lie in each other.
 
     Args:
@@ -206,7 +206,7 @@ def calls(trace: Trace, who: Threads, window: TraceWindow) -> HostCalls:
     sums = {kind: _CallSums.zero(len(trace.names)) for kind in _LISTED}
     for rows, start in _pieces(trace):
         mine = events[rows]
-        piece = _Piece(mine, nest(start, np.ascontiguousarray(mine["wall"])), launched[rows], window.began(mine))
+        piece = _Piece(mine, _nest(start, np.ascontiguousarray(mine["wall"])), launched[rows], window.began(mine))
         nearest = {kind: piece.nearest(kind) for kind in _LISTED}
         _place(called, rows, piece, nearest, backends)
         for kind in _LISTED:

@@ -42,7 +42,7 @@ _WITHIN = re.compile(
 )
 
 
-def function_of(name: str) -> str:
+def _function_of(name: str) -> str:
     """Return the qualified name of a kernel's function.
 
     Without return type, template arguments, parameters and unnamed namespaces.
@@ -72,7 +72,7 @@ def short(name: str) -> str:
 
     Of a function that any kernel can be, what its template arguments say of this one stays.
     """
-    function = function_of(name)
+    function = _function_of(name)
     arguments = _said(name) if _GENERIC.search(function) else ""
     return f"{function}<{arguments}>".replace("at::native::", "") if arguments else function.replace("at::native::", "")
 
@@ -108,7 +108,7 @@ def _said(text: str) -> str:
     Of those that only stand around one, the first within.
     """
     for argument in _arguments(text):
-        function = function_of(argument)
+        function = _function_of(argument)
         if _AROUND_FUNCTION.search(function):
             if inner := _said(argument):
                 return inner
@@ -167,7 +167,7 @@ def _library(name: str, functions: str, operation: str, source: str) -> _Library
 
 
 #: The first that fits. docs/traces.md repeats it (tests/traces/numbers/test_communication_kernels.py).
-COMMUNICATION_LIBRARIES = (
+_COMMUNICATION_LIBRARIES = (
     _library("NCCL", r"^(\w+::)*nccl|nccl(dev|x)?kernel", "", "NVIDIA/nccl"),
     _library("RCCL", r"^(\w+::)*rccl", "", "ROCm/rccl"),
     _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(dispatch|combine|notify)", _EXCHANGE, "deepseek-ai/DeepEP"),
@@ -211,15 +211,15 @@ def operation_of(name: str) -> str | None:
     """
     if _TRITON_KERNEL.match(name):
         return None
-    function = function_of(name)
-    library_of = next((library for library in COMMUNICATION_LIBRARIES if library.functions.search(function)), None)
+    function = _function_of(name)
+    library_of = next((library for library in _COMMUNICATION_LIBRARIES if library.functions.search(function)), None)
     return None if library_of is None else library_of.operation or operation(function)
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def may_communicate(name: str) -> bool:
     """Tell whether a kernel of no known library is named after something that moves data between ranks."""
-    function = function_of(name)
+    function = _function_of(name)
     if _TRITON_KERNEL.match(name) or operation_of(name) is not None or _WITHIN.search(function):
         return False
     return not _PERHAPS.isdisjoint(word.lower() for word in _WORDS_OF_NAME.findall(function))

@@ -51,7 +51,7 @@ class _Cost:
 
 
 @dataclass(frozen=True)
-class Convolutions:
+class _Convolutions:
     """Sizes of results, which a trace does not hold: a forward's is that of the gradient which its backward begins with.
 
     Attributes:
@@ -61,7 +61,7 @@ class Convolutions:
     results: dict[tuple[_Size, _Size], _Size | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, calls: Iterable[tuple[str, Shape]]) -> "Convolutions":
+    def of(cls, calls: Iterable[tuple[str, Shape]]) -> "_Convolutions":
         """Collect what the backwards among these operators tell."""
         weights: dict[tuple[_Size, _Size], _Size | None] = {}
         for name, shape in calls:
@@ -72,7 +72,7 @@ class Convolutions:
         return cls(weights)
 
 
-def cost(name: str, shape: Shape, convolutions: Convolutions) -> _Cost | None:
+def _cost(name: str, shape: Shape, convolutions: _Convolutions) -> _Cost | None:
     """Return what a call of this operator with these sizes costs.
 
     None: there is no formula, or the sizes are not enough.
@@ -97,7 +97,7 @@ def _known(name: str) -> bool:
     return name in _FORMULAS
 
 
-_Formula = Callable[[str, tuple[_Size, ...], Convolutions], _Made | None]
+_Formula = Callable[[str, tuple[_Size, ...], _Convolutions], _Made | None]
 
 
 def _product(left: _Size, right: _Size) -> tuple[int, int]:
@@ -113,14 +113,14 @@ def _product(left: _Size, right: _Size) -> tuple[int, int]:
 def _multiply(first: int) -> _Formula:
     """Return a matrix product whose left side is the input of this number."""
 
-    def formula(_: str, inputs: tuple[_Size, ...], __: Convolutions) -> _Made | None:
+    def formula(_: str, inputs: tuple[_Size, ...], __: _Convolutions) -> _Made | None:
         flop, result = _product(inputs[first], inputs[first + 1])
         return flop, tuple(range(first + 2)), result
 
     return formula
 
 
-def _linear(_: str, inputs: tuple[_Size, ...], __: Convolutions) -> _Made | None:
+def _linear(_: str, inputs: tuple[_Size, ...], __: _Convolutions) -> _Made | None:
     *rows, k = inputs[0]
     n, other = inputs[1]
     if k != other:
@@ -133,7 +133,7 @@ def _convolve(image: _Size, weight: _Size, result: _Size) -> int:
     return 2 * image[0] * math.prod(places) * math.prod(weight)
 
 
-def _convolution(_: str, inputs: tuple[_Size, ...], convolutions: Convolutions) -> _Made | None:
+def _convolution(_: str, inputs: tuple[_Size, ...], convolutions: _Convolutions) -> _Made | None:
     result = convolutions.results.get((inputs[0], inputs[1]))
     if result is None:
         return None
@@ -148,7 +148,7 @@ def _gradient(name: str, inputs: tuple[_Size, ...]) -> tuple[_Size, _Size, _Size
     return inputs[order[0]], inputs[order[1]], inputs[order[2]]
 
 
-def _convolution_backward(name: str, inputs: tuple[_Size, ...], _: Convolutions) -> _Made | None:
+def _convolution_backward(name: str, inputs: tuple[_Size, ...], _: _Convolutions) -> _Made | None:
     gradient = _gradient(name, inputs)
     if gradient is None:
         return None
@@ -166,7 +166,7 @@ def _attention(first: int, products: tuple[int, int], heads_second: bool) -> _Fo
         heads_second: sizes are (batch, heads, length, width), else (batch, length, heads, width).
     """
 
-    def formula(_: str, inputs: tuple[_Size, ...], __: Convolutions) -> _Made | None:
+    def formula(_: str, inputs: tuple[_Size, ...], __: _Convolutions) -> _Made | None:
         query, key, value = (
             (b, h, s, d) if heads_second else (b, s, h, d) for b, h, s, d in (inputs[first + at] for at in range(3))
         )  # now (batch, heads, length, width), whichever it was
@@ -211,7 +211,7 @@ class Costs:
         self._trace = trace
         self._known = np.array([_known(name) for name in trace.names] or [False])
         pairs = self._pairs(trace.events)
-        self._convolutions = Convolutions.of((trace.names[name], trace.shapes[shape]) for name, shape in pairs)
+        self._convolutions = _Convolutions.of((trace.names[name], trace.shapes[shape]) for name, shape in pairs)
         self._costs: dict[tuple[int, int], _Cost | None] = {}
 
     def of(self, mine: npt.NDArray[np.void]) -> tuple[FloatArray, FloatArray]:
@@ -227,7 +227,7 @@ class Costs:
 
     def _cost(self, name: int, shape: int) -> _Cost | None:
         if (name, shape) not in self._costs:
-            self._costs[name, shape] = cost(self._trace.names[name], self._trace.shapes[shape], self._convolutions)
+            self._costs[name, shape] = _cost(self._trace.names[name], self._trace.shapes[shape], self._convolutions)
         return self._costs[name, shape]
 
     def _countable(self, mine: npt.NDArray[np.void]) -> BoolArray:

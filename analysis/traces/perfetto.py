@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray
 
-MAX_LANES = 32  # tracks that a person still scrolls through
+_MAX_LANES = 32  # tracks that a person still scrolls through
 NOWHERE = -1
 _FIRST_THREAD = 1  # Perfetto takes thread 0 for the idle one
 
@@ -30,7 +30,7 @@ def lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
     open_until: list[list[int]] = [[]]  # ends of what is going on, of each lane, the outermost first
     for index, (begin, length) in enumerate(zip(start.tolist(), wall.tolist())):
         end = begin + length
-        for lane in range(MAX_LANES):
+        for lane in range(_MAX_LANES):
             if lane == len(open_until):
                 open_until.append([])
             ends = open_until[lane]
@@ -93,13 +93,13 @@ def span(what: str, pid: int, tid: int, start: int, wall: int, args: str = "") -
         args: members of its ``args``.
     """
     more = f', "args": {{{args}}}' if args else ""
-    return f'{{"ph": "X", {what}, "pid": {pid}, "tid": {tid}, "ts": {micros(start)}, "dur": {micros(wall)}{more}}}'
+    return f'{{"ph": "X", {what}, "pid": {pid}, "tid": {tid}, "ts": {_micros(start)}, "dur": {_micros(wall)}{more}}}'
 
 
 def counter(name: str, pid: int, at: int, value: float) -> str:
     """Write one value of a number that Perfetto draws as a curve, from ``at``, in ns, on."""
     named = json.dumps(name)
-    return f'{{"ph": "C", "name": {named}, "pid": {pid}, "ts": {micros(at)}, "args": {{{named}: {value!r}}}}}'
+    return f'{{"ph": "C", "name": {named}, "pid": {pid}, "ts": {_micros(at)}, "args": {{{named}: {value!r}}}}}'
 
 
 def arrow(phase: str, number: int, pid: int, tid: int, at: int) -> str:
@@ -108,7 +108,7 @@ def arrow(phase: str, number: int, pid: int, tid: int, at: int) -> str:
     It ends in the event that was written just before it.
     """
     binds = ', "bp": "e"' if phase == "f" else ""
-    place = f'"pid": {pid}, "tid": {tid}, "ts": {micros(at)}'
+    place = f'"pid": {pid}, "tid": {tid}, "ts": {_micros(at)}'
     return f'{{"ph": "{phase}", "id": {number}, "name": "launch", "cat": "launch", {place}{binds}}}'
 
 
@@ -116,6 +116,6 @@ def _says(what: str, pid: int, tid: int, args: str) -> str:
     return f'{{"ph": "M", "name": "{what}", "pid": {pid}, "tid": {tid}, "args": {{{args}}}}}'
 
 
-def micros(nanoseconds: int) -> str:
+def _micros(nanoseconds: int) -> str:
     """Write nanoseconds as microseconds, exactly."""
-    return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}" if nanoseconds >= 0 else f"-{micros(-nanoseconds)}"
+    return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}" if nanoseconds >= 0 else f"-{_micros(-nanoseconds)}"

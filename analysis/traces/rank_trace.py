@@ -84,7 +84,7 @@ class _CopyRow:
         return self.nbytes / self.known_ns if self.nbytes is not None and self.known_ns else None
 
 
-def kernels(trace: Trace, who: Threads, called: HostCalls, busy_ns: int, window: TraceWindow) -> list[KernelRow]:
+def _kernels(trace: Trace, who: Threads, called: HostCalls, busy_ns: int, window: TraceWindow) -> list[KernelRow]:
     """Make one row a name, the longest first, of what ran in a window."""
     rows = np.flatnonzero(of_kinds(trace, Kind.KERNEL) & window.touches(trace.events))
     if not len(rows):
@@ -102,7 +102,7 @@ def kernels(trace: Trace, who: Threads, called: HostCalls, busy_ns: int, window:
     return sorted(table, key=lambda row: -row.total_ns)
 
 
-def copies(trace: Trace, window: TraceWindow) -> list[_CopyRow]:
+def _copies(trace: Trace, window: TraceWindow) -> list[_CopyRow]:
     """Make one row a direction and kind of memory, the longest first, of what ran in a window."""
     mine = trace.events[of_kinds(trace, Kind.COPY) & window.touches(trace.events)]
     kinds = {name: copy_of(trace.names[name]) for name in np.unique(mine["name"]).tolist()}
@@ -228,8 +228,8 @@ def summarise(trace: Trace) -> RankTrace:
         steps,
         find_input(trace, who, window, waits, work.busy),
         of_trace(steps, window, act, work),
-        kernels(trace, who, called, whole.busy_ns, window)[:_MAX_TABLE_ROWS],
-        copies(trace, window),
+        _kernels(trace, who, called, whole.busy_ns, window)[:_MAX_TABLE_ROWS],
+        _copies(trace, window),
         called.rows[:_MAX_TABLE_ROWS],
         _collectives(trace, who, called, act, work),
     )

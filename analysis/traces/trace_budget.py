@@ -15,7 +15,7 @@ from feedline.analysis.traces.trace_columns import Kind, Trace
 from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow
 from feedline.profiler.message import Message, id_of
 
-NO_WORK = "the trace contains no device activity"
+_NO_WORK = "the trace contains no device activity"
 NO_COMMUNICATION = "no communication ran"
 #: Of Gpu, for reports.
 FIGURES = ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s", "exposed_comm_pct")
@@ -23,7 +23,7 @@ _SOUNDS_LIKE = re.compile(r"data.?load|load.?(data|batch)|(wait|get|fetch|next|r
 _MAX_HINTS = 3
 #: Each moment belongs to the first of these that it is part of.
 STEP_PARTS = ("compute", "waiting_for_rank", "exposed_transfer", "exposed_copy", "input", "synchronisation", "host_launch", "unexplained")
-ONE_RANK = Message("waiting for other ranks cannot be separated from transfer here: exposed_transfer contains both", "one_rank")
+_ONE_RANK = Message("waiting for other ranks cannot be separated from transfer here: exposed_transfer contains both", "one_rank")
 _ON_HOST = "the trace contains no device activity: compute is what operators did on the host outside the loader"
 
 
@@ -102,7 +102,7 @@ class GpuFigures:
     def reasons(self) -> dict[str, str]:
         """Why a figure is None."""
         if not self.span_ns:
-            return dict.fromkeys(FIGURES, NO_WORK)
+            return dict.fromkeys(FIGURES, _NO_WORK)
         return {} if self.communication_ns else {"overlap_pct_of_comm": NO_COMMUNICATION}
 
     def _pct(self, ns: int) -> float | None:
@@ -114,11 +114,11 @@ def device_work(trace: Trace) -> DeviceWork:
     work = on_device(trace)
     communication = communicates(trace) & work
     compute = of_kinds(trace, Kind.KERNEL) & work & ~communication
-    computed, communicated, copied = (spans(trace, mask) for mask in (compute, communication, work & ~compute & ~communication))
+    computed, communicated, copied = (_spans(trace, mask) for mask in (compute, communication, work & ~compute & ~communication))
     return DeviceWork(computed, communicated, copied, joined(computed, communicated, copied))
 
 
-def spans(trace: Trace, chosen: BoolArray) -> IntArray:
+def _spans(trace: Trace, chosen: BoolArray) -> IntArray:
     """Return the moments of these events: a set, ns."""
     start = trace.events["start"][chosen]
     return union(start, start + trace.events["wall"][chosen])
@@ -205,7 +205,7 @@ def find_input(trace: Trace, who: Threads, window: TraceWindow, waits: IntArray,
         why = _why_not(trace, who)
         return Input(window.ns, idle, None, None, 0, (), dict.fromkeys(("loader_pct", "stall_pct", "speedup_ceiling"), why))
     if not of_kinds(trace, Kind.KERNEL, Kind.COPY, Kind.SET).any():
-        why = f"{NO_WORK}, so it is unknown whether the device was idle while the main thread waited for its loader"
+        why = f"{_NO_WORK}, so it is unknown whether the device was idle while the main thread waited for its loader"
         stalled = dict.fromkeys(("stall_pct", "speedup_ceiling"), why)
         return Input(window.ns, idle, length(waits), None, calls, names, stalled)
     return Input(window.ns, idle, length(waits), length(without(waits, busy)), calls, names, {})
@@ -284,8 +284,8 @@ def activity(trace: Trace, who: Threads, steps: TraceSteps, work: DeviceWork, wa
     host = (mine & (calls | of_kinds(trace, Kind.OPERATOR))) | (main & (of_kinds(trace, Kind.PYTHON) | _parts_of_a_step(trace, steps)))
     compute = work.compute
     if not len(work.busy):
-        compute = without(spans(trace, mine & of_kinds(trace, Kind.OPERATOR) & ~named(trace, PROFILER_STEP)), waits)
-    return Activity(compute, work.communication, work.copy, waits, spans(trace, mine & waiting), spans(trace, host))
+        compute = without(_spans(trace, mine & of_kinds(trace, Kind.OPERATOR) & ~named(trace, PROFILER_STEP)), waits)
+    return Activity(compute, work.communication, work.copy, waits, _spans(trace, mine & waiting), _spans(trace, host))
 
 
 def split(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NONE) -> dict[str, IntArray]:
@@ -318,7 +318,7 @@ def with_waiting(budget: StepBudget, hidden: IntArray, communication: IntArray, 
     exposed = without(common(waiting, communication), hidden)
     moved = covered(exposed, budget.edges[:-1], budget.edges[1:])
     known = {"waiting_for_rank": moved, "exposed_transfer": budget.parts["exposed_transfer"] + budget.parts["waiting_for_rank"] - moved}
-    return StepBudget(budget.edges, {**budget.parts, **known}, tuple(note for note in budget.notes if id_of(note) != ONE_RANK.id))
+    return StepBudget(budget.edges, {**budget.parts, **known}, tuple(note for note in budget.notes if id_of(note) != _ONE_RANK.id))
 
 
 def of_trace(steps: TraceSteps, window: TraceWindow, act: Activity, work: DeviceWork) -> StepBudget:
@@ -329,7 +329,7 @@ def of_trace(steps: TraceSteps, window: TraceWindow, act: Activity, work: Device
         edges = np.array([window.begin, window.end] if window.ns else [], np.int64)
         notes.append(steps.how)
     if len(work.clipped_to(window).communication):
-        notes.append(ONE_RANK)
+        notes.append(_ONE_RANK)
     if not len(work.busy):
         notes.append(_ON_HOST)
     return StepBudget(edges, split(act, edges[:-1], edges[1:]), tuple(notes))

@@ -58,7 +58,7 @@ class _SharedClock:
         return f"within about {bound} (from the run's readings of both clocks: the trace has no clock marks)"
 
 
-def marks_in(trace: Trace) -> tuple[IntArray, IntArray]:
+def _marks_in(trace: Trace) -> tuple[IntArray, IntArray]:
     """Find the marks of feedline's clock.
 
     Returns:
@@ -91,7 +91,7 @@ def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedCloc
     be excluded. If none does, the clocks parted on the way (somebody set the time): then each burst of
     marks gives an offset of its own, and the bound covers what lies between.
     """
-    rows, reading = marks_in(trace)
+    rows, reading = _marks_in(trace)
     if len(rows) > 1:
         start = trace.origin_ns + trace.events["start"][rows]
         return _SharedClock(_by_marks(reading, start, start + trace.events["wall"][rows]), len(rows))
@@ -220,7 +220,7 @@ def lines(window: _Window, rank: PerfettoRank, pid: int, on_shared: Callable[[In
         on_shared: from CLOCK_MONOTONIC of the rank's host to the times that are written, ns.
     """
     trace = _read_window(window.path)
-    rows, *_ = marks_in(trace)
+    rows, *_ = _marks_in(trace)
     chosen = np.ones(len(trace.events), bool)
     chosen[rows] = False
     start = trace.origin_ns + trace.events["start"]
@@ -236,7 +236,7 @@ class _Made:
 
     def __init__(self, trace: Trace, rank: PerfettoRank, begin: IntArray, wall: IntArray, pid: int) -> None:
         self._trace, self._rank, self._begin, self._wall, self._pid = trace, rank, begin, wall, str(pid)
-        self._texts = Texts(trace)
+        self._texts = _Texts(trace)
         who = threads(trace)
         self._main, self._launcher = who.main, who.launcher
         launched = who.launcher[who.launcher >= 0]
@@ -289,7 +289,7 @@ class _Made:
                     yield arrow("f", self._rank.arrow_of(launcher), pid, tids[in_lane], begin)
 
 
-class Texts:
+class _Texts:
     """What Kineto's JSON says of events besides where and when: each distinct thing put into words once.
 
     Attributes:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from advisor.made_up import curve, loss, run, with_curve, with_norms
 
-from feedline.analysis.convergence.advisor import WRITTEN, advise, written
+from feedline.analysis.convergence.advisor import _WRITTEN, advise, written
 from feedline.analysis.convergence.curves import outbreak
 from feedline.convergence.fixes import FIXES
 
@@ -180,7 +180,7 @@ def test_every_advice_has_a_control_and_every_fix_a_line_that_verifies_it():
 
 
 def test_fixes_without_a_command_are_those_that_cannot_be_applied_from_outside():
-    assert sorted(WRITTEN) == sorted(fix.name for fix in FIXES if fix.attach is None)
+    assert sorted(_WRITTEN) == sorted(fix.name for fix in FIXES if fix.attach is None)
 
 
 def test_adam_is_given_the_square_root():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline.analysis.convergence import batch_cost, noise_windows
-from feedline.analysis.convergence.target import PROXY, Reached, StepTime, steps_to_target, time_to_target, updates_at
+from feedline.analysis.convergence.target import _PROXY, Reached, StepTime, _updates_at, steps_to_target, time_to_target
 from feedline.analysis.convergence.training_series import NoiseOverTraining
 
 MEASURED = StepTime(1, 0.02, 0.019, 0.021, "measured")
@@ -61,20 +61,20 @@ def test_a_target_that_is_no_number_is_refused(target):
 
 @given(batch=st.floats(1, 1e5), base=st.floats(1, 1e5), critical=st.floats(0, 1e6))
 def test_a_larger_batch_never_takes_more_updates_nor_fewer_samples(batch, base, critical):
-    updates = updates_at(1000.0, base, batch, critical)
+    updates = _updates_at(1000.0, base, batch, critical)
 
     if batch >= base:
         assert updates <= 1000 * (1 + 1e-9)
         assert updates * batch >= 1000 * base * (1 - 1e-9)
-    assert updates_at(updates, batch, base, critical) == pytest.approx(1000.0)
+    assert _updates_at(updates, batch, base, critical) == pytest.approx(1000.0)
 
 
 def test_the_band_joins_the_curve_the_noise_scale_and_the_step():
     found = time_to_target(HALF_WAY, 32, 256, known(), MEASURED)
 
     assert found.updates == pytest.approx(1000 * (1 + 144 / 256) / (1 + 144 / 32))
-    assert found.updates_low == pytest.approx(950 * (1 + PROXY * 392 / 256) / (1 + PROXY * 392 / 32))
-    assert found.updates_high == pytest.approx(1060 * (1 + 27 / PROXY / 256) / (1 + 27 / PROXY / 32))
+    assert found.updates_low == pytest.approx(950 * (1 + _PROXY * 392 / 256) / (1 + _PROXY * 392 / 32))
+    assert found.updates_high == pytest.approx(1060 * (1 + 27 / _PROXY / 256) / (1 + 27 / _PROXY / 32))
     assert (found.time_s, found.low_s, found.high_s) == pytest.approx(
         (found.updates * 0.02, found.updates_low * 0.019, found.updates_high * 0.021)
     )

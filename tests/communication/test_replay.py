@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
 from feedline.analysis.ranks.comparison import compare
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.replay import BucketReplay, _share, bucket_edges, fit, micro_batches, split_ready
+from feedline.analysis.ranks.replay import BucketReplay, _bucket_edges, _share, _split_ready, fit, micro_batches
 
 
 def asked(ranks, **more):
@@ -200,7 +200,7 @@ def test_a_shared_link_is_never_faster_than_its_bandwidth_nor_slower_than_one_af
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200 * MB), st.integers(MB // 16, 300 * MB))
 def test_new_buckets_hold_the_same_bytes(total, cap):
-    edges = bucket_edges(total, cap)
+    edges = _bucket_edges(total, cap)
 
     assert edges[0] == 0 and edges[-1] == total and (np.diff(edges) > 0).all() and np.diff(edges).max() <= max(cap, MB + 50_000)
 
@@ -209,4 +209,4 @@ def test_the_measured_buckets_split_at_their_own_edges_are_ready_as_they_were():
     ready = np.sort(np.random.default_rng(0).integers(0, 10**6, (5, 4, 2)), axis=1)
     nbytes = np.array([1, 5, 5, 3])
 
-    assert (split_ready(ready, nbytes, np.array([0, 1, 6, 11, 14])) == ready).all()
+    assert (_split_ready(ready, nbytes, np.array([0, 1, 6, 11, 14])) == ready).all()

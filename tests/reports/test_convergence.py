@@ -10,7 +10,7 @@ from reports.made_up_training import curve, curves, mistaken, noise, summary, wi
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.report.figures.axis import YAxis, thousands
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
-from feedline.analysis.report.figures.loss_curve import loss_curve, panels
+from feedline.analysis.report.figures.loss_curve import _panels, loss_curve
 from feedline.analysis.report.html_report import render as html
 from feedline.analysis.report.of_convergence import lines
 from feedline.analysis.report.terminal import render as text
@@ -26,7 +26,7 @@ def told(made: ConvergenceSummary) -> list[str]:
 
 
 def test_losses_share_a_panel_and_metrics_of_another_magnitude_do_not() -> None:
-    drawn = [[one.name for one in panel.curves] for panel in panels(curves())]
+    drawn = [[one.name for one in panel.curves] for panel in _panels(curves())]
 
     assert drawn == [["train loss", "eval loss"], ["gradient norm"], ["val/top5 accuracy of a long name", "val/accuracy"], ["lr"]]
 

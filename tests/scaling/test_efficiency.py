@@ -4,7 +4,7 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling.efficiency import Point, rows, scaling_kind, sound
-from feedline.analysis.scaling.study import Noise, shape_of, time_to_accuracy
+from feedline.analysis.scaling.study import Noise, _shape_of, _time_to_accuracy
 
 
 def ring(n: int) -> float:
@@ -62,7 +62,7 @@ def test_the_kind_of_scaling_is_read_off_the_batches(batches, kind):
 
 
 def test_the_shape_of_the_source_table_is_linear():
-    found = shape_of(sound(rows(points(SOURCE))), "unknown")
+    found = _shape_of(sound(rows(points(SOURCE))), "unknown")
 
     assert found is not None and found.name == "linear"
     assert "latency" in found.message and "ring all-reduce limited by bandwidth" in found.message
@@ -70,14 +70,14 @@ def test_the_shape_of_the_source_table_is_linear():
 
 @pytest.mark.parametrize(("law", "name"), [(ring, "saturating"), (shared, "linear"), (lambda n: 1000.0 * n, "flat")])
 def test_the_shape_tells_a_ring_from_a_shared_resource(law, name):
-    found = shape_of(points({n: law(n) for n in (1, 2, 4, 8)}), "weak")
+    found = _shape_of(points({n: law(n) for n in (1, 2, 4, 8)}), "weak")
 
     assert found is not None and found.name == name
 
 
 def test_the_shape_is_not_read_off_strong_scaling():
-    assert shape_of(points({n: ring(n) for n in (1, 2, 4, 8)}), "strong") is None
+    assert _shape_of(points({n: ring(n) for n in (1, 2, 4, 8)}), "strong") is None
 
 
 def test_time_to_accuracy_doubles_its_steps_at_the_critical_batch():
-    assert time_to_accuracy(Noise(1024, 1000), ranks=8, batch=128, step_s=0.1) == pytest.approx(200.0)
+    assert _time_to_accuracy(Noise(1024, 1000), ranks=8, batch=128, step_s=0.1) == pytest.approx(200.0)

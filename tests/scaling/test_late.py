@@ -41,6 +41,6 @@ def test_what_it_costs_is_what_the_report_says_and_an_estimate_only_where_the_re
 
     refused = replace(comm, what_if=[], late=[replace(worst, cost_s=None)])
 
-    assert f"the replay predicts that {seconds(told.gain_s)} of each 240 ms step can be saved (" in together.sentence(comm, point)
-    assert "about" not in together.sentence(comm, point)
-    assert f": about {seconds(worst.waited_s)} of each 240 ms step can be saved" in together.sentence(refused, point)
+    assert f"the replay predicts that {seconds(told.gain_s)} of each 240 ms step can be saved (" in together._sentence(comm, point)
+    assert "about" not in together._sentence(comm, point)
+    assert f": about {seconds(worst.waited_s)} of each 240 ms step can be saved" in together._sentence(refused, point)

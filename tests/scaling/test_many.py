@@ -74,7 +74,7 @@ def test_the_parts_of_each_rank_sum_to_its_step(whole):
 
 def with_a_gap(one: Rank):
     """As of a run that forgot the window of steps 4 to 6."""
-    found = reduce.of_rank(one)
+    found = reduce._of_rank(one)
     place = found.step_at(found.table["start"])
     return replace(found, steps=np.delete(found.steps, [4, 5, 6], 0), table=found.table[(place < 4) | (place > 6)])
 
@@ -90,7 +90,7 @@ def test_what_a_run_forgot_is_in_no_step(whole):
 
 
 def loaded(path: Path):
-    return [found for _, one in sorted(open_run(path).ranks.items()) if (found := reduce.of_rank(one)) is not None]
+    return [found for _, one in sorted(open_run(path).ranks.items()) if (found := reduce._of_rank(one)) is not None]
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -274,7 +274,7 @@ def test_a_shorter_rank_is_named(synthetic, plan, copied):
 
 def test_a_rank_that_forgot_more_windows_is_named_and_not_taken_for_a_shorter_one(whole):
     def load(one):
-        made = reduce.of_rank(one)
+        made = reduce._of_rank(one)
         return replace(made, stride=2, steps=made.steps[::2]) if one.number == 4 else made
 
     with here() as pool:
@@ -292,7 +292,7 @@ def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_loo
 
     def load(one):
         looks[one.number] += 1
-        return reduce.of_rank(one if looks[one.number] == 1 else replace(one, folder=later / one.folder.name))
+        return reduce._of_rank(one if looks[one.number] == 1 else replace(one, folder=later / one.folder.name))
 
     with here() as pool:
         found = reduce.reduce_ranks([str(early)], pool, load)
@@ -382,6 +382,6 @@ def test_a_survey_of_nothing_readable_says_why(copied):
     for number in range(RANKS):
         (copied / f"rank{number}" / "manifest.json").write_text("{")
 
-    assert set(survey(sources([str(copied)]).found, reduce.of_rank).unread) == set(range(RANKS))
+    assert set(survey(sources([str(copied)]).found, reduce._of_rank).unread) == set(range(RANKS))
     with pytest.raises(RunDamaged, match="no rank of .* can be read; rank 0"):
         reduced(copied)

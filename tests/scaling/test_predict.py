@@ -6,7 +6,7 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile, fit, last_end, predict, ring_s, step_s, usl
+from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile, _last_end, _ring_s, _step_s, _usl, fit, predict
 from feedline.analysis.scaling.study import Noise, study
 
 LINK = Ring(bandwidth=25e6, low=25e6, high=25e6, alpha_s=0.0, slots=2)
@@ -15,37 +15,37 @@ ANATOMY = StepProfile(0.100, (0.030, 0.090), (Bucket(0.050, 500e3), Bucket(0.070
 
 def measured(anatomy: StepProfile, link: Ring, ranks: list[int], batch: float = 8, constant_s: float = 0.0) -> list[Point]:
     """What a world in which the replay is true would measure."""
-    steps = {n: step_s(anatomy, n, link) + (constant_s if n > 1 else 0.0) for n in ranks}
+    steps = {n: _step_s(anatomy, n, link) + (constant_s if n > 1 else 0.0) for n in ranks}
     return [Point(n, n * batch / step, batch=batch) for n, step in steps.items()]
 
 
 def test_a_bucket_that_is_alone_takes_the_time_of_a_ring():
     link = replace(LINK, alpha_s=1e-3)
 
-    assert last_end((Bucket(0.0, 1e6),), 4, link) == pytest.approx(ring_s(1e6, 4, 25e6, 1e-3))
+    assert _last_end((Bucket(0.0, 1e6),), 4, link) == pytest.approx(_ring_s(1e6, 4, 25e6, 1e-3))
 
 
 def test_a_slot_more_hides_the_latency_of_one_bucket_behind_the_other():
     link, both = replace(LINK, alpha_s=10e-3), (Bucket(0.0, 500e3), Bucket(0.0, 500e3))
 
-    assert last_end(both, 2, replace(link, slots=1)) == pytest.approx(2 * (0.020 + 0.020))
-    assert last_end(both, 2, link) == pytest.approx(0.020 + 0.040)
+    assert _last_end(both, 2, replace(link, slots=1)) == pytest.approx(2 * (0.020 + 0.020))
+    assert _last_end(both, 2, link) == pytest.approx(0.020 + 0.040)
 
 
 def test_what_ends_before_the_backward_costs_nothing():
     hidden = StepProfile(0.100, (0.030, 0.090), (Bucket(0.040, 250e3),))
 
-    assert step_s(hidden, 8, LINK) == pytest.approx(0.100)
+    assert _step_s(hidden, 8, LINK) == pytest.approx(0.100)
 
 
 def test_only_what_outlasts_the_backward_is_added():
     shown = StepProfile(0.100, (0.030, 0.090), (Bucket(0.080, 500e3),))
 
-    assert step_s(shown, 2, LINK) == pytest.approx(0.100 - 0.090 + 0.080 + 0.020)
+    assert _step_s(shown, 2, LINK) == pytest.approx(0.100 - 0.090 + 0.080 + 0.020)
 
 
 def test_what_blocks_is_added_whole():
-    assert step_s(replace(ANATOMY, buckets=(), blocking=(1e6,)), 2, LINK) == pytest.approx(0.140)
+    assert _step_s(replace(ANATOMY, buckets=(), blocking=(1e6,)), 2, LINK) == pytest.approx(0.140)
 
 
 def test_the_replay_predicts_a_world_in_which_it_is_true():
@@ -61,7 +61,7 @@ def test_the_replay_predicts_a_world_in_which_it_is_true():
 
 def test_amdahl_gives_back_its_serial_part():
     serial = {n: 100 * n / (1 + 0.1 * (n - 1)) for n in (1, 2, 4)}
-    law = usl(points(serial))
+    law = _usl(points(serial))
 
     assert law.name == "Amdahl"
     assert law.parameters["sigma"] == pytest.approx(0.1)
@@ -69,13 +69,13 @@ def test_amdahl_gives_back_its_serial_part():
 
 
 def test_usl_gives_back_both_its_parts():
-    law = usl(points({n: 100 * n / (1 + 0.05 * (n - 1) + 0.01 * n * (n - 1)) for n in (1, 2, 4, 8)}))
+    law = _usl(points({n: 100 * n / (1 + 0.05 * (n - 1) + 0.01 * n * (n - 1)) for n in (1, 2, 4, 8)}))
 
     assert (law.parameters["sigma"], law.parameters["kappa"]) == (pytest.approx(0.05), pytest.approx(0.01))
 
 
 def test_no_fitted_law_has_a_negative_part():
-    law = usl(points({1: 100, 2: 210, 4: 430}))
+    law = _usl(points({1: 100, 2: 210, 4: 430}))
 
     assert (law.parameters["sigma"], law.parameters["kappa"]) == (0, 0)
 

@@ -46,7 +46,7 @@ class RankCost:
 
 
 @dataclass(frozen=True)
-class KindCost:
+class _KindCost:
     """Collectives of one operation, size of message and group size.
 
     Attributes:
@@ -75,7 +75,7 @@ class Many:
     ranks: list[RankCost]
     world_size: int
     clock_bound_s: float | None
-    kinds: list[KindCost]
+    kinds: list[_KindCost]
     collectives: int
     incomplete: int
     notes: list[str]
@@ -161,7 +161,7 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
         yield f"{named(sorted(rank for rank, scan in seen.items() if why in scan.unseen))}: {why}"
 
 
-def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[KindCost], int, int]:
+def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[_KindCost], int, int]:
     """Return the kinds that move most bytes, and how many collectives are incomplete, and how many there are."""
     counts: dict[CollectiveLabel, int] = {}
     incomplete = total = 0
@@ -176,7 +176,7 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[KindCost], 
                 label = CollectiveLabel(OPERATION_KINDS[kind], nbytes, n)
                 counts[label] = counts.get(label, 0) + times
     most = sorted(counts, key=lambda label: (-label.nbytes * counts[label], label))[:_MOST_KINDS]
-    return [KindCost(*label, counts[label], _busbw(label, spent)) for label in most], incomplete, total
+    return [_KindCost(*label, counts[label], _busbw(label, spent)) for label in most], incomplete, total
 
 
 def _busbw(label: CollectiveLabel, spent: Sequence[Spent]) -> float | None:
@@ -184,7 +184,7 @@ def _busbw(label: CollectiveLabel, spent: Sequence[Spent]) -> float | None:
     return bandwidth(label.name, label.nbytes, label.ranks, max(took)).busbw if took else None
 
 
-def of_rank(rank: Rank) -> Collectives | None:
+def _of_rank(rank: Rank) -> Collectives | None:
     """Read a rank's steps and collectives as feedline recorded them; None: there are neither.
 
     Raises:
@@ -196,7 +196,7 @@ def of_rank(rank: Rank) -> Collectives | None:
     return collectives if len(collectives.steps) or len(collectives.table) else None
 
 
-def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = of_rank, tell: Tell = silent) -> Many:
+def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = _of_rank, tell: Tell = silent) -> Many:
     """Read every rank twice and add up how long they wait for each other.
 
     Never holds more than a few ranks at once.

@@ -45,7 +45,7 @@ def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> lis
 
     Without the first where samples are not known; nothing where no curve has two points.
     """
-    drawn = panels(curves)
+    drawn = _panels(curves)
     if not any(len(curve.values) > 1 for panel in drawn for curve in panel.curves):
         return []
     longest = max((curve.at_s[-1] for panel in drawn for curve in panel.curves), default=0.0)
@@ -65,7 +65,7 @@ def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
     return _CURVE_COLORS | {name: f"c-user{index % _USER_COLORS}" for index, name in enumerate(own)}
 
 
-def panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
+def _panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
     """Arrange curves: losses, then metrics of one magnitude together, then the learning rate."""
     there = [curve for curve in curves if curve.values]
     losses = [curve for curve in there if "loss" in words(curve.name)][:_CURVES]

@@ -12,7 +12,7 @@ from warm_python import WarmPython
 
 from feedline.analysis.report import trace
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.analysis.traces.windows import READINGS_NS, marks_in, shared_clock, windows
+from feedline.analysis.traces.windows import READINGS_NS, _marks_in, shared_clock, windows
 from feedline.cli import main
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import OutputError
@@ -134,7 +134,7 @@ def test_the_marks_and_the_runs_own_readings_agree(run):
     opened = open_run(run).ranks[0]
     trace = read_kineto(str(opened.folder / "kineto.json.gz"))
     by_marks = shared_clock(trace, opened.manifest.anchors)
-    rows, _ = marks_in(trace)
+    rows, _ = _marks_in(trace)
     trace.events["name"][rows] = trace.events["name"][0]
     by_readings = shared_clock(trace, opened.manifest.anchors)
 

@@ -13,7 +13,7 @@ from traces.kineto_writer import write_kineto
 from traces.strategies import made, traces
 
 from feedline.analysis.report import trace
-from feedline.analysis.traces.perfetto import MAX_LANES, NOWHERE, lanes
+from feedline.analysis.traces.perfetto import _MAX_LANES, NOWHERE, lanes
 from feedline.analysis.traces.trace_columns import Kind, Trace, Track
 from feedline.analysis.traces.windows import windows
 from feedline.profiler.events import UNMEASURED, Stage
@@ -142,14 +142,14 @@ def test_events_of_one_lane_nest_and_lanes_are_as_few_as_first_come_needs(spans)
 
 
 def test_what_needs_more_lanes_than_anybody_looks_at_is_left_out():
-    count = MAX_LANES + 3
+    count = _MAX_LANES + 3
     found = lanes(np.arange(count), np.full(count, 1000))
 
-    assert found.tolist() == [*range(MAX_LANES), NOWHERE, NOWHERE, NOWHERE]
+    assert found.tolist() == [*range(_MAX_LANES), NOWHERE, NOWHERE, NOWHERE]
 
 
 def test_events_that_were_left_out_are_said(tmp_path):
-    rows = [event("kernel", STREAM, start, 1000, Kind.KERNEL) for start in range(MAX_LANES + 3)]
+    rows = [event("kernel", STREAM, start, 1000, Kind.KERNEL) for start in range(_MAX_LANES + 3)]
     run = open_run(joined(tmp_path, made(rows, rank=0, world_size=1, origin_ns=UNIX)))
 
     assert trace.write(run, tmp_path / "trace.json.gz", windows(run)) == [

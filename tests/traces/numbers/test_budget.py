@@ -10,7 +10,7 @@ from traces.strategies import traces
 from feedline.analysis.intervals import common, union
 from feedline.analysis.traces.threads import threads
 from feedline.analysis.traces.trace_budget import (
-    ONE_RANK,
+    _ONE_RANK,
     STEP_PARTS,
     Activity,
     StepBudget,
@@ -75,7 +75,7 @@ def test_python_functions_of_the_main_thread_are_the_hosts():
 def test_one_rank_alone_says_that_it_cannot_tell_waiting():
     found = budget(trace(STEP, kernel(0, 40, NCCL)))
 
-    assert found.parts["waiting_for_rank"].tolist() == [0] and ONE_RANK in found.notes
+    assert found.parts["waiting_for_rank"].tolist() == [0] and _ONE_RANK in found.notes
 
 
 def test_without_a_device_operators_are_the_compute():
@@ -124,7 +124,7 @@ def test_each_moment_belongs_to_the_first_part_that_holds_it(act, at, waiting):
 
 @given(activities, edges, sets)
 def test_waiting_that_is_known_later_moves_out_of_transfer_as_if_it_had_been_known(act, at, waiting):
-    alone = StepBudget(at, split(act, at[:-1], at[1:]), (ONE_RANK,))
+    alone = StepBudget(at, split(act, at[:-1], at[1:]), (_ONE_RANK,))
     found = with_waiting(alone, common(act.communication, act.compute), act.communication, waiting)
 
     wanted = split(act, at[:-1], at[1:], waiting)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.traces.kernel_names import fitting, function_of, short
+from feedline.analysis.traces.kernel_names import _function_of, fitting, short
 
 NAMES = {
     "void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8, 2, 16, 24>(int4*, float*, bool const*, int4 const*)":
@@ -44,7 +44,7 @@ def test_a_name_is_cut_at_its_brackets_and_keeps_what_tells_it_apart(name):
 
 @given(st.text("ab<>(){}[]:, _1", max_size=40))
 def test_any_text_has_a_name_without_unbalanced_brackets(text):
-    told = function_of(text)
+    told = _function_of(text)
     assert told == text or not set("<>(){}[]") & set(told)
 
 
