@@ -13,7 +13,6 @@ from feedline.analysis.ledger.finding import SHARE, Finding, Severity
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate
 from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 
-PASSED, EXCEEDED = "passed", "exceeded"
 MIN_STEPS = 16
 #: Half an interval over the step or the sample: a change that small would not have been seen, so that "no change" says nothing.
 _RESOLUTION = 0.25
@@ -23,6 +22,13 @@ _SEVERITY_ORDER = list(Severity)
 #: Stages that a step may lack -> the hook that sees them. Without a forward or backward pass, what was recorded is not known to be a step.
 _OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "gradients": "gradients", "copy": "Tensor.to", "pin": "pin_memory"}
 _LIMIT_GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
+
+
+class LimitOutcome:
+    """What came of a limit, beside ``Outcome.UNKNOWN``."""
+
+    PASSED = "passed"
+    EXCEEDED = "exceeded"
 
 
 @dataclass(frozen=True)
@@ -152,16 +158,16 @@ def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, s
         return CheckedLimit(id, Outcome.UNKNOWN, NOT_MEASURED, None, limit, figure.about)
     shown, bound = figure.text(figure.value), f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}"
     if sign * figure.value <= sign * limit:
-        return CheckedLimit(id, PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
+        return CheckedLimit(id, LimitOutcome.PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
     near, beyond = figure.low if sign > 0 else figure.high, abs(figure.value - limit) / limit if limit else math.inf
     interval = (
         "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
     )
     if near is not None and sign * near <= sign * limit:
-        outcome, message = (PASSED, "") if beyond <= _SLACK else (Outcome.UNKNOWN, "too noisy to judge, ")
+        outcome, message = (LimitOutcome.PASSED, "") if beyond <= _SLACK else (Outcome.UNKNOWN, "too noisy to judge, ")
         within = f"{message}beyond the limit but within the noise{interval}"
         return CheckedLimit(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
-    return CheckedLimit(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
+    return CheckedLimit(id, LimitOutcome.EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
 
 
 def _takes_no_time(name: str, run: MeasuredRun) -> bool:
@@ -234,8 +240,8 @@ def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
     """
     if there:
         message = "; ".join(f"{finding.rule_id}: {finding.message}{f'. Fix: {finding.fix}' if finding.fix else ''}" for finding in there)
-        return CheckedLimit(id, EXCEEDED, message, about="input")
-    return CheckedLimit(id, Outcome.UNKNOWN, unknown) if unknown else CheckedLimit(id, PASSED, "no such finding")
+        return CheckedLimit(id, LimitOutcome.EXCEEDED, message, about="input")
+    return CheckedLimit(id, Outcome.UNKNOWN, unknown) if unknown else CheckedLimit(id, LimitOutcome.PASSED, "no such finding")
 
 
 def _against_base(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> Iterator[CheckedLimit]:
@@ -271,7 +277,7 @@ def _than_base(id: str, diff: RunDiff, quantities: list[Quantity], limit: float,
         most = max(grown, key=lambda item: (item.after or 0.0) - (item.before or 0.0))
         ratio = None if most.ratio is None else most.ratio - 1
         growth = ", ".join(map(_growth, grown))
-        return CheckedLimit(id, EXCEEDED, f"{growth}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
+        return CheckedLimit(id, LimitOutcome.EXCEEDED, f"{growth}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
     if shared := [quantity for quantity in quantities if quantity.outcome == Outcome.EITHER and quantity.grew]:
         why = "how much of that other programs or slower CPUs explain is unknown"
         return CheckedLimit(id, Outcome.UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
@@ -290,8 +296,10 @@ def _than_base(id: str, diff: RunDiff, quantities: list[Quantity], limit: float,
         return CheckedLimit(id, Outcome.UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
     if explained := [quantity for quantity in quantities if quantity.outcome == Outcome.MACHINE and quantity.grew]:
         growth = ", ".join(map(_growth, explained))
-        return CheckedLimit(id, PASSED, f"{growth}, which other programs or slower CPUs explain", None, limit, about)
-    return CheckedLimit(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
+        return CheckedLimit(id, LimitOutcome.PASSED, f"{growth}, which other programs or slower CPUs explain", None, limit, about)
+    return CheckedLimit(
+        id, LimitOutcome.PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about
+    )
 
 
 def _growth(quantity: Quantity) -> str:
@@ -316,6 +324,6 @@ def _resolution(quantity: Quantity, whole: Quantity) -> float:
 
 def unmet(checked: list[CheckedLimit]) -> tuple[int, int]:
     """Count the limits that are exceeded, and those that could not be judged."""
-    return sum(checked_limit.outcome == EXCEEDED for checked_limit in checked), sum(
+    return sum(checked_limit.outcome == LimitOutcome.EXCEEDED for checked_limit in checked), sum(
         checked_limit.outcome == Outcome.UNKNOWN for checked_limit in checked
     )

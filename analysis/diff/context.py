@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from feedline.analysis.convergence.checks import DIVERGED
-from feedline.analysis.diff.effects import MEASURED
 from feedline.analysis.diff.run_diff import Differing, FindingChange
-from feedline.analysis.diff.side import MeasuredRun
+from feedline.analysis.diff.side import MEASURED, MeasuredRun
 from feedline.analysis.explain.build import UNKNOWN
 from feedline.analysis.explain.diagnose import MOST
 from feedline.analysis.explain.model import Report

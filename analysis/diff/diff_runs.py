@@ -2,16 +2,32 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from feedline.analysis.diff import context
 from feedline.analysis.diff.conclusion import cause_of, conclude
-from feedline.analysis.diff.effects import LEVEL, MEASURED, Effect, Sides
 from feedline.analysis.diff.run_diff import MachineChange, Outcome, Quantity, RunDiff
-from feedline.analysis.diff.side import CPU_TIMED_STAGES, OF_STEP, Influence, MeasuredRun, of_equal_work, per_sample, same_processes
-from feedline.analysis.measure.noise import holm
+from feedline.analysis.diff.side import (
+    CPU_TIMED_STAGES,
+    MEASURED,
+    OF_STEP,
+    Influence,
+    Measure,
+    MeasuredRun,
+    Speed,
+    of_equal_work,
+    per_sample,
+    room,
+    same_processes,
+)
+from feedline.analysis.measure.cpu_use import MIN_OTHERS
+from feedline.analysis.measure.noise import FloatArray, holm, p_of, reach
 from feedline.analysis.measure.stages import INPUT_STAGES
 
+_MAX_MACHINE_TIMES = 20.0  # times: the machine does not explain that something takes a smaller part of what it took
+_SIGNIFICANCE = 0.05  # of p values
 _MIN_CHANGE = 0.05
 _MATERIAL = 0.02  # of the step, or of a sample: a change that makes less of it does not matter
 _WORK_OF = {"sample/decode": "work/decoded_pixels"}  # quantity -> what decides how long it takes
@@ -19,12 +35,8 @@ _CPU_OF_STEP = "step/cpu"
 _STEP, _WAIT, _TOTAL = "step/mean", "stage/wait", "sample/total"
 _TOTALS = (_STEP, _TOTAL)
 _MAX_LOAD_SHARE = 0.5  # of the step: more than that beyond the waiting that was measured is not put down to load
-_PROGRAM_GROUPS = (
-    "cpu",
-    "sample",
-    "blocked",
-    "work",
-)  # groups that other programs hardly change: what changes of them is the program's own
+#: Groups that other programs hardly change: what changes of them is the program's own.
+_PROGRAM_GROUPS = ("cpu", "sample", "blocked", "work")
 _OF_PROGRAM = ("memory/processes", "gpu")  # gauges of the program; the others are of the machine, which other programs use too
 _REPORT_ORDER = ("step", "stage", "cpu", "sample", "blocked", "work", "wait", "collective", "gauge")  # in the order of reports
 #: Families of tests: groups, or single quantities. Gauges and waits are reported as context, never as a cause.
@@ -42,6 +54,195 @@ _TEST_FAMILIES = (
 )
 
 
+@dataclass(frozen=True)
+class _Effect:
+    """How a quantity differs.
+
+    Attributes:
+        before, after: means of the sides, as reported.
+        change: B - A, without the machine's part.
+        error: standard error of ``change``; NaN: not known.
+        machine: B / A that the machine explains at most.
+        freedom: degrees of freedom of ``error`` where runs were compared with each other; None: from one run of each.
+    """
+
+    measure: Measure
+    before: float
+    after: float
+    change: float
+    error: float
+    machine: float
+    freedom: int | None = None
+
+    @property
+    def p(self) -> float:
+        return p_of(self.change, self.error, self.freedom)
+
+    @property
+    def p_measured(self) -> float:
+        """The same with the machine's part."""
+        return p_of(self.after - self.before, self.error * self.machine, self.freedom)
+
+    @property
+    def ratio(self) -> float | None:
+        """B / A; None: A is zero."""
+        return max(1 + self.change / self.before, 0.0) if self.before > 0 else None
+
+    @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """Of the ratio, 95 %."""
+        half = reach(self.error, self.freedom)
+        if self.before <= 0 or not math.isfinite(half):
+            return None, None
+        return max(0.0, 1 + (self.change - half) / self.before), 1 + (self.change + half) / self.before
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Both sides, and how fast the machine was in each run.
+
+    Attributes:
+        more: CPUs that B could have used beyond those of A: it is allowed more, or other programs took less. NaN: not sampled.
+    """
+
+    before: Sequence[MeasuredRun]
+    after: Sequence[MeasuredRun]
+    speed: Speed
+    more: float
+
+    @classmethod
+    def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "_Sides":
+        rooms = [[room(run) for run in side] for side in (before, after)]
+        known = [[measure for measure in side if measure is not None] for side in rooms]
+        more = float(np.mean(known[1]) - np.mean(known[0])) if known == rooms else math.nan
+        return cls(before, after, Speed.of(before, after), more)
+
+    @property
+    def slows(self) -> bool:
+        """Whether waiting for a CPU can make B slower without a change of the program; where nothing was sampled, it may."""
+        return not self.more > -MIN_OTHERS
+
+    @property
+    def speeds(self) -> bool:
+        """The same of faster."""
+        return not self.more < MIN_OTHERS
+
+    @property
+    def runs(self) -> list[MeasuredRun]:
+        return [*self.before, *self.after]
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the variation between runs of a side."""
+        return len(self.before) + len(self.after) - 2
+
+    def each(self, id: str) -> list[Measure]:
+        """Return a quantity in every run.
+
+        A stage that does not occur in one takes no time there.
+        """
+        known = next(run.measures[id] for run in self.runs if id in run.measures)
+        return [run.measures.get(id, known.absent()) for run in self.runs]
+
+    def mean(self, id: str) -> tuple[float, float]:
+        """Return the means of both sides, as reported."""
+        return self._means([measure.value for measure in self.each(id)])
+
+    def _means(self, values: Sequence[float] | FloatArray) -> tuple[float, float]:
+        cut = len(self.before)
+        return float(np.mean(values[:cut])), float(np.mean(values[cut:]))
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the main thread's own stages are made of CPU time."""
+        return all("cpu/forward" in run.measures for run in self.runs)
+
+    def shift(self, kind: str, id: str = "") -> float:
+        """Return the logarithm of B over A that the machine explains."""
+        if kind == Influence.NONE:
+            return 0.0
+        common = self.machine_difference([self.speed.of_run(at, id) for at in range(len(self.runs))])
+        return common if kind == Influence.CPU else common * self.on_cpu + self.queued
+
+    @property
+    def queued(self) -> float:
+        """The part of it that is waiting for a CPU, for the main thread."""
+        waiting = [run.waiting for run in self.runs]
+        return self.from_load([math.log(measure) for measure in waiting if measure]) if all(waiting) else 0.0
+
+    def from_load(self, parts: Sequence[float]) -> float:
+        """Return B - A of how long each run waited for CPUs.
+
+        It counts in the direction in which what it had of them changed.
+        """
+        change = self.machine_difference(parts)
+        return max(change, 0.0) * self.slows + min(change, 0.0) * self.speeds
+
+    def machine_difference(self, parts: Sequence[float]) -> float:
+        """Return B - A of what the machine did to each run.
+
+        With several runs of each, their spread holds what the machine does from run to run, and only what differs between the sides is
+        left to explain.
+        """
+        before, after = self._means(parts)
+        if self.freedom >= MEASURED and p_of(after - before, self._pooled(np.array(parts)), self.freedom) >= _SIGNIFICANCE:
+            return 0.0
+        return after - before
+
+    def effect(self, id: str, machine_s: float | None = None) -> _Effect:
+        """Return how a quantity differs.
+
+        The machine slows some stages down more than others, so that up to all of what it did to most of them may be its part of this
+        one, in the direction in which it differs.
+
+        Args:
+            id: of the quantity.
+            machine_s: seconds of B - A that the machine explains, where that is the sum of other quantities' parts.
+        """
+        measures = self.each(id)
+        own = np.array([measure.value for measure in measures])
+        base, after = self._means(own)
+        most_s = base * math.expm1(self.shift(measures[0].kind, id)) if machine_s is None else machine_s
+        part_s = min(max(after - base, min(most_s, 0.0)), max(most_s, 0.0))
+        factor = max(base + part_s, base / _MAX_MACHINE_TIMES) / base if base > 0 else 1.0
+        measured = self.freedom >= MEASURED
+        error = self._spread(own, measures) if measured else self._estimated(own, measures)
+        return _Effect(measures[0], base, after, after / factor - base, error / factor, factor, self.freedom if measured else None)
+
+    def _within(self, own: FloatArray, measures: Sequence[Measure]) -> float:
+        """Variance of the difference of means, from how each run's own values scatter."""
+        variances = [float((value * measure.error) ** 2) if value else 0.0 for value, measure in zip(own, measures)]
+        before, after = self._means(variances)
+        return before / len(self.before) + after / len(self.after)
+
+    def _spread(self, own: FloatArray, measures: Sequence[Measure]) -> float:
+        """Return the standard error, from how runs of one side differ.
+
+        Never below what each run's own values scatter by.
+        """
+        within = self._within(own, measures)
+        return max(self._pooled(own), math.sqrt(within) if math.isfinite(within) else 0.0)
+
+    def _pooled(self, values: FloatArray) -> float:
+        """Return the standard error of the difference of means, for values that vary alike on both sides (Student's)."""
+        counts = len(self.before), len(self.after)
+        groups = values[: counts[0]], values[counts[0] :]
+        variance = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / self.freedom
+        return math.sqrt(variance * (1 / counts[0] + 1 / counts[1]))
+
+    def _estimated(self, own: FloatArray, measures: Sequence[Measure]) -> float:
+        """Return the standard error, where run-to-run variation is estimated.
+
+        Of CPU time it comes from how that of other stages differs, else from drift.
+        """
+        if measures[0].kind == Influence.CPU:
+            between = (self.speed.scatter(measures[0].id) * float(own.mean())) ** 2
+        else:
+            least = self.speed.floor(measures[0].id) * float(own.mean())
+            between = float(sum((value * measure.drift) ** 2 for value, measure in zip(own, measures))) + least**2
+        return math.sqrt(self._within(own, measures) + between)
+
+
 def diff(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun], min_change: float = _MIN_CHANGE) -> RunDiff:
     """Compare runs.
 
@@ -53,7 +254,7 @@ def diff(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun], min_change
     by_sample = per_sample(before, after)
     if by_sample:
         before, after = [of_equal_work(run) for run in before], [of_equal_work(run) for run in after]
-    sides = Sides.of(before, after)
+    sides = _Sides.of(before, after)
     quantities = _with_own_changes(sides, _judged(sides, _effects_of(sides), min_change))
     result = RunDiff(
         before=[run.name for run in before],
@@ -72,7 +273,7 @@ def diff(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun], min_change
     return replace(result, conclusion=conclude(result, before, after))
 
 
-def _effects_of(sides: Sides) -> dict[str, Effect]:
+def _effects_of(sides: _Sides) -> dict[str, _Effect]:
     """Return id -> effect, of every quantity that all runs have, or that is a part of one that they have."""
     ids = [id for id in dict.fromkeys(id for run in sides.runs for id in run.measures) if _comparable(sides, id)]
     stages_s = {id: _machine_s(sides, id) for id in ids if id.startswith("stage/") and id != _WAIT}
@@ -87,7 +288,7 @@ def _effects_of(sides: Sides) -> dict[str, Effect]:
     return {id: sides.effect(id, machine_s(id)) for id in ids}
 
 
-def _comparable(sides: Sides, id: str) -> bool:
+def _comparable(sides: _Sides, id: str) -> bool:
     group = id.partition("/")[0]
     if group == "stage" and len({run.report.traces is None for run in sides.runs}) > 1:
         return False  # stages of a trace are others
@@ -95,14 +296,14 @@ def _comparable(sides: Sides, id: str) -> bool:
     return all(whole in run.measures for run in sides.runs)
 
 
-def _machine_s(sides: Sides, id: str) -> float:
+def _machine_s(sides: _Sides, id: str) -> float:
     """Return seconds of B - A of a stage's wall time that the machine explains."""
     if sides.each(id)[0].kind == Influence.NONE:
         return 0.0
     return sides.mean(id)[0] * math.expm1(sides.shift(Influence.THREAD, id))
 
 
-def _machine_of_wait(sides: Sides, stages_s: Mapping[str, float]) -> float:
+def _machine_of_wait(sides: _Sides, stages_s: Mapping[str, float]) -> float:
     """Return seconds of B - A of the wait that the machine explains.
 
     Batches take longer to make where the CPUs are slower or taken, and a step that takes longer hides more.
@@ -132,7 +333,7 @@ def _making_s(run: MeasuredRun) -> tuple[float, float] | None:
     return tuple(part * batch / workers.processes * per for part in (total.cpu_s, total.runqueue_s))  # type: ignore[return-value]
 
 
-def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> list[Quantity]:
+def _judged(sides: _Sides, effects: Mapping[str, _Effect], min_change: float) -> list[Quantity]:
     """Return all quantities with their outcome."""
     corrected = _corrected(effects)
     judged = []
@@ -150,7 +351,7 @@ def _judged(sides: Sides, effects: Mapping[str, Effect], min_change: float) -> l
     return _without_parts_of_nothing(judged)
 
 
-def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
+def _corrected(effects: Mapping[str, _Effect]) -> dict[str, float]:
     """Return p values of what can be tested, corrected family by family."""
     corrected: dict[str, float] = {}
     for family in _TEST_FAMILIES:
@@ -163,7 +364,7 @@ def _corrected(effects: Mapping[str, Effect]) -> dict[str, float]:
     return corrected
 
 
-def _untested(sides: Sides, id: str) -> Quantity:
+def _untested(sides: _Sides, id: str) -> Quantity:
     """Return a quantity as both sides report it."""
     present = [[run.measures[id] for run in side if id in run.measures] for side in (sides.before, sides.after)]
     before, after = (sum(measure.value for measure in side) / len(side) if side else None for side in present)
@@ -173,15 +374,15 @@ def _untested(sides: Sides, id: str) -> Quantity:
     )
 
 
-def _outcome(sides: Sides, effects: Mapping[str, Effect], quantity: Quantity, min_change: float) -> str:
+def _outcome(sides: _Sides, effects: Mapping[str, _Effect], quantity: Quantity, min_change: float) -> str:
     if quantity.p is None:
         return quantity.outcome
     effect = effects[quantity.id]
     other_work = _has_other_work(effects, effect, min_change)
     counts = _counts(quantity.measured if other_work else effect.ratio, min_change)
-    if counts and _material(sides, effect) and (other_work or quantity.p < LEVEL or _explains_total(effects, effect)):
+    if counts and _material(sides, effect) and (other_work or quantity.p < _SIGNIFICANCE or _explains_total(effects, effect)):
         return Outcome.MACHINE if quantity.group == "gauge" and not quantity.name.startswith(_OF_PROGRAM) else Outcome.CHANGED
-    explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change) and effect.p_measured < LEVEL
+    explained = _counts(effect.machine, min_change) and _counts(quantity.measured, min_change) and effect.p_measured < _SIGNIFICANCE
     return Outcome.MACHINE if explained else Outcome.SAME
 
 
@@ -190,7 +391,7 @@ def _counts(ratio: float | None, min_change: float) -> bool:
     return ratio is None or ratio >= 1 + min_change or ratio <= 1 / (1 + min_change)
 
 
-def _material(sides: Sides, effect: Effect) -> bool:
+def _material(sides: _Sides, effect: _Effect) -> bool:
     """Tell whether the change is a part of the step, or of a sample, that matters."""
     whole = {"stage": _STEP, "cpu": _STEP, "wait": _STEP, "collective": _STEP, "sample": _TOTAL, "blocked": _TOTAL}.get(
         effect.measure.group
@@ -200,7 +401,7 @@ def _material(sides: Sides, effect: Effect) -> bool:
     return abs(effect.change) >= _MATERIAL * sides.mean(whole)[0]
 
 
-def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
+def _explains_total(effects: Mapping[str, _Effect], part: _Effect) -> bool:
     """Tell whether a part of a sample accounts for most of what the whole sample changed by.
 
     The whole is known better than each part: every batch is timed, but only some samples in detail.
@@ -208,17 +409,17 @@ def _explains_total(effects: Mapping[str, Effect], part: Effect) -> bool:
     whole = effects.get(_TOTAL)
     if whole is None or part.measure.group != "sample" or part is whole or not math.isfinite(whole.error):
         return False
-    return whole.p < LEVEL and part.p < LEVEL and whole.change != 0 and part.change / whole.change > 0.5
+    return whole.p < _SIGNIFICANCE and part.p < _SIGNIFICANCE and whole.change != 0 and part.change / whole.change > 0.5
 
 
-def _has_other_work(effects: Mapping[str, Effect], part: Effect, min_change: float) -> bool:
+def _has_other_work(effects: Mapping[str, _Effect], part: _Effect, min_change: float) -> bool:
     """Tell whether what a stage of a sample has to do changed as its time did.
 
     Work is counted, not timed: no machine changes it, so what the other stages say of the machine
     need not be taken off.
     """
     work = effects.get(_WORK_OF.get(part.measure.id, ""))
-    if work is None or work.p >= LEVEL or not _counts(work.ratio, min_change):
+    if work is None or work.p >= _SIGNIFICANCE or not _counts(work.ratio, min_change):
         return False
     return part.change * work.change > 0
 
@@ -236,7 +437,7 @@ def _without_parts_of_nothing(quantities: list[Quantity]) -> list[Quantity]:
     return [capped(quantity) for quantity in quantities]
 
 
-def _with_own_changes(sides: Sides, quantities: list[Quantity]) -> list[Quantity]:
+def _with_own_changes(sides: _Sides, quantities: list[Quantity]) -> list[Quantity]:
     """Mark what both the machine and the program may explain.
 
     That is what the machine could explain alone although the program changed in the same direction, and what only the waiting for CPUs
@@ -279,7 +480,7 @@ def _is_part(part: Quantity, whole: Quantity) -> bool:
     return whole.group == "step" or part.name == whole.name or inside or of_main
 
 
-def _machine_of(sides: Sides) -> MachineChange:
+def _machine_of(sides: _Sides) -> MachineChange:
     """Return what the machine did to both sides."""
 
     def mean(values: Sequence[float | None]) -> float | None:

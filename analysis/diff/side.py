@@ -476,3 +476,6 @@ def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float
     at = int(np.searchsorted(sums, sums[-1] / 2))
     upper = min(at + 1, len(order) - 1) if math.isclose(float(sums[at]), float(sums[-1]) / 2) else at
     return float(values[order[at]] + values[order[upper]]) / 2
+
+
+MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measured

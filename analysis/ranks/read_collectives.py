@@ -5,7 +5,7 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.steps import Steps, left_after, partition
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, NOT_MEASURED, PHASES, UNKNOWN_HOST, Collectives, ProcessGroup, RankClock
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, NO_VALUE, PHASES, UNKNOWN_HOST, Collectives, ProcessGroup, RankClock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.columns import Records
@@ -50,7 +50,7 @@ def steps_and_collectives(rank: Rank) -> Collectives:
     dtypes, dtype_index = _indices(main, records["dtype"])
     table = np.zeros(len(records), COLLECTIVE_DTYPE)
     table["start"] = _came_to_it(records)
-    table["end"] = np.where(records["wall"] >= 0, records["start"] + records["wall"], NOT_MEASURED)
+    table["end"] = np.where(records["wall"] >= 0, records["start"] + records["wall"], NO_VALUE)
     table["nbytes"], table["sequence"] = records["nbytes"], records["sequence"]
     table["group"], table["name"], table["dtype"] = group_index, name_index, dtype_index
     table["phase"] = _phases(main, records["start"], steps)

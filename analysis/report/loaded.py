@@ -10,8 +10,19 @@ from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.build import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.report.frame_table import Table
-from feedline.analysis.report.run_frames import COLLECTIVES, FINDINGS, GAUGES, SAMPLES, STEPS, collectives, findings, gauges, samples, steps
+from feedline.analysis.report.run_frames import (
+    COLLECTIVES,
+    FINDINGS,
+    GAUGES,
+    SAMPLES,
+    STEPS,
+    Table,
+    collectives,
+    findings,
+    gauges,
+    samples,
+    steps,
+)
 from feedline.analysis.traces.windows import windows
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, OutputError, RunDamaged, RunNotFound

@@ -1,8 +1,10 @@
-"""The frames of a run: steps, samples, collectives, gauges and findings; ``frame_table.py`` says what a column is."""
+"""The frames of a run: steps, samples, collectives, gauges and findings, each with the names, units and meanings of its columns."""
 
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +21,6 @@ from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.partition import Partition
 from feedline.analysis.ranks.read_collectives import collectives_of
-from feedline.analysis.report.frame_table import RANK, START, TIME, Column, MomentColumns, Rows, Table
 from feedline.analysis.traces.collectives import PHASES, Collectives, operation
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage
@@ -28,44 +29,193 @@ from feedline.profiler.store.layout import GAUGES as FILE
 from feedline.profiler.store.read import Rank
 from feedline.profiler.store.segment_reader import Process
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame is asked for
     import pandas as pd
 
+
+#: Kind of a column -> its dtype. An integer that may be missing is "Int64"; "str" is what this pandas has for text.
+_DTYPE_OF_KIND = {"integer": "int64", "number": "float64", "bool": "bool", "time": "datetime64[ns, UTC]", "text": "str"}
+_NAT = int(np.iinfo(np.int64).min)  # pandas' NaT
+_DOC_WIDTH = 100  # of a docstring
+_Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
 _NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
+_NO_COST = "it names no cost in time"
+_NO_INTERVAL = "cost_s is not a prediction"
+_NOT_PREDICTED = "refused says why it is not predicted"
+_NO_RANK = "it does not name one rank"
+_UNENDED = "its end was not seen"
+_ALONE = "not comparable with other ranks: their records are missing, or clocks cannot be compared"
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One column.
+
+    Attributes:
+        kind: of _DTYPE_OF_KIND.
+        unit: "" for text, counts and the like.
+        missing: when a value is missing (NaN, NaT or NA); empty: never.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+    missing: str = ""
+
+    @property
+    def dtype(self) -> str:
+        """Of the frame's column."""
+        return "Int64" if self.kind == "integer" and self.missing else _DTYPE_OF_KIND[self.kind]
+
+    def text(self) -> str:
+        """Say unit, meaning and when it is missing, in one line."""
+        unit = f" [{self.unit}]" if self.unit else ""
+        missing = f". Missing: {self.missing}" if self.missing else ""
+        return f"{self.name}{unit}: {self.meaning}{missing}".removesuffix(".") + "."
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame before it has rows.
+
+    Attributes:
+        name: of the property of a loaded run.
+        rows: what a row is, in sentences.
+        columns: in order. A name in angle brackets stands for any number of columns.
+    """
+
+    name: str
+    rows: str
+    columns: tuple[_Column, ...]
+
+    @property
+    def fixed(self) -> tuple[_Column, ...]:
+        """The columns that every run has."""
+        return tuple(column for column in self.columns if not column.name.startswith("<"))
+
+    def frame(self, parts: Sequence[_Rows], more: Sequence[str] = ()) -> "pd.DataFrame":
+        """Make the frame of all parts, one below the other.
+
+        Args:
+            parts: column -> array or list [n]. A negative integer stands for a missing one in a column that may miss values.
+            more: columns of numbers after the fixed ones; 0 in a part that lacks one.
+        """
+        import pandas as pd
+
+        rows = [len(part[self.columns[0].name]) for part in parts]
+        columns = {column.name: _series(column, [part[column.name] for part in parts]) for column in self.fixed}
+        for name in more:
+            columns[name] = pd.Series(_joined([part.get(name, np.zeros(n)) for part, n in zip(parts, rows, strict=True)]), dtype="float64")
+        return pd.DataFrame(columns)
+
+    def docstring(self) -> str:
+        """Write the docstring for the property of a loaded run."""
+        lines = [textwrap.fill(column.text(), _DOC_WIDTH, subsequent_indent="    ", break_on_hyphens=False) for column in self.columns]
+        return "\n".join([textwrap.fill(self.rows, _DOC_WIDTH, break_on_hyphens=False), "", *lines, ""])
+
+    def markdown(self) -> str:
+        """Write a section of docs/api.md."""
+        rows = ["| column | type | unit | meaning | missing when |", "|---|---|---|---|---|"]
+        rows += [f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} | {column.missing} |" for column in self.columns]
+        return f"## {self.name}\n\n{self.rows}\n\n" + "\n".join(rows) + "\n"
+
+
+def _series(column: _Column, values: Sequence[Any]) -> "pd.Series":
+    import pandas as pd
+
+    if column.kind == "text":
+        return pd.Series([text for part in values for text in part], dtype="str")
+    joined = _joined(values)
+    if column.kind == "time":
+        return pd.Series(pd.to_datetime(joined.astype(np.int64).view("datetime64[ns]"), utc=True))
+    if column.dtype == "Int64":
+        return pd.Series(joined.astype(np.int64), dtype="Int64").mask(joined < 0)
+    return pd.Series(joined, dtype=column.dtype)
+
+
+def _joined(values: Sequence[Any]) -> np.ndarray:
+    return np.concatenate(values) if values else np.zeros(0)
+
+
+_RANK = _Column("rank", "integer", "", 'Number of the rank. Write `frame["rank"]`: `frame.rank` is a method of pandas')
+_TIME = _Column("time", "time", "", "Date and time (UTC) of its beginning; for gauges, of the reading", "the run's manifest has no date")
+_START = _Column(
+    "start_s",
+    "number",
+    "s",
+    "The same moment, since the recording of this rank began; of several trainings in a process, since this one began",
+)
+
+
+@dataclass(frozen=True)
+class _MomentColumns:
+    """Turns a rank's own times, ns, into those of frames.
+
+    Attributes:
+        rank: its number.
+        origin: own time at which its recording began.
+        begun: the same by the calendar, ns since 1970; None: unknown.
+    """
+
+    rank: int
+    origin: int
+    begun: int | None
+
+    @classmethod
+    def of(cls, rank: Rank) -> "_MomentColumns":
+        anchors = rank.manifest.anchors
+        if anchors:
+            return cls(rank.number, anchors[0]["perf_counter_ns"], anchors[0]["time_ns"])
+        first = min((process.records["start"].min() for process in rank.processes if len(process.records)), default=0)
+        return cls(rank.number, int(first), None)
+
+    def columns(self, at: IntArray) -> dict[str, np.ndarray]:
+        """Return ``rank``, ``time`` and ``start_s`` of these moments.
+
+        Args:
+            at: int64 [n], own time, ns.
+        """
+        since = at - self.origin
+        time = np.full(len(at), _NAT) if self.begun is None else since + self.begun
+        return {"rank": np.full(len(at), self.rank), "time": time, "start_s": since / 1e9}
+
 
 SAMPLES = Table(
     "samples",
     "One row per sample that was measured in detail, of every loader: all of the first ones, later one in N. Its index in the dataset, or "
     "its file, is not recorded. `read_s` to `dataset_s` sum to `wall_s`.",
     (
-        RANK,
-        Column("process", "text", "", "What made it: main, or loader0-worker1"),
-        Column("worker", "integer", "", "Number of the loader's worker", "the main process made it (num_workers=0)"),
-        Column("loader", "integer", "", "Number of the loader, as in the names of `run.report.loaders`"),
-        Column("epoch", "integer", "", "Pass over the loader, from 0"),
-        Column("batch", "integer", "", "Batch within the epoch, from 0, in the order in which the sampler drew them"),
-        TIME,
-        START,
-        Column("samples", "integer", "", "Samples in it: 1; a batch for `__getitems__`; 0 where the dataset raised or was at its end"),
-        Column(
+        _RANK,
+        _Column("process", "text", "", "What made it: main, or loader0-worker1"),
+        _Column("worker", "integer", "", "Number of the loader's worker", "the main process made it (num_workers=0)"),
+        _Column("loader", "integer", "", "Number of the loader, as in the names of `run.report.loaders`"),
+        _Column("epoch", "integer", "", "Pass over the loader, from 0"),
+        _Column("batch", "integer", "", "Batch within the epoch, from 0, in the order in which the sampler drew them"),
+        _TIME,
+        _START,
+        _Column("samples", "integer", "", "Samples in it: 1; a batch for `__getitems__`; 0 where the dataset raised or was at its end"),
+        _Column(
             "in_mean",
             "bool",
             "",
             "true: it counts in the report's costs, because it was made for a training loader and no import or cold start is in it",
         ),
-        Column("stands_for", "number", "samples", "How many samples (or batches, for `__getitems__`) it stands for: the weight of its row"),
-        Column("wall_s", "number", "s", "How long it took"),
-        Column("cpu_s", "number", "s", "CPU time of the thread that made it", "not measured on this system"),
-        Column("runqueue_s", "number", "s", "Runnable without a CPU", _NO_SCHEDSTAT),
-        Column("blocked_s", "number", "s", "The rest: asleep, waiting for a disk, a lock or a network", _NO_SCHEDSTAT),
-        Column("read_s", "number", "s", "Reading files"),
-        Column("decode_s", "number", "s", "Decoding"),
-        Column("augment_s", "number", "s", "Transforms"),
-        Column("user_s", "number", "s", "Inside `feedline.stage(...)`"),
-        Column("dataset_s", "number", "s", "The rest of `__getitem__`"),
-        Column("read_bytes", "number", "B", "Read by the operations in read_s"),
-        Column("decoded_pixels", "number", "pixels", "Decoded; 0: no decoder was seen"),
-        Column("output_pixels", "number", "pixels", "Of the last picture before the tensor; 0: unknown"),
+        _Column(
+            "stands_for", "number", "samples", "How many samples (or batches, for `__getitems__`) it stands for: the weight of its row"
+        ),
+        _Column("wall_s", "number", "s", "How long it took"),
+        _Column("cpu_s", "number", "s", "CPU time of the thread that made it", "not measured on this system"),
+        _Column("runqueue_s", "number", "s", "Runnable without a CPU", _NO_SCHEDSTAT),
+        _Column("blocked_s", "number", "s", "The rest: asleep, waiting for a disk, a lock or a network", _NO_SCHEDSTAT),
+        _Column("read_s", "number", "s", "Reading files"),
+        _Column("decode_s", "number", "s", "Decoding"),
+        _Column("augment_s", "number", "s", "Transforms"),
+        _Column("user_s", "number", "s", "Inside `feedline.stage(...)`"),
+        _Column("dataset_s", "number", "s", "The rest of `__getitem__`"),
+        _Column("read_bytes", "number", "B", "Read by the operations in read_s"),
+        _Column("decoded_pixels", "number", "pixels", "Decoded; 0: no decoder was seen"),
+        _Column("output_pixels", "number", "pixels", "Of the last picture before the tensor; 0: unknown"),
     ),
 )
 
@@ -83,7 +233,7 @@ def samples(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     return frame.sort_values(["rank", "process", "start_s"], kind="stable", ignore_index=True)
 
 
-def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) -> Rows:
+def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) -> _Rows:
     rows = process.of(Stage.SAMPLE)
     details = SampledDetails.of(process, frozenset(np.unique(rows["source"]).tolist()), first_use)
     rows = rows[(rows["flags"] & Flag.FIRST != 0) == first_use]
@@ -91,7 +241,7 @@ def _samples_of_process(rank: RankMetrics, process: Process, first_use: bool) ->
     stages = {name: np.zeros(count) + details.sum(name, "wall") for name in PARTS.values()}
     stages["dataset"] = details.whole["wall"] - sum(stages.values())
     return {
-        **MomentColumns.of(rank.rank).columns(rows["start"]),
+        **_MomentColumns.of(rank.rank).columns(rows["start"]),
         **_made_by(process, count),
         "loader": rows["source"],
         "epoch": rows["number"] >> 32,
@@ -113,7 +263,7 @@ def _only_first_use(rank: RankMetrics) -> bool:
     return all((row["flags"][np.isin(row["source"], list(rank.makers.loaders))] & Flag.FIRST).all() for row in rows)
 
 
-def _made_by(process: Process, count: int) -> Rows:
+def _made_by(process: Process, count: int) -> _Rows:
     if not process.is_worker:
         return {"process": ["main"] * count, "worker": np.full(count, -1)}
     loader, worker = int(str(process.header["loader"])), int(str(process.header["worker"]))
@@ -132,12 +282,12 @@ GAUGES = Table(
     "One row per sample of a gauge of the machine, about one per second, in order of rank and time. "
     '`run.gauges.pivot_table(index="start_s", columns="gauge", values="value")` has a column per gauge.',
     (
-        RANK,
-        TIME,
-        START,
-        Column("gauge", "text", "", "What was sampled: cpu/used, memory/used, gpu0/sm, ..."),
-        Column("unit", "text", "", "Of the value"),
-        Column("value", "number", "as `unit`", "The value. A rate is the mean since the sample before"),
+        _RANK,
+        _TIME,
+        _START,
+        _Column("gauge", "text", "", "What was sampled: cpu/used, memory/used, gpu0/sm, ..."),
+        _Column("unit", "text", "", "Of the value"),
+        _Column("value", "number", "as `unit`", "The value. A rate is the mean since the sample before"),
     ),
 )
 
@@ -151,7 +301,7 @@ def gauges(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     return GAUGES.frame(parts)
 
 
-def _gauges_of_rank(rank: Rank) -> Rows | None:
+def _gauges_of_rank(rank: Rank) -> _Rows | None:
     path = rank.folder / FILE
     if not os.path.lexists(path):
         return None
@@ -163,37 +313,32 @@ def _gauges_of_rank(rank: Rank) -> Rows | None:
         sampled = sampled.between(rank.slice.begin, rank.slice.end)
     names = [sampled.names[number] for number in sampled.gauge.tolist()]
     return {
-        **MomentColumns.of(rank).columns(sampled.time),
+        **_MomentColumns.of(rank).columns(sampled.time),
         "gauge": [name for name, _ in names],
         "unit": [unit for _, unit in names],
         "value": sampled.value.astype(np.float64),
     }
 
 
-_NO_COST = "it names no cost in time"
-_NO_INTERVAL = "cost_s is not a prediction"
-_NOT_PREDICTED = "refused says why it is not predicted"
-_NO_RANK = "it does not name one rank"
-
 FINDINGS = Table(
     "findings",
     "One row per finding of the report, most important first. `run.report.findings` has their evidence, too.",
     (
-        Column("cause", "text", "", "Stable identifier of the rule that found it: decode_bound, too_few_workers, ..."),
-        Column("severity", "text", "", "high, low or info"),
-        Column("says", "text", "", "One sentence with the figures"),
-        Column("cost_s", "number", "s", "What it costs per step", _NO_COST),
-        Column("cost_kind", "text", "", "What cost_s says of the gain: predicted, estimated, at_least, bound or unknown"),
-        Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (95 %)", _NO_INTERVAL),
-        Column("cost_high_s", "number", "s", "Its upper end", _NO_INTERVAL),
-        Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", _NO_COST),
-        Column("fix", "text", "", "What to change"),
-        Column("how_to_check", "text", "", "An experiment, and the outcome that would prove this finding wrong"),
-        Column("predicted", "number", "samples/s", "Throughput with its fix, as predicted", _NOT_PREDICTED),
-        Column("predicted_low", "number", "samples/s", "Lower end of its 95 % interval", _NOT_PREDICTED),
-        Column("predicted_high", "number", "samples/s", "Its upper end", _NOT_PREDICTED),
-        Column("refused", "text", "", "Why its fix is not predicted; empty where it is"),
-        Column("rank", "integer", "", "The rank that the others wait for", _NO_RANK),
+        _Column("cause", "text", "", "Stable identifier of the rule that found it: decode_bound, too_few_workers, ..."),
+        _Column("severity", "text", "", "high, low or info"),
+        _Column("says", "text", "", "One sentence with the figures"),
+        _Column("cost_s", "number", "s", "What it costs per step", _NO_COST),
+        _Column("cost_kind", "text", "", "What cost_s says of the gain: predicted, estimated, at_least, bound or unknown"),
+        _Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (95 %)", _NO_INTERVAL),
+        _Column("cost_high_s", "number", "s", "Its upper end", _NO_INTERVAL),
+        _Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", _NO_COST),
+        _Column("fix", "text", "", "What to change"),
+        _Column("how_to_check", "text", "", "An experiment, and the outcome that would prove this finding wrong"),
+        _Column("predicted", "number", "samples/s", "Throughput with its fix, as predicted", _NOT_PREDICTED),
+        _Column("predicted_low", "number", "samples/s", "Lower end of its 95 % interval", _NOT_PREDICTED),
+        _Column("predicted_high", "number", "samples/s", "Its upper end", _NOT_PREDICTED),
+        _Column("refused", "text", "", "Why its fix is not predicted; empty where it is"),
+        _Column("rank", "integer", "", "The rank that the others wait for", _NO_RANK),
     ),
 )
 
@@ -237,15 +382,15 @@ STEPS = Table(
     "steps",
     "One row per step that was recorded, in order. The columns `<stage>_s` sum to `wall_s`; `run.stages` lists them.",
     (
-        RANK,
-        Column("step", "integer", "", "Number of the step from 0. Steps that were only counted have a number and no row"),
-        TIME,
-        START,
-        Column("wall_s", "number", "s", "How long it took, without evaluation in it"),
-        Column("batches", "integer", "", "Batches that the loader handed over in it"),
-        Column("samples", "integer", "", "Samples in them; 0 if their number is unknown, or if no batch was handed over"),
-        Column("in_mean", "bool", "", "true: it counts in the report's means; the first steps, which warm up, do not"),
-        Column(
+        _RANK,
+        _Column("step", "integer", "", "Number of the step from 0. Steps that were only counted have a number and no row"),
+        _TIME,
+        _START,
+        _Column("wall_s", "number", "s", "How long it took, without evaluation in it"),
+        _Column("batches", "integer", "", "Batches that the loader handed over in it"),
+        _Column("samples", "integer", "", "Samples in them; 0 if their number is unknown, or if no batch was handed over"),
+        _Column("in_mean", "bool", "", "true: it counts in the report's means; the first steps, which warm up, do not"),
+        _Column(
             "stands_for",
             "number",
             "steps",
@@ -254,7 +399,7 @@ STEPS = Table(
             "(`run.report.throughput.steps` of the rank shown). Where steps were only counted, `wall_s` of the "
             "others includes what recording them cost (`run.report.step.sampled.recording_s`), which the report's means leave out",
         ),
-        Column("<stage>_s", "number", "s", 'Time in this stage: wait_s, forward_s, ...; mixup_s for your `feedline.stage("mixup")`'),
+        _Column("<stage>_s", "number", "s", 'Time in this stage: wait_s, forward_s, ...; mixup_s for your `feedline.stage("mixup")`'),
     ),
 )
 
@@ -278,7 +423,7 @@ def _column_of(stage: str) -> str:
     return f"{stage}_stage_s" if f"{stage}_s" in taken else f"{stage}_s"
 
 
-def numbers(rank: RankMetrics, steps_found: Steps) -> IntArray:
+def _step_numbers(rank: RankMetrics, steps_found: Steps) -> IntArray:
     """Return the number of each recorded step: int64 [n].
 
     Steps that were only counted before it are included.
@@ -297,10 +442,10 @@ def _stands_for(rank: RankMetrics, steps_found: Steps) -> FloatArray:
     return each
 
 
-def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, str]) -> Rows:
+def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, str]) -> _Rows:
     return {
-        **MomentColumns.of(rank.rank).columns(steps_found.start),
-        "step": numbers(rank, steps_found),
+        **_MomentColumns.of(rank.rank).columns(steps_found.start),
+        "step": _step_numbers(rank, steps_found),
         "wall_s": steps_found.wall / 1e9,
         "batches": steps_found.batches,
         "samples": steps_found.samples,
@@ -310,30 +455,29 @@ def _steps_of_rank(rank: RankMetrics, steps_found: Steps, columns: Mapping[str, 
     }
 
 
-_UNENDED = "its end was not seen"
-_ALONE = "not comparable with other ranks: their records are missing, or clocks cannot be compared"
-
 COLLECTIVES = Table(
     "collectives",
     "One row per collective (or send, or receive) and rank, in order of rank and start. Rows of one collective share their number in "
     "`collective`. Empty where none was recorded.",
     (
-        RANK,
-        Column("collective", "integer", "", "Number of the collective, the same on all ranks", "it could not be matched with other ranks'"),
-        Column("step", "integer", "", "Number of the step that it began in, as in `steps`", "it began outside all steps"),
-        TIME,
-        START,
-        Column("operation", "text", "", "all_reduce, reduce_scatter, all_gather, broadcast, ..."),
-        Column("bytes", "integer", "B", "The full message; of all_gather and reduce_scatter the larger side"),
-        Column("dtype", "text", "", "Of its elements; unknown where it was not recorded"),
-        Column("group", "text", "", "Name of its process group"),
-        Column("group_size", "integer", "ranks", "Ranks in that group; 0: unknown"),
-        Column("backend", "text", "", "gloo, nccl, ..."),
-        Column("phase", "text", "", f"What the rank was doing when it began: {', '.join(PHASES)}"),
-        Column("wall_s", "number", "s", "From the call until it was complete on this rank", _UNENDED),
-        Column("wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{_UNENDED}; or {_ALONE}"),
-        Column("queue_s", "number", "s", "Of that: all ranks had begun it, and it was queued behind others", f"{_UNENDED}; or {_ALONE}"),
-        Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move bytes at the same time share it", _UNENDED),
+        _RANK,
+        _Column(
+            "collective", "integer", "", "Number of the collective, the same on all ranks", "it could not be matched with other ranks'"
+        ),
+        _Column("step", "integer", "", "Number of the step that it began in, as in `steps`", "it began outside all steps"),
+        _TIME,
+        _START,
+        _Column("operation", "text", "", "all_reduce, reduce_scatter, all_gather, broadcast, ..."),
+        _Column("bytes", "integer", "B", "The full message; of all_gather and reduce_scatter the larger side"),
+        _Column("dtype", "text", "", "Of its elements; unknown where it was not recorded"),
+        _Column("group", "text", "", "Name of its process group"),
+        _Column("group_size", "integer", "ranks", "Ranks in that group; 0: unknown"),
+        _Column("backend", "text", "", "gloo, nccl, ..."),
+        _Column("phase", "text", "", f"What the rank was doing when it began: {', '.join(PHASES)}"),
+        _Column("wall_s", "number", "s", "From the call until it was complete on this rank", _UNENDED),
+        _Column("wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{_UNENDED}; or {_ALONE}"),
+        _Column("queue_s", "number", "s", "Of that: all ranks had begun it, and it was queued behind others", f"{_UNENDED}; or {_ALONE}"),
+        _Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move bytes at the same time share it", _UNENDED),
     ),
 )
 
@@ -344,11 +488,11 @@ def collectives(ranks: Mapping[int, RankMetrics]) -> "pd.DataFrame":
     return COLLECTIVES.frame(_parts(ranks, of_ranks) if of_ranks else [])
 
 
-def _parts(ranks: Mapping[int, RankMetrics], of_ranks: Sequence[Collectives]) -> list[Rows]:
+def _parts(ranks: Mapping[int, RankMetrics], of_ranks: Sequence[Collectives]) -> list[_Rows]:
     together = combine(of_ranks)
     matched = together.matched
     rows = dict(zip(matched.ranks, matched.rows, strict=True))
-    parts: list[Rows] = []
+    parts: list[_Rows] = []
     for own in of_ranks:
         number = rows.get(own.rank, np.full(len(own.table), -1))
         whole = np.append(matched.complete, False)[number]  # number -1: the last
@@ -357,10 +501,10 @@ def _parts(ranks: Mapping[int, RankMetrics], of_ranks: Sequence[Collectives]) ->
     return parts
 
 
-def _of(rank: RankMetrics, own: Collectives) -> Rows:
+def _of(rank: RankMetrics, own: Collectives) -> _Rows:
     table, groups = own.table, [own.groups[number] for number in own.table["group"].tolist()]
     return {
-        **MomentColumns.of(rank.rank).columns(table["start"].astype(np.int64)),
+        **_MomentColumns.of(rank.rank).columns(table["start"].astype(np.int64)),
         "step": _steps(rank, own.step_at(table["start"].astype(np.int64))),
         "operation": [operation(own.names[number]) for number in table["name"].tolist()],
         "bytes": table["nbytes"],
@@ -376,10 +520,10 @@ def _steps(rank: RankMetrics, index: IntArray) -> IntArray:
     """Return the steps' own numbers, -1: in none."""
     if rank.steps is None or not len(rank.steps.wall):
         return np.full(len(index), -1)
-    return np.where(index >= 0, numbers(rank, rank.steps)[index], -1)
+    return np.where(index >= 0, _step_numbers(rank, rank.steps)[index], -1)
 
 
-def _spent(own: Collectives, cut: Partition, others: RankArrivals, whole: BoolArray) -> Rows:
+def _spent(own: Collectives, cut: Partition, others: RankArrivals, whole: BoolArray) -> _Rows:
     start, end = own.table["start"].astype(np.int64), own.table["end"].astype(np.int64)
     ended = end >= start
     known = ended & whole & cut.met

@@ -48,7 +48,7 @@ COLLECTIVE_DTYPE = np.dtype(
     ]
 )
 PHASES = ("other", "forward", "backward", "optimizer", "loader", "init")
-NOT_MEASURED = -1
+NO_VALUE = -1
 UNKNOWN_HOST = "unknown"
 
 

@@ -15,7 +15,7 @@ from feedline.analysis.traces.trace_columns import Kind, Trace
 from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow
 from feedline.profiler.message import Message, id_of
 
-_NO_WORK = "the trace contains no device activity"
+_NO_DEVICE_WORK = "the trace contains no device activity"
 NO_COMMUNICATION = "no communication ran"
 #: Of Gpu, for reports.
 FIGURES = ("span_s", "idle_pct", "compute_pct", "other_pct", "overlap_pct_of_comm", "exposed_comm_s", "exposed_comm_pct")
@@ -102,7 +102,7 @@ class GpuFigures:
     def reasons(self) -> dict[str, str]:
         """Why a figure is None."""
         if not self.span_ns:
-            return dict.fromkeys(FIGURES, _NO_WORK)
+            return dict.fromkeys(FIGURES, _NO_DEVICE_WORK)
         return {} if self.communication_ns else {"overlap_pct_of_comm": NO_COMMUNICATION}
 
     def _pct(self, ns: int) -> float | None:
@@ -205,7 +205,7 @@ def find_input(trace: Trace, who: Threads, window: TraceWindow, waits: IntArray,
         why = _why_not(trace, who)
         return Input(window.ns, idle, None, None, 0, (), dict.fromkeys(("loader_pct", "stall_pct", "speedup_ceiling"), why))
     if not of_kinds(trace, Kind.KERNEL, Kind.COPY, Kind.SET).any():
-        why = f"{_NO_WORK}, so it is unknown whether the device was idle while the main thread waited for its loader"
+        why = f"{_NO_DEVICE_WORK}, so it is unknown whether the device was idle while the main thread waited for its loader"
         stalled = dict.fromkeys(("stall_pct", "speedup_ceiling"), why)
         return Input(window.ns, idle, length(waits), None, calls, names, stalled)
     return Input(window.ns, idle, length(waits), length(without(waits, busy)), calls, names, {})

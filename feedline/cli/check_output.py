@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from rich.text import Text
 
-from feedline.analysis.diff.budget import EXCEEDED, PASSED, CheckedLimit, unmet
+from feedline.analysis.diff.budget import CheckedLimit, LimitOutcome, unmet
 from feedline.analysis.diff.run_diff import Outcome, RunDiff
 from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.report.console import Console
@@ -19,8 +19,8 @@ from feedline.profiler.errors import OutputError
 from feedline.profiler.printable import printable
 
 _SCHEMA_VERSION = 1
-_STYLES = {PASSED: "green", EXCEEDED: "bold red", Outcome.UNKNOWN: "bold yellow"}
-_MARKS = {PASSED: "✅ passed", EXCEEDED: "❌ exceeded", Outcome.UNKNOWN: "❔ unknown"}
+_STYLES = {LimitOutcome.PASSED: "green", LimitOutcome.EXCEEDED: "bold red", Outcome.UNKNOWN: "bold yellow"}
+_MARKS = {LimitOutcome.PASSED: "✅ passed", LimitOutcome.EXCEEDED: "❌ exceeded", Outcome.UNKNOWN: "❔ unknown"}
 _PLACE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 
 
@@ -36,7 +36,7 @@ def show(checked: Sequence[CheckedLimit], run: MeasuredRun, console: Console) ->
     """Print it: what does not hold comes first."""
     console.print(plain(f"{title(checked)} ({run.report.run.name})", "bold"))
     console.print()
-    for one in sorted(checked, key=lambda one: (EXCEEDED, Outcome.UNKNOWN, PASSED).index(one.outcome)):
+    for one in sorted(checked, key=lambda one: (LimitOutcome.EXCEEDED, Outcome.UNKNOWN, LimitOutcome.PASSED).index(one.outcome)):
         line = Text(f"{one.outcome:9}", _STYLES[one.outcome])
         console.print(line.append(Text(printable(f"{one.id}: {one.message}"), style="default")), soft_wrap=True)
     console.print()
@@ -54,7 +54,7 @@ def _place(one: CheckedLimit, run: MeasuredRun) -> tuple[str, str]:
 def annotations(checked: Sequence[CheckedLimit], run: MeasuredRun) -> Iterator[str]:
     """Workflow commands: ``::error file=train.py,line=31,title=...::...`` for what does not hold."""
     for one in checked:
-        if one.outcome != PASSED:
+        if one.outcome != LimitOutcome.PASSED:
             file, line = _place(one, run)
             file, line = ("", "") if masks.MASK in file else (file, line)
             of = {"file": file, "line": line, "title": f"feedline: {one.id}"}
@@ -78,10 +78,10 @@ def junit(checked: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     for one in checked:
         case = ElementTree.SubElement(suite, "testcase", {"classname": f"feedline.{printable(run.report.run.name)}", "name": one.id})
         said = printable(one.message)
-        if one.outcome == PASSED:
+        if one.outcome == LimitOutcome.PASSED:
             ElementTree.SubElement(case, "system-out").text = said
         else:
-            kind = "failure" if one.outcome == EXCEEDED else "error"
+            kind = "failure" if one.outcome == LimitOutcome.EXCEEDED else "error"
             ElementTree.SubElement(case, kind, {"message": said, "type": one.outcome}).text = f"{one.id}: {said}"
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -115,6 +115,6 @@ def save_markdown(path: Path, text: str, appends: bool) -> None:
 def as_json(checked: Sequence[CheckedLimit], run: MeasuredRun, diffs: Mapping[str, RunDiff]) -> object:
     """The results as data, with the comparisons that they are from."""
     exceeded, unknown = unmet(list(checked))
-    outcome = EXCEEDED if exceeded else Outcome.UNKNOWN if unknown else PASSED
+    outcome = LimitOutcome.EXCEEDED if exceeded else Outcome.UNKNOWN if unknown else LimitOutcome.PASSED
     against = next(iter(diffs.values()), None)
     return as_plain({"schema_version": _SCHEMA_VERSION, "run": run.name, "outcome": outcome, "limits": list(checked), "diff": against})

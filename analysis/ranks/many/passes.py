@@ -24,7 +24,7 @@ from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Rank, rank_folders
 from feedline.profiler.store.restarts import named
 
-_WARM_UP = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
+_LEFT_OUT_STEPS = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
 Load = Callable[[Rank], Collectives | None]
 
 
@@ -236,7 +236,7 @@ def _seen(rank: Rank, collectives: Collectives) -> _RankScan:
 
 def _warm_up(collectives: Collectives) -> int:
     """Return the index of the first step that counts."""
-    return min(_WARM_UP, max(0, len(collectives.steps) - 1))
+    return min(_LEFT_OUT_STEPS, max(0, len(collectives.steps) - 1))
 
 
 def foreign(seen: Mapping[int, _RankScan]) -> dict[int, str]:

@@ -13,7 +13,7 @@ from feedline.analysis.traces.kineto.stream import as_int
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Growing, Kind, Rows, Shape, TraceLimits, Track
 from feedline.profiler.errors import TraceDamaged
 
-_Key = TypeVar("Key")
+_Key = TypeVar("_Key")
 _LONGEST_SHAPE = 1 << 16  # bytes of text; a list of a thousand tensors has half of it
 _NO_STREAM = (-1, (1 << 32) - 1)  # CUPTI_SYNCHRONIZATION_INVALID_VALUE, as libkineto writes it
 _Mark = tuple[int, Begin | End]
