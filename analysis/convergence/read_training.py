@@ -1,11 +1,15 @@
-"""Read what a run folder holds about its convergence."""
+"""What a run folder holds about a training's convergence, and what its report says of it."""
 
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from feedline.analysis.convergence import batch_cost, checks, noise_windows
+from feedline.analysis.convergence.batch_cost import DOUBT
+from feedline.analysis.convergence.curves import thin
 from feedline.analysis.convergence.training_record import Curve, GradientNorms, TrainingRecord
+from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.boundaries import training_loaders
 from feedline.profiler.events import Flag, Stage
@@ -16,7 +20,35 @@ from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
+#: First in a report; the others by name.
+_CURVE_ORDER = ("train loss", "eval loss", "lr")
 _PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is not a step
+
+
+def summarise(recorded: TrainingRecord) -> ConvergenceSummary:
+    """Return all that one run tells by itself."""
+    names = [name for name in _CURVE_ORDER if name in recorded.curves]
+    names += sorted(set(recorded.curves) - set(names))
+    findings = checks.run_checks(recorded)
+    scale = noise_windows.unless_spoiled(recorded, findings)
+    priced = batch_cost.price(scale, recorded.batch) if recorded.batch else None
+    notes = list(recorded.notes)
+    if priced is None:
+        notes.append("the cost of the batch size is unknown: samples per update were not recorded")
+    elif scale.value is not None:
+        notes.append(DOUBT)
+    return ConvergenceSummary(
+        [thin(name, recorded.curves[name]) for name in names],
+        scale,
+        priced,
+        [],
+        findings,
+        recorded.samples if recorded.samples_known else None,
+        recorded.samples_per_epoch if recorded.samples_known else None,
+        recorded.updates,
+        recorded.fixes,
+        notes,
+    )
 
 
 def read(path: Path) -> TrainingRecord:

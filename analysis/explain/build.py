@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from feedline.analysis.convergence import read_training
+from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.convergence.training_series import ConvergenceSummary
-from feedline.analysis.convergence.training_summary import summarise
 from feedline.analysis.explain import notes as notes_of
 from feedline.analysis.explain.diagnose import diagnose, verdict
 from feedline.analysis.explain.headline import headline, how

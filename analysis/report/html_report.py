@@ -13,12 +13,11 @@ from feedline.analysis.formatting import Scale
 from feedline.analysis.measure.model import Gauge, Loader, StepSeries, StepSummary, Workers
 from feedline.analysis.report import of_convergence, of_traces, page, phrases
 from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
-from feedline.analysis.report.figures.gauge_lines import gauge_figure
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
 from feedline.analysis.report.figures.rank_parts import PART_LABELS, rank_parts
 from feedline.analysis.report.figures.roofline_chart import flops, operator_roofline, role, roofline_figure
 from feedline.analysis.report.figures.sample_cost import at_most, histogram, is_split, sample_cost
-from feedline.analysis.report.figures.step_times import beyond, step_bar, step_series, thin_bar
+from feedline.analysis.report.figures.step_times import beyond, gauge_figure, step_bar, step_series, thin_bar
 from feedline.analysis.report.figures.throughput import batch_sweep
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.palette import Palette

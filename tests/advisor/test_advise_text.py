@@ -119,7 +119,7 @@ def test_a_gain_that_is_unknown_is_not_mentioned():
 
 
 def test_the_train_loss_is_the_one_that_report_and_verify_give():
-    from feedline.analysis.convergence.training_summary import summarise
+    from feedline.analysis.convergence.read_training import summarise
     from feedline.analysis.convergence.trial import final_value
     from feedline.analysis.report.of_convergence import progress
 

@@ -9,7 +9,7 @@ import pytest
 from advisor.made_up import curve, run, with_curve
 
 from feedline.analysis.convergence import curves, training_series
-from feedline.analysis.convergence.training_summary import summarise
+from feedline.analysis.convergence.read_training import summarise
 
 
 def test_a_summary_is_plain_json():

@@ -7,8 +7,7 @@ import pytest
 
 from feedline.analysis.convergence import checks
 from feedline.analysis.convergence.advisor import advise
-from feedline.analysis.convergence.read_training import read
-from feedline.analysis.convergence.training_summary import summarise
+from feedline.analysis.convergence.read_training import read, summarise
 
 
 def truth(folder, way):

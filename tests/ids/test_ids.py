@@ -21,7 +21,7 @@ from scaling.conftest import synthetic as synthetic
 from traces.kineto_made import kineto
 
 from feedline.analysis.convergence.advisor import advise
-from feedline.analysis.convergence.training_summary import summarise
+from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.explain import build as of_runs
 from feedline.analysis.explain import build_traces as of_traces
 from feedline.analysis.explain.diagnose import diagnose
