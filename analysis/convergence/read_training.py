@@ -147,7 +147,7 @@ def _of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, 
     listed = setup.get("samplers")
     if not isinstance(listed, list):
         return setup
-    kept = [window for window in listed if not isinstance(window, dict) or "loader" not in window or window["loader"] in feeding]
+    kept = [sampler for sampler in listed if not isinstance(sampler, dict) or "loader" not in sampler or sampler["loader"] in feeding]
     return {**setup, "samplers": kept}
 
 

@@ -110,7 +110,7 @@ def conclude(diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[Measu
     elif work := _pixels(diff):
         sentences.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == Outcome.CHANGED:
-        settings = ", ".join([differing(quantity) for quantity in _loader(diff)][:_MAX_DIFFERENCES])
+        settings = ", ".join([differing(item) for item in _loader(diff)][:_MAX_DIFFERENCES])
         sentences.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
     return " ".join(sentences)
 
@@ -262,7 +262,7 @@ def _related(diff: RunDiff, cause: Quantity) -> list[str]:
     libraries = _LIBRARIES_OF_STAGES.get(cause.name, ())
     related += [differing(item) for item in diff.settings if item.kind == "version" and item.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):
-        related += [differing(quantity) for quantity in _loader(diff)]
+        related += [differing(item) for item in _loader(diff)]
     return related[:_MAX_DIFFERENCES]
 
 

@@ -113,7 +113,7 @@ class _Sides:
     @classmethod
     def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "_Sides":
         rooms = [[room(run) for run in side] for side in (before, after)]
-        known = [[measure for measure in side if measure is not None] for side in rooms]
+        known = [[cpus for cpus in side if cpus is not None] for side in rooms]
         more = float(np.mean(known[1]) - np.mean(known[0])) if known == rooms else math.nan
         return cls(before, after, Speed.of(before, after), more)
 
@@ -168,7 +168,7 @@ class _Sides:
     def queued(self) -> float:
         """The part of it that is waiting for a CPU, for the main thread."""
         waiting = [run.waiting for run in self.runs]
-        return self.from_load([math.log(measure) for measure in waiting if measure]) if all(waiting) else 0.0
+        return self.from_load([math.log(value) for value in waiting if value]) if all(waiting) else 0.0
 
     def from_load(self, parts: Sequence[float]) -> float:
         """Return B - A of how long each run waited for CPUs.
@@ -310,7 +310,7 @@ def _machine_of_wait(sides: _Sides, stages_s: Mapping[str, float]) -> float:
     """
     waited = sides.mean(_WAIT)[0]
     making = [_making_s(run) for run in sides.runs]
-    known = [measure for measure in making if measure is not None]
+    known = [value for value in making if value is not None]
     if len(known) < len(making):
         return 0.0
     count = len(sides.before)

@@ -236,4 +236,4 @@ def _trained_elements(manifest: Manifest) -> int:
     """Elements of the parameters that the rank's optimizers update; 0: unknown."""
     optimizers = manifest.training.get("optimizers")
     known = [optimizer for optimizer in optimizers if isinstance(optimizer, dict)] if isinstance(optimizers, list) else []
-    return sum(int(group.get("elements", 0)) for value in known for group in value.get("groups", []))
+    return sum(int(group.get("elements", 0)) for optimizer in known for group in optimizer.get("groups", []))

@@ -309,7 +309,7 @@ def _excess(blamed: StepBlame, together: CrossRank, spent: IntArray) -> dict[str
         more = behind(spent[row, :, number], column)
         np.add.at(excess[_PHASES[part]], step[row], more)
         left -= more
-    firsts = np.array([_first(matched, value) for value in range(len(matched.ranks))], np.int64)
+    firsts = np.array([_first(matched, column) for column in range(len(matched.ranks))], np.int64)
     began = row == firsts[column]
     np.add.at(excess[BEFORE_TRACE], step[row[began]], left[began])
     return excess

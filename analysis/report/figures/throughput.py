@@ -116,22 +116,22 @@ def throughput_by_workers(search: Search) -> Markup:
     """
     drawn = search.by_workers
     most = max(1, drawn[-1].workers)
-    top = round_up(max([search.now.predicted.before, *(prediction.predicted.high for prediction in drawn)]))
-    places = [_place(prediction.workers, most) for prediction in drawn]
+    top = round_up(max([search.now.predicted.before, *(candidate.predicted.high for candidate in drawn)]))
+    places = [_place(candidate.workers, most) for candidate in drawn]
 
     def y(rate: float) -> float:
         return _WORKERS_HEIGHT * (1 - rate / top)
 
     lows, highs = ([(x, y(rate)) for x, rate in zip(places, rates)] for rates in _band(drawn))
     band = tag("path", class_="band", fill_opacity=0.5, d=f"{line_path([*highs, *reversed(lows)])}Z")
-    line = tag("path", class_="line", d=line_path([(x, y(prediction.predicted.after)) for x, prediction in zip(places, drawn)]))
+    line = tag("path", class_="line", d=line_path([(x, y(candidate.predicted.after)) for x, candidate in zip(places, drawn)]))
     parts = [*count_rows(top, _WORKERS_HEIGHT), stretched(FIGURE_UNITS, _WORKERS_HEIGHT, band, line)]
     parts += [
-        _predicted_point(prediction, x, y(prediction.predicted.after), prediction.workers == search.best.workers)
-        for x, prediction in zip(places, drawn)
+        _predicted_point(candidate, x, y(candidate.predicted.after), candidate.workers == search.best.workers)
+        for x, candidate in zip(places, drawn)
     ]
     parts.append(_measured_point(search.now, _place(min(search.now.workers, most), most), y(search.now.predicted.before)))
-    parts += count_columns([prediction.workers for prediction in drawn], places, _WORKERS_HEIGHT, "workers", 2 * len(drawn))
+    parts += count_columns([candidate.workers for candidate in drawn], places, _WORKERS_HEIGHT, "workers", 2 * len(drawn))
     label = "Samples per second by number of workers. Left and right arrow keys read out the predictions, then what was measured."
     return figure(parts, _WORKERS_HEIGHT + _WORKERS_AXIS, label)
 
@@ -141,7 +141,7 @@ def _place(number_of: int, most: int) -> float:
 
 
 def _band(drawn: list[Candidate]) -> tuple[list[float], list[float]]:
-    return [prediction.predicted.low for prediction in drawn], [prediction.predicted.high for prediction in drawn]
+    return [candidate.predicted.low for candidate in drawn], [candidate.predicted.high for candidate in drawn]
 
 
 def _predicted_point(candidate: Candidate, x: float, y: float, chosen: bool) -> Markup:
