@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from feedline.analysis.intervals import IntArray
+from feedline.analysis.intervals import IntArray, length, union
 from feedline.analysis.ranks.match import MISSING, CollectiveTable, match
 from feedline.analysis.scaling.measured import pace_of, world_size
 from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile
@@ -100,7 +100,7 @@ def _link_of(ranks: Sequence[Collectives]) -> Ring | None:
     for number in range(min(_FIRST_STEPS, max(0, len(first.steps) - 1)), len(first.steps)):
         chosen = complete & (place == number)
         wire = float(wires[chosen].sum())
-        busy = _covered(end[chosen] - lasted[chosen], end[chosen])
+        busy = length(union(end[chosen] - lasted[chosen], end[chosen]))
         if wire and busy:
             rates.append(wire / busy * 1e9)
     if not rates:
@@ -116,17 +116,6 @@ def _factors(joined: CollectiveTable) -> np.ndarray:
     pairs = zip(joined.name.tolist(), joined.group.tolist(), strict=True)
     known = {(name, group): bus_factor(joined.names[name], len(joined.groups[group].ranks)) for name, group in set(pairs)}
     return np.array([known[pair] for pair in zip(joined.name.tolist(), joined.group.tolist(), strict=True)])
-
-
-def _covered(start: IntArray, end: IntArray) -> int:
-    """Return the length of the union of intervals, ns."""
-    if not len(start):
-        return 0
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end)
-    before = np.concatenate([[start[0]], reach[:-1]])
-    return int(np.maximum(reach - np.maximum(start, before), 0).sum())
 
 
 def _alpha(joined: CollectiveTable, lasted: IntArray, complete: np.ndarray) -> tuple[float, str]:
