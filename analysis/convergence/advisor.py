@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feedline.analysis.convergence import batch_cost, checks, classify, noise_windows
-from feedline.analysis.convergence.checks import listed
-from feedline.analysis.convergence.classify import LossKind, Verdict, groups
+from feedline.analysis.convergence.checks import entries_of
+from feedline.analysis.convergence.classify import LossKind, Verdict, group_runs
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.formatting import count, number, share
@@ -116,14 +116,14 @@ def advise(runs: Sequence[TrainingRecord]) -> Advised:
     Args:
         runs: one or more, of different batches or seeds.
     """
-    ordered = [run for group in groups(runs) for run in group.runs]
+    ordered = [run for group in group_runs(runs) for run in group.runs]
     checked = [(run, checks.run_checks(run)) for run in ordered]
     findings = [(run.name, finding) for run, own in checked for finding in own]
-    stopped = any(checks.stops(finding) for _, finding in findings)
+    stopped = any(checks.stops_advice(finding) for _, finding in findings)
     verdicts = classify.classify(runs)
     largest, over, of = ordered[-1], *_best_noise(checked)
-    priced = batch_cost.price(over, largest.batch) if largest.batch else None
-    case = _Case(largest, ordered[0] if len(groups(runs)) > 1 else None, over, priced)
+    priced = batch_cost.price_batch(over, largest.batch) if largest.batch else None
+    case = _Case(largest, ordered[0] if len(group_runs(runs)) > 1 else None, over, priced)
     needs = list(dict.fromkeys(need for verdict in verdicts for need in verdict.needs))
     if over.value is None:
         needs.append(f"the noise scale, to judge the batch size: {over.why}")
@@ -137,7 +137,7 @@ def _best_noise(checked: Sequence[tuple[TrainingRecord, Sequence[Finding]]]) -> 
 
     It is the training's, not the batch's.
     """
-    scales = [(noise_windows.unless_spoiled(run, findings), run.name) for run, findings in checked]
+    scales = [(noise_windows.usable_noise(run, findings), run.name) for run, findings in checked]
     return max(scales, key=lambda item: sum(window.value is not None for window in item[0].windows))
 
 
@@ -479,7 +479,7 @@ def _batches_of_epoch(run: TrainingRecord) -> int:
 
 def _samples_of_forward(run: TrainingRecord) -> float:
     """Return samples that batch norm sees at once."""
-    seen = [model["samples"] for model in listed(run, "batch_norms") if model.get("samples")]
+    seen = [model["samples"] for model in entries_of(run, "batch_norms") if model.get("samples")]
     return float(max(seen)) if seen else (run.batch or 0.0) / run.ranks
 
 
@@ -498,14 +498,14 @@ def _verify_line(fix: str, control: str) -> str:
 
     "": no fix can be run.
     """
-    if not fix or written(fix):
+    if not fix or is_written(fix):
         return ""
     own = fix.partition("=")[0] in _OWN_CONTROL  # which would be tried without being named
     against = f" --control {shlex.quote(control or 'none')}" if control or own else ""
     return f"feedline verify --fix {shlex.quote(fix)}{against} -- SCRIPT ... --seed {{seed}} --output-dir out/{{arm}}-{{seed}}"
 
 
-def written(fix: str) -> bool:
+def is_written(fix: str) -> bool:
     """Tell whether a fix cannot be applied from outside: its lines are written into the program."""
     return fix.partition("=")[0] in _WRITTEN
 
@@ -517,7 +517,7 @@ def _fixes(run: TrainingRecord) -> set[str]:
 
 def _kinds(run: TrainingRecord) -> list[str]:
     """Optimizers, by their names in lower case."""
-    return [str(optimizer.get("kind")).lower() for optimizer in listed(run, "optimizers")]
+    return [str(optimizer.get("kind")).lower() for optimizer in entries_of(run, "optimizers")]
 
 
 def _adaptive(run: TrainingRecord) -> bool:

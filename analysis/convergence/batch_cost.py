@@ -27,7 +27,7 @@ def _says(noise: NoiseOverTraining, batch: float, where: str, spent: float | Non
     )
 
 
-def price(noise: NoiseOverTraining, batch: float) -> BatchPrice:
+def price_batch(noise: NoiseOverTraining, batch: float) -> BatchPrice:
     """Return what a batch costs: E/Emin = 1 + B/Bc and S/Smin = 1 + Bc/B, over the noise scale's range.
 
     McCandlish and others, arXiv:1812.06162, section 2.3.

@@ -128,7 +128,7 @@ def _skipped_steps(recorded: TrainingRecord) -> Finding | None:
     )
 
 
-def listed(recorded: TrainingRecord, key: str) -> list[dict[str, Any]]:
+def entries_of(recorded: TrainingRecord, key: str) -> list[dict[str, Any]]:
     """Return a list of the setup, without entries that are not dictionaries."""
     entries = recorded.setup.get(key)
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -220,7 +220,7 @@ def _sum_not_mean(recorded: TrainingRecord) -> Finding | None:
 
 def _whole_data(recorded: TrainingRecord) -> Finding | None:
     """Return each of several ranks draws the whole dataset in an epoch."""
-    for sampler in listed(recorded, "samplers"):
+    for sampler in entries_of(recorded, "samplers"):
         drawn, of = sampler.get("samples"), sampler.get("of")
         if recorded.ranks < 2 or not drawn or not of or drawn < of or not sampler.get("shuffles"):  # an evaluation may read all of it
             continue
@@ -247,7 +247,7 @@ def _whole_data(recorded: TrainingRecord) -> Finding | None:
 
 def _missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
     """Return a DistributedSampler that shuffles the same way in every epoch."""
-    for sampler in listed(recorded, "samplers"):
+    for sampler in entries_of(recorded, "samplers"):
         epochs, distinct = sampler.get("epochs") or 0, sampler.get("distinct")
         if not sampler.get("shuffles") or "Distributed" not in str(sampler.get("kind")) or epochs < 2 or distinct != 1:
             continue
@@ -265,7 +265,7 @@ def _missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
 
 def _schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
     """Return a schedule that was told another number of steps than the training made."""
-    for scheduler in listed(recorded, "schedulers"):
+    for scheduler in entries_of(recorded, "schedulers"):
         horizon, steps, kind = scheduler.get("horizon"), scheduler.get("steps"), str(scheduler.get("kind"))
         if not recorded.ended or not horizon or not steps or steps < _MIN_SCHEDULER_STEPS:
             continue
@@ -303,7 +303,7 @@ def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
 def _rate_at_top(recorded: TrainingRecord) -> Finding | None:
     """Return a schedule that should take the rate down, and did not."""
     rate = recorded.curves.get("lr")
-    kinds = [str(scheduler.get("kind")) for scheduler in listed(recorded, "schedulers") if _should_have_lowered(scheduler)]
+    kinds = [str(scheduler.get("kind")) for scheduler in entries_of(recorded, "schedulers") if _should_have_lowered(scheduler)]
     if not recorded.ended or rate is None or not kinds or _schedule_in_steps(recorded) is not None:
         return None
     values = rate.values[np.isfinite(rate.values)]
@@ -325,7 +325,7 @@ def _rate_at_top(recorded: TrainingRecord) -> Finding | None:
 
 def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
     """Find LARS or LAMB of a library that does not adapt tensors without weight decay."""
-    for optimizer in listed(recorded, "optimizers"):
+    for optimizer in entries_of(recorded, "optimizers"):
         kind, module = str(optimizer.get("kind")), str(optimizer.get("module"))
         if kind.lower() not in _LAYERWISE_OPTIMIZERS or module.startswith("feedline."):
             continue
@@ -348,13 +348,13 @@ def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
 
 def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
     """Return a layer-wise optimizer that multiplies the rate outside its momentum, while the rate changes."""
-    for optimizer in listed(recorded, "optimizers"):
+    for optimizer in entries_of(recorded, "optimizers"):
         if (
             str(optimizer.get("kind")).lower() not in ("lars", "larc")
             or str(optimizer.get("module")).split(".")[0] not in _RATE_OUTSIDE_LIBRARIES
         ):
             continue
-        if not listed(recorded, "schedulers"):
+        if not entries_of(recorded, "schedulers"):
             continue
         return Finding(
             "rate_outside_momentum",
@@ -370,7 +370,9 @@ def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
 def _few_samples(recorded: TrainingRecord) -> Finding | None:
     """Batch norm that normalizes with the statistics of a handful of samples."""
     models = [
-        model for model in listed(recorded, "batch_norms") if model.get("layers") and 0 < (model.get("samples") or 0) < _MIN_NORM_SAMPLES
+        model
+        for model in entries_of(recorded, "batch_norms")
+        if model.get("layers") and 0 < (model.get("samples") or 0) < _MIN_NORM_SAMPLES
     ]
     if not models:
         return None
@@ -441,7 +443,7 @@ def _samples_of_forward(recorded: TrainingRecord) -> float:
 
     Of a run that does not hold it, what a rank has per update.
     """
-    known = [model["samples"] for model in listed(recorded, "batch_norms") if model.get("synced") and model.get("samples")]
+    known = [model["samples"] for model in entries_of(recorded, "batch_norms") if model.get("synced") and model.get("samples")]
     return float(max(known)) if known else (recorded.batch or 0.0) / recorded.ranks
 
 
@@ -470,6 +472,6 @@ def run_checks(recorded: TrainingRecord) -> list[Finding]:
     return sorted(findings, key=lambda item: order.index(item.severity))
 
 
-def stops(finding: Finding) -> bool:
+def stops_advice(finding: Finding) -> bool:
     """Tell whether nothing else should be advised before this is fixed."""
     return finding.rule_id in STOPS and finding.severity is not Severity.INFO

@@ -88,9 +88,9 @@ class _Group:
 
     def level(self, name: str, samples: float) -> CurveLevel | None:
         """Return the level of a curve that all runs have."""
-        levels = [curves.level(run.curves[name], samples) for run in self.runs if name in run.curves]
+        levels = [curves.level_at(run.curves[name], samples) for run in self.runs if name in run.curves]
         known = [level_of_run for level_of_run in levels if level_of_run is not None]
-        return curves.together(known) if known and len(known) == len(self.runs) else None
+        return curves.pooled_level(known) if known and len(known) == len(self.runs) else None
 
     def fall(self) -> float:
         """Return what the training loss came down, mean over runs."""
@@ -133,7 +133,7 @@ class _CurveDifference:
         ]
 
 
-def groups(runs: Sequence[TrainingRecord]) -> list[_Group]:
+def group_runs(runs: Sequence[TrainingRecord]) -> list[_Group]:
     """Group runs by batch and fixes, the smallest batch first.
 
     Of one batch, those without fixes come first.
@@ -152,7 +152,7 @@ def classify(runs: Sequence[TrainingRecord]) -> list[Verdict]:
     Args:
         runs: one or more; runs with the same batch and fixes count as seeds of one training.
     """
-    reference, *others = groups(runs)
+    reference, *others = group_runs(runs)
     if not others:
         return [_without_comparison(reference)]
     shaky = _unstable(reference)
@@ -257,13 +257,17 @@ def _measures(group: _Group) -> list[str]:
     return [
         name
         for name in group.runs[0].curves
-        if curves.rises(name) and not name.endswith(RECALIBRATED) and "train" not in curves.words(name)
+        if curves.is_higher_better(name) and not name.endswith(RECALIBRATED) and "train" not in curves.words_of_name(name)
     ]
 
 
 def _held_out(reference: _Group, other: _Group, samples: float) -> _CurveDifference | None:
     """Return the measure on held-out data: an accuracy before a loss, which overfitting raises without harm."""
-    losses = [name for name in reference.runs[0].curves if curves.held_out(name) and not curves.rises(name) and RECALIBRATED not in name]
+    losses = [
+        name
+        for name in reference.runs[0].curves
+        if curves.is_held_out(name) and not curves.is_higher_better(name) and RECALIBRATED not in name
+    ]
     for name in [*_measures(reference), _EVAL, *losses]:
         if (difference := _difference(name, reference, other, samples)) is not None:
             return difference
@@ -274,7 +278,7 @@ def _difference(name: str, reference: _Group, other: _Group, samples: float) -> 
     before, after = reference.level(name, samples), other.level(name, samples)
     if before is None or after is None:
         return None
-    rising = curves.rises(name)
+    rising = curves.is_higher_better(name)
     noise = _NOISE_ERRORS * math.hypot(before.error, after.error)
     if rising:
         floor = _OF_ACCURACY * (100.0 if max(before.mean, after.mean) > 1.5 else 1.0)
@@ -302,7 +306,7 @@ def _lag(reference: _Group, other: _Group, samples: float, held: _CurveDifferenc
     if again is None:
         return None
     closed = again.mean - held.other.mean
-    return (closed if curves.rises(name) else -closed) / held.worse
+    return (closed if curves.is_higher_better(name) else -closed) / held.worse
 
 
 def _unstable(group: _Group) -> tuple[str, list[Evidence]] | None:
@@ -320,7 +324,7 @@ def _unstable(group: _Group) -> tuple[str, list[Evidence]] | None:
                 Evidence("updates_before_climb", "updates before it began", at, "updates"),
                 Evidence("not_finite", "values not finite", len(bad), "values"),
             ]
-        out = curves.outbreak(curve)
+        out = curves.find_spike(curve)
         if out is not None:
             message = f"the loss of {run.name} climbed from {number(out.low)} to {number(out.high)} by update {count(out.update)}"
             facts = [Evidence("loss_before", "loss before", out.low, "1"), Evidence("highest_loss", "loss at its height", out.high, "1")]

@@ -33,7 +33,7 @@ class CurveLevel:
     points: int
 
 
-def level(curve: Curve, samples: float, tail: float = TAIL) -> CurveLevel | None:
+def level_at(curve: Curve, samples: float, tail: float = TAIL) -> CurveLevel | None:
     """Return the mean over the last ``tail`` of the samples before a point; None: it has none.
 
     Where only few values were recorded, it is the last one.
@@ -50,13 +50,13 @@ def level(curve: Curve, samples: float, tail: float = TAIL) -> CurveLevel | None
     return CurveLevel(float(before[-1]), _scatter(last), 1)
 
 
-def final(name: str, curve: Curve) -> float | None:
+def final_value_of(name: str, curve: Curve) -> float | None:
     """Return what a curve ended at.
 
     Of the training's loss that is the mean over the last tenth of its samples, of any other the last value.
     """
     if name == TRAIN and len(curve.samples):
-        end = level(curve, float(curve.samples[-1]))
+        end = level_at(curve, float(curve.samples[-1]))
         return end.mean if end is not None else None
     finite = curve.values[np.isfinite(curve.values)]
     return float(finite[-1]) if len(finite) else None
@@ -71,7 +71,7 @@ def _scatter(values: FloatArray) -> float:
     return float(np.sqrt((rest**2).sum() / (len(values) - 2)))
 
 
-def together(levels: Sequence[CurveLevel]) -> CurveLevel:
+def pooled_level(levels: Sequence[CurveLevel]) -> CurveLevel:
     """Return the level of several runs that differ in their seed.
 
     Its error is that from run to run, where there are two or more.
@@ -84,22 +84,22 @@ def together(levels: Sequence[CurveLevel]) -> CurveLevel:
     )
 
 
-def rises(name: str) -> bool:
+def is_higher_better(name: str) -> bool:
     """Tell whether more is better, as its name says: an accuracy, but not a loss or an error."""
-    return any(word in _RISING for word in words(name)) and not {"loss", "error", "err"} & set(words(name))
+    return any(word in _RISING for word in words_of_name(name)) and not {"loss", "error", "err"} & set(words_of_name(name))
 
 
-def held_out(name: str) -> bool:
+def is_held_out(name: str) -> bool:
     """Tell whether it is of data that the training did not see, as its name says."""
-    return any(word in _HELD_OUT for word in words(name))
+    return any(word in _HELD_OUT for word in words_of_name(name))
 
 
-def words(name: str) -> list[str]:
+def words_of_name(name: str) -> list[str]:
     """Split the name of a curve: ``val/top1_acc`` -> val, top1, acc."""
     return "".join(c if c.isalnum() else " " for c in name.lower()).split()
 
 
-def smooth(values: FloatArray, width: int) -> FloatArray:
+def running_mean(values: FloatArray, width: int) -> FloatArray:
     """Return the mean of each value and up to ``width - 1`` before it: float64 [n]."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
@@ -117,7 +117,7 @@ class _LossSpike:
     high: float
 
 
-def outbreak(curve: Curve) -> _LossSpike | None:
+def find_spike(curve: Curve) -> _LossSpike | None:
     """Find the largest climb of the smoothed loss.
 
     It must be half of what the loss comes down in all, and far more than its scatter.
@@ -127,7 +127,7 @@ def outbreak(curve: Curve) -> _LossSpike | None:
         return None
     values, updates = curve.values[fine], curve.updates[fine]
     width = max(5, len(values) // 100)
-    smoothed = smooth(values, width)[width - 1 :]
+    smoothed = running_mean(values, width)[width - 1 :]
     lowest = np.minimum.accumulate(smoothed)
     at = int(np.argmax(smoothed - lowest))
     climbed, gained = float(smoothed[at] - lowest[at]), float(smoothed[0] - lowest[-1])
@@ -138,7 +138,7 @@ def outbreak(curve: Curve) -> _LossSpike | None:
     return _LossSpike(int(updates[begin + width - 1]), int(updates[at + width - 1]), float(lowest[at]), float(smoothed[at]))
 
 
-def thin(name: str, curve: Curve) -> CurvePoints:
+def thinned_points(name: str, curve: Curve) -> CurvePoints:
     """Thin a curve to at most 200 points.
 
     Each is the mean of its neighbours' values at the last one's place. A value that is not finite is left out.
@@ -152,5 +152,5 @@ def thin(name: str, curve: Curve) -> CurvePoints:
         [float(curve.at_s[piece[-1]]) for piece in pieces],
         [float(curve.values[piece].mean()) for piece in pieces],
         len(curve.values) - len(fine),
-        final(name, curve),
+        final_value_of(name, curve),
     )

@@ -27,7 +27,7 @@ _MEASURABLE_SHARE = 0.8
 _MANY_WINDOWS = 8
 
 
-def over_training(recorded: TrainingRecord) -> NoiseOverTraining:
+def noise_over_training(recorded: TrainingRecord) -> NoiseOverTraining:
     """Cut into about 20 windows, fewer where so short ones cannot be measured.
 
     The gradient of an early part is many times that of a late one, so one ratio of means over all of it would be that of the beginning.
@@ -53,12 +53,12 @@ def over_training(recorded: TrainingRecord) -> NoiseOverTraining:
     return NoiseOverTraining(value, low, high, why, norms.how, listed, dropped)
 
 
-def unless_spoiled(recorded: TrainingRecord, findings: Sequence[Finding]) -> NoiseOverTraining:
+def usable_noise(recorded: TrainingRecord, findings: Sequence[Finding]) -> NoiseOverTraining:
     """Return the noise scale, without a value where it would only show a mistake.
 
     That is a mistake in the set-up, or a loss that exploded.
     """
-    scale = over_training(recorded)
+    scale = noise_over_training(recorded)
     if recorded.norms is None:
         return scale
     why = next((checks.WITHOUT_NOISE_SCALE[finding.rule_id] for finding in findings if finding.rule_id in checks.WITHOUT_NOISE_SCALE), "")

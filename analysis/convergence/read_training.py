@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from feedline.analysis.convergence import batch_cost, checks, noise_windows
 from feedline.analysis.convergence.batch_cost import DOUBT
-from feedline.analysis.convergence.curves import thin
+from feedline.analysis.convergence.curves import thinned_points
 from feedline.analysis.convergence.training_record import Curve, GradientNorms, TrainingRecord
 from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.intervals import IntArray
@@ -30,15 +30,15 @@ def summarise(recorded: TrainingRecord) -> ConvergenceSummary:
     names = [name for name in _CURVE_ORDER if name in recorded.curves]
     names += sorted(set(recorded.curves) - set(names))
     findings = checks.run_checks(recorded)
-    scale = noise_windows.unless_spoiled(recorded, findings)
-    priced = batch_cost.price(scale, recorded.batch) if recorded.batch else None
+    scale = noise_windows.usable_noise(recorded, findings)
+    priced = batch_cost.price_batch(scale, recorded.batch) if recorded.batch else None
     notes = list(recorded.notes)
     if priced is None:
         notes.append("the cost of the batch size is unknown: samples per update were not recorded")
     elif scale.value is not None:
         notes.append(DOUBT)
     return ConvergenceSummary(
-        [thin(name, recorded.curves[name]) for name in names],
+        [thinned_points(name, recorded.curves[name]) for name in names],
         scale,
         priced,
         [],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.convergence.curves import smooth
+from feedline.analysis.convergence.curves import running_mean
 from feedline.analysis.convergence.training_record import Curve
 from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
 from feedline.analysis.formatting import number
@@ -69,7 +69,7 @@ def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smooth
     if not len(values):
         return Reached(None, None, None, None, None, "the curve has no finite value")
     width = max(1, round(smoothing * len(values)))
-    smoothed = smooth(values, width)
+    smoothed = running_mean(values, width)
     scatter = float(np.median(np.abs(np.diff(values)))) / 0.954 if width > 1 else 0.0  # median |x - y| of two normal draws: 0.954 sigma
     error = _STEP_TIME_ERRORS * scatter / width**0.5
     first = [_first(smoothed + shift, goal) for shift in (error, 0.0, -error)]

@@ -89,7 +89,7 @@ def usual_metric(runs: Sequence[TrainingRecord]) -> str:
 
 
 def final_value(run: TrainingRecord, metric: str) -> float:
-    """Return a metric at the end of a run (curves.final).
+    """Return a metric at the end of a run (curves.final_value_of).
 
     NaN: it has none, or was infinite or NaN at the end.
     """
@@ -97,7 +97,7 @@ def final_value(run: TrainingRecord, metric: str) -> float:
     if curve is None or not len(curve.values):
         return math.nan
     ends = curve.values[curve.samples >= (1 - curves.TAIL) * curve.samples[-1]] if metric == curves.TRAIN else curve.values[-1:]
-    value = curves.final(metric, curve)
+    value = curves.final_value_of(metric, curve)
     return value if value is not None and np.isfinite(ends).all() else math.nan
 
 

@@ -95,7 +95,7 @@ class _Figure:
 _ZERO_SECONDS = _Figure(0.0, None, None, "s")
 
 
-def check(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> list[CheckedLimit]:
+def check_budget(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> list[CheckedLimit]:
     """Check every limit of the budget.
 
     Args:
@@ -122,7 +122,7 @@ def _unknown(checked: CheckedLimit, why: str) -> CheckedLimit:
 
 def _lost(run: MeasuredRun) -> str:
     """Say why the times of a training say nothing of one that works; "": they do."""
-    lost = context.diverged(run)
+    lost = context.how_diverged(run)
     return f"the training diverged: {lost}" if lost else ""
 
 
@@ -224,10 +224,10 @@ def _findings(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
             for finding in report.findings
             if _SEVERITY_ORDER.index(finding.severity) >= _SEVERITY_ORDER.index(Severity(budget.severity))
         ]
-        yield _finding(f"findings.none_of_severity={budget.severity}", worse, context.of_severity(run, budget.severity))
+        yield _finding(f"findings.none_of_severity={budget.severity}", worse, context.why_severity_unjudged(run, budget.severity))
     for rule_id in budget.rules:
         there = [finding for finding in all_of if finding.rule_id == rule_id]
-        yield _finding(f"findings.none_of={rule_id}", there, context.of_rule(run, rule_id))
+        yield _finding(f"findings.none_of={rule_id}", there, context.why_rule_unjudged(run, rule_id))
 
 
 def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
@@ -322,7 +322,7 @@ def _resolution(quantity: Quantity, whole: Quantity) -> float:
     return (quantity.high - quantity.low) / 2 * (quantity.before or 0.0) / whole.before
 
 
-def unmet(checked: list[CheckedLimit]) -> tuple[int, int]:
+def count_unmet(checked: list[CheckedLimit]) -> tuple[int, int]:
     """Count the limits that are exceeded, and those that could not be judged."""
     return sum(checked_limit.outcome == LimitOutcome.EXCEEDED for checked_limit in checked), sum(
         checked_limit.outcome == Outcome.UNKNOWN for checked_limit in checked

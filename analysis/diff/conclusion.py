@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from feedline.analysis.diff.context import different_work, diverged, shared
+from feedline.analysis.diff.context import different_work, how_diverged, shared_differences
 from feedline.analysis.diff.run_diff import Differing, MachineChange, Outcome, Quantity, RunDiff, RunName
 from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.formatting import number, sentence, value
@@ -92,12 +92,12 @@ def _per_cpu_s(run: MeasuredRun) -> float:
     return 1 + (total.runqueue_s or 0.0) / total.cpu_s if total is not None and total.cpu_s else 1.0
 
 
-def conclude(diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
+def conclude_diff(diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
     """Say in a few sentences what a comparison comes to."""
     sentences = [_pace(diff, [*before, *after])]
     if other := different_work(before, after):
         sentences.append(f"Steps do different work: {'; '.join(other)}.")
-    lost = [(side, next(filter(None, map(diverged, runs)), "")) for side, runs in (("A", before), ("B", after))]
+    lost = [(side, next(filter(None, map(how_diverged, runs)), "")) for side, runs in (("A", before), ("B", after))]
     sentences += [f"{side} diverged: {why}." for side, why in lost if why]
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
@@ -110,7 +110,7 @@ def conclude(diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[Measu
     elif work := _pixels(diff):
         sentences.append(f"{sentence(work[0])}.")
     elif step is not None and step.outcome == Outcome.CHANGED:
-        settings = ", ".join([differing(item) for item in _loader(diff)][:_MAX_DIFFERENCES])
+        settings = ", ".join([describe_difference(item) for item in _loader(diff)][:_MAX_DIFFERENCES])
         sentences.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
     return " ".join(sentences)
 
@@ -200,11 +200,11 @@ def _because(diff: RunDiff) -> str:
     assert step is not None
     reason = " and ".join(text for slower, text in _differences(diff.machine) if slower == step.grew)
     reason = reason or f"its processes waited {'longer' if step.grew else 'less'} for a CPU"
-    speed, same = diff.machine.speed or 1.0, [differing(item) for item in shared(diff.settings)]
+    speed, same = diff.machine.speed or 1.0, [describe_difference(item) for item in shared_differences(diff.settings)]
     return f"{reason}; {', '.join(same)} could also explain it" if same and (speed > 1) == step.grew and not _negligible(speed) else reason
 
 
-def reasons(machine: MachineChange) -> list[str]:
+def machine_reasons(machine: MachineChange) -> list[str]:
     """List what differs of the machine."""
     return [text for _, text in _differences(machine)]
 
@@ -260,9 +260,9 @@ def _related(diff: RunDiff, cause: Quantity) -> list[str]:
     if disk is not None and disk.outcome == Outcome.MACHINE and disk.grew == cause.grew:
         related.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")
     libraries = _LIBRARIES_OF_STAGES.get(cause.name, ())
-    related += [differing(item) for item in diff.settings if item.kind == "version" and item.name in libraries]
+    related += [describe_difference(item) for item in diff.settings if item.kind == "version" and item.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):
-        related += [differing(item) for item in _loader(diff)]
+        related += [describe_difference(item) for item in _loader(diff)]
     return related[:_MAX_DIFFERENCES]
 
 
@@ -270,6 +270,6 @@ def _loader(diff: RunDiff) -> list[Differing]:
     return [item for item in diff.settings if item.kind == "loader" and item.name in _LOADER]
 
 
-def differing(item: Differing) -> str:
+def describe_difference(item: Differing) -> str:
     """Say what differs: ``pillow 11.0 -> 10.4``."""
     return f"{item.name} {item.before or 'not set'} -> {item.after or 'not set'}"

@@ -51,7 +51,7 @@ _WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "Full
 _LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", "sample_code", "asks_for_worker", "dataset_changes")
 
 
-def of_rule(run: MeasuredRun, rule_id: str) -> str:
+def why_rule_unjudged(run: MeasuredRun, rule_id: str) -> str:
     """Say why the report could lack this finding although it is true; "": it would have it.
 
     Checks of the setup are never left out.
@@ -73,7 +73,7 @@ def of_rule(run: MeasuredRun, rule_id: str) -> str:
     return f"it may be left out: a report has at most {MOST} findings that ask for a change ({', '.join(rule.rule_id for rule in asking)})"
 
 
-def of_severity(run: MeasuredRun, severity: str) -> str:
+def why_severity_unjudged(run: MeasuredRun, severity: str) -> str:
     """Say why the report could lack a finding of this severity or a higher one.
 
     A borderline input takes too little of the step to hide a high one.
@@ -140,7 +140,7 @@ def _input_unseen(report: Report) -> str:
     return "" if looked_at or _message(report, compute_bound.RULE_ID) else "no sample was timed in detail"
 
 
-def findings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[FindingChange]:
+def changed_findings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[FindingChange]:
     """List findings that came, went and stayed.
 
     With several runs of a side, a finding is there if most of them have it. One that a side lacks, but may only have been unable to
@@ -151,7 +151,7 @@ def findings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> lis
     for rule_id in dict.fromkeys([*last, *first]):
         old, new = first.get(rule_id), last.get(rule_id)
         change = STAYED if old and new else _CAME if new else _WENT
-        if any(of_rule(run, rule_id) for run in (() if old and new else before if new else after)):
+        if any(why_rule_unjudged(run, rule_id) for run in (() if old and new else before if new else after)):
             change = UNJUDGED
         shown = new or old
         assert shown is not None
@@ -168,7 +168,7 @@ def _findings(side: Sequence[MeasuredRun]) -> dict[str, Finding]:
     return {rule_id: many[0] for rule_id, many in by_rule.items() if 2 * len(many) > len(side)}
 
 
-def settings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[Differing]:
+def differing_settings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[Differing]:
     """List settings, versions and hardware that differ.
 
     What most likely explains a change comes first.
@@ -236,7 +236,7 @@ def different_work(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) 
     ]
 
 
-def shared(differing: Sequence[Differing]) -> list[Differing]:
+def shared_differences(differing: Sequence[Differing]) -> list[Differing]:
     """Return what differs that all stages depend on.
 
     It makes CPU time longer or shorter as a slower or faster CPU does.
@@ -244,7 +244,7 @@ def shared(differing: Sequence[Differing]) -> list[Differing]:
     return [item for item in differing if (item.kind, item.name) in _SHARED]
 
 
-def diverged(run: MeasuredRun) -> str:
+def how_diverged(run: MeasuredRun) -> str:
     """Say how the loss of a run was lost; "": it was not.
 
     Steps of such a training may be skipped, and say little of one that works.
@@ -260,7 +260,9 @@ def different_machine(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun
     Those that a side does not know are not compared.
     """
     known = [name for name in _SPEED if all(name in run.report.run.machine for run in (*before, *after))]
-    return [f"{item.name} {item.before or 'none'} -> {item.after or 'none'}" for item in settings(before, after) if item.name in known]
+    return [
+        f"{item.name} {item.before or 'none'} -> {item.after or 'none'}" for item in differing_settings(before, after) if item.name in known
+    ]
 
 
 def _each(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str]) -> list[str]:
@@ -283,7 +285,7 @@ _WORK: dict[str, Callable[[MeasuredRun], str]] = {
 }
 
 
-def notes(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
+def comparison_notes(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
     """List what limits the comparison."""
     listed = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
     if work := different_work(before, after):

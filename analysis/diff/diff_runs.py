@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feedline.analysis.diff import context
-from feedline.analysis.diff.conclusion import cause_of, conclude
+from feedline.analysis.diff.conclusion import cause_of, conclude_diff
 from feedline.analysis.diff.run_diff import MachineChange, Outcome, Quantity, RunDiff
 from feedline.analysis.diff.side import (
     CPU_TIMED_STAGES,
@@ -19,8 +19,8 @@ from feedline.analysis.diff.side import (
     Speed,
     of_equal_work,
     per_sample,
-    room,
     same_processes,
+    usable_cpus,
 )
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FloatArray, holm, p_of, reach
@@ -112,7 +112,7 @@ class _Sides:
 
     @classmethod
     def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "_Sides":
-        rooms = [[room(run) for run in side] for side in (before, after)]
+        rooms = [[usable_cpus(run) for run in side] for side in (before, after)]
         known = [[cpus for cpus in side if cpus is not None] for side in rooms]
         more = float(np.mean(known[1]) - np.mean(known[0])) if known == rooms else math.nan
         return cls(before, after, Speed.of(before, after), more)
@@ -266,11 +266,11 @@ def diff(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun], min_change
         cause=cause_of(quantities, before[0], after[0], by_sample),
         quantities=quantities,
         machine=_machine_of(sides),
-        findings=context.findings(before, after),
-        settings=context.settings(before, after),
-        notes=context.notes(before, after),
+        findings=context.changed_findings(before, after),
+        settings=context.differing_settings(before, after),
+        notes=context.comparison_notes(before, after),
     )
-    return replace(result, conclusion=conclude(result, before, after))
+    return replace(result, conclusion=conclude_diff(result, before, after))
 
 
 def _effects_of(sides: _Sides) -> dict[str, _Effect]:
@@ -450,7 +450,7 @@ def _with_own_changes(sides: _Sides, quantities: list[Quantity]) -> list[Quantit
     ]
     runs = sides.before, sides.after
     other = not same_processes(sides.runs) or bool(context.different_work(*runs))
-    versions = any(item.kind == "version" for item in context.shared(context.settings(*runs)))
+    versions = any(item.kind == "version" for item in context.shared_differences(context.differing_settings(*runs)))
     moved = sides.speed.known() and abs(sides.shift("cpu")) >= math.log1p(_MATERIAL)
     queued = sides.queued if math.isfinite(sides.more) else 0.0
 

@@ -359,7 +359,7 @@ def same_processes(runs: Sequence[MeasuredRun]) -> bool:
     return len(described) == 1
 
 
-def room(run: MeasuredRun) -> float | None:
+def usable_cpus(run: MeasuredRun) -> float | None:
     """Return the CPUs that a run could have used; None: not sampled.
 
     They are those that it is allowed, less what other programs took of them.

@@ -79,8 +79,8 @@ def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_
     notes = list(run.notes)
     gathered = gather_ranks(run, notes)
     lowest = gathered[min(gathered)]
-    compared = between_ranks.compared(gathered, lowest, ceilings, beside, notes, rank_cpus(gathered))
-    shown = gathered[between_ranks.shown(gathered, compared)]
+    compared = between_ranks.compare_recorded(gathered, lowest, ceilings, beside, notes, rank_cpus(gathered))
+    shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
     return _report(run, shown, gathered, notes, compared, ceilings)
 
 
@@ -257,8 +257,8 @@ def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[T
     """
     notes: list[str] = []
     gathered = gather_ranks(run, notes)
-    compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, NO_HINTS, notes, rank_cpus(gathered))
-    shown = gathered[between_ranks.shown(gathered, compared)]
+    compared = between_ranks.compare_recorded(gathered, gathered[min(gathered)], ceilings, NO_HINTS, notes, rank_cpus(gathered))
+    shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
     report, read_training, _ = _described(run, shown, gathered, notes, compared)
     predictions = _predictions_of(report, shown, read_training.facts, ceilings, tried) if read_training.facts else None
     return TrainingInput(shown, read_training.facts, read_training.gauges, report.throughput, predictions)

@@ -14,7 +14,7 @@ from feedline.analysis.measure.model import RunInfo, StepSummary, Throughput
 from feedline.analysis.ranks.many.rank_pool import RankPool, chunked, each
 from feedline.analysis.ranks.traced_ranks import RankComparison, compare
 from feedline.analysis.traces import folder
-from feedline.analysis.traces.kernel_names import short
+from feedline.analysis.traces.kernel_names import short_name
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
 from feedline.analysis.traces.trace_budget import FIGURES as GPU
 from feedline.analysis.traces.trace_budget import StepBudget
@@ -162,7 +162,7 @@ def _notes(run: Run, between: RankComparison | None) -> Iterator[str]:
 def _traces(traces: Mapping[int, RankTrace], budget: StepBudget, facts: TraceFacts) -> Traces:
     shown = facts.shown
     perhaps = facts.perhaps_communication
-    unsure = f"compute includes kernels that may be communication by their names: {few([short(row.name) for row in perhaps], SHOWN)}"
+    unsure = f"compute includes kernels that may be communication by their names: {few([short_name(row.name) for row in perhaps], SHOWN)}"
     return Traces(
         files=[
             TraceFile(number, trace.source, trace.maker, trace.events, (trace.end_ns - trace.begin_ns) / 1e9, trace.steps.how)

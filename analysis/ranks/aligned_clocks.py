@@ -201,7 +201,7 @@ class RankArrivals:
     met: bool
 
 
-def meet(matched: CollectiveTable, alignment: Alignment) -> Meetings:
+def find_meetings(matched: CollectiveTable, alignment: Alignment) -> Meetings:
     """Find when all ranks had come to each collective, and when its bytes could move.
 
     In most operations no rank is done before all have begun. In a broadcast, a reduce or a message
@@ -217,12 +217,12 @@ def meet(matched: CollectiveTable, alignment: Alignment) -> Meetings:
             continue  # messages do not go through the queue of collectives
         rows = np.flatnonzero(matched.group == number)
         for column in np.flatnonzero(matched.member[rows[0]] if len(rows) else []).tolist():
-            free[rows] = np.maximum(free[rows], slot_free(end[rows, column], group.backend))
+            free[rows] = np.maximum(free[rows], slot_free_since(end[rows, column], group.backend))
     column = start.argmax(1) if start.shape[1] else np.zeros(len(start), np.int64)
     return Meetings(start, end, last, column, free)
 
 
-def slot_free(end: IntArray, backend: str) -> IntArray:
+def slot_free_since(end: IntArray, backend: str) -> IntArray:
     """Find since when one of the backend's slots was free for each collective of a group.
 
     The collectives are those of one rank, in order.
@@ -235,7 +235,7 @@ def slot_free(end: IntArray, backend: str) -> IntArray:
     return before
 
 
-def of_matched(collectives: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float) -> RankArrivals:
+def arrivals_of_matched(collectives: Collectives, column: int, matched: CollectiveTable, met: Meetings, bound: float) -> RankArrivals:
     """Return when the others came to the collectives of one of several matched ranks.
 
     Args:
@@ -246,14 +246,16 @@ def of_matched(collectives: Collectives, column: int, matched: CollectiveTable, 
         bound: ns: of the clocks.
     """
     if column < 0 or not np.isfinite(bound):
-        return incomparable(collectives, matched.ranks)
+        return incomparable_arrivals(collectives, matched.ranks)
     there = matched.rows[column] >= 0
     row = matched.rows[column][there]
     last, late = met.last[row], met.last_column[row]
     if len(one_way := np.flatnonzero(~matched.together[row])):
         last[one_way], late[one_way] = waited_for(met.start[row[one_way]], column, met.end[row[one_way], column])
     several = bool(((matched.start[row] != MISSING).sum(1) > 1).any())
-    return arrived(collectives, there, last - met.start[row, column], met.free[row] - met.last[row], late, matched.ranks, bound, several)
+    return arrivals_of_differences(
+        collectives, there, last - met.start[row, column], met.free[row] - met.last[row], late, matched.ranks, bound, several
+    )
 
 
 def waited_for(start: IntArray, own: int, end: IntArray) -> tuple[IntArray, IntArray]:
@@ -271,7 +273,7 @@ def waited_for(start: IntArray, own: int, end: IntArray) -> tuple[IntArray, IntA
     return known.max(1), known.argmax(1)
 
 
-def arrived(
+def arrivals_of_differences(
     collectives: Collectives,
     there: BoolArray,
     behind: IntArray,
@@ -303,7 +305,7 @@ def arrived(
     return RankArrivals(last, free, whom, ranks, met)
 
 
-def incomparable(collectives: Collectives, ranks: Sequence[int]) -> RankArrivals:
+def incomparable_arrivals(collectives: Collectives, ranks: Sequence[int]) -> RankArrivals:
     """Return arrivals of a rank that cannot be compared: all of its collectives are transfer."""
     nothing = np.zeros(0, np.int64)
-    return arrived(collectives, np.zeros(len(collectives.table), bool), nothing, nothing, nothing, ranks, 0.0, False)
+    return arrivals_of_differences(collectives, np.zeros(len(collectives.table), bool), nothing, nothing, nothing, ranks, 0.0, False)

@@ -21,7 +21,7 @@ _POOR = 0.50
 _ALIKE_SIZES = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
 
 
-def kinds(together: CrossRank) -> list[CollectiveKind]:
+def collective_kinds(together: CrossRank) -> list[CollectiveKind]:
     """List kinds of collectives by total bytes, the most first.
 
     Times and bandwidths are those of the link, without waiting; None where an end was not seen, or where waiting cannot be separated
@@ -43,7 +43,7 @@ def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray)
     known = took[~np.isnan(took).all(1)]
     median = float(np.median(np.nanmax(known, 1))) / 1e9 if len(known) else None
     each = [float(column[~np.isnan(column)].mean()) for column in known.T if not np.isnan(column).all()]
-    rate = bandwidth(name, nbytes, len(group.ranks), max(each)) if each else _Bandwidth(None, None)
+    rate = bandwidth_of(name, nbytes, len(group.ranks), max(each)) if each else _Bandwidth(None, None)
     return CollectiveKind(operation(name), nbytes, len(group.ranks), group.backend, len(took), median, rate.algbw, rate.busbw)
 
 
@@ -54,7 +54,7 @@ class _Bandwidth(NamedTuple):
     busbw: float | None
 
 
-def bandwidth(name: str, nbytes: int, ranks: int, mean_ns: float) -> _Bandwidth:
+def bandwidth_of(name: str, nbytes: int, ranks: int, mean_ns: float) -> _Bandwidth:
     """Return the bandwidth of collectives of one size, as nccl-tests count it (doc/PERFORMANCE.md).
 
     It comes from their mean time, not from the usual one.
@@ -124,13 +124,13 @@ def _specified_link(ceilings: Ceilings | None) -> float | None:
     return next((ceiling.value for ceiling in ceilings.ceilings if ceiling.part == "link" and ceiling.value), None) if ceilings else None
 
 
-def network(
+def judge_network(
     listed: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
 ) -> _BandwidthCheck:
     """Say what the largest collectives with a known bandwidth tell of the network, or why there are none.
 
     Args:
-        listed: of ``kinds``.
+        listed: of ``collective_kinds``.
         together: the ranks, compared.
         ceilings: what was probed; None: nothing was.
         link_bytes_per_s: what the network is specified to give; None: unknown.

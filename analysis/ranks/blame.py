@@ -66,7 +66,7 @@ def _numbering(collectives: Collectives, column: int, matched: CollectiveTable, 
     return numbers
 
 
-def blame(together: CrossRank, first: int = 0) -> StepBlame:
+def blame_steps(together: CrossRank, first: int = 0) -> StepBlame:
     """Find the late rank of each step in which lateness costs.
 
     Args:
@@ -115,14 +115,14 @@ def _decisive(together: CrossRank, column: IntArray) -> tuple[IntArray, IntArray
     step = np.where(together.awaited, together.ranks[0].step_at(together.matched.start[:, 0]), -1)
     row = np.flatnonzero((step >= 0) & ((met.start != MISSING).sum(1) > 1))
     row = row[met.last_column[row] == column[step[row]]]
-    late = behind(met.start[row], met.last_column[row])
+    late = behind_median(met.start[row], met.last_column[row])
     order = np.lexsort((-late, step[row]))
     number, best = np.unique(step[row][order], return_index=True)
     rows[number], lates[number] = row[order][best], late[order][best]
     return rows, lates
 
 
-def behind(values: IntArray, column: IntArray) -> IntArray:
+def behind_median(values: IntArray, column: IntArray) -> IntArray:
     """Return how much more one column has than the median of the others, per row.
 
     Of two in the middle the lower one counts, so that whole ns stay whole.
@@ -163,7 +163,7 @@ def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArra
             spent[phase][:, number] = took
             left = left - took
         spent[OTHER][:, number] = left
-    return {phase: np.where(column >= 0, behind(values, np.maximum(column, 0)), 0) for phase, values in spent.items()}
+    return {phase: np.where(column >= 0, behind_median(values, np.maximum(column, 0)), 0) for phase, values in spent.items()}
 
 
 def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
@@ -201,7 +201,7 @@ def _step_start(collectives: Collectives, until: IntArray) -> IntArray:
     return np.where(step >= 0, np.append(collectives.steps[:, 0], MISSING)[step], MISSING)
 
 
-def summary(blamed: StepBlame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
+def list_late_ranks(blamed: StepBlame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
     """List the ranks that were late: the persistent ones first, and of them the one that cost the others most.
 
     Args:

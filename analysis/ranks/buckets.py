@@ -62,7 +62,7 @@ class NoTimeline(Exception):
     """Why this run has no such timeline, in words."""
 
 
-def timeline(together: CrossRank, first: int = 0) -> Timeline:
+def cut_timeline(together: CrossRank, first: int = 0) -> Timeline:
     """Cut the run at the moments at which the last bucket of a step had arrived everywhere.
 
     Args:

@@ -44,7 +44,7 @@ class LateRank:
     whole_host: bool  # all ranks of its host are late, and no other
 
 
-def list_late_ranks(lates: Sequence[LateRank]) -> str:
+def describe_late_ranks(lates: Sequence[LateRank]) -> str:
     """Say who was late: ``rank 0 in 56, rank 1 in 40 of the 96 steps with a late rank``."""
     most = sorted(lates, key=lambda late: -late.steps)[:SHARES]
     shares = ", ".join(f"rank {late.rank} in {count(late.steps)}" for late in most)

@@ -10,12 +10,12 @@ from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.gather import throughput as gather_throughput
 from feedline.analysis.measure.model import Throughput
 from feedline.analysis.ranks import bandwidth, blame, nccl_debug, replay
-from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
+from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline
 from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, Prediction, RankParts
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.partition import KNOWN_BY_COMPARISON, RANK_PARTS, Partition
 from feedline.analysis.ranks.read_collectives import collectives_of, unrecorded_communication
-from feedline.analysis.ranks.replay import Question, RankCpu, fit, refused, thinned
+from feedline.analysis.ranks.replay import Question, RankCpu, fit_link, refuse, thin_steps
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError
@@ -44,7 +44,7 @@ class Compared:
     notes: list[str]
 
 
-def compare(
+def compare_collectives(
     ranks: Sequence[Collectives],
     ceilings: Ceilings | None = None,
     costs: Mapping[int, dict[str, float]] | None = None,
@@ -69,16 +69,16 @@ def compare(
     together = combine(ranks)
     lates, predictions = _across(together, dict(costs or {}), first, ceilings, dict(cpus or {})) if together.comparable else ([], [])
     comm = replace(
-        communication(together, lates, first, ceilings, link_bytes_per_s),
+        describe_communication(together, lates, first, ceilings, link_bytes_per_s),
         what_if=predictions,
         nccl=nccl_debug.read(nccl_lines).says(),
         unseen=sorted({why for rank in ranks for why in rank.unseen}),
     )
     notes = [*together.matched.notes, *together.alignment.notes, *_unended(together.partitions)]
-    return Compared(comm, {rank: means(part, first) for rank, part in together.partitions.items()}, notes)
+    return Compared(comm, {rank: mean_parts(part, first) for rank, part in together.partitions.items()}, notes)
 
 
-def communication(
+def describe_communication(
     together: CrossRank,
     lates: Sequence[LateRank],
     first: int = 0,
@@ -87,10 +87,10 @@ def communication(
 ) -> Communication:
     """Compare ranks that are on one clock already, whoever recorded them.
 
-    Arguments as of ``compare``.
+    Arguments as of ``compare_collectives``.
     """
-    listed = bandwidth.kinds(together)
-    network = bandwidth.network(listed, together, ceilings, link_bytes_per_s)
+    listed = bandwidth.collective_kinds(together)
+    network = bandwidth.judge_network(listed, together, ceilings, link_bytes_per_s)
     return Communication(
         collectives=listed[:_SHOWN_KINDS],
         clock_bound_s=together.bound / _GB if np.isfinite(together.bound) else None,
@@ -109,7 +109,7 @@ def _expected(ranks: Sequence[Collectives]) -> set[int]:
     return {rank for of_rank in ranks for group in of_rank.groups for rank in group.ranks} | {rank.rank for rank in ranks}
 
 
-def means(part: Partition, first: int) -> RankParts:
+def mean_parts(part: Partition, first: int) -> RankParts:
     """Return the mean parts of the steps from the first that counts on.
 
     Waiting is None for a rank that met no other.
@@ -133,13 +133,13 @@ def _across(
     together: CrossRank, costs: dict[int, dict[str, float]], first: int, ceilings: Ceilings | None, cpus: dict[int, RankCpu]
 ) -> tuple[list[LateRank], list[Prediction]]:
     """Late ranks, and answers of the replay."""
-    late_ranks = blame.summary(blame.blame(together, first), together.ranks, first)
+    late_ranks = blame.list_late_ranks(blame.blame_steps(together, first), together.ranks, first)
     lates = [replace(late, part=blame.part_of_sample(costs, late.rank)) if late.phase == "wait" else late for late in late_ranks]
     try:
-        buckets = thinned(timeline(together, first))
+        buckets = thin_steps(cut_timeline(together, first))
     except NoTimeline as reason:
-        return lates, [refused(Question("as_it_was"), str(reason))]
-    asked = replay.BucketReplay(buckets, fit(buckets, together), _limit(ceilings), _sharing(together, first, cpus))
+        return lates, [refuse(Question("as_it_was"), str(reason))]
+    asked = replay.BucketReplay(buckets, fit_link(buckets, together), _limit(ceilings), _sharing(together, first, cpus))
     column = {rank: number for number, rank in enumerate(together.matched.ranks)}
     if asked.as_it_was().low is not None:  # else the replay is too far from the run
         shown = lates[:_SHOWN_LATE]
@@ -148,7 +148,7 @@ def _across(
     late = asked.no_straggler() if always is None else asked.no_straggler(column[always], always)
     if always is not None and late.step_s is not None:  # the CPUs that ranks share may give less than the replay alone says
         lates[0] = replace(lates[0], cost_s=late.gain_s)
-    return lates, _questions(asked, late, replay.micro_batches(together.ranks, first), backward_passes(together.ranks[0], buckets))
+    return lates, _questions(asked, late, replay.micro_batch_seconds(together.ranks, first), backward_passes(together.ranks[0], buckets))
 
 
 def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[int, tuple[RankCpu, float]]:
@@ -159,7 +159,7 @@ def _sharing(together: CrossRank, first: int, cpus: dict[int, RankCpu]) -> dict[
     ranks = together.matched.ranks
     if any(rank not in cpus for rank in ranks):
         return {}
-    own_s = [means(together.partitions[rank], first).compute_s or 0.0 for rank in ranks]
+    own_s = [mean_parts(together.partitions[rank], first).compute_s or 0.0 for rank in ranks]
     return {column: (cpus[rank], max(0.0, s - cpus[rank].busy_s)) for column, (rank, s) in enumerate(zip(ranks, own_s))}
 
 
@@ -211,7 +211,7 @@ class NetworkHints:
 NO_HINTS = NetworkHints()
 
 
-def compared(
+def compare_recorded(
     gathered: Mapping[int, RankMetrics],
     shown: RankMetrics,
     ceilings: Ceilings | None,
@@ -240,7 +240,7 @@ def compared(
             continue
         if one is not None:
             collectives.append(one)
-    comparison = compare(collectives, ceilings, _costs(gathered), shown.first, hints.link_bytes_per_s, hints.nccl_lines, cpus)
+    comparison = compare_collectives(collectives, ceilings, _costs(gathered), shown.first, hints.link_bytes_per_s, hints.nccl_lines, cpus)
     if comparison is not None:
         notes.extend(comparison.notes)
     elif len(gathered) > 1:
@@ -260,7 +260,7 @@ def _unrecorded(gathered: Mapping[int, RankMetrics]) -> list[str]:
     return [f"{why}; no stage explains {share(max(parts))} of the mean step" if parts else why for why, parts in shares.items()]
 
 
-def shown(gathered: Mapping[int, RankMetrics], compared: Compared | None) -> int:
+def choose_shown_rank(gathered: Mapping[int, RankMetrics], compared: Compared | None) -> int:
     """Choose the rank that a report shows: the one that all others wait for, else the lowest."""
     lowest = min(gathered)
     late = compared.communication.late[:1] if compared else []

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import BoolArray
-from feedline.analysis.ranks.aligned_clocks import Alignment, Meetings, RankArrivals, align, meet, of_matched
+from feedline.analysis.ranks.aligned_clocks import Alignment, Meetings, RankArrivals, align, arrivals_of_matched, find_meetings
 from feedline.analysis.ranks.match import CollectiveTable, match
 from feedline.analysis.ranks.partition import Partition, partition
 from feedline.analysis.traces.collectives import MESSAGE, Collectives
@@ -66,9 +66,11 @@ def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collective
     matched = match(ranks)
     by_rank = {rank.rank: rank for rank in ranks}
     alignment = aligned(ranks, matched)
-    met = meet(matched, alignment)
+    met = find_meetings(matched, alignment)
     column = {rank: number for number, rank in enumerate(matched.ranks)}
-    arrivals = {rank: of_matched(of_rank, column.get(rank, -1), matched, met, alignment.bound) for rank, of_rank in by_rank.items()}
+    arrivals = {
+        rank: arrivals_of_matched(of_rank, column.get(rank, -1), matched, met, alignment.bound) for rank, of_rank in by_rank.items()
+    }
     partitions = {rank: partition(of_rank, arrivals[rank]) for rank, of_rank in by_rank.items()}
     ordered = [by_rank[rank] for rank in matched.ranks]
     return CrossRank(ordered, matched, alignment, met, _awaited(ordered, matched, met, arrivals), arrivals, partitions)

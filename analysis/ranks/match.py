@@ -247,7 +247,7 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
             ))  # fmt: skip
         if stride[column] > stride.min():
             notes.append(
-                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {kept(int(stride.min()))}: in windows that "
+                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {describe_kept(int(stride.min()))}: in windows that "
                 "this rank did not keep, waiting for it counts as transfer"
             )
     ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))  # of some, no rank can ever tell the end
@@ -284,6 +284,6 @@ def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collective
     )
 
 
-def kept(stride: int) -> str:
+def describe_kept(stride: int) -> str:
     """Say how many of its windows a rank kept."""
     return "all" if stride == 1 else f"1 of {stride}"

@@ -63,7 +63,7 @@ def partition(collectives: Collectives, others: RankArrivals) -> Partition:
     start, end = table["start"].astype(np.int64), table["end"].astype(np.int64)
     ended = end >= start
     start, end, last, free, late = (values[ended] for values in (start, end, others.last, others.free, others.late))
-    backward = computing(collectives)
+    backward = computing_spans(collectives)
     times = [collectives.steps.ravel(), collectives.evaluation.ravel(), start, last, free, end, backward.ravel()]
     edges = _distinct(times) if len(collectives.steps) else np.zeros(0, np.int64)
     length = np.diff(edges)
@@ -100,7 +100,7 @@ def _kinds(collectives: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[
             yield (name, PHASES[phase]), (names == name) & (phases == phase)
 
 
-def computing(collectives: Collectives) -> IntArray:
+def computing_spans(collectives: Collectives) -> IntArray:
     """Return the rank's own backwards, without the time in which they only waited.
 
     DistributedDataParallel waits for its buckets inside backward, and then copies them into the gradients. Where a recorder saw the wait
@@ -112,7 +112,7 @@ def computing(collectives: Collectives) -> IntArray:
     """
     spans = collectives.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
     if BLOCKED in collectives.stages:
-        return without(spans, collectives.stages[BLOCKED].reshape(-1, 2))
+        return without_holes(spans, collectives.stages[BLOCKED].reshape(-1, 2))
     called = collectives.table[(collectives.table["phase"] == BACKWARD) & (collectives.table["end"] >= collectives.table["start"])]
     ends = np.minimum(_until_waiting(called, spans, _UNFINISHED), _until_waiting(called[called["bucket"]], spans, _BUCKET_TAIL))
     return np.stack([spans[:, 0], ends], 1)
@@ -153,12 +153,12 @@ def phase_spans(collectives: Collectives) -> dict[str, IntArray]:
     by_phase = {}
     for phase in [*own, *(phase for phase in _INNER_FIRST if phase in together)]:
         spans = np.concatenate(together[phase])
-        by_phase[phase] = without(spans, claimed)
+        by_phase[phase] = without_holes(spans, claimed)
         claimed = np.concatenate([claimed, spans])
     return by_phase
 
 
-def without(spans: IntArray, holes: IntArray) -> IntArray:
+def without_holes(spans: IntArray, holes: IntArray) -> IntArray:
     """Take intervals out of other intervals. All int64 [k, 2]."""
     edges = np.unique(np.concatenate([spans.ravel(), holes.ravel()]))
     left = (_count(edges, *spans.T) > 0) & (_count(edges, *holes.T) == 0)
@@ -209,7 +209,7 @@ def _distinct(times: Sequence[IntArray]) -> IntArray:
     return ordered[np.append(True, np.diff(ordered) > 0)] if len(ordered) else ordered
 
 
-def exchanges(collectives: Collectives, manifest: Manifest) -> bool | None:
+def exchanges_gradients(collectives: Collectives, manifest: Manifest) -> bool | None:
     """Tell whether the rank's steps exchange gradients with other ranks.
 
     None: its communication, or its model, was not seen.

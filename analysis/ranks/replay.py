@@ -17,7 +17,7 @@ from feedline.analysis.intervals import FloatArray, IntArray, overlap
 from feedline.analysis.ranks.buckets import Timeline, without_sync
 from feedline.analysis.ranks.communication import Prediction, QuestionId
 from feedline.analysis.ranks.cross_rank import CrossRank
-from feedline.analysis.ranks.partition import computing, without
+from feedline.analysis.ranks.partition import computing_spans, without_holes
 from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
 
 _STEP_ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
@@ -177,12 +177,12 @@ class Link:
     slowness: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
-def refused(asked: Question, why: str) -> Prediction:
+def refuse(asked: Question, why: str) -> Prediction:
     """Refuse a prediction, and say why."""
     return Prediction(asked.id, asked.value, _text(asked), None, None, None, 0.0, why)
 
 
-def fit(buckets: Timeline, together: CrossRank) -> Link:
+def fit_link(buckets: Timeline, together: CrossRank) -> Link:
     """Fit a link to bytes and the time in which they moved, not to the steps, so that a replay can be compared with the measured steps."""
     moved = together.moving()[buckets.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
     sizes = np.broadcast_to(buckets.bus_bytes, moved.shape)
@@ -204,7 +204,7 @@ def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
     return max(low - slope * small, 0.0), True
 
 
-def thinned(buckets: Timeline) -> Timeline:
+def thin_steps(buckets: Timeline) -> Timeline:
     """Keep at most MOST_STEPS of its steps."""
     if len(buckets.period) <= _MOST_STEPS:
         return buckets
@@ -214,7 +214,7 @@ def thinned(buckets: Timeline) -> Timeline:
     )
 
 
-def simulate(ready: IntArray, buckets: Timeline, link: Link) -> FloatArray:
+def simulate_steps(ready: IntArray, buckets: Timeline, link: Link) -> FloatArray:
     """Return the length of each step, seconds.
 
     Args:
@@ -332,7 +332,7 @@ def _answer(asked: Question, buckets: Timeline, base: FloatArray, changed: Float
     mean = float(measured.mean())
     bias = float((base - measured).mean())
     if abs(bias) > _MOST_OFF * mean:
-        return refused(
+        return refuse(
             asked, f"the replay misses the measured step by {abs(bias) / mean:.0%}: something other than gradient buckets determines it"
         )
     gain = float((base - changed).mean())
@@ -363,8 +363,8 @@ class BucketReplay:
         self, buckets: Timeline, link: Link, limit: float | None = None, sharing: Mapping[int, tuple[RankCpu, float]] | None = None
     ) -> None:
         self.made, self.link, self.limit, self.sharing = buckets, link, limit, sharing or {}
-        self.base: FloatArray = simulate(buckets.ready, buckets, link)
-        self.even: FloatArray = simulate(buckets.ready, buckets, replace(link, slowness=np.zeros(0)))
+        self.base: FloatArray = simulate_steps(buckets.ready, buckets, link)
+        self.even: FloatArray = simulate_steps(buckets.ready, buckets, replace(link, slowness=np.zeros(0)))
 
     def as_it_was(self) -> Prediction:
         """Replay the run itself, to be held against the measured step."""
@@ -385,15 +385,15 @@ class BucketReplay:
 
     def cost(self, column: int) -> FloatArray:
         """Return what a rank's lateness costs each step: float64 [steps], s."""
-        return np.asarray(self.base - simulate(_without_rank(self.made.ready, column), self.made, self.link))
+        return np.asarray(self.base - simulate_steps(_without_rank(self.made.ready, column), self.made, self.link))
 
     def faster_link(self, times: float) -> Prediction:
         """Predict a link with ``times`` the bandwidth and the same latency."""
         asked = Question("faster_link", times)
         if not 1 / _FASTER_MOST <= times <= _FASTER_MOST:
-            return refused(asked, f"links more than {_FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
+            return refuse(asked, f"links more than {_FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
         if self._only_small():
-            return refused(asked, _ONLY_SMALL)
+            return refuse(asked, _ONLY_SMALL)
         rate = self.link.bytes_per_s * times
         if self.limit is not None and times > 1 and rate > self.limit:
             asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
@@ -406,9 +406,9 @@ class BucketReplay:
         """
         asked = Question("half_gradients")
         if self.made.dtype.removeprefix("torch.").lower() not in _FLOAT32_NAMES:
-            return refused(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
+            return refuse(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
         if self._only_small():
-            return refused(asked, _ONLY_SMALL)
+            return refuse(asked, _ONLY_SMALL)
         each_s = _HALVING_S_PER_BYTE if self.made.slots == SLOTS["gloo"] else 0.0
         instead = each_s * self.link.bytes_per_s / bus_factor("all_reduce", self.made.group_ranks) if each_s else 0.0  # as if sent
         smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes * (0.5 + instead), self.made.nbytes))
@@ -424,11 +424,11 @@ class BucketReplay:
         buckets = self.made.gradients
         total = int(self.made.nbytes[buckets].sum())
         if not self.link.known:
-            return refused(asked, "all buckets have about the same size, so the cost of one more is unknown")
+            return refuse(asked, "all buckets have about the same size, so the cost of one more is unknown")
         if buckets.sum() < 2 and mib * _MIB_BYTES < total:
-            return refused(asked, "there is only one bucket: when each of its gradients became ready is unknown")
+            return refuse(asked, "there is only one bucket: when each of its gradients became ready is unknown")
         if self.made.synchronous[:-1].any():
-            return refused(asked, "other collectives run between the buckets")
+            return refuse(asked, "other collectives run between the buckets")
         edges = _bucket_edges(total, int(mib * _MIB_BYTES))
         ready = _split_ready(self.made.ready, self.made.nbytes, edges)
         synchronous = np.zeros(len(edges) - 1, bool)
@@ -446,10 +446,12 @@ class BucketReplay:
         """
         asked = Question("accumulation", times)
         if not len(micro_s) or not micro_s.max() > 0:
-            return refused(asked, "the stages of the step are unknown")
+            return refuse(asked, "the stages of the step are unknown")
         others = ~self.made.gradients  # they run in every batch all the same
         kept = (
-            simulate(*self._without(self.made.gradients)) - simulate(*self._without(others | self.made.gradients)) if others.any() else 0.0
+            simulate_steps(*self._without(self.made.gradients)) - simulate_steps(*self._without(others | self.made.gradients))
+            if others.any()
+            else 0.0
         )
         changed = (self.base + (times - 1) * (float(micro_s.max()) + kept)) / times
         return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
@@ -459,10 +461,10 @@ class BucketReplay:
         asked = Question("no_sync", passes)
         at = np.flatnonzero(self.made.gradients & self.made.synchronous)
         if len(at) < passes:
-            return refused(asked, "gradients are not sent in every backward pass already")
+            return refuse(asked, "gradients are not sent in every backward pass already")
         parts = np.split(np.where(self.made.gradients, self.made.nbytes, 0), at[:-1] + 1)
         if len(at) > passes or any(part[part > 0].tolist() != parts[-1][parts[-1] > 0].tolist() for part in parts):
-            return refused(asked, "the backward passes of an update send different gradients")
+            return refuse(asked, "the backward passes of an update send different gradients")
         dropped = self.made.gradients & (np.arange(len(self.made.nbytes)) <= at[-2])
         return self._asked(asked, *self._without(dropped), self._least())
 
@@ -492,10 +494,10 @@ class BucketReplay:
     def _asked(
         self, asked: Question, ready: np.ndarray, buckets: Timeline, link: Link, least: _Least = _NO_LEAST, apart: float = 0.0
     ) -> Prediction:
-        changed = simulate(ready, buckets, link)
+        changed = simulate_steps(ready, buckets, link)
         slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - _LINK_ERROR))
         before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - _LINK_ERROR))
-        moved = float((simulate(self.made.ready, self.made, before) - simulate(ready, buckets, slower)).mean())
+        moved = float((simulate_steps(self.made.ready, self.made, before) - simulate_steps(ready, buckets, slower)).mean())
         prediction = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
         return _held(prediction, least, apart)
 
@@ -536,7 +538,7 @@ def _split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np
     return split
 
 
-def micro_batches(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
+def micro_batch_seconds(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
     """Return the mean seconds of a batch on each rank: float64 [ranks].
 
     Per step, without the optimizer and waiting for collectives: what a program does between its steps is taken to belong to the
@@ -549,6 +551,8 @@ def micro_batches(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
         ended = rank.table[rank.table["end"] >= rank.table["start"]]
         in_flight = np.stack([ended["start"], ended["end"]], 1)
         once = [rank.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2) for stage in ("optimizer", "backward")]
-        pieces = without(np.concatenate([without(rank.steps, np.concatenate([*once, in_flight])), computing(rank)]), rank.evaluation)
+        pieces = without_holes(
+            np.concatenate([without_holes(rank.steps, np.concatenate([*once, in_flight])), computing_spans(rank)]), rank.evaluation
+        )
         means.append(float(overlap(*rank.steps[first if len(rank.steps) > first else 0 :].T, *pieces.T).mean()) / 1e9)
     return np.array(means)

@@ -11,9 +11,9 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.intervals import NONE, BoolArray, IntArray, union
 from feedline.analysis.ranks import blame
 from feedline.analysis.ranks.aligned_clocks import MIN_COMMON_ENDS, Alignment, align
-from feedline.analysis.ranks.blame import StepBlame, behind
+from feedline.analysis.ranks.blame import StepBlame, behind_median
 from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, RankParts
-from feedline.analysis.ranks.comparison import communication, means
+from feedline.analysis.ranks.comparison import describe_communication, mean_parts
 from feedline.analysis.ranks.cross_rank import CrossRank, combine
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.partition import BLOCKED
@@ -301,12 +301,12 @@ def _excess(blamed: StepBlame, together: CrossRank, spent: IntArray) -> dict[str
     row = np.flatnonzero(together.awaited & (step >= 0))
     row = row[met.last_column[row] == blamed.column[step[row]]]
     column = met.last_column[row]
-    late = behind(met.start[row], column)
+    late = behind_median(met.start[row], column)
     sure = late > together.bound
     row, column, late = row[sure], column[sure], late[sure]
     left = late.copy()
     for number, part in enumerate(STEP_PARTS):
-        more = behind(spent[row, :, number], column)
+        more = behind_median(spent[row, :, number], column)
         np.add.at(excess[_PHASES[part]], step[row], more)
         left -= more
     firsts = np.array([_first(matched, column) for column in range(len(matched.ranks))], np.int64)
@@ -368,12 +368,12 @@ def compare(traces: Mapping[int, RankTrace]) -> RankComparison | None:
     lates, phases = _late(numbering, together, traces) if complete and np.isfinite(together.bound) else ([], {})
     sentences = [_says(late, phases[late.rank], last) for late in lates[:1]]
     return RankComparison(
-        communication=communication(together, lates),
+        communication=describe_communication(together, lates),
         together=together,
         last=last,
         waiting=waiting,
         budgets={rank: _budget(traces[rank], spans) for rank, spans in waiting.items()},
-        parts={rank.rank: means(together.partitions[rank.rank], 0) for rank in ordered},
+        parts={rank.rank: mean_parts(together.partitions[rank.rank], 0) for rank in ordered},
         phases=phases,
         complete=complete,
         notes=[*numbering.notes, *_gaps(matched, waiting), *together.alignment.notes, *sentences],
@@ -430,7 +430,7 @@ def _last(together: CrossRank) -> IntArray:
     rows = np.flatnonzero(matched.complete & matched.together)
     rows = rows[np.argsort(matched.start[rows].max(1, initial=MISSING), kind="stable")]
     column = met.last_column[rows]
-    return np.where(behind(met.start[rows], column) > together.bound, np.array(matched.ranks)[column], -1)
+    return np.where(behind_median(met.start[rows], column) > together.bound, np.array(matched.ranks)[column], -1)
 
 
 def _waiting(collectives: Collectives, column: int, together: CrossRank, since: int) -> IntArray:
@@ -468,9 +468,9 @@ def _late(
 ) -> tuple[list[LateRank], dict[int, dict[str, float]]]:
     """Return late ranks, and what each was doing in seconds over all steps."""
     sure = replace(together, awaited=together.awaited & together.matched.complete)
-    blamed = blame.blame(sure)
+    blamed = blame.blame_steps(sure)
     blamed = replace(blamed, excess=_excess(blamed, sure, _before(together, traces, numbering.kept)))
-    lates = [replace(late, whole_host=False) for late in blame.summary(blamed, together.ranks)]
+    lates = [replace(late, whole_host=False) for late in blame.list_late_ranks(blamed, together.ranks)]
     phases = {}
     for late in lates:
         mine = blamed.column == together.matched.ranks.index(late.rank)

@@ -16,8 +16,8 @@ from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
 from feedline.analysis.report.figures.rank_parts import PART_LABELS, rank_parts
 from feedline.analysis.report.figures.roofline_chart import flops, operator_roofline, role, roofline_figure
-from feedline.analysis.report.figures.sample_cost import at_most, histogram, is_split, sample_cost
-from feedline.analysis.report.figures.step_times import beyond, gauge_figure, step_bar, step_series, thin_bar
+from feedline.analysis.report.figures.sample_cost import histogram, is_split, quantile_edge, sample_cost
+from feedline.analysis.report.figures.step_times import count_beyond_axis, gauge_figure, step_bar, step_series, thin_bar
 from feedline.analysis.report.figures.throughput import batch_sweep
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.palette import Palette
@@ -35,7 +35,7 @@ def render(report: Report) -> str:
     report = printable_in(report)  # before figures are drawn: they make room for their labels
     environment = page.environment()
     environment.filters["prose"] = prose
-    environment.filters["kernel"] = kernel_names.short
+    environment.filters["kernel"] = kernel_names.short_name
     return environment.get_template("report.html").render(
         report=report,
         phrases=phrases,
@@ -102,7 +102,7 @@ def _step(report: Report, step: StepSummary, made: Palette) -> dict[str, object]
         "wait_scale": Scale.column(waits),
         "run": phrases.run_parts(report.ledger),
         "series": step_series(step.series, made),
-        "beyond": beyond(step.series) if step.series.steps else 0,
+        "beyond": count_beyond_axis(step.series) if step.series.steps else 0,
         "longest": max(step.series.wall_max_s, default=None),
     }
 
@@ -120,8 +120,8 @@ def _workers(workers: Workers, made: Palette) -> dict[str, object]:
         "operation_scale": Scale.of_seconds(slowest, digits=3),
         "slowest": slowest,
         "histogram": histogram(bins),
-        "half": at_most(bins, 0.5),
-        "most": at_most(bins, 0.95),
+        "half": quantile_edge(bins, 0.5),
+        "most": quantile_edge(bins, 0.95),
         "counted": sum(samples for _, samples in bins),
     }
 

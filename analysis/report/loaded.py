@@ -23,7 +23,7 @@ from feedline.analysis.report.run_frames import (
     samples,
     steps,
 )
-from feedline.analysis.traces.windows import windows
+from feedline.analysis.traces.windows import read_windows
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, OutputError, RunDamaged, RunNotFound
 from feedline.profiler.files import output
@@ -241,5 +241,5 @@ def _notes(whole: Run, number: int | None, folder: Path | None, found: list[Trai
         number: of the training that was asked for.
         folder: the run folder, where it holds one training.
     """
-    told = [] if number is not None or pipeline.holds_traces(whole) else windows(whole).notes
+    told = [] if number is not None or pipeline.holds_traces(whole) else read_windows(whole).notes
     return told if folder is None else [*told, *processes.notes(folder, {one.name for one in found}, workers(found))]

@@ -214,7 +214,7 @@ def kernels(report: Report, most: int) -> Iterable[RenderableType]:
     """The kernels that keep the device busy longest, of the rank that is shown."""
     for row in report.traces.kernels[:most] if report.traces else ():
         operator = f" ({row.operator})" if row.operator else " (communication)" if row.communication else ""
-        yield item(f"{share(row.busy_share)} of busy time", f"{kernel_names.fitting(row.name, _LONGEST_NAME)}{operator}")
+        yield item(f"{share(row.busy_share)} of busy time", f"{kernel_names.fitting_name(row.name, _LONGEST_NAME)}{operator}")
 
 
 def communication(shown: dict[str, RankParts], width: int) -> Iterable[RenderableType]:

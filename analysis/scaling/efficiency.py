@@ -95,7 +95,7 @@ def rows_without_base(points: Sequence[Point]) -> list[ScalingRow]:
     return [ScalingRow(point, None, None, None, False) for point in points]
 
 
-def rows(points: Sequence[Point]) -> list[ScalingRow]:
+def compare_points(points: Sequence[Point]) -> list[ScalingRow]:
     """Compare every point with the smallest.
 
     Args:
@@ -150,7 +150,7 @@ def scaling_kind(points: Sequence[Point]) -> str:
     return "mixed"
 
 
-def sound(measured: Sequence[ScalingRow]) -> list[Point]:
+def usable_points(measured: Sequence[ScalingRow]) -> list[Point]:
     """Return the points that a fit may use.
 
     That is without the base, where another point flags it as bad.

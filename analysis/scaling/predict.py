@@ -9,7 +9,7 @@ import numpy as np
 
 from feedline.analysis.formatting import share
 from feedline.analysis.ranks.buckets import Timeline
-from feedline.analysis.ranks.replay import Link, simulate
+from feedline.analysis.ranks.replay import Link, simulate_steps
 from feedline.analysis.scaling.efficiency import Point
 
 #: A law is refused where its constant, what it cannot explain of a measured step, is more than this share of it.
@@ -102,7 +102,7 @@ def _last_end(buckets: tuple[Bucket, ...], ranks: int, link: Ring) -> float:
     nbytes = np.array([bucket.nbytes for bucket in buckets])
     together = np.zeros(len(buckets), bool)
     step = Timeline(ready, np.zeros(1, np.int64), nbytes, together, ranks, link.slots, "", np.zeros(1, np.int64))
-    return float(simulate(ready, step, Link(link.bandwidth, 2 * (ranks - 1) * link.alpha_s, True))[0])
+    return float(simulate_steps(ready, step, Link(link.bandwidth, 2 * (ranks - 1) * link.alpha_s, True))[0])
 
 
 def _step_s(anatomy: StepProfile, ranks: int, link: Ring) -> float:
@@ -220,7 +220,7 @@ class ThroughputPrediction:
     why: str = ""
 
 
-def fit(basis: ScalingBasis) -> tuple[list[_Model], list[str]]:
+def fit_laws(basis: ScalingBasis) -> tuple[list[_Model], list[str]]:
     """Fit all laws that the measurements allow, the most trusted first.
 
     Say why others are left out.
@@ -251,7 +251,7 @@ def predict(basis: ScalingBasis, ranks: int) -> ThroughputPrediction:
     most ranks measured; the error it has here when it predicts the largest measured number from the smaller; the error of the measurement;
     and, for the replay, the link at its slow and its fast moments.
     """
-    fitted, _ = fit(basis)
+    fitted, _ = fit_laws(basis)
     reason = _refusal(basis, ranks)
     if reason or not fitted:
         return ThroughputPrediction(ranks, None, None, None, "", reason or "needs the throughput at two or more rank counts")
@@ -286,7 +286,7 @@ def held_out(basis: ScalingBasis, name: str) -> float | None:
     """
     if len(basis.points) < 3:
         return None
-    fitted, _ = fit(replace(basis, points=basis.points[:-1]))
+    fitted, _ = fit_laws(replace(basis, points=basis.points[:-1]))
     same = next((model for model in fitted if model.name in _FAMILY.get(name, (name,))), None)
     last = basis.points[-1]
     if same is None:
@@ -301,6 +301,6 @@ def _of_link(basis: ScalingBasis, model: _Model, ranks: int) -> list[float]:
         return []
     times = []
     for bandwidth in (basis.link.low, basis.link.high):
-        fitted, _ = fit(replace(basis, link=replace(basis.link, bandwidth=bandwidth)))
+        fitted, _ = fit_laws(replace(basis, link=replace(basis.link, bandwidth=bandwidth)))
         times += [law.rank_s(ranks) for law in fitted if law.name == model.name]
     return [abs(max(times) - min(times)) / 2 / model.rank_s(ranks)] if len(times) == 2 else []

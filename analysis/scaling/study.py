@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feedline.analysis.formatting import number, share
-from feedline.analysis.scaling.efficiency import Point, ScalingRow, Unit, rows, rows_without_base, scaling_kind, sound
-from feedline.analysis.scaling.predict import ScalingBasis, ThroughputPrediction, fit, held_out, predict
+from feedline.analysis.scaling.efficiency import Point, ScalingRow, Unit, compare_points, rows_without_base, scaling_kind, usable_points
+from feedline.analysis.scaling.predict import ScalingBasis, ThroughputPrediction, fit_laws, held_out, predict
 
 _SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
 _MIN_MARGINAL = 0.5  # marginal efficiency below which most of an added rank is lost
@@ -40,7 +40,7 @@ def _conclude(
     """
     return " ".join(
         f"{sentence[:1].upper()}{sentence[1:]}."
-        for sentence in (*_sentences(rows, unit, late), *_predicted(rows[-1], unit, predictions, contradictions))
+        for sentence in (*_sentences(compare_points, unit, late), *_predicted(compare_points[-1], unit, predictions, contradictions))
     )
 
 
@@ -67,9 +67,9 @@ def _disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> l
 
 
 def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str]:
-    base = rows[0]
-    flagged = [row for row in rows if row.flagged]
-    if len(rows) < 2:
+    base = compare_points[0]
+    flagged = [row for row in compare_points if row.flagged]
+    if len(compare_points) < 2:
         ranks, rate = base.point.ranks, f"{number(base.point.samples_per_s)} {unit}"
         yield f"{counted(ranks)}: {rate}; to compare it, measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
     elif flagged:
@@ -79,10 +79,10 @@ def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str
             f"{counted(flagged[0].point.ranks)} cannot be {number(times)} times as fast as {ranks}"
         )
     else:
-        yield from _gain(rows, unit)
+        yield from _gain(compare_points, unit)
     if late:
         yield late
-    if any(row.point.disturbed for row in rows):
+    if any(row.point.disturbed for row in compare_points):
         yield "ranks waited for CPUs during the measurement (see Notes): repeat it on an idle machine"
 
 
@@ -98,14 +98,14 @@ def _predicted(last: ScalingRow, unit: str, predictions: Sequence[ThroughputPred
 
 
 def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
-    base, last = rows[0], rows[-1]
+    base, last = compare_points[0], compare_points[-1]
     times = last.point.samples_per_s / base.point.samples_per_s
     yield (
         f"{counted(last.point.ranks)} reach {number(times)} times the {unit} of {counted(base.point.ranks)}: "
         f"{share(last.efficiency)} scaling efficiency"
     )
-    fastest = max(rows, key=lambda row: row.point.samples_per_s)
-    before = rows[-2]
+    fastest = max(compare_points, key=lambda row: row.point.samples_per_s)
+    before = compare_points[-2]
     if fastest.point.samples_per_s > last.point.samples_per_s * (1 + _SAME):
         yield f"use {counted(fastest.point.ranks)}: more ranks are slower"
     elif last.marginal is not None and last.marginal < _MIN_MARGINAL:
@@ -115,11 +115,11 @@ def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
 
 def _flags(rows: Sequence[ScalingRow]) -> list[str]:
     """Say why measured points cannot be taken at their word."""
-    base = counted(rows[0].point.ranks)
+    base = counted(compare_points[0].point.ranks)
     return [
         f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline measurement is too slow: measure {base} "
         "again. Until then all efficiencies are too high, and predictions ignore the baseline"
-        for row in rows
+        for row in compare_points
         if row.flagged
     ]
 
@@ -301,16 +301,16 @@ def study(
         basis: what recorded runs tell of a step; its points and kind are filled in here.
         noise: for time to accuracy, which also needs the batch of a rank.
         late: see ``together.late_of``.
-        refused: see ``together.refusal``.
+        refused: see ``together.why_incomparable``.
     """
     ordered = sorted(points, key=lambda point: point.ranks)
     if refused:
         return _refused(ordered, targets, refused)
-    compared, kind = rows(ordered), scaling_kind(ordered)
-    usable = sound(compared)
+    compared, kind = compare_points(ordered), scaling_kind(ordered)
+    usable = usable_points(compared)
     known = replace(basis or ScalingBasis((), kind), points=usable, kind=kind)
     predictions = [predict(known, ranks) for ranks in targets]
-    fitted, left_out = fit(known)
+    fitted, left_out = fit_laws(known)
     reached = [prediction.ranks for prediction in predictions if prediction.samples_per_s is not None]
     laws = [_Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
     times = list(_times(ordered, predictions, kind, noise)) if noise else []

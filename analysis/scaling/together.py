@@ -13,8 +13,8 @@ from feedline.analysis.measure.boundaries import training_loaders
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.ranks.communication import Communication
-from feedline.analysis.ranks.comparison import NO_HINTS, compared
-from feedline.analysis.ranks.partition import exchanges
+from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded
+from feedline.analysis.ranks.partition import exchanges_gradients
 from feedline.analysis.ranks.read_collectives import steps_and_collectives
 from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
@@ -47,7 +47,7 @@ def late_of(launch: Sequence[Run], point: Point) -> str:
                 gathered[number] = RankMetrics.of(rank)
             except FeedlineError:  # the points' notes say so
                 continue
-    comparison = compared(gathered, gathered[min(gathered)], None, NO_HINTS, [], rank_cpus(gathered)) if gathered else None
+    comparison = compare_recorded(gathered, gathered[min(gathered)], None, NO_HINTS, [], rank_cpus(gathered)) if gathered else None
     return _sentence(comparison.communication, point) if comparison else ""
 
 
@@ -69,7 +69,7 @@ def _sentence(comm: Communication, point: Point) -> str:
     )
 
 
-def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
+def why_incomparable(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
     """Say why these launches show no scaling, and what to change.
 
     Empty if they do, or if that is unknown.
@@ -115,7 +115,7 @@ def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
 def apart(rank: Rank) -> bool:
     """Tell whether the rank is known to exchange no gradients."""
     try:
-        return exchanges(steps_and_collectives(rank), rank.manifest) is False
+        return exchanges_gradients(steps_and_collectives(rank), rank.manifest) is False
     except FeedlineError:
         return False
 

@@ -188,7 +188,7 @@ class _CallSums:
         return cls(whole(), whole(), whole(), whole(), np.zeros(names), np.zeros(names), whole())
 
 
-def calls(trace: Trace, who: Threads, window: TraceWindow) -> HostCalls:
+def sum_calls(trace: Trace, who: Threads, window: TraceWindow) -> HostCalls:
     """Return the sum up what each thread of the host called.
 
     Args:

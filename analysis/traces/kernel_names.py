@@ -67,7 +67,7 @@ def _function_of(name: str) -> str:
     return words[-1].strip(":") or name if words else name
 
 
-def short(name: str) -> str:
+def short_name(name: str) -> str:
     """Shorten a kernel's name to its function.
 
     Of a function that any kernel can be, what its template arguments say of this one stays.
@@ -77,12 +77,12 @@ def short(name: str) -> str:
     return f"{function}<{arguments}>".replace("at::native::", "") if arguments else function.replace("at::native::", "")
 
 
-def fitting(name: str, most: int) -> str:
+def fitting_name(name: str, most: int) -> str:
     """Shorten a kernel's name to so many letters.
 
     Leading namespaces go first, then a function that any kernel can be, then the middle.
     """
-    text = short(name)
+    text = short_name(name)
     function, bracket, arguments = text.partition("<")
     while len(text) > most and "::" in function:
         function = function.partition("::")[2]

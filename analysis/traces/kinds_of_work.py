@@ -76,12 +76,12 @@ def extent(trace: Trace) -> tuple[int, int]:
     return int(start[rows[0]]), int((start[rows] + trace.events["wall"][rows]).max())
 
 
-def named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
+def is_named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
     """Tell in which events' names the pattern is found: bool [n]."""
     return np.asarray(np.array([bool(pattern.search(name)) for name in trace.names] or [False])[trace.events["name"]], bool)
 
 
-def present(numbers: npt.NDArray[np.int32]) -> list[int]:
+def present_numbers(numbers: npt.NDArray[np.int32]) -> list[int]:
     """Return each of these numbers once, ascending.
 
     They are small: of names, or of tracks.
@@ -98,6 +98,6 @@ def communicates(trace: Trace) -> BoolArray:
     """Tell which events are communication, by a kernel's name or because the trace says so: bool [n]."""
     kernels = of_kinds(trace, Kind.KERNEL)
     names = np.zeros(max(len(trace.names), 1), bool)
-    for name in present(trace.events["name"][kernels]):
+    for name in present_numbers(trace.events["name"][kernels]):
         names[name] = operation_of(trace.names[name]) is not None
     return np.asarray(kernels & (names[trace.events["name"]] | (trace.events["collective"] >= 0)), bool)

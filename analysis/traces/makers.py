@@ -37,7 +37,7 @@ def maker_of(processes: Mapping[str, str]) -> str | None:
     return None
 
 
-def adapt(rows: Rows, tracks: list[Track], names: Sequence[str], processes: Mapping[str, str]) -> None:
+def adapt_events(rows: Rows, tracks: list[Track], names: Sequence[str], processes: Mapping[str, str]) -> None:
     """Give the events of a foreign file their kinds, and put those of devices on tracks of devices, in place.
 
     Args:
@@ -137,14 +137,14 @@ _EVENTS = (
 )
 
 
-def of_bytes(head: bytes) -> _Maker | None:
+def maker_of_bytes(head: bytes) -> _Maker | None:
     """Tell who wrote a file that begins so and is no list of events; None: unknown."""
     head = head[:_LOOKED_AT]
     known = next((maker for maker in (*_BINARY, *_JSON) if maker.found.search(head)), None)
     return known or (_PERFETTO if _CONTROL.search(head) and _packets(head) >= _MIN_PACKETS else None)
 
 
-def of_lines(head: bytes) -> _Maker | None:
+def maker_of_lines(head: bytes) -> _Maker | None:
     """Tell who wrote a list that begins so and has a line for each event, and no commas.
 
     None: it has commas.
@@ -166,7 +166,7 @@ def _packets(head: bytes) -> int:
     return packets
 
 
-def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]) -> _Maker | None:
+def maker_of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]) -> _Maker | None:
     """Tell who wrote a list of events none of which is known.
 
     Args:
@@ -178,6 +178,6 @@ def of_events(around: bytes, categories: Iterable[str], processes: Iterable[str]
     return next((maker for maker in _EVENTS if maker.found.search(text)), None)
 
 
-def refusal(path: str, maker: _Maker) -> str:
+def refusal_of(path: str, maker: _Maker) -> str:
     """Say what to tell of a file of this maker."""
     return f"{path} was written by {maker.wrote}: {maker.holds}. {READ}"

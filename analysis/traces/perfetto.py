@@ -16,7 +16,7 @@ NOWHERE = -1
 _FIRST_THREAD = 1  # Perfetto takes thread 0 for the idle one
 
 
-def lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
+def assign_lanes(start: IntArray, wall: IntArray) -> npt.NDArray[np.int64]:
     """Give each event the first lane in which it lies beside the others or wholly inside or around them.
 
     Args:
@@ -81,7 +81,7 @@ class PerfettoRank:
         return self.pid << 32 | row
 
 
-def span(what: str, pid: int, tid: int, start: int, wall: int, args: str = "") -> str:
+def span_line(what: str, pid: int, tid: int, start: int, wall: int, args: str = "") -> str:
     """Write an event that lasts.
 
     Args:
@@ -96,13 +96,13 @@ def span(what: str, pid: int, tid: int, start: int, wall: int, args: str = "") -
     return f'{{"ph": "X", {what}, "pid": {pid}, "tid": {tid}, "ts": {_micros(start)}, "dur": {_micros(wall)}{more}}}'
 
 
-def counter(name: str, pid: int, at: int, value: float) -> str:
+def counter_line(name: str, pid: int, at: int, value: float) -> str:
     """Write one value of a number that Perfetto draws as a curve, from ``at``, in ns, on."""
     named = json.dumps(name)
     return f'{{"ph": "C", "name": {named}, "pid": {pid}, "ts": {_micros(at)}, "args": {{{named}: {value!r}}}}}'
 
 
-def arrow(phase: str, number: int, pid: int, tid: int, at: int) -> str:
+def arrow_line(phase: str, number: int, pid: int, tid: int, at: int) -> str:
     """Write one end of an arrow: from "s" to "f".
 
     It ends in the event that was written just before it.

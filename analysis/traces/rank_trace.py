@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, common
-from feedline.analysis.traces.calls import CallRow, HostCalls, calls
+from feedline.analysis.traces.calls import CallRow, HostCalls, sum_calls
 from feedline.analysis.traces.kinds_of_work import Copy, communicates, copy_of, extent, of_kinds
-from feedline.analysis.traces.threads import NO_TRACK, Threads, threads
+from feedline.analysis.traces.threads import NO_TRACK, Threads, find_threads
 from feedline.analysis.traces.trace_budget import (
     STEP_PARTS,
     Activity,
@@ -17,16 +17,16 @@ from feedline.analysis.traces.trace_budget import (
     GpuFigures,
     Input,
     StepBudget,
-    activity,
+    budget_of_rank,
     device_work,
+    find_activity,
     find_input,
-    gpu,
-    loading,
-    of_trace,
-    split,
+    find_waits,
+    gpu_figures,
+    split_steps,
 )
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Trace, Track
-from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow, basis, find_steps
+from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow, find_steps, window_of
 
 _MOST_TIME_SHARE = 0.9  # of a kernel's time, from which on the collective that it is of is named
 _MAX_TABLE_ROWS = 1000  # of a table: a trace with shapes in its names would make one for each
@@ -203,14 +203,14 @@ def summarise(trace: Trace) -> RankTrace:
 
     The trace is not needed afterwards.
     """
-    who = threads(trace)
+    who = find_threads(trace)
     work = device_work(trace)
     steps = find_steps(trace, who)
-    waits = loading(trace, who)
-    act = activity(trace, who, steps, work, waits)
-    window = basis(trace, steps)
-    called = calls(trace, who, window)
-    whole = gpu(work, window)
+    waits = find_waits(trace, who)
+    act = find_activity(trace, who, steps, work, waits)
+    window = window_of(trace, steps)
+    called = sum_calls(trace, who, window)
+    whole = gpu_figures(work, window)
     return RankTrace(
         trace.source,
         trace.maker,
@@ -227,7 +227,7 @@ def summarise(trace: Trace) -> RankTrace:
         whole,
         steps,
         find_input(trace, who, window, waits, work.busy),
-        of_trace(steps, window, act, work),
+        budget_of_rank(steps, window, act, work),
         _kernels(trace, who, called, whole.busy_ns, window)[:_MAX_TABLE_ROWS],
         _copies(trace, window),
         called.rows[:_MAX_TABLE_ROWS],
@@ -267,5 +267,5 @@ def _collectives(trace: Trace, who: Threads, called: HostCalls, act: Activity, w
 def _before(table: npt.NDArray[np.void], act: Activity, first: int) -> IntArray:
     """Return where the time went between the last end before each collective and its start."""
     ended = np.append(first, np.maximum.accumulate(table["end"]))[: len(table)]
-    parts = split(act, np.minimum(ended, table["start"]), table["start"])
+    parts = split_steps(act, np.minimum(ended, table["start"]), table["start"])
     return np.stack([parts[name] for name in STEP_PARTS], 1)

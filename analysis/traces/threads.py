@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.intervals import BoolArray, IntArray
-from feedline.analysis.traces.kinds_of_work import named, of_kinds, on_device, present
+from feedline.analysis.traces.kinds_of_work import is_named, of_kinds, on_device, present_numbers
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
 NO_TRACK = -1
@@ -38,14 +38,14 @@ class Threads:
     launcher: npt.NDArray[np.int32]
 
 
-def threads(trace: Trace) -> Threads:
+def find_threads(trace: Trace) -> Threads:
     """Tell the threads of a trace apart."""
     launcher = _launcher(trace)
     launching = trace.events["track"][launcher[launcher >= 0]]
     host = np.append([track.device < 0 for track in trace.tracks], False).astype(bool)[trace.events["track"]]
     operators = of_kinds(trace, Kind.OPERATOR) & host
     main = _main(trace, host, operators, launching)
-    working = {*present(trace.events["track"][operators]), *present(launching), main} - {NO_TRACK}
+    working = {*present_numbers(trace.events["track"][operators]), *present_numbers(launching), main} - {NO_TRACK}
     return Threads(main, np.array(sorted(working), np.int64), launcher)
 
 
@@ -58,9 +58,9 @@ def _main(trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.ND
     track = trace.events["track"]
     marked = host & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
     for pattern in (PROFILER_STEP, LOADER, OPTIMIZER):
-        if (there := marked & named(trace, pattern)).any():
+        if (there := marked & is_named(trace, pattern)).any():
             return _busiest(track[there])
-    autograd = present(track[operators & named(trace, _AUTOGRAD)])
+    autograd = present_numbers(track[operators & is_named(trace, _AUTOGRAD)])
     others = track[host & of_kinds(trace, Kind.RUNTIME, Kind.ANNOTATION, Kind.PYTHON)]
     for tracks in (track[operators & ~np.isin(track, autograd)], track[operators], launching, others):
         if len(tracks):

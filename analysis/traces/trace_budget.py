@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.intervals import NONE, BoolArray, IntArray, clip, common, covered, joined, length, union, without
-from feedline.analysis.traces.kinds_of_work import communicates, named, of_kinds, on_device, synchronises
+from feedline.analysis.traces.kinds_of_work import communicates, is_named, of_kinds, on_device, synchronises
 from feedline.analysis.traces.threads import LOADER, NO_TRACK, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 from feedline.analysis.traces.trace_steps import TraceSteps, TraceWindow
@@ -124,7 +124,7 @@ def _spans(trace: Trace, chosen: BoolArray) -> IntArray:
     return union(start, start + trace.events["wall"][chosen])
 
 
-def gpu(work: DeviceWork, window: TraceWindow) -> GpuFigures:
+def gpu_figures(work: DeviceWork, window: TraceWindow) -> GpuFigures:
     """Return the figures of what a device did in a window."""
     if not len(work.busy):
         return GpuFigures()
@@ -179,7 +179,7 @@ class Input:
         return 100 * ns / self.window_ns if ns is not None and self.window_ns else None
 
 
-def loading(trace: Trace, who: Threads) -> IntArray:
+def find_waits(trace: Trace, who: Threads) -> IntArray:
     """Find when the main thread waited for a batch: a set, ns."""
     mine = _waits(trace, who)
     start = trace.events["start"][mine]
@@ -193,7 +193,7 @@ def find_input(trace: Trace, who: Threads, window: TraceWindow, waits: IntArray,
         trace: of a rank.
         who: its threads.
         window: what the figures are of.
-        waits: of ``loading``.
+        waits: of ``find_waits``.
         busy: when a device worked: a set, ns.
     """
     waits, busy = (clip(moments, window.begin, window.end) for moments in (waits, busy))
@@ -214,7 +214,7 @@ def find_input(trace: Trace, who: Threads, window: TraceWindow, waits: IntArray,
 def _waits(trace: Trace, who: Threads) -> BoolArray:
     if who.main == NO_TRACK:
         return np.zeros(len(trace.events), bool)
-    return named(trace, LOADER) & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR) & (trace.events["track"] == who.main)
+    return is_named(trace, LOADER) & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR) & (trace.events["track"] == who.main)
 
 
 def _why_not(trace: Trace, who: Threads) -> str:
@@ -266,7 +266,7 @@ class StepBudget:
         return {name: int(part.sum()) / total for name, part in self.parts.items()} if total else {}
 
 
-def activity(trace: Trace, who: Threads, steps: TraceSteps, work: DeviceWork, waits: IntArray) -> Activity:
+def find_activity(trace: Trace, who: Threads, steps: TraceSteps, work: DeviceWork, waits: IntArray) -> Activity:
     """Collect what went on, as sets.
 
     Args:
@@ -274,7 +274,7 @@ def activity(trace: Trace, who: Threads, steps: TraceSteps, work: DeviceWork, wa
         who: its threads.
         steps: of the trace.
         work: of its device.
-        waits: of ``loading``: when the main thread waited for a batch.
+        waits: of ``find_waits``: when the main thread waited for a batch.
     """
     events = trace.events
     mine = np.isin(events["track"], who.working)
@@ -284,11 +284,11 @@ def activity(trace: Trace, who: Threads, steps: TraceSteps, work: DeviceWork, wa
     host = (mine & (calls | of_kinds(trace, Kind.OPERATOR))) | (main & (of_kinds(trace, Kind.PYTHON) | _parts_of_a_step(trace, steps)))
     compute = work.compute
     if not len(work.busy):
-        compute = without(_spans(trace, mine & of_kinds(trace, Kind.OPERATOR) & ~named(trace, PROFILER_STEP)), waits)
+        compute = without(_spans(trace, mine & of_kinds(trace, Kind.OPERATOR) & ~is_named(trace, PROFILER_STEP)), waits)
     return Activity(compute, work.communication, work.copy, waits, _spans(trace, mine & waiting), _spans(trace, host))
 
 
-def split(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NONE) -> dict[str, IntArray]:
+def split_steps(act: Activity, begin: IntArray, end: IntArray, waiting: IntArray = NONE) -> dict[str, IntArray]:
     """Split each window [begin, end) into parts, int64 [n], ns, which sum to its length.
 
     Args:
@@ -321,7 +321,7 @@ def with_waiting(budget: StepBudget, hidden: IntArray, communication: IntArray, 
     return StepBudget(budget.edges, {**budget.parts, **known}, tuple(note for note in budget.notes if id_of(note) != _ONE_RANK.id))
 
 
-def of_trace(steps: TraceSteps, window: TraceWindow, act: Activity, work: DeviceWork) -> StepBudget:
+def budget_of_rank(steps: TraceSteps, window: TraceWindow, act: Activity, work: DeviceWork) -> StepBudget:
     """Make the budget of a rank on its own."""
     notes = []
     edges = steps.edges
@@ -332,7 +332,7 @@ def of_trace(steps: TraceSteps, window: TraceWindow, act: Activity, work: Device
         notes.append(_ONE_RANK)
     if not len(work.busy):
         notes.append(_ON_HOST)
-    return StepBudget(edges, split(act, edges[:-1], edges[1:]), tuple(notes))
+    return StepBudget(edges, split_steps(act, edges[:-1], edges[1:]), tuple(notes))
 
 
 def _parts_of_a_step(trace: Trace, steps: TraceSteps) -> BoolArray:
@@ -341,7 +341,7 @@ def _parts_of_a_step(trace: Trace, steps: TraceSteps) -> BoolArray:
     Those that hold a whole one say nothing of where its time went.
     """
     begin, end = trace.events["start"], trace.events["start"] + trace.events["wall"]
-    inside = of_kinds(trace, Kind.ANNOTATION) & ~named(trace, LOADER) & ~named(trace, PROFILER_STEP)
+    inside = of_kinds(trace, Kind.ANNOTATION) & ~is_named(trace, LOADER) & ~is_named(trace, PROFILER_STEP)
     if not len(steps):
         return np.zeros(len(begin), bool)
     step = np.searchsorted(steps.edges, begin, "right") - 1

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from feedline.analysis.formatting import counted, seconds
 from feedline.analysis.intervals import BoolArray, IntArray, union
-from feedline.analysis.traces.kinds_of_work import communicates, extent, named, of_kinds, present
+from feedline.analysis.traces.kinds_of_work import communicates, extent, is_named, of_kinds, present_numbers
 from feedline.analysis.traces.threads import LOADER, OPTIMIZER, PROFILER_STEP, Threads
 from feedline.analysis.traces.trace_columns import Kind, Trace
 
@@ -105,7 +105,7 @@ def find_steps(trace: Trace, who: Threads) -> TraceSteps:
 
 
 def _profiler_steps(trace: Trace, who: Threads) -> TraceSteps | None:
-    start, end = _on_main(trace, who, named(trace, PROFILER_STEP))
+    start, end = _on_main(trace, who, is_named(trace, PROFILER_STEP))
     if not len(start):
         return None
     edges = np.append(np.unique(start), end.max())
@@ -113,11 +113,11 @@ def _profiler_steps(trace: Trace, who: Threads) -> TraceSteps | None:
 
 
 def _feedline(trace: Trace, who: Threads) -> TraceSteps | None:
-    return _after_updates(trace, who, named(trace, _FEEDLINE_OPTIMIZER), "feedline", "steps end with feedline's optimizer ranges")
+    return _after_updates(trace, who, is_named(trace, _FEEDLINE_OPTIMIZER), "feedline", "steps end with feedline's optimizer ranges")
 
 
 def _optimizer(trace: Trace, who: Threads) -> TraceSteps | None:
-    return _after_updates(trace, who, named(trace, OPTIMIZER), "optimizer", "steps end with Optimizer.step calls")
+    return _after_updates(trace, who, is_named(trace, OPTIMIZER), "optimizer", "steps end with Optimizer.step calls")
 
 
 def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: str) -> TraceSteps | None:
@@ -126,7 +126,7 @@ def _after_updates(trace: Trace, who: Threads, chosen: BoolArray, by: str, how: 
     Those with no batch taken in between (two optimizers) are one.
     """
     calls = union(*_on_main(trace, who, chosen))
-    taken, _ = _on_main(trace, who, named(trace, LOADER))
+    taken, _ = _on_main(trace, who, is_named(trace, LOADER))
     if len(taken) and len(calls):
         before = np.searchsorted(np.sort(taken), calls[:, 0])
         calls = calls[np.append(before[1:] > before[:-1], True)]
@@ -141,7 +141,7 @@ def _ranges(trace: Trace, who: Threads) -> TraceSteps | None:
     """Return the range on the main thread that repeats and is named like a step, else the one that covers most of its own extent."""
     own = trace.events[of_kinds(trace, Kind.ANNOTATION) & (trace.events["track"] == who.main)]
     families: dict[str, list[int]] = {}
-    for number in present(own["name"]):
+    for number in present_numbers(own["name"]):
         if not _PART.match(trace.names[number]):
             families.setdefault(_DIGITS_IN_NAME.sub("", trace.names[number]).strip(), []).append(number)
     best: tuple[bool, float, str, IntArray] | None = None
@@ -162,7 +162,7 @@ def _ranges(trace: Trace, who: Threads) -> TraceSteps | None:
 def _updates(trace: Trace, who: Threads) -> TraceSteps | None:
     """Return steps end with a burst of what only an optimizer calls."""
     for pattern, what in ((_UPDATE, "the optimizer's fused calls"), (_FOREACH, "the optimizer's foreach calls")):
-        start, end = _on_main(trace, who, named(trace, pattern))
+        start, end = _on_main(trace, who, is_named(trace, pattern))
         last = _bursts(start, end)
         if last is not None:
             return TraceSteps(
@@ -249,7 +249,7 @@ class TraceWindow:
         return np.asarray(self.began(events) | (self.overlap_ns(events) > 0), bool)
 
 
-def basis(trace: Trace, steps: TraceSteps) -> TraceWindow:
+def window_of(trace: Trace, steps: TraceSteps) -> TraceWindow:
     """Return where the steps begin and end; without any, where the trace does."""
     if len(steps):
         return TraceWindow(int(steps.edges[0]), int(steps.edges[-1]), len(steps))

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, union
 from feedline.analysis.traces.collectives import RankClock
-from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, named, of_kinds
+from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, is_named, of_kinds
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.analysis.traces.perfetto import NOWHERE, PerfettoRank, arrow, lanes, span
-from feedline.analysis.traces.threads import NO_TRACK, PROFILER_STEP, threads
+from feedline.analysis.traces.perfetto import NOWHERE, PerfettoRank, arrow_line, assign_lanes, span_line
+from feedline.analysis.traces.threads import NO_TRACK, PROFILER_STEP, find_threads
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape, Trace, TraceLimits, Track
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import FeedlineError, RunDamaged
@@ -159,7 +159,7 @@ class Windows:
     notes: list[str] = field(default_factory=list)
 
 
-def windows(run: Run) -> Windows:
+def read_windows(run: Run) -> Windows:
     """Find and read the windows of a run, one after another.
 
     One that cannot be read is named in the notes.
@@ -210,7 +210,7 @@ def _within(rank: Rank, begin: IntArray) -> bool:
     return bool(known[0] - _NEAR_NS < begin[0]) and (not rank.manifest.ended or bool(begin[0] < known[-1] + _NEAR_NS))
 
 
-def lines(window: _Window, rank: PerfettoRank, pid: int, on_shared: Callable[[IntArray], IntArray]) -> Iterator[str]:
+def window_lines(window: _Window, rank: PerfettoRank, pid: int, on_shared: Callable[[IntArray], IntArray]) -> Iterator[str]:
     """Write a window's events for Perfetto: operators and calls by thread, the device's work by stream, and arrows between.
 
     Args:
@@ -237,7 +237,7 @@ class _Made:
     def __init__(self, trace: Trace, rank: PerfettoRank, begin: IntArray, wall: IntArray, pid: int) -> None:
         self._trace, self._rank, self._begin, self._wall, self._pid = trace, rank, begin, wall, str(pid)
         self._texts = _Texts(trace)
-        who = threads(trace)
+        who = find_threads(trace)
         self._main, self._launcher = who.main, who.launcher
         launched = who.launcher[who.launcher >= 0]
         self._launches = np.zeros(len(trace.events), bool)
@@ -269,11 +269,11 @@ class _Made:
     def lines(self, track: int, rows: IntArray) -> Iterator[str]:
         """Yield the events of one track."""
         rows = rows[np.lexsort((-self._wall[rows], self._begin[rows]))]
-        lane = lanes(self._begin[rows], self._wall[rows])
+        lane = assign_lanes(self._begin[rows], self._wall[rows])
         self._rank.lost += int((lane == NOWHERE).sum())
         rows, lane = rows[lane != NOWHERE], lane[lane != NOWHERE]
-        tids, named = self._rank.tracks(self._name(self._trace.tracks[track]), int(lane.max(initial=0)) + 1)
-        yield from named
+        tids, is_named = self._rank.tracks(self._name(self._trace.tracks[track]), int(lane.max(initial=0)) + 1)
+        yield from is_named
         pid = self._rank.pid
         for first in range(0, len(rows), _ROWS):
             part = rows[first : first + _ROWS]
@@ -282,11 +282,11 @@ class _Made:
             for event, (begin, wall, launcher, launches, in_lane, row) in zip(self._trace.events[part].tolist(), times):
                 _, _, correlation, nbytes, name, _, shape, collective, kind = event
                 what = f"{self._texts.names[name]}, {self._texts.categories[kind]}"
-                yield span(what, pid, tids[in_lane], begin, wall, self._texts.args(track, correlation, nbytes, shape, collective))
+                yield span_line(what, pid, tids[in_lane], begin, wall, self._texts.args(track, correlation, nbytes, shape, collective))
                 if launches:
-                    yield arrow("s", self._rank.arrow_of(row), pid, tids[in_lane], begin)
+                    yield arrow_line("s", self._rank.arrow_of(row), pid, tids[in_lane], begin)
                 elif launcher >= 0:
-                    yield arrow("f", self._rank.arrow_of(launcher), pid, tids[in_lane], begin)
+                    yield arrow_line("f", self._rank.arrow_of(launcher), pid, tids[in_lane], begin)
 
 
 class _Texts:
@@ -371,9 +371,9 @@ def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
         trace = _read_window(path)
     except FeedlineError:
         return None  # a note of the report says why
-    steps = len(np.unique(trace.events["name"][of_kinds(trace, Kind.ANNOTATION) & named(trace, PROFILER_STEP)]))
-    launched = threads(trace).launcher >= 0
-    work, products = trace.events[launched], trace.events[launched & of_kinds(trace, Kind.KERNEL) & named(trace, FLOAT32_PRODUCT)]
+    steps = len(np.unique(trace.events["name"][of_kinds(trace, Kind.ANNOTATION) & is_named(trace, PROFILER_STEP)]))
+    launched = find_threads(trace).launcher >= 0
+    work, products = trace.events[launched], trace.events[launched & of_kinds(trace, Kind.KERNEL) & is_named(trace, FLOAT32_PRODUCT)]
     kernels = work["wall"][work["kind"] == Kind.KERNEL]
     devices = {trace.tracks[track].device for track in np.unique(work["track"])}
     if not steps or not len(kernels) or len(devices) > 1:

@@ -56,7 +56,7 @@ class Check:
         for path in (args.junit, None if appends else args.markdown, args.json):
             output.refuse_taken(path, args.force)
 
-        from feedline.analysis.diff.budget import check
+        from feedline.analysis.diff.budget import check_budget
         from feedline.analysis.diff.side import MeasuredRun
         from feedline.analysis.report.console import Console
         from feedline.cli import budget_file, check_output
@@ -66,7 +66,7 @@ class Check:
         run = MeasuredRun.of(args.run)
         base = [MeasuredRun.of(Path(path)) for path in budget.base]
         diffs = _against_base(budget, run, base)
-        checked = check(budget, run, base, diffs)
+        checked = check_budget(budget, run, base, diffs)
         console = Console(quiet=args.quiet)
         check_output.show(checked, run, console)
         if not args.quiet and (args.github or os.environ.get("GITHUB_ACTIONS")):
@@ -99,9 +99,9 @@ def _ended(checked: "list[CheckedLimit]") -> int:
     Raises:
         OverBudget: one is exceeded. NotJudged: none is, but one could not be judged.
     """
-    from feedline.analysis.diff.budget import unmet
+    from feedline.analysis.diff.budget import count_unmet
 
-    exceeded, unknown = unmet(checked)
+    exceeded, unknown = count_unmet(checked)
     also = f"; {unknown} could not be judged" if unknown else ""
     if exceeded:
         raise OverBudget(f"{exceeded} of {len(checked)} limits {'is' if exceeded == 1 else 'are'} exceeded{also}")

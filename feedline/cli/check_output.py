@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from rich.text import Text
 
-from feedline.analysis.diff.budget import CheckedLimit, LimitOutcome, unmet
+from feedline.analysis.diff.budget import CheckedLimit, LimitOutcome, count_unmet
 from feedline.analysis.diff.run_diff import Outcome, RunDiff
 from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.report.console import Console
@@ -26,7 +26,7 @@ _PLACE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 
 def title(checked: Sequence[CheckedLimit]) -> str:
     """What it comes to, in one line."""
-    exceeded, unknown = unmet(list(checked))
+    exceeded, unknown = count_unmet(list(checked))
     if exceeded:
         return f"Over budget: {exceeded} of {len(checked)} limits exceeded{f', {unknown} unknown' if unknown else ''}"
     return f"Not judged: {unknown} of {len(checked)} limits unknown" if unknown else f"Within budget: all {len(checked)} limits hold"
@@ -71,7 +71,7 @@ def escaped(text: str, also: str = "") -> str:
 
 def junit(checked: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     """One test case per limit: exceeded is a failure, unknown an error."""
-    exceeded, unknown = unmet(list(checked))
+    exceeded, unknown = count_unmet(list(checked))
     counts = {"tests": str(len(checked)), "failures": str(exceeded), "errors": str(unknown)}
     root = ElementTree.Element("testsuites", counts)
     suite = ElementTree.SubElement(root, "testsuite", {"name": "feedline check", "time": f"{run.report.run.duration_s:.3f}", **counts})
@@ -114,7 +114,7 @@ def save_markdown(path: Path, text: str, appends: bool) -> None:
 
 def as_json(checked: Sequence[CheckedLimit], run: MeasuredRun, diffs: Mapping[str, RunDiff]) -> object:
     """The results as data, with the comparisons that they are from."""
-    exceeded, unknown = unmet(list(checked))
+    exceeded, unknown = count_unmet(list(checked))
     outcome = LimitOutcome.EXCEEDED if exceeded else Outcome.UNKNOWN if unknown else LimitOutcome.PASSED
     against = next(iter(diffs.values()), None)
     return as_plain({"schema_version": _SCHEMA_VERSION, "run": run.name, "outcome": outcome, "limits": list(checked), "diff": against})

@@ -3,7 +3,7 @@
 from itertools import groupby
 from pathlib import Path
 
-from feedline.analysis.diff.conclusion import reasons
+from feedline.analysis.diff.conclusion import machine_reasons
 from feedline.analysis.diff.run_diff import RunDiff
 from feedline.analysis.report import page, phrases
 from feedline.cli import diff_text
@@ -24,5 +24,5 @@ def render(diff: RunDiff) -> str:
         cells=diff_text.cells,
         change=diff_text.change,
         runs=diff_text.runs,
-        machine=list(reasons(diff.machine)),
+        machine=list(machine_reasons(diff.machine)),
     )

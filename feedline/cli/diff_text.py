@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.diff.conclusion import differing, reasons
+from feedline.analysis.diff.conclusion import describe_difference, machine_reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
 from feedline.analysis.diff.run_diff import FindingChange, Outcome, Quantity, RunDiff, RunName
 from feedline.analysis.diff.side import OF_STEP
@@ -58,7 +58,12 @@ def show(diff: RunDiff, console: Console) -> None:
 
 def _sections(diff: RunDiff) -> list[tuple[str, list[str]]]:
     """What comes below the table."""
-    all_of = {"Machine": list(reasons(diff.machine)), "Findings": _findings(diff.findings), "Differs": settings(diff), "Notes": diff.notes}
+    all_of = {
+        "Machine": list(machine_reasons(diff.machine)),
+        "Findings": _findings(diff.findings),
+        "Differs": settings(diff),
+        "Notes": diff.notes,
+    }
     return [(title, lines) for title, lines in all_of.items() if lines]
 
 
@@ -143,6 +148,6 @@ def settings(diff: RunDiff) -> list[str]:
 
 def _settings(diff: RunDiff) -> Iterator[str]:
     for one in diff.settings[:_MOST]:
-        yield f"{one.kind}: {differing(one)}" if one.kind != one.name else differing(one)
+        yield f"{one.kind}: {describe_difference(one)}" if one.kind != one.name else describe_difference(one)
     if len(diff.settings) > _MOST:
         yield f"and {len(diff.settings) - _MOST} more; --json FILE has all"

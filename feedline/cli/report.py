@@ -170,7 +170,7 @@ def _told_of(
     from feedline.analysis.explain.build_traces import holds_traces
     from feedline.analysis.explain.pipeline import ceilings_of, of_process, report_of
     from feedline.analysis.report import trace
-    from feedline.analysis.traces.windows import windows as find_windows
+    from feedline.analysis.traces.windows import read_windows as find_windows
     from feedline.cli.report_parts import one_training, several_trainings
     from feedline.profiler.store.trainings import TRAINING
 

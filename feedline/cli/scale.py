@@ -198,7 +198,7 @@ def from_runs(paths: list[Path]) -> Measured:
 
     launches = measured.launches([only(open_run(path)) for path in paths])
     points = measured.points_of(launches)
-    if refused := together.refusal(launches, points):
+    if refused := together.why_incomparable(launches, points):
         return Measured(points, refused=refused)
     return Measured(points, basis_of(launches), together.late_of(launches[-1], points[-1]))
 

@@ -110,7 +110,7 @@ def test_updates_to_70_percent_of_the_study_lie_in_the_band():
 
 @pytest.mark.parametrize(("batch", "where"), [(2000, "far above"), (500, "above"), (100, "near"), (20, "below"), (5, "far below")])
 def test_a_batch_has_its_place(batch, where):
-    found = batch_cost.price(known(), batch)
+    found = batch_cost.price_batch(known(), batch)
 
     assert found.where == where
     assert found.samples_low <= found.samples_factor <= found.samples_high
@@ -120,12 +120,12 @@ def test_a_batch_has_its_place(batch, where):
 def test_a_lower_end_alone_places_a_small_batch():
     bounded = NoiseOverTraining(None, 5000.0, None, "its interval holds 0", "ddp", [], 0)
 
-    assert batch_cost.price(bounded, 64).where == "far below"
-    assert batch_cost.price(bounded, 8000).where == "unknown"
+    assert batch_cost.price_batch(bounded, 64).where == "far below"
+    assert batch_cost.price_batch(bounded, 8000).where == "unknown"
 
 
 def test_price_and_its_complement_are_one_curve():
-    found = batch_cost.price(known(), 256)
+    found = batch_cost.price_batch(known(), 256)
 
     assert (found.samples_factor - 1) * (found.updates_factor - 1) == pytest.approx(1.0)
 
@@ -133,11 +133,11 @@ def test_price_and_its_complement_are_one_curve():
 @pytest.mark.parametrize("batch", [0, -1, np.nan])
 def test_a_batch_without_samples_has_no_price(batch):
     with pytest.raises(ValueError):
-        batch_cost.price(known(), batch)
+        batch_cost.price_batch(known(), batch)
 
 
 def test_the_noise_scale_of_a_training_is_near_that_of_its_gradients():
-    found = noise_windows.over_training(run(batch=64, scale=100.0, epochs=40, ranks=4))
+    found = noise_windows.noise_over_training(run(batch=64, scale=100.0, epochs=40, ranks=4))
 
     assert found.value == pytest.approx(100.0, rel=0.25)
     assert found.low < 100 < found.high
@@ -145,12 +145,12 @@ def test_the_noise_scale_of_a_training_is_near_that_of_its_gradients():
 
 
 def test_a_run_without_norms_says_what_they_need():
-    assert "one micro-batch" in noise_windows.over_training(run(norms=False)).why
+    assert "one micro-batch" in noise_windows.noise_over_training(run(norms=False)).why
 
 
 def test_a_training_too_noisy_for_short_windows_is_measured_in_longer_ones():
     runs = [run(batch=16, scale=500.0, epochs=2, seed=seed) for seed in range(20)]  # 512 updates: up to 16 windows
-    found = [noise_windows.over_training(one) for one in runs]
+    found = [noise_windows.noise_over_training(one) for one in runs]
 
     assert sum(one.low <= 500 <= one.high for one in found) >= 16
     assert np.median([len(one.windows) for one in found]) < 8
@@ -158,7 +158,7 @@ def test_a_training_too_noisy_for_short_windows_is_measured_in_longer_ones():
 
 
 def test_a_noise_scale_that_cannot_be_measured_at_all_still_bounds_the_batch():
-    found = noise_windows.over_training(run(batch=8, scale=1e6, epochs=1))
+    found = noise_windows.noise_over_training(run(batch=8, scale=1e6, epochs=1))
 
     assert (found.value, found.high, len(found.windows)) == (None, None, 1)
-    assert batch_cost.price(found, 8).where == "far below"
+    assert batch_cost.price_batch(found, 8).where == "far below"

@@ -10,7 +10,7 @@ from feedline.profiler.ceilings import Ceiling, Ceilings
 
 
 def kinds(ranks):
-    return bandwidth.kinds(combine(ranks))
+    return bandwidth.collective_kinds(combine(ranks))
 
 
 @pytest.mark.parametrize("name,meant,factor", [

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedline.analysis.ranks.aligned_clocks import Alignment, align
-from feedline.analysis.ranks.comparison import means
+from feedline.analysis.ranks.comparison import mean_parts
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.partition import RANK_PARTS, computing
+from feedline.analysis.ranks.partition import RANK_PARTS, computing_spans
 from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, Collectives, ProcessGroup
 
 
@@ -77,8 +77,8 @@ def test_a_backward_that_computes_on_after_its_last_collective_hides_it():
     one = made.ranks[0]
     longer = one.stages["backward"] + np.array([0, 40 * MS])
 
-    assert (computing(one)[:, 1] < one.stages["backward"][:, 1]).all()
-    assert (computing(replace(one, stages={"backward": longer}))[:, 1] == longer[:, 1]).all()
+    assert (computing_spans(one)[:, 1] < one.stages["backward"][:, 1]).all()
+    assert (computing_spans(replace(one, stages={"backward": longer}))[:, 1] == longer[:, 1]).all()
 
 
 def bucketed(one):
@@ -92,10 +92,10 @@ def test_a_backward_that_copies_its_last_bucket_into_the_gradients_computed_no_l
     one = train(Training(ranks=2, buckets=(10 * MB,), link=1e9)).ranks[0]  # 10 ms
     one = replace(one, stages={"backward": one.stages["backward"] + np.array([0, copying_ms * MS])})
 
-    ends = computing(bucketed(one))[:, 1]
+    ends = computing_spans(bucketed(one))[:, 1]
 
     assert (ends == (one.table["start"] if waits else one.stages["backward"][:, 1])).all()
-    assert (computing(one)[:, 1] == one.stages["backward"][:, 1]).all(), "of other collectives nobody knows what follows"
+    assert (computing_spans(one)[:, 1] == one.stages["backward"][:, 1]).all(), "of other collectives nobody knows what follows"
 
 
 def test_transfer_of_the_last_bucket_is_exposed_and_not_hidden():
@@ -111,7 +111,7 @@ def test_where_the_recorder_saw_the_wait_it_is_not_computing():
     one = train(Training(ranks=2)).ranks[0]
     blocked = one.stages["backward"][:, 1:] - np.array([[3 * MS, 1 * MS]])
 
-    spans = computing(replace(one, stages=one.stages | {"blocked": blocked}))
+    spans = computing_spans(replace(one, stages=one.stages | {"blocked": blocked}))
 
     assert (spans[:, 1] - spans[:, 0]).sum() == (np.diff(one.stages["backward"]) - 2 * MS).sum()
 
@@ -139,7 +139,7 @@ def test_what_a_rank_waits_is_unknown_where_it_never_met_another():
     table["group"] = 1
     apart = replace(made.ranks[1], table=table, groups=[*made.ranks[1].groups, ProcessGroup("of its own", (1,), "gloo")])
 
-    alone, together = (means(parts_of(ranks, 0), 0) for ranks in ([made.ranks[0], apart], made.ranks))
+    alone, together = (mean_parts(parts_of(ranks, 0), 0) for ranks in ([made.ranks[0], apart], made.ranks))
 
     assert (alone.hidden_wait_s, alone.exposed_wait_s, alone.queue_s) == (None, None, None)
     assert alone.exposed_transfer_s > 0 and together.exposed_wait_s > 0

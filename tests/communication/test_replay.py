@@ -8,16 +8,16 @@ from communication.made_up import MB, Training, always, train, with_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
-from feedline.analysis.ranks.comparison import compare
+from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline
+from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.replay import BucketReplay, _bucket_edges, _share, _split_ready, fit, micro_batches
+from feedline.analysis.ranks.replay import BucketReplay, _bucket_edges, _share, _split_ready, fit_link, micro_batch_seconds
 
 
 def asked(ranks, **more):
     together = combine(ranks)
-    made = timeline(together)
-    return BucketReplay(made, fit(made, together), **more)
+    made = cut_timeline(together)
+    return BucketReplay(made, fit_link(made, together), **more)
 
 
 def truth(plan):
@@ -90,7 +90,7 @@ def test_accumulation_saves_the_transfer_of_all_batches_but_one():
     made = train(plan)
     step, compute = truth(plan), (plan.wait + plan.forward + plan.backward) / 1e3
 
-    answer = asked(made.ranks).accumulate(4, micro_batches(made.ranks))
+    answer = asked(made.ranks).accumulate(4, micro_batch_seconds(made.ranks))
 
     assert answer.step_s == pytest.approx((step + 3 * compute) / 4, rel=0.01)
 
@@ -99,11 +99,11 @@ def test_a_program_that_sends_gradients_in_each_of_its_backward_passes_is_spared
     plan = Training(ranks=2, buckets=(20 * MB,), optimizer=0, steps=32)
     ranks = [accumulated(one, 4) for one in train(plan).ranks]
 
-    answer = asked(ranks).no_sync(backward_passes(ranks[0], timeline(combine(ranks))))
+    answer = asked(ranks).no_sync(backward_passes(ranks[0], cut_timeline(combine(ranks))))
 
     compute = (plan.wait + plan.forward + plan.backward) / 1e3
     assert answer.value == 4 and answer.step_s == pytest.approx(4 * compute + (truth(plan) - compute), rel=0.01)
-    predictions = {one.id for one in compare(ranks).communication.what_if}
+    predictions = {one.id for one in compare_collectives(ranks).communication.what_if}
     assert "no_sync" in predictions and "accumulation" not in predictions, "it accumulates already"
 
 
@@ -115,7 +115,7 @@ def test_no_sync_is_refused_to_a_program_that_has_it():
         table["sequence"] = np.arange(len(table))
         ranks.append(with_table(one, table))
 
-    answer = asked(ranks).no_sync(backward_passes(ranks[0], timeline(combine(ranks))))
+    answer = asked(ranks).no_sync(backward_passes(ranks[0], cut_timeline(combine(ranks))))
 
     assert answer.value == 4 and answer.step_s is None and "not sent in every backward pass" in answer.why
 
@@ -140,7 +140,7 @@ def test_what_a_program_does_between_its_steps_is_not_spared_by_accumulation():
     made = train(plan)
     step, compute = truth(plan), (plan.wait + plan.forward + plan.backward + plan.between) / 1e3
 
-    answer = asked(made.ranks).accumulate(4, micro_batches(made.ranks))
+    answer = asked(made.ranks).accumulate(4, micro_batch_seconds(made.ranks))
 
     assert answer.step_s == pytest.approx((step + 3 * compute) / 4, rel=0.01)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from diff.made_up import beside, changed, making, quiet, stored, taking, with_check
 
-from feedline.analysis.diff.budget import Budget, check
+from feedline.analysis.diff.budget import Budget, check_budget
 from feedline.analysis.diff.diff_runs import diff
 from feedline.analysis.diff.run_diff import Outcome
 from feedline.analysis.diff.side import Influence
@@ -40,7 +40,7 @@ def with_setting(run, **settings):
 
 
 def of_step(limit, base, run):
-    found = check(Budget(than_base={"step": limit}, base=("base",)), run, [base], {"step": diff([base], [run], limit)})
+    found = check_budget(Budget(than_base={"step": limit}, base=("base",)), run, [base], {"step": diff([base], [run], limit)})
     return found[0].outcome, found[0].message
 
 
@@ -197,10 +197,10 @@ def test_a_training_that_diverged_is_told_and_does_not_pass(loader, rule_id):
     for before, after, side in ((loader, lost, "B"), (lost, loader, "A")):
         assert f"{side} diverged: the loss rose from at most 2.3 to 1.00e+33." in diff([before], [after]).conclusion
     assert "diverged" not in diff([loader], [loader]).conclusion
-    found = check(budget, lost, [loader], {"step": diff([loader], [lost])})
+    found = check_budget(budget, lost, [loader], {"step": diff([loader], [lost])})
     assert [one.outcome for one in found] == ["unknown", "exceeded", "passed", "unknown"]
     assert "the training diverged: the loss rose" in found[0].message
-    against = check(budget, loader, [lost], {"step": diff([lost], [loader])})
+    against = check_budget(budget, loader, [lost], {"step": diff([lost], [loader])})
     assert [one.outcome for one in against] == ["passed", "passed", "passed", "unknown"]
 
 

@@ -30,7 +30,7 @@ from feedline.analysis.explain.next_limit import within
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
 from feedline.analysis.ranks.communication import Prediction
-from feedline.analysis.ranks.comparison import compare
+from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.many import rank_pool
 from feedline.analysis.report import of_convergence, phrases, terminal
 from feedline.analysis.report.figures.roofline_chart import role
@@ -95,7 +95,7 @@ def test_rules_find_the_same_whatever_their_words(facts):
 )
 def test_replays_answer_the_same_questions_whatever_their_words(plan):
     def found():
-        compared = compare(train(plan).ranks, None, SAMPLES)
+        compared = compare_collectives(train(plan).ranks, None, SAMPLES)
         total = sum(value or 0.0 for value in vars(compared.parts[0]).values()) * 1e3
         facts = made_up_facts(stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05})
         facts = replace(facts, comm=compared.communication, comm_parts=compared.parts)

@@ -1,10 +1,10 @@
 """What a study says in the end."""
 
-from feedline.analysis.scaling.efficiency import Point, rows
+from feedline.analysis.scaling.efficiency import Point, compare_points
 from feedline.analysis.scaling.predict import ThroughputPrediction
 from feedline.analysis.scaling.study import _conclude, _disagreement
 
-FOUR = rows([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])
+FOUR = compare_points([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])
 EIGHT = [ThroughputPrediction(8, 150.0, 120.0, 190.0, "USL")]
 
 
@@ -36,7 +36,7 @@ def test_a_prediction_stands_with_its_interval_and_beside_the_most_ranks_measure
 
 
 def test_a_late_rank_and_a_busy_machine_are_part_of_it():
-    busy = rows([Point(1, 100.0), Point(2, 160.0, without_cpu=0.2)])
+    busy = compare_points([Point(1, 100.0), Point(2, 160.0, without_cpu=0.2)])
     said = _conclude(busy, "samples/s", [], "with 2 ranks, rank 1 is 40 ms late", [])
 
     assert "With 2 ranks, rank 1 is 40 ms late. Ranks waited for CPUs during the measurement" in said

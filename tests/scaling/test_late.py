@@ -6,7 +6,7 @@ from communication.made_up import Training, always, train
 
 from feedline.analysis.explain.build import build
 from feedline.analysis.formatting import seconds
-from feedline.analysis.ranks.comparison import compare
+from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.scaling import together
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import point_of
@@ -34,7 +34,7 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
 
 
 def test_what_it_costs_is_what_the_report_says_and_an_estimate_only_where_the_replay_refuses():
-    comm = compare(train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks).communication
+    comm = compare_collectives(train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks).communication
     point = Point(12, 1000.0, batch=20.0)
     (told,) = [one for one in comm.what_if if (one.id, one.value) == ("rank_on_time", LATE)]
     (worst,) = comm.late

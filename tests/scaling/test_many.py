@@ -19,7 +19,7 @@ from feedline.analysis.ranks.aligned_clocks import Alignment
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.many import reduce
 from feedline.analysis.ranks.many.envelope import Envelope
-from feedline.analysis.ranks.many.passes import sources, survey
+from feedline.analysis.ranks.many.passes import find_sources, survey_ranks
 from feedline.analysis.ranks.many.rank_pool import dask, here
 from feedline.analysis.ranks.match import match
 from feedline.analysis.ranks.partition import RANK_PARTS
@@ -106,7 +106,7 @@ def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole, rec
 @pytest.mark.parametrize("recorded", [False, True])
 def test_bus_bandwidth_by_rank_is_that_of_the_report(whole, recorded):
     path = RUNS / "ranks" if recorded else whole
-    report = {(kind.name, kind.bytes, kind.n): kind.busbw_gbps for kind in bandwidth.kinds(combine(loaded(path)))}
+    report = {(kind.name, kind.bytes, kind.n): kind.busbw_gbps for kind in bandwidth.collective_kinds(combine(loaded(path)))}
     by_rank = {(kind.name, kind.nbytes, kind.ranks): kind.busbw_gbps for kind in reduced(path).kinds if kind.busbw_gbps}
 
     assert by_rank and by_rank == {label: pytest.approx(report[label], rel=1e-4) for label in by_rank}
@@ -382,6 +382,6 @@ def test_a_survey_of_nothing_readable_says_why(copied):
     for number in range(RANKS):
         (copied / f"rank{number}" / "manifest.json").write_text("{")
 
-    assert set(survey(sources([str(copied)]).found, reduce._of_rank).unread) == set(range(RANKS))
+    assert set(survey_ranks(find_sources([str(copied)]).found, reduce._of_rank).unread) == set(range(RANKS))
     with pytest.raises(RunDamaged, match="no rank of .* can be read; rank 0"):
         reduced(copied)

@@ -6,7 +6,7 @@ import pytest
 from scaling.made_up import SOURCE, points
 
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile, _last_end, _ring_s, _step_s, _usl, fit, predict
+from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile, _last_end, _ring_s, _step_s, _usl, fit_laws, predict
 from feedline.analysis.scaling.study import Noise, study
 
 LINK = Ring(bandwidth=25e6, low=25e6, high=25e6, alpha_s=0.0, slots=2)
@@ -111,14 +111,14 @@ def test_what_cannot_be_known_is_refused_with_its_reason(basis, ranks, why):
 
 def test_the_replay_is_refused_where_it_does_not_explain_what_was_measured():
     slow = [Point(1, 8 / 0.1, batch=8), Point(2, 16 / 0.4, batch=8)]
-    fitted, refused = fit(ScalingBasis(slow, "weak", ANATOMY, LINK))
+    fitted, refused = fit_laws(ScalingBasis(slow, "weak", ANATOMY, LINK))
 
     assert "bucket replay" not in [law.name for law in fitted]
     assert any("unexplained" in why for why in refused)
 
 
 def test_the_replay_is_refused_for_strong_scaling():
-    fitted, refused = fit(ScalingBasis([Point(1, 80, batch=16), Point(2, 150, batch=8)], "strong", ANATOMY, LINK))
+    fitted, refused = fit_laws(ScalingBasis([Point(1, 80, batch=16), Point(2, 150, batch=8)], "strong", ANATOMY, LINK))
 
     assert [law.name for law in fitted] == ["Amdahl"]
     assert "constant batch per rank" in refused[0]

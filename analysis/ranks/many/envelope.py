@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feedline.analysis.intervals import BoolArray, IntArray
-from feedline.analysis.ranks.aligned_clocks import STAMP_SLACK_NS, RankArrivals, arrived, incomparable, slot_free, waited_for
+from feedline.analysis.ranks.aligned_clocks import (
+    STAMP_SLACK_NS,
+    RankArrivals,
+    arrivals_of_differences,
+    incomparable_arrivals,
+    slot_free_since,
+    waited_for,
+)
 from feedline.analysis.ranks.match import MISSING, generations
 from feedline.analysis.traces.collectives import BETWEEN_TWO, TOGETHER, Collectives, operation
 from feedline.profiler.errors import RunDamaged
@@ -126,7 +133,7 @@ class Envelope:
             rows["start_min"][row] = rows["start_max"][row] = start[at]
             rows["end_min"][row] = np.where(end[at] == MISSING, _NEVER, end[at])
             rows["end_max"][row] = np.where(end[at] == MISSING, -1, end[at])
-            rows["free"][row] = np.maximum(start[at], slot_free(end[at], collectives.groups[table["group"][0]].backend))
+            rows["free"][row] = np.maximum(start[at], slot_free_since(end[at], collectives.groups[table["group"][0]].backend))
             rows["root"][row] = start[at] if key.ranks[:1] == (collectives.rank,) else -1
             rows["nbytes"][row] = table["nbytes"]
             rows["kind"][row] = np.array([_kind(name) for name in collectives.names])[table["name"]]
@@ -181,7 +188,7 @@ class Envelope:
             bound: ns: shorter waiting counts as transfer; inf: all of it does.
         """
         if not np.isfinite(bound):
-            return incomparable(collectives, [collectives.rank])
+            return incomparable_arrivals(collectives, [collectives.rank])
         there = _among_all(collectives)
         rows = self.rows_of(collectives)[there]
         start, end = (times[there] for times in _on_reference(collectives))
@@ -193,7 +200,7 @@ class Envelope:
         whom[one_way] = ranks[one_way, column]
         known, late = np.unique(whom, return_inverse=True)
         met = bool((rows["ranks"] > 1).any())
-        return arrived(collectives, there, last - start, rows["free"] - rows["start_max"], late, known.tolist(), bound, met)
+        return arrivals_of_differences(collectives, there, last - start, rows["free"] - rows["start_max"], late, known.tolist(), bound, met)
 
 
 def _on_reference(collectives: Collectives) -> tuple[IntArray, IntArray]:

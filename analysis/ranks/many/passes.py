@@ -15,7 +15,7 @@ import numpy.typing as npt
 from feedline.analysis.measure.pace import throughput_of
 from feedline.analysis.measure.steps import partition as steps_of
 from feedline.analysis.ranks.many.envelope import OPERATION_KINDS, Envelope
-from feedline.analysis.ranks.partition import RANK_PARTS, exchanges, partition
+from feedline.analysis.ranks.partition import RANK_PARTS, exchanges_gradients, partition
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives
 from feedline.profiler.errors import FeedlineError, MissingDependency, RunDamaged, RunNotFound
 from feedline.profiler.store import restarts
@@ -63,7 +63,7 @@ class _Sources:
     notes: list[str] = field(default_factory=list)
 
 
-def sources(urls: Sequence[str]) -> _Sources:
+def find_sources(urls: Sequence[str]) -> _Sources:
     """Find the rank folders of a run, which may lie in several places, one per node.
 
     Raises:
@@ -196,7 +196,7 @@ class Spent:
     moved: dict[CollectiveLabel, _Moved] = field(default_factory=dict)
 
 
-def survey(chunk: Sequence[RankSource], load: Load) -> Survey:
+def survey_ranks(chunk: Sequence[RankSource], load: Load) -> Survey:
     """Read ranks one after the other; one that cannot be read is named."""
     return reduce(Survey.merge, (_survey(source, load) for source in chunk), Survey())
 
@@ -228,7 +228,7 @@ def _seen(rank: Rank, collectives: Collectives) -> _RankScan:
         started_by=None if apart else (collectives.host, str(node)),
         launch=rank.manifest.launch,
         unseen=tuple(collectives.unseen),
-        exchanges=exchanges(collectives, rank.manifest),
+        exchanges=exchanges_gradients(collectives, rank.manifest),
         left_after=collectives.left_after,
         samples_per_s=throughput_of(rank.main, steps_of(rank.main)).samples_per_s,
     )
@@ -239,7 +239,7 @@ def _warm_up(collectives: Collectives) -> int:
     return min(_LEFT_OUT_STEPS, max(0, len(collectives.steps) - 1))
 
 
-def foreign(seen: Mapping[int, _RankScan]) -> dict[int, str]:
+def foreign_ranks(seen: Mapping[int, _RankScan]) -> dict[int, str]:
     """Find ranks of another launch than most, and what to say of them.
 
     The same launcher must have started them; of two launches with as many ranks, that of the lowest counts.
@@ -257,7 +257,7 @@ def foreign(seen: Mapping[int, _RankScan]) -> dict[int, str]:
     return complaints
 
 
-def spend(chunk: Sequence[RankSource], everybody: Survey, load: Load, bound: float) -> list[Spent]:
+def split_steps(chunk: Sequence[RankSource], everybody: Survey, load: Load, bound: float) -> list[Spent]:
     """Split the steps that the first pass has seen, one rank after the other: a live run has made more since.
 
     Args:

@@ -8,11 +8,21 @@ import numpy as np
 
 from feedline.analysis.formatting import counted, share
 from feedline.analysis.ranks.aligned_clocks import OUTLIERS
-from feedline.analysis.ranks.bandwidth import bandwidth
+from feedline.analysis.ranks.bandwidth import bandwidth_of
 from feedline.analysis.ranks.many.envelope import OPERATION_KINDS, Envelope
-from feedline.analysis.ranks.many.passes import CollectiveLabel, Load, RankSource, Spent, Survey, foreign, sources, spend, survey
+from feedline.analysis.ranks.many.passes import (
+    CollectiveLabel,
+    Load,
+    RankSource,
+    Spent,
+    Survey,
+    find_sources,
+    foreign_ranks,
+    split_steps,
+    survey_ranks,
+)
 from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each, silent
-from feedline.analysis.ranks.match import kept
+from feedline.analysis.ranks.match import describe_kept
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.store.read import Rank
@@ -140,7 +150,7 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     for stride in sorted({rank.stride for rank in seen.values()} - {least}):
         ranks = named(sorted(rank for rank, scan in seen.items() if scan.stride == stride))
         yield (
-            f"{ranks} kept 1 of {stride} windows of 64 batches, others {kept(least)}: "
+            f"{ranks} kept 1 of {stride} windows of 64 batches, others {describe_kept(least)}: "
             "collectives in windows that not all ranks kept count as not begun by all"
         )
     steps_of = {rank: scan.steps for rank, scan in seen.items() if scan.stride == least}
@@ -181,7 +191,7 @@ def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[_KindCost],
 
 def _busbw(label: CollectiveLabel, spent: Sequence[Spent]) -> float | None:
     took = [moved.ns / moved.times for cost in spent if (moved := cost.moved.get(label)) is not None]
-    return bandwidth(label.name, label.nbytes, label.ranks, max(took)).busbw if took else None
+    return bandwidth_of(label.name, label.nbytes, label.ranks, max(took)).busbw if took else None
 
 
 def _of_rank(rank: Rank) -> Collectives | None:
@@ -208,14 +218,14 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = _of_rank, tel
         tell: called with what is being done, how many ranks are done, and of how many.
 
     Raises:
-        RunNotFound, RunDamaged, MissingDependency: see ``sources``; RunDamaged also when no rank can be read.
+        RunNotFound, RunDamaged, MissingDependency: see ``find_sources``; RunDamaged also when no rank can be read.
         WorkersLost: the workers are gone.
     """
-    there = sources(urls)
+    there = find_sources(urls)
     everybody = _surveyed(there.found, pool, load, tell)
-    if strange := foreign(everybody.seen):  # minimum and maximum forget what they are of: the others are read again
-        kept = _surveyed([source for source in there.found if source.rank not in strange], pool, load, tell)
-        everybody = replace(kept, unread={**kept.unread, **strange})
+    if strange := foreign_ranks(everybody.seen):  # minimum and maximum forget what they are of: the others are read again
+        describe_kept = _surveyed([source for source in there.found if source.rank not in strange], pool, load, tell)
+        everybody = replace(describe_kept, unread={**describe_kept.unread, **strange})
     if not everybody.seen:
         first = min(everybody.unread)
         raise RunDamaged(f"no rank of {', '.join(urls)} can be read; rank {first}: {everybody.unread[first]}")
@@ -223,7 +233,7 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = _of_rank, tel
     readable = [source for source in there.found if source.rank in everybody.seen]
     shared = pool.share(everybody)
     spent: list[Spent] = []
-    for costs in each(pool, spend, chunked(readable, _CHUNK), (shared, load, bound), "splitting steps", tell):
+    for costs in each(pool, split_steps, chunked(readable, _CHUNK), (shared, load, bound), "splitting steps", tell):
         spent += costs
     return _put_together(everybody, sorted(spent, key=lambda cost: cost.rank), [*there.notes, *why], bound)
 
@@ -231,7 +241,7 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = _of_rank, tel
 def _surveyed(chosen: Sequence[RankSource], pool: RankPool, load: Load, tell: Tell) -> Survey:
     """Return the first pass over all of them."""
     everybody = Survey()
-    for part in each(pool, survey, chunked(chosen, _CHUNK), (load,), "reading ranks", tell):
+    for part in each(pool, survey_ranks, chunked(chosen, _CHUNK), (load,), "reading ranks", tell):
         everybody = everybody.merge(part)
     return everybody
 

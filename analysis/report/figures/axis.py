@@ -38,7 +38,7 @@ def round_up(high: float, most: int = 4) -> float:
     return step * max(1, math.ceil(high / step * (1 - 1e-9)))
 
 
-def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Move labels apart: each at least ``gap`` from the next, within [low, high] if they fit at all.
 
     Args:
@@ -179,19 +179,19 @@ def count_columns(counts: Sequence[float], places: Sequence[float], y: float, na
     return marks
 
 
-def drop(x: float, height: float, words: str) -> list[Markup]:
+def drop_line(x: float, height: float, words: str) -> list[Markup]:
     """Draw an upright line at ``x`` (0 to 1) with words at its foot, on the side that has more room."""
     left = x < 0.5
     label = tag("text", words, class_=f"tick {'first' if left else 'last'}", x=percent(x), dx=6 if left else -6, y=height - 8)
     return [tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=0, y2=height), label]
 
 
-def interval(x: float, low: float, high: float) -> Markup:
+def interval_bar(x: float, low: float, high: float) -> Markup:
     """Draw an upright bar at ``x`` (0 to 1) between two heights in px."""
     return tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=low, y2=high)
 
 
-def evenly(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+def even_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
     """Return places (0 to 1) on a linear axis from the first to the last value.
 
     A single one stands in the middle.
@@ -204,7 +204,7 @@ def evenly(values: Sequence[float], edge: float = 0.0) -> Callable[[float], floa
     return lambda value: edge + (1 - 2 * edge) * ((value - low) / (high - low) if high > low else 0.5)
 
 
-def doublings(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+def doubling_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
     """Return places (0 to 1) on an axis of doublings from the first to the last value.
 
     A single one stands in the middle.
@@ -271,7 +271,7 @@ def _plain_number(tick: float) -> str:
     return number(tick, 1) if 1e-4 <= tick < 1e6 else f"{tick:.0e}"
 
 
-def thousands(tick: float) -> str:
+def short_count(tick: float) -> str:
     """Write a count in few characters: 500, 20 k, 1.5 M."""
     power = min(max(int(math.floor(math.log10(tick) / 3 + 1e-9)), 0), 5) if tick > 0 else 0
     return f"{tick / 1000**power:.4g}{('', ' k', ' M', ' G', ' T', ' P')[power]}"

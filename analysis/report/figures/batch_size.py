@@ -8,7 +8,7 @@ from markupsafe import Markup
 from feedline.analysis.convergence.batch_cost import samples_factor, updates_factor
 from feedline.analysis.convergence.training_series import NoiseOverTraining, NoiseWindow
 from feedline.analysis.formatting import count, number
-from feedline.analysis.report.figures.axis import YAxis, base_line, drop, interval, log_columns, log_share, thousands, ticks
+from feedline.analysis.report.figures.axis import YAxis, base_line, drop_line, interval_bar, log_columns, log_share, short_count, ticks
 from feedline.analysis.report.figures.svg import FIGURE_UNITS, figure, line_path, percent, stretched, tag
 
 _EFFICIENCY_HEIGHT, _BATCH_AXIS = 180, 36
@@ -49,8 +49,8 @@ def batch_efficiency(noise: NoiseOverTraining, batch: float) -> Markup | None:
     ]
     parts += [tag("g", stretched(FIGURE_UNITS, _EFFICIENCY_HEIGHT, tag("path", class_="line", d=line_path(points))), class_="roof part")]
     parts += [stretched(FIGURE_UNITS, _EFFICIENCY_HEIGHT, tag("path", class_="line", d=line_path(spent)))]
-    parts += log_columns(left, right, _EFFICIENCY_HEIGHT, thousands, "batch, samples of all ranks together", 6)
-    parts += [*drop(x(batch), _EFFICIENCY_HEIGHT, f"this run: {count(batch)}"), *_points(noise, batch, left, right, x, upward)]
+    parts += log_columns(left, right, _EFFICIENCY_HEIGHT, short_count, "batch, samples of all ranks together", 6)
+    parts += [*drop_line(x(batch), _EFFICIENCY_HEIGHT, f"this run: {count(batch)}"), *_points(noise, batch, left, right, x, upward)]
     label = "Samples and updates needed, relative to the minimum, by batch. Left and right arrow keys read out batches."
     return figure(parts, _EFFICIENCY_HEIGHT + _BATCH_AXIS, label)
 
@@ -126,7 +126,7 @@ def _window(window: NoiseWindow, x: float, upward: YAxis) -> Markup:
         words, low, high = f"at most {number(bound)} ({window.why})", upward.low, bound
         mark = _arrow(x, upward.y(high), 180)
     y1, y2 = upward.y(low), upward.y(high)
-    bar = interval(x, y1, y2)
+    bar = interval_bar(x, y1, y2)
     hit = tag("svg", tag("rect", class_="hit", x=-9, width=18, y=y2 - 6, height=y1 - y2 + 12), x=percent(x), class_="beside")
     return tag("g", bar, mark, hit, class_="point", data_tip=f"noise scale {words}, {where}")
 
@@ -153,5 +153,5 @@ def _axis(end: float) -> list[Markup]:
     marks = [tag("text", "samples, all ranks together", class_="tick x", x="50%", y=_NOISE_HEIGHT + 32)]
     for tick in ticks(end, most=4):
         if tick / end <= 0.97:
-            marks.append(tag("text", thousands(tick), class_="tick x", x=percent(tick / end), y=_NOISE_HEIGHT + 17))
+            marks.append(tag("text", short_count(tick), class_="tick x", x=percent(tick / end), y=_NOISE_HEIGHT + 17))
     return marks

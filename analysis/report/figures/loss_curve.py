@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from feedline.analysis.convergence.curves import words
+from feedline.analysis.convergence.curves import words_of_name
 from feedline.analysis.convergence.training_series import CurvePoints
 from feedline.analysis.formatting import count, counted, number, seconds
-from feedline.analysis.report.figures.axis import DECADE, YAxis, base_line, spread, thousands, ticks
-from feedline.analysis.report.figures.svg import FIGURE_UNITS, cut, figure, percent, stretched, tag
+from feedline.analysis.report.figures.axis import DECADE, YAxis, base_line, short_count, spread_labels, ticks
+from feedline.analysis.report.figures.svg import FIGURE_UNITS, figure, percent, shorten, stretched, tag
 
 _LOSSES, _OTHERS, _RATE = 190, 110, 56  # px: heights of panels
 _TITLE, _GAP, _AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across
@@ -68,16 +68,18 @@ def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
 def _panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
     """Arrange curves: losses, then metrics of one magnitude together, then the learning rate."""
     there = [curve for curve in curves if curve.values]
-    losses = [curve for curve in there if "loss" in words(curve.name)][:_CURVES]
+    losses = [curve for curve in there if "loss" in words_of_name(curve.name)][:_CURVES]
     listed = [_Panel("loss", _LOSSES, losses)] if losses else []
-    rest = sorted((curve for curve in there if "loss" not in words(curve.name) and curve.name != "lr"), key=lambda item: -_size(item))
+    rest = sorted(
+        (curve for curve in there if "loss" not in words_of_name(curve.name) and curve.name != "lr"), key=lambda item: -_size(item)
+    )
     groups: list[list[CurvePoints]] = []
     for curve in rest:
         if groups and len(groups[-1]) < _CURVES and _size(curve) * DECADE > _size(groups[-1][0]):
             groups[-1].append(curve)
         else:
             groups.append([curve])
-    listed += [_Panel(cut(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
+    listed += [_Panel(shorten(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
     return listed + [_Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"]
 
 
@@ -120,9 +122,9 @@ def _dots(at: list[tuple[float, float]]) -> list[Markup]:
 
 def _names(ends: list[tuple[float, str]], height: int, colors: dict[str, str]) -> list[Markup]:
     labels = []
-    for place, (_, name) in zip(spread([place for place, _ in ends], _LABEL_PX, 0, height), ends, strict=True):
+    for place, (_, name) in zip(spread_labels([place for place, _ in ends], _LABEL_PX, 0, height), ends, strict=True):
         swatch = tag("tspan", "■ ", class_=f"swatch {colors[name]}")
-        labels.append(tag("text", swatch, cut(name, _NAME), class_="aside", x="100%", dx=6, y=place + 4))
+        labels.append(tag("text", swatch, shorten(name, _NAME), class_="aside", x="100%", dx=6, y=place + 4))
     return labels
 
 
@@ -131,7 +133,7 @@ def _axis(end: float, y: float, name: str) -> list[Markup]:
     for tick in ticks(end, most=5):
         marks.append(tag("line", class_="axis", x1=percent(tick / end), x2=percent(tick / end), y1=y, y2=y + 4))
         if tick / end <= 0.97:
-            marks.append(tag("text", thousands(tick), class_="tick x", x=percent(tick / end), y=y + 17))
+            marks.append(tag("text", short_count(tick), class_="tick x", x=percent(tick / end), y=y + 17))
     return marks
 
 

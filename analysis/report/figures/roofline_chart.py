@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from feedline.analysis.explain.model import OperatorTime, Roofline, ThroughputBound
 from feedline.analysis.formatting import count, number, seconds
-from feedline.analysis.report.figures.axis import Box, base_line, clear_from, log_columns, log_rows, log_share, spread
-from feedline.analysis.report.figures.svg import WIDTHS, cut, figure, percent, tag, text_px
+from feedline.analysis.report.figures.axis import Box, base_line, clear_from, log_columns, log_rows, log_share, spread_labels
+from feedline.analysis.report.figures.svg import WIDTHS, figure, percent, shorten, tag, text_px
 from feedline.analysis.report.palette import COLORS
 
 _LOWEST, _LABEL_PX, _AXIS = 280, 14, 36  # px
@@ -65,7 +65,7 @@ def roofline_figure(roofline: Roofline) -> Markup | None:
         return None
     run = frame.x(roofline.flop_per_sample) if roofline.flop_per_sample else 0.5
     ends = sorted((frame.y(frame.at_edge(roof)), index) for index, roof in enumerate(roofline.roofs))
-    labels = spread([end for end, _ in ends], _LABEL_PX, 4, frame.height)
+    labels = spread_labels([end for end, _ in ends], _LABEL_PX, 4, frame.height)
     place = {index: label for label, (_, index) in zip(labels, ends, strict=True)}
     roofs = [_roof(frame, roofline, index, place[index]) for index in range(len(roofline.roofs))]
     parts = [*log_rows(frame.bottom, frame.top, frame.height, count), *_flop_axis(frame), *roofs, _run(frame, roofline, run)]
@@ -105,7 +105,13 @@ def _roof(frame: _Frame, roofline: Roofline, index: int, label: float) -> Markup
     beside = tag(
         "svg",
         tag("path", class_="leader", d=f"M1 {end:.1f}h3L{_LEADER - 5} {label:.1f}h3"),
-        tag("text", _mark(index + 1), f" {cut(roof.name, _NAME)} ", _mark(cut(number(roof.samples_per_s), _AMOUNT)), **_at(label, "aside")),
+        tag(
+            "text",
+            _mark(index + 1),
+            f" {shorten(roof.name, _NAME)} ",
+            _mark(shorten(number(roof.samples_per_s), _AMOUNT)),
+            **_at(label, "aside"),
+        ),
         tag("text", index + 1, **_at(label, "within mark")),
         x="100%",
         class_="beside",
@@ -202,7 +208,7 @@ def _place(points: Sequence[_Point]) -> list[_Label | None]:
 
 
 def _beside(point: _Point) -> list[_Label]:
-    wide, away = text_px(cut(point.it.name, _OPERATOR_NAME)), point.radius + _GAP
+    wide, away = text_px(shorten(point.it.name, _OPERATOR_NAME)), point.radius + _GAP
     level = (point.y - _LINE / 2, point.y + _LINE / 2)
     right, left = Box(point.x, away, away + wide, *level), Box(point.x, -away - wide, -away, *level)
     above = Box(point.x, -wide / 2, wide / 2, point.y - point.radius - _LINE, point.y - point.radius)
@@ -242,5 +248,5 @@ def _operator_mark(point: _Point, label: _Label | None) -> Markup:
     parts = [tag("circle", class_="dot", fill_opacity=0.6, cx=percent(point.x), cy=point.y, r=point.radius)]
     if label:
         where = {"x": percent(point.x), "dx": label.dx, "y": label.box.top + _LINE - _GAP, "text_anchor": label.anchor}
-        parts.append(tag("text", cut(it.name, _OPERATOR_NAME), class_=f"from-{label.since}", **where))
+        parts.append(tag("text", shorten(it.name, _OPERATOR_NAME), class_=f"from-{label.since}", **where))
     return tag("g", *parts, class_="point", data_tip=tip)

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from feedline.analysis.formatting import Scale, count, seconds, share
 from feedline.analysis.measure.model import Cost, Workers
 from feedline.analysis.report.figures.axis import base_line, count_rows, round_up
-from feedline.analysis.report.figures.svg import cut, figure, percent, tag
+from feedline.analysis.report.figures.svg import figure, percent, shorten, tag
 from feedline.analysis.report.palette import Palette
 
 _HISTOGRAM_HEIGHT, _HISTOGRAM_AXIS = 120, 22  # px
@@ -29,7 +29,7 @@ def _filled(bins: _Bins) -> list[tuple[float | None, float, int]]:
     return all_bins[holding[0] : holding[-1] + 1] if holding else []
 
 
-def at_most(bins: _Bins, part: float) -> float | None:
+def quantile_edge(bins: _Bins, part: float) -> float | None:
     """Return the upper edge of the bin in which ``part`` (0 to 1) of the samples is reached.
 
     That part took at most so long.
@@ -90,7 +90,7 @@ def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
         y = index * _ROW
         tip = f"{stage}: {_words(cost, scale)}"
         bars = _bars(cost, longest, y + (_ROW - _BAR) / 2)
-        rows.append(tag("text", cut(stage, 12), class_="tick y name", x=-8, y=y + _ROW / 2 + 4))
+        rows.append(tag("text", shorten(stage, 12), class_="tick y name", x=-8, y=y + _ROW / 2 + 4))
         rows.append(tag("g", *bars, class_=palette.css_class(stage), data_tip=tip))
         rows.append(tag("text", scale.full(cost.wall_s), class_="tick amount", x=percent(cost.wall_s / longest), dx=6, y=y + _ROW / 2 + 4))
     label = "Wall time of one sample, by stage"

@@ -7,8 +7,8 @@ from markupsafe import Markup
 
 from feedline.analysis.formatting import Scale, count, gauge_value, share
 from feedline.analysis.measure.model import Gauge, StepSeries, StepSummary
-from feedline.analysis.report.figures.axis import base_line, clip_level, level_line, round_up, spread, ticks
-from feedline.analysis.report.figures.svg import cut, figure, percent, room, staircase, stretched, tag, text_px
+from feedline.analysis.report.figures.axis import base_line, clip_level, level_line, round_up, spread_labels, ticks
+from feedline.analysis.report.figures.svg import figure, percent, room_class, shorten, staircase, stretched, tag, text_px
 from feedline.analysis.report.palette import Palette
 
 _GAUGE_HEIGHT = 44  # px
@@ -52,7 +52,7 @@ def gauge_figure(gauge: Gauge) -> Markup | None:
 
 def _end(edge: float, unit: str, y: int) -> Markup:
     words = gauge_value(edge, unit).replace(".0 %", " %")
-    return tag("text", cut(words, 10), class_="tick", x="100%", dx=6, y=y)
+    return tag("text", shorten(words, 10), class_="tick", x="100%", dx=6, y=y)
 
 
 def _line(points: list[tuple[float, float]], low: float, high: float) -> str:
@@ -114,8 +114,8 @@ def thin_bar(stages: Mapping[str, float], full: float, palette: Palette) -> Mark
 
 def _labels(index: int, stage: str, amount: str, start: float, width: float, color: str) -> list[Markup]:
     middle = percent(start + width / 2)
-    full = room(max(text_px(stage), text_px(amount)) + _PADDING, width)
-    short = room(text_px(str(index)) + 4, width)
+    full = room_class(max(text_px(stage), text_px(amount)) + _PADDING, width)
+    short = room_class(text_px(str(index)) + 4, width)
     labels = []
     if full:
         labels.append(tag("text", stage, x=middle, y=20, class_=f"in name {color} {full}"))
@@ -162,7 +162,7 @@ def _axis_top(series: StepSeries) -> float:
     return round_up(level / unit) * unit
 
 
-def beyond(series: StepSeries) -> int:
+def count_beyond_axis(series: StepSeries) -> int:
     """Count the columns that have a longest step above the axis."""
     top = _axis_top(series)
     return sum(peak > top for peak in series.wall_max_s)
@@ -224,11 +224,11 @@ def _names(series: StepSeries, palette: Palette, top: float, y: float) -> list[M
             wanted.append((y + _STACK * (1 - (below + mean / 2) / top), stage))
         below += mean
     wanted.sort()
-    places = spread([place for place, _ in wanted], _LABEL_PX, y + 6, y + _STACK)
+    places = spread_labels([place for place, _ in wanted], _LABEL_PX, y + 6, y + _STACK)
     labels = []
     for place, (_, stage) in zip(places, wanted, strict=True):
         swatch = tag("tspan", "■ ", class_=f"swatch {palette.css_class(stage)}")
-        labels.append(tag("text", swatch, cut(stage, 13), class_="aside", x="100%", dx=6, y=place + 4))
+        labels.append(tag("text", swatch, shorten(stage, 13), class_="aside", x="100%", dx=6, y=place + 4))
     return labels
 
 

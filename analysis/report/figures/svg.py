@@ -39,7 +39,7 @@ def percent(x: float) -> str:
     return f"{100 * x:.3f}".rstrip("0").rstrip(".") + "%"
 
 
-def room(text_px: float, share: float) -> str | None:
+def room_class(text_px: float, share: float) -> str | None:
     """Return the class that shows a label of this width once there is room for it; None: never.
 
     Room is ``share`` of the figure.
@@ -52,7 +52,7 @@ def text_px(text: str) -> float:
     return len(text) * _CHARACTER_PX
 
 
-def cut(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Shorten a long name to ``most`` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 

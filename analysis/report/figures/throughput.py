@@ -7,7 +7,7 @@ from markupsafe import Markup
 from feedline.analysis.explain.model import Sweep
 from feedline.analysis.formatting import count, counted, number, share
 from feedline.analysis.predict.search import Candidate, Search
-from feedline.analysis.report.figures.axis import count_columns, count_rows, doublings, drop, evenly, interval, round_up
+from feedline.analysis.report.figures.axis import count_columns, count_rows, doubling_scale, drop_line, even_scale, interval_bar, round_up
 from feedline.analysis.report.figures.svg import FIGURE_UNITS, figure, line_path, percent, stretched, tag
 from feedline.analysis.scaling.efficiency import ScalingRow
 from feedline.analysis.scaling.predict import ThroughputPrediction
@@ -34,7 +34,7 @@ def throughput_by_ranks(study: Study) -> Markup:
     first = study.rows[0].point
     peaks = [first.samples_per_s / first.ranks * ranks[-1], *(row.point.high or row.point.samples_per_s for row in study.rows)]
     top = round_up(max([*peaks, *(prediction.high or 0.0 for prediction in drawn)]))
-    x = evenly(ranks, _RANKS_EDGE)
+    x = even_scale(ranks, _RANKS_EDGE)
 
     def y(rate: float) -> float:
         return _RANKS_HEIGHT * (1 - rate / top)
@@ -75,7 +75,7 @@ def _predicted_ranks(prediction: ThroughputPrediction, x: float, y: _Scale, unit
 def _bar(x: float, y: _Scale, low: float | None, high: float | None) -> Markup | None:
     if low is None or high is None:
         return None
-    return interval(x, y(low), y(high))
+    return interval_bar(x, y(low), y(high))
 
 
 def _rank_point(x: float, y: float, bar: Markup | None, tip: str, mark: Markup) -> Markup:
@@ -88,10 +88,10 @@ def batch_sweep(sweep: Sweep) -> Markup:
     Bars reach from the slowest to the fastest round.
     """
     top = round_up(max(sweep.high + sweep.samples_per_s))
-    at = list(map(doublings(sweep.batch_sizes), sweep.batch_sizes))
+    at = list(map(doubling_scale(sweep.batch_sizes), sweep.batch_sizes))
     levels = [_BATCH_HEIGHT * (1 - rate / top) for rate in sweep.samples_per_s]
     path = line_path(list(zip(at, levels)))
-    knee = drop(at[sweep.batch_sizes.index(sweep.knee)], _BATCH_HEIGHT, f"knee: {count(sweep.knee)}")
+    knee = drop_line(at[sweep.batch_sizes.index(sweep.knee)], _BATCH_HEIGHT, f"knee: {count(sweep.knee)}")
     parts = [*count_rows(top, _BATCH_HEIGHT), *knee, stretched(FIGURE_UNITS, _BATCH_HEIGHT, tag("path", class_="line", d=path))]
     for index, (x, y) in enumerate(zip(at, levels, strict=True)):
         parts.append(_point(sweep, index, x, y, top))
@@ -104,7 +104,7 @@ def _point(sweep: Sweep, index: int, x: float, y: float, top: float) -> Markup:
     size, rate, slow, fast = sweep.batch_sizes[index], sweep.samples_per_s[index], sweep.low[index], sweep.high[index]
     knee = ", the knee" if size == sweep.knee else ""
     tip = f"batch of {count(size)}: {number(rate)} samples/s ({number(slow)} to {number(fast)}){knee}"
-    bar = interval(x, _BATCH_HEIGHT * (1 - slow / top), _BATCH_HEIGHT * (1 - fast / top))
+    bar = interval_bar(x, _BATCH_HEIGHT * (1 - slow / top), _BATCH_HEIGHT * (1 - fast / top))
     hit = tag("circle", class_="hit", cx=percent(x), cy=y, r=12)
     return tag("g", bar, tag("circle", class_="dot", cx=percent(x), cy=y, r=3.5), hit, class_="point", data_tip=tip)
 

@@ -6,7 +6,7 @@ from feedline.analysis.formatting import seconds, share
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.predict.change import Refused
-from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, Prediction, QuestionId, list_late_ranks
+from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, Prediction, QuestionId, describe_late_ranks
 
 RULE_ID = "late_rank"
 SPREAD = "late_ranks"
@@ -82,7 +82,7 @@ def changing(facts: RankFacts) -> Finding | None:
         SPREAD,
         None if told is None else told.gain_s,
         told,
-        message=f"the slow rank changes: {list_late_ranks(facts.late)}; {varies} varies most",
+        message=f"the slow rank changes: {describe_late_ranks(facts.late)}; {varies} varies most",
         fix=_ALIKE.get(phase, _NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this finding is wrong.",
         blame=Blame(None, phase),

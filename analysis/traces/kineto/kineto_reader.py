@@ -13,7 +13,7 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.traces.kineto.event_blocks import NONE
 from feedline.analysis.traces.kineto.fill import Filled
 from feedline.analysis.traces.kineto.stream import MAX_OBJECT_TEXT, Blocks, Inflated, as_int
-from feedline.analysis.traces.makers import READ, adapt, maker_of, of_events, refusal
+from feedline.analysis.traces.makers import READ, adapt_events, maker_of, maker_of_events, refusal_of
 from feedline.analysis.traces.trace_columns import DEFAULT, DEVICE_WORK, CollectiveArgs, Kind, Rows, Trace, TraceLimits, canonical, sort
 from feedline.profiler.errors import TraceDamaged
 from feedline.profiler.few import few
@@ -182,9 +182,9 @@ def _known(rows: Rows) -> bool:
 def _refuse(path: str, rows: Rows, around: bytes, filled: Filled) -> NoReturn:
     """Raises: TraceDamaged: with who wrote it."""
     categories = sorted(name for name in filled.kinds if name)
-    maker = of_events(around, categories, filled.tracks.processes.values())
+    maker = maker_of_events(around, categories, filled.tracks.processes.values())
     if maker is not None:
-        raise TraceDamaged(refusal(path, maker))
+        raise TraceDamaged(refusal_of(path, maker))
     called = few([f"'{name}'" for name in categories], _MAX_CATEGORIES) if categories else "missing"
     raise TraceDamaged(f"{path} contains {counted(len(rows), 'event')}, none of a category that feedline knows (here: {called}). {READ}")
 
@@ -207,7 +207,7 @@ def _trace(path: str, maker: str, rows: Rows, filled: Filled, about: _About, not
     rows["start"] += about.base_ns - origin
     tracks = filled.track_values(rows)
     if maker != _KINETO:
-        adapt(rows, tracks, filled.names.held, filled.tracks.processes)
+        adapt_events(rows, tracks, filled.names.held, filled.tracks.processes)
     trace = Trace(
         source=path.rstrip("/").rsplit("/", 1)[-1],
         maker=maker,

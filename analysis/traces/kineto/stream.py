@@ -26,7 +26,7 @@ from feedline.analysis.traces.kineto.event_blocks import (
     Label,
     by_texts,
 )
-from feedline.analysis.traces.makers import of_bytes, of_lines, refusal
+from feedline.analysis.traces.makers import maker_of_bytes, maker_of_lines, refusal_of
 from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import MissingDependency, TraceDamaged
 
@@ -393,8 +393,8 @@ class Blocks:
             enough = 2 * len(head)  # looking again for every piece would take the square of their number
             begin = head.lstrip()[:1]
             if begin == b"[":
-                if maker := of_lines(head):
-                    raise TraceDamaged(refusal(self.path, maker))
+                if maker := maker_of_lines(head):
+                    raise TraceDamaged(refusal_of(self.path, maker))
                 return head[head.index(b"[") + 1 :]
             if begin not in (b"{", b""):
                 self._refuse(head, "it is neither JSON nor gzipped JSON. Pass a file written by torch.profiler")
@@ -408,8 +408,8 @@ class Blocks:
 
     def _refuse(self, head: bytes, why: str) -> NoReturn:
         """Raises: TraceDamaged: with who wrote the file, if that is known."""
-        maker = of_bytes(head)
-        raise TraceDamaged(f"{self.path} is not a trace: {why}" if maker is None else refusal(self.path, maker))
+        maker = maker_of_bytes(head)
+        raise TraceDamaged(f"{self.path} is not a trace: {why}" if maker is None else refusal_of(self.path, maker))
 
     def _doubtful(self, buffer: bytes, boundary: re.Match[bytes] | None) -> tuple[Block, bytes]:
         """Return events of a buffer that could not be split by guessing, and what is left of it."""

@@ -62,12 +62,12 @@ def process_of(global_tid: IntArray) -> IntArray:
     return global_tid - global_tid % THREADS
 
 
-def pid(global_id: int) -> int:
+def pid_of(global_id: int) -> int:
     """Return the operating system's number of the process."""
     return global_id // THREADS % THREADS
 
 
-def tid(global_tid: int) -> int:
+def tid_of(global_tid: int) -> int:
     """Return the operating system's number of the thread."""
     return global_tid % THREADS
 
@@ -179,7 +179,7 @@ class Database:
 
 
 @contextmanager
-def opened(path: str, limits: TraceLimits = DEFAULT) -> Iterator[Database]:
+def open_database(path: str, limits: TraceLimits = DEFAULT) -> Iterator[Database]:
     """Open a local file, read only.
 
     Raises:
@@ -308,7 +308,7 @@ class Names:
         return np.array(named, np.int64)[index.reshape(-1)] if len(known) else np.zeros(0, np.int64)
 
 
-def rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
+def event_rows(kind: Kind, columns: dict[str, IntArray]) -> Rows:
     """Make a table of one kind.
 
     Columns of EVENT_ROW_DTYPE that are missing are "none"; an end before its start becomes the start.

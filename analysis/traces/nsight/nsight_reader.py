@@ -19,13 +19,13 @@ from feedline.analysis.traces.nsight.database import (
     Names,
     Recording,
     Rows,
-    opened,
-    pid,
+    event_rows,
+    open_database,
+    pid_of,
     process_of,
     rank_of,
     recording_of,
-    rows,
-    tid,
+    tid_of,
 )
 from feedline.analysis.traces.nsight.nvtx import NcclPayload, nccl_of_kernels
 from feedline.analysis.traces.trace_columns import (
@@ -93,7 +93,7 @@ def _kernels(database: Database, names: Names) -> Rows:
     # The demangled name tells float from half, and a ring from a tree; the short one is left of it where an export has no other.
     columns = database.read(_KERNELS, {**_PLACE_FIELDS, "string": Field(("demangledName", "mangledName", "shortName", "nameId"), -1)})
     columns["name"] = names.of_strings(database, columns.pop("string"), "kernel without a name")
-    return rows(Kind.KERNEL, columns)
+    return event_rows(Kind.KERNEL, columns)
 
 
 def _copies(database: Database, names: Names) -> Rows:
@@ -104,7 +104,7 @@ def _copies(database: Database, names: Names) -> Rows:
     called = [names(f"Memcpy {_of(_DIRECTIONS, way, 0)} ({_of(_MEMORIES, source, _NOT_KNOWN)} -> {_of(_MEMORIES, target, _NOT_KNOWN)})")
               for way, source, target in known.tolist()]  # fmt: skip
     columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else keys[:, 0]
-    return rows(Kind.COPY, columns)
+    return event_rows(Kind.COPY, columns)
 
 
 def _of(words: tuple[str, ...], number: int, unknown: int) -> str:
@@ -116,7 +116,7 @@ def _sets(database: Database, names: Names) -> Rows:
     known, index = np.unique(columns.pop("memory"), return_inverse=True)
     called = [names(f"Memset ({_of(_MEMORIES, memory, _NOT_KNOWN)})") for memory in known.tolist()]
     columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else columns["start"]
-    return rows(Kind.SET, columns)
+    return event_rows(Kind.SET, columns)
 
 
 def _graphs(database: Database, names: Names) -> Rows:
@@ -126,7 +126,7 @@ def _graphs(database: Database, names: Names) -> Rows:
     """
     columns = database.read(_GRAPHS, _PLACE_FIELDS)
     columns["name"] = np.full(len(columns["start"]), names("CUDA graph")) if len(columns["start"]) else columns["start"]
-    return rows(Kind.KERNEL, columns)
+    return event_rows(Kind.KERNEL, columns)
 
 
 def _waits(database: Database, names: Names, done: Rows) -> Rows:
@@ -143,7 +143,7 @@ def _waits(database: Database, names: Names, done: Rows) -> Rows:
     known, index = np.unique(columns.pop("way"), return_inverse=True)
     called = [names(_of(_WAIT_NAMES, way, 0)) for way in known.tolist()]
     columns["name"] = np.array(called, np.int64)[index.reshape(-1)] if called else columns["start"]
-    table = rows(Kind.SYNC, columns)
+    table = event_rows(Kind.SYNC, columns)
     table["device"] = _devices(table, done)
     return table
 
@@ -201,7 +201,7 @@ def _overhead(database: Database, names: Names) -> list[Rows]:
 
 def _on_threads(kind: Kind, columns: dict[str, IntArray]) -> Rows:
     columns["process"] = process_of(columns["place"])
-    return rows(kind, columns)
+    return event_rows(kind, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +236,7 @@ def read_nsight(path: str, limits: TraceLimits = DEFAULT) -> list[Trace]:
     Raises:
         TraceDamaged: it is not from Nsight Systems, damaged, being written, holds nothing that happened, or more than the limits.
     """
-    with opened(path, limits) as database:
+    with open_database(path, limits) as database:
         whole = _whole(database)
     parts = _parts(whole.rows)
     if not parts:
@@ -262,12 +262,12 @@ def _whole(database: Database) -> _File:
     hosts = [*_calls(database, names), *_system(database, names), *_overhead(database, names)]
     parts = [done, _waits(database, names, done), *hosts]
     last = max((int(part["end"].max()) for part in parts if len(part)), default=0)
-    ranges = nvtx.ranges(database, names, last)
+    ranges = nvtx.read_ranges(database, names, last)
     before = sum(map(len, parts))
     for payload in ranges.nccl:
         payload.row += before
-    rows = np.concatenate([*parts, ranges.rows])
-    return _File(rows, names.all(), ranges, nccl_of_kernels(rows, names.all(), ranges.nccl), known, _notes(database, done))
+    event_rows = np.concatenate([*parts, ranges.rows])
+    return _File(event_rows, names.all(), ranges, nccl_of_kernels(event_rows, names.all(), ranges.nccl), known, _notes(database, done))
 
 
 def _notes(database: Database, done: Rows) -> list[str]:
@@ -282,9 +282,9 @@ def _notes(database: Database, done: Rows) -> list[str]:
 
 def _parts(rows: Rows) -> list[tuple[int, list[int]]]:
     """(globalPid, its devices) of each trace, in order."""
-    work = rows[np.isin(rows["kind"], DEVICE_WORK)]
+    work = event_rows[np.isin(event_rows["kind"], DEVICE_WORK)]
     if not len(work):
-        others = rows[np.isin(rows["kind"], (Kind.RUNTIME, Kind.ANNOTATION, Kind.OPERATOR))]
+        others = event_rows[np.isin(event_rows["kind"], (Kind.RUNTIME, Kind.ANNOTATION, Kind.OPERATOR))]
         return [(process, []) for process in np.unique(others["process"]).tolist()]
     parts = []
     for process in np.unique(work["process"]).tolist():
@@ -302,23 +302,23 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
     process, devices = parts[number]
     shared = sum(value == process for value, _ in parts) > 1
     alone = len({value for value, _ in parts}) == 1
-    rows = whole.rows
-    mine = (rows["process"] == process) & ((rows["device"] < 0) | np.isin(rows["device"], devices))
+    event_rows = whole.rows
+    mine = (event_rows["process"] == process) & ((event_rows["device"] < 0) | np.isin(event_rows["device"], devices))
     if alone and devices:  # of processes without a device, its loader's workers for one, the file does not say whose they are
-        mine |= (rows["process"] != process) & (rows["kind"] == Kind.ANNOTATION)
+        mine |= (event_rows["process"] != process) & (event_rows["kind"] == Kind.ANNOTATION)
     chosen = np.flatnonzero(mine)
     told_rank = whole.told.ranks.get(process)
     rank, world = (None, None) if shared else rank_of(process, alone, told_rank, whole.session, whole.ranges.threads)
-    tracks, track = _tracks(rows[chosen], whole)
-    origin, shift = _origin(whole.session, rows["start"][chosen])
-    events = _events(rows[chosen], track, whole.told.index[chosen], shift)
+    tracks, track = _tracks(event_rows[chosen], whole)
+    origin, shift = _origin(whole.session, event_rows["start"][chosen])
+    events = _events(event_rows[chosen], track, whole.told.index[chosen], shift)
     names = canonical(events["name"], whole.names, str)
     shapes = canonical(events["shape"], whole.ranges.shapes, lambda shape: (shape.inputs, shape.dtypes))
     collectives = canonical(events["collective"], whole.told.args, CollectiveArgs.order)
     sort(events)
     notes = list(whole.notes)
     if shared:
-        notes.append(f"process {pid(process)} drives several devices: each is treated as a separate rank with the same host threads")
+        notes.append(f"process {pid_of(process)} drives several devices: each is treated as a separate rank with the same host threads")
     return Trace(
         source=source,
         maker="nsight",
@@ -345,9 +345,9 @@ def _numbered(traces: list[Trace], node: int) -> list[Trace]:
 
 
 def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
-    key, parts = np.zeros(len(rows), np.int64), []
+    key, parts = np.zeros(len(event_rows), np.int64), []
     for name in ("device", "process", "place"):
-        values, index = np.unique(rows[name], return_inverse=True)
+        values, index = np.unique(event_rows[name], return_inverse=True)
         parts.append(values.tolist())
         key = key * len(values) + index.reshape(-1)
     keys, index = np.unique(key, return_inverse=True)
@@ -358,7 +358,7 @@ def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
     ]
     threads = {**whole.session.threads, **whole.ranges.threads}
     tracks = [
-        Track(str(pid(process)), str(tid(place) if number < 0 else place), number, threads.get(place, "") if number < 0 else "")
+        Track(str(pid_of(process)), str(tid_of(place) if number < 0 else place), number, threads.get(place, "") if number < 0 else "")
         for number, process, place in known
     ]
     return tracks, index.reshape(-1)
@@ -373,10 +373,10 @@ def _origin(known: Recording, start: IntArray) -> tuple[int, int]:
 
 
 def _events(rows: Rows, track: IntArray, collective: IntArray, shift: int) -> Rows:
-    events = np.zeros(len(rows), EVENT_DTYPE)
-    events["start"], events["wall"] = rows["start"] - shift, rows["end"] - rows["start"]
+    events = np.zeros(len(event_rows), EVENT_DTYPE)
+    events["start"], events["wall"] = event_rows["start"] - shift, event_rows["end"] - event_rows["start"]
     for column in ("correlation", "nbytes", "shape", "kind", "name"):
-        events[column] = rows[column]
+        events[column] = event_rows[column]
     events["correlation"][events["correlation"] == 0] = -1
     events["track"], events["collective"] = track, collective
     return events

@@ -105,7 +105,7 @@ class _RangeReader:
         return self.shapes[sizes]
 
 
-def ranges(database: Database, names: Names, last: int) -> NvtxRanges:
+def read_ranges(database: Database, names: Names, last: int) -> NvtxRanges:
     """Read every range and mark.
 
     Args:

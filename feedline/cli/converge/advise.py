@@ -92,7 +92,7 @@ def chosen(runs: "list[TrainingRecord]", wanted: tuple[str, float]) -> "tuple[Tr
     if not having:
         there = ", ".join(sorted({curve for run in runs for curve in run.curves})) or "none"
         raise ScriptError(f"no run with a known batch size has a curve {name!r}; the curves are {there}")
-    tried = [(run, steps_to_target(run.curves[name], value, rising=curves.rises(name))) for run in having]
+    tried = [(run, steps_to_target(run.curves[name], value, rising=curves.is_higher_better(name))) for run in having]
     return next((pair for pair in tried if pair[1].updates is not None), tried[0])
 
 

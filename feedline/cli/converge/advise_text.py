@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.advisor import Advice, Advised, written
+from feedline.analysis.convergence.advisor import Advice, Advised, is_written
 from feedline.analysis.convergence.batch_cost import DOUBT
 from feedline.analysis.convergence.classify import VERDICT_WORDS, LossKind, Verdict
 from feedline.analysis.convergence.curves import TRAIN
@@ -85,7 +85,7 @@ def _item(text: str) -> Padding:
 def _runs(runs: Sequence[TrainingRecord]) -> Table:
     made = columns("run", "batch", "ranks", "samples", "updates", TRAIN, gap=2)
     for run in sorted(runs, key=lambda one: one.batch or 0.0):
-        last = curves.final(TRAIN, run.curves[TRAIN]) if TRAIN in run.curves else None
+        last = curves.final_value_of(TRAIN, run.curves[TRAIN]) if TRAIN in run.curves else None
         samples = count(round(run.samples)) if run.samples_known else BLANK
         cells = [count(run.batch) if run.batch else BLANK, str(run.ranks), samples, count(run.updates)]
         made.add_row(plain(run.name), *cells, number(last) if last is not None else BLANK)
@@ -125,7 +125,7 @@ def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
     if advice.fix:
         how = (
             f"`feedline run --fix {advice.fix} SCRIPT` prints the lines to add to the program"
-            if written(advice.fix)
+            if is_written(advice.fix)
             else f"--fix {advice.fix}"
         )
         yield _under("fix", how)

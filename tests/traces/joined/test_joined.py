@@ -12,7 +12,7 @@ from warm_python import WarmPython
 
 from feedline.analysis.report import trace
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
-from feedline.analysis.traces.windows import READINGS_NS, _marks_in, shared_clock, windows
+from feedline.analysis.traces.windows import READINGS_NS, _marks_in, read_windows, shared_clock
 from feedline.cli import main
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import OutputError
@@ -38,7 +38,7 @@ def file(run: Path) -> File:
 
 @pytest.fixture(scope="module")
 def bound_ns(run: Path) -> float:
-    return windows(open_run(run)).by_rank[0].clock.clock.bound
+    return read_windows(open_run(run)).by_rank[0].clock.clock.bound
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_the_marks_and_the_runs_own_readings_agree(run):
 
 def test_a_trace_without_marks_is_joined_by_the_runs_own_readings(copy, tmp_path):
     rewritten(copy / "rank0" / "kineto.json.gz", lambda event: not str(event.get("name")).startswith(MARK))
-    found = windows(open_run(copy))
+    found = read_windows(open_run(copy))
     trace.write(open_run(copy), tmp_path / "trace.json.gz", found)
     file = File(tmp_path / "trace.json.gz")
 

@@ -8,29 +8,29 @@ from traces.numbers.lines import AUTOGRAD, LOADER, NCCL, SIDE, WATCHDOG, call, k
 from traces.strategies import traces
 
 from feedline.analysis.intervals import common, union
-from feedline.analysis.traces.threads import threads
+from feedline.analysis.traces.threads import find_threads
 from feedline.analysis.traces.trace_budget import (
     _ONE_RANK,
     STEP_PARTS,
     Activity,
     StepBudget,
-    activity,
+    budget_of_rank,
     device_work,
-    loading,
-    of_trace,
-    split,
+    find_activity,
+    find_waits,
+    split_steps,
     with_waiting,
 )
 from feedline.analysis.traces.trace_columns import Kind
-from feedline.analysis.traces.trace_steps import basis, find_steps
+from feedline.analysis.traces.trace_steps import find_steps, window_of
 
 STEP = said("ProfilerStep#1", 0, 100)
 
 
 def budget(one):
-    who, work = threads(one), device_work(one)
+    who, work = find_threads(one), device_work(one)
     steps = find_steps(one, who)
-    return of_trace(steps, basis(one, steps), activity(one, who, steps, work, loading(one, who)), work)
+    return budget_of_rank(steps, window_of(one, steps), find_activity(one, who, steps, work, find_waits(one, who)), work)
 
 
 def us(*rows):
@@ -101,7 +101,7 @@ def test_the_budget_of_nothing_is_empty():
 
 @given(activities, edges, sets)
 def test_parts_sum_to_the_steps_whatever_went_on(act, at, waiting):
-    parts = split(act, at[:-1], at[1:], waiting)
+    parts = split_steps(act, at[:-1], at[1:], waiting)
 
     assert list(parts) == list(STEP_PARTS)
     assert all((part >= 0).all() and part.dtype == np.int64 for part in parts.values())
@@ -117,17 +117,17 @@ def test_each_moment_belongs_to_the_first_part_that_holds_it(act, at, waiting):
             held = [bool(((layer[:, 0] <= moment) & (moment < layer[:, 1])).any()) for layer in layers]
             wanted[STEP_PARTS[held.index(True) if True in held else -1]][number] += 1
 
-    found = split(act, at[:-1], at[1:], waiting)
+    found = split_steps(act, at[:-1], at[1:], waiting)
 
     assert {name: part.tolist() for name, part in found.items()} == {name: part.tolist() for name, part in wanted.items()}
 
 
 @given(activities, edges, sets)
 def test_waiting_that_is_known_later_moves_out_of_transfer_as_if_it_had_been_known(act, at, waiting):
-    alone = StepBudget(at, split(act, at[:-1], at[1:]), (_ONE_RANK,))
+    alone = StepBudget(at, split_steps(act, at[:-1], at[1:]), (_ONE_RANK,))
     found = with_waiting(alone, common(act.communication, act.compute), act.communication, waiting)
 
-    wanted = split(act, at[:-1], at[1:], waiting)
+    wanted = split_steps(act, at[:-1], at[1:], waiting)
     assert {name: part.tolist() for name, part in found.parts.items()} == {name: part.tolist() for name, part in wanted.items()}
     assert found.notes == ()
 

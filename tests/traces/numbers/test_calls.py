@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from traces.numbers.lines import AUTOGRAD, NCCL, SIDE, call, kernel, line, operator, said, trace
 
 from feedline.analysis.intervals import flatten
-from feedline.analysis.traces.calls import _nest, calls
+from feedline.analysis.traces.calls import _nest, sum_calls
 from feedline.analysis.traces.kinds_of_work import Copy
 from feedline.analysis.traces.rank_trace import _copies, _kernels
-from feedline.analysis.traces.threads import threads
+from feedline.analysis.traces.threads import find_threads
 from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind
 from feedline.analysis.traces.trace_steps import TraceWindow
 
@@ -18,7 +18,7 @@ WHOLE = TraceWindow(0, 1 << 40, 0)
 
 
 def rows(one, window=WHOLE):
-    return {row.name: row for row in calls(one, threads(one), window).rows}
+    return {row.name: row for row in sum_calls(one, find_threads(one), window).rows}
 
 
 @st.composite
@@ -148,8 +148,8 @@ def test_kernels_are_summed_by_name_with_the_operator_that_launched_most_of_them
         kernel(110, 130, "elementwise", correlation=2),
         kernel(130, 140, "lost", correlation=3),
     )
-    who = threads(one)
-    found = _kernels(one, who, calls(one, who, WHOLE), 40_000, WHOLE)
+    who = find_threads(one)
+    found = _kernels(one, who, sum_calls(one, who, WHOLE), 40_000, WHOLE)
 
     assert [(row.name, row.count, row.total_ns, row.busy_share, row.operator) for row in found] == [
         ("elementwise", 2, 30_000, 0.75, "aten::mul"),
@@ -164,9 +164,9 @@ def test_communication_is_under_the_name_of_its_range():
         call("cudaLaunchKernelExC", 2, 3, correlation=1),
         kernel(20, 30, NCCL, SIDE, correlation=1),
     )
-    who = threads(one)
+    who = find_threads(one)
 
-    assert [(row.operator, row.communication) for row in _kernels(one, who, calls(one, who, WHOLE), 1, WHOLE)] == [
+    assert [(row.operator, row.communication) for row in _kernels(one, who, sum_calls(one, who, WHOLE), 1, WHOLE)] == [
         ("nccl:all_reduce", True)
     ]
 
@@ -174,7 +174,7 @@ def test_communication_is_under_the_name_of_its_range():
 def test_a_runtime_call_knows_the_collective_around_it():
     about = CollectiveArgs("allreduce", "0")
     one = trace(operator("record_param_comms", 1, 9, collective=about), call("cudaLaunchKernelExC", 2, 3, correlation=1))
-    found = calls(one, threads(one), WHOLE).collective
+    found = sum_calls(one, find_threads(one), WHOLE).collective
 
     assert [one.collectives[number] for number in found[found >= 0]] == [about]
 
@@ -204,8 +204,8 @@ def test_tables_are_of_the_steps_alone():
         operator("aten::mm", 20, 25), kernel(28, 36),
         line(Kind.COPY, pinned, 2, 9, SIDE, nbytes=7), line(Kind.COPY, pinned, 5, 15, SIDE, nbytes=90),
     )  # fmt: skip
-    who, steps = threads(one), TraceWindow(10_000, 30_000, 2)
-    called = calls(one, who, steps)
+    who, steps = find_threads(one), TraceWindow(10_000, 30_000, 2)
+    called = sum_calls(one, who, steps)
 
     (computed,), (copied,) = _kernels(one, who, called, 8000, steps), _copies(one, steps)
 

@@ -3,7 +3,7 @@
 from traces.numbers.lines import LOADER, NCCL, SIDE, kernel, line, said, trace
 
 from feedline.analysis.traces.trace_budget import DeviceWork, GpuFigures, device_work
-from feedline.analysis.traces.trace_budget import gpu as figures
+from feedline.analysis.traces.trace_budget import gpu_figures as figures
 from feedline.analysis.traces.trace_columns import Kind
 from feedline.analysis.traces.trace_steps import TraceWindow
 

@@ -9,10 +9,10 @@ import pytest
 from feedline.analysis.intervals import joined, length, without
 from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.analysis.traces.rank_trace import RankTrace, summarise
-from feedline.analysis.traces.threads import threads
-from feedline.analysis.traces.trace_budget import DeviceWork, GpuFigures, Input, device_work, find_input, gpu, loading
+from feedline.analysis.traces.threads import find_threads
+from feedline.analysis.traces.trace_budget import DeviceWork, GpuFigures, Input, device_work, find_input, find_waits, gpu_figures
 from feedline.analysis.traces.trace_columns import Trace
-from feedline.analysis.traces.trace_steps import TraceWindow, basis
+from feedline.analysis.traces.trace_steps import TraceWindow, window_of
 
 TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
 REFERENCE = TRACES / "reference.json"
@@ -38,16 +38,16 @@ def of(name: str) -> RankTrace:
 def whole(name: str) -> tuple[DeviceWork, GpuFigures]:
     """What the device did from its first work to its last."""
     work = device_work(read(name))
-    return work, gpu(work, TraceWindow(int(work.busy[0, 0]), int(work.busy[-1, 1]), 1))
+    return work, gpu_figures(work, TraceWindow(int(work.busy[0, 0]), int(work.busy[-1, 1]), 1))
 
 
 def input_of(name: str) -> Input:
     """Of the ProfilerStep ranges; without them, from the first wait or work to the last work."""
     trace, steps = read(name), of(name).steps
-    who = threads(trace)
-    waits, busy = loading(trace, who), whole(name)[0].busy
+    who = find_threads(trace)
+    waits, busy = find_waits(trace, who), whole(name)[0].busy
     either = joined(waits, busy)
-    window = basis(trace, steps) if steps.by == "profiler_step" else TraceWindow(int(either[0, 0]), int(busy[-1, 1]), 1)
+    window = window_of(trace, steps) if steps.by == "profiler_step" else TraceWindow(int(either[0, 0]), int(busy[-1, 1]), 1)
     return find_input(trace, who, window, waits, busy)
 
 
@@ -63,15 +63,15 @@ def test_the_span_and_exposed_communication_are_exact(name):
 
 @each_trace
 def test_idle_compute_other_and_overlap_are_within_a_hundredth_of_a_point(name):
-    gpu, wanted = whole(name)[1], WANTED[name]
+    gpu_figures, wanted = whole(name)[1], WANTED[name]
 
-    assert gpu.idle_pct == pytest.approx(wanted["idle_pct"], rel=0, abs=POINT)
-    assert gpu.compute_pct == pytest.approx(wanted["comp_pct"], rel=0, abs=POINT)
-    assert gpu.other_pct == pytest.approx(wanted["noncomp_pct"], rel=0, abs=POINT)
+    assert gpu_figures.idle_pct == pytest.approx(wanted["idle_pct"], rel=0, abs=POINT)
+    assert gpu_figures.compute_pct == pytest.approx(wanted["comp_pct"], rel=0, abs=POINT)
+    assert gpu_figures.other_pct == pytest.approx(wanted["noncomp_pct"], rel=0, abs=POINT)
     if wanted["overlap_pct_of_comm"] is None:
-        assert gpu.overlap_pct_of_comm is None and gpu.reasons["overlap_pct_of_comm"]
+        assert gpu_figures.overlap_pct_of_comm is None and gpu_figures.reasons["overlap_pct_of_comm"]
     else:
-        assert gpu.overlap_pct_of_comm == pytest.approx(wanted["overlap_pct_of_comm"], rel=0, abs=POINT)
+        assert gpu_figures.overlap_pct_of_comm == pytest.approx(wanted["overlap_pct_of_comm"], rel=0, abs=POINT)
 
 
 @each_trace
