@@ -107,22 +107,22 @@ def gather_ranks(run: Run, notes: list[str]) -> dict[int, RankMetrics]:
 def _report(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None, ceilings: Ceilings | None
 ) -> Report:
-    made, read_training, end = _described(run, shown, gathered, notes, compared)
-    if read_training.facts is None:
+    made, read, end = _described(run, shown, gathered, notes, compared)
+    if read.facts is None:
         return made
     checks = made.convergence.checks if made.convergence else []
-    predictions = _predictions_of(made, shown, read_training.facts, ceilings, rejected_of(run))
-    return _judged(made, read_training.facts, checks, predictions, _ended_badly(made.run, end))
+    predictions = _predictions_of(made, shown, read.facts, ceilings, rejected_of(run))
+    return _judged(made, read.facts, checks, predictions, _ended_badly(made.run, end))
 
 
 def _described(
     run: Run, shown: RankMetrics, gathered: dict[int, RankMetrics], notes: list[str], compared: Compared | None
 ) -> "tuple[Report, _Read, AtEnd]":
     """The report without what is concluded from it: limits, findings, verdict. And how the rank ended that ended first."""
-    read_training = _read(shown, gathered, notes, compared)
-    step, loaders = read_training.step, read_training.loaders
-    if read_training.facts is not None:
-        step = _with_input(read_training.facts)
+    read = _read(shown, gathered, notes, compared)
+    step, loaders = read.step, read.loaders
+    if read.facts is not None:
+        step = _with_input(read.facts)
     ended = between_ranks.first_failed(gathered)
     about, pace = _run_info(run, gathered[ended].rank), between_ranks.throughput(gathered, shown)
     if run.part is not None:
@@ -134,23 +134,23 @@ def _described(
         low, high = interval_of_rate(pace.of_all_ranks, half_width(*relative(means_of(shown))))
         pace = dataclasses.replace(pace, low=low, high=high)
     notes = [*notes, *notes_of.of_rank(shown), *(note for rank in gathered.values() if rank is not shown for note in notes_of.ending(rank))]
-    end = at_end(gathered[ended], read_training.gauges if gathered[ended] is shown else [])
+    end = at_end(gathered[ended], read.gauges if gathered[ended] is shown else [])
     about = dataclasses.replace(about, waited_s=end.wait.s if end.wait is not None else None, silent_s=end.silent_s)
-    findings = [] if read_training.facts is not None else _without_steps(end, loaders, about)
+    findings = [] if read.facts is not None else _without_steps(end, loaders, about)
     report = Report(
         run=about,
         verdict=f"{findings[0].message}." if findings else "no training step was recorded, so what limits the training is unknown.",
         findings=findings,
         throughput=pace,
         step=step,
-        workers=read_training.workers,
+        workers=read.workers,
         loaders=loaders,
         ranks={str(number): _rank_summary(rank, compared) for number, rank in gathered.items()},
-        gauges=read_training.gauges,
+        gauges=read.gauges,
         comm=compared.communication if compared else None,
         convergence=trained,
-        cpus=read_training.use,
-        ledger=read_training.facts.ledger if read_training.facts is not None else None,
+        cpus=read.use,
+        ledger=read.facts.ledger if read.facts is not None else None,
         shown=shown.rank.number,
         headline=headline(
             about,
@@ -166,7 +166,7 @@ def _described(
         ],
         notes=[reworded(note, masks.text(run.named(note))) for note in notes],
     )
-    return report, read_training, end
+    return report, read, end
 
 
 def rejected_of(run: Run) -> list[Trial]:
@@ -259,9 +259,9 @@ def training_input(run: Run, ceilings: Ceilings | None = None, tried: Sequence[T
     gathered = gather_ranks(run, notes)
     compared = between_ranks.compare_recorded(gathered, gathered[min(gathered)], ceilings, NO_HINTS, notes, rank_cpus(gathered))
     shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
-    report, read_training, _ = _described(run, shown, gathered, notes, compared)
-    predictions = _predictions_of(report, shown, read_training.facts, ceilings, tried) if read_training.facts else None
-    return TrainingInput(shown, read_training.facts, read_training.gauges, report.throughput, predictions)
+    report, read, _ = _described(run, shown, gathered, notes, compared)
+    predictions = _predictions_of(report, shown, read.facts, ceilings, tried) if read.facts else None
+    return TrainingInput(shown, read.facts, read.gauges, report.throughput, predictions)
 
 
 def _judged(report: Report, facts: RuleInputs, checks: Sequence[Finding], predictions: Predictions, no_more: bool) -> Report:

@@ -95,8 +95,8 @@ def write_into(run: Run, file: BinaryIO, pack: bool, windows: Windows | None) ->
     about = json.dumps({"feedline": {"clocks": windows.notes}})
     with packing.GzipFile("", "wb", _LEVEL, file, 0) if pack else nullcontext(file) as packed:
         packed.write(f'{{"displayTimeUnit": "ns", "otherData": {about}, "traceEvents": ['.encode())
-        window_lines, comma = lines_of(run, windows, notes), "\n"
-        while part := list(islice(window_lines, _LINES_AT_A_TIME)):
+        lines, comma = lines_of(run, windows, notes), "\n"
+        while part := list(islice(lines, _LINES_AT_A_TIME)):
             packed.write((comma + ",\n".join(part)).encode())
             comma = ",\n"
         packed.write(b"\n]}\n")

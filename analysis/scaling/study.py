@@ -40,7 +40,7 @@ def _conclude(
     """
     return " ".join(
         f"{sentence[:1].upper()}{sentence[1:]}."
-        for sentence in (*_sentences(compare_points, unit, late), *_predicted(compare_points[-1], unit, predictions, contradictions))
+        for sentence in (*_sentences(rows, unit, late), *_predicted(rows[-1], unit, predictions, contradictions))
     )
 
 
@@ -67,9 +67,9 @@ def _disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> l
 
 
 def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str]:
-    base = compare_points[0]
-    flagged = [row for row in compare_points if row.flagged]
-    if len(compare_points) < 2:
+    base = rows[0]
+    flagged = [row for row in rows if row.flagged]
+    if len(rows) < 2:
         ranks, rate = base.point.ranks, f"{number(base.point.samples_per_s)} {unit}"
         yield f"{counted(ranks)}: {rate}; to compare it, measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
     elif flagged:
@@ -79,10 +79,10 @@ def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str
             f"{counted(flagged[0].point.ranks)} cannot be {number(times)} times as fast as {ranks}"
         )
     else:
-        yield from _gain(compare_points, unit)
+        yield from _gain(rows, unit)
     if late:
         yield late
-    if any(row.point.disturbed for row in compare_points):
+    if any(row.point.disturbed for row in rows):
         yield "ranks waited for CPUs during the measurement (see Notes): repeat it on an idle machine"
 
 
@@ -98,14 +98,14 @@ def _predicted(last: ScalingRow, unit: str, predictions: Sequence[ThroughputPred
 
 
 def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
-    base, last = compare_points[0], compare_points[-1]
+    base, last = rows[0], rows[-1]
     times = last.point.samples_per_s / base.point.samples_per_s
     yield (
         f"{counted(last.point.ranks)} reach {number(times)} times the {unit} of {counted(base.point.ranks)}: "
         f"{share(last.efficiency)} scaling efficiency"
     )
-    fastest = max(compare_points, key=lambda row: row.point.samples_per_s)
-    before = compare_points[-2]
+    fastest = max(rows, key=lambda row: row.point.samples_per_s)
+    before = rows[-2]
     if fastest.point.samples_per_s > last.point.samples_per_s * (1 + _SAME):
         yield f"use {counted(fastest.point.ranks)}: more ranks are slower"
     elif last.marginal is not None and last.marginal < _MIN_MARGINAL:
@@ -115,11 +115,11 @@ def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
 
 def _flags(rows: Sequence[ScalingRow]) -> list[str]:
     """Say why measured points cannot be taken at their word."""
-    base = counted(compare_points[0].point.ranks)
+    base = counted(rows[0].point.ranks)
     return [
         f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline measurement is too slow: measure {base} "
         "again. Until then all efficiencies are too high, and predictions ignore the baseline"
-        for row in compare_points
+        for row in rows
         if row.flagged
     ]
 

@@ -272,8 +272,8 @@ class _Made:
         lane = assign_lanes(self._begin[rows], self._wall[rows])
         self._rank.lost += int((lane == NOWHERE).sum())
         rows, lane = rows[lane != NOWHERE], lane[lane != NOWHERE]
-        tids, is_named = self._rank.tracks(self._name(self._trace.tracks[track]), int(lane.max(initial=0)) + 1)
-        yield from is_named
+        tids, named = self._rank.tracks(self._name(self._trace.tracks[track]), int(lane.max(initial=0)) + 1)
+        yield from named
         pid = self._rank.pid
         for first in range(0, len(rows), _ROWS):
             part = rows[first : first + _ROWS]

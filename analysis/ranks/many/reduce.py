@@ -224,8 +224,8 @@ def reduce_ranks(urls: Sequence[str], pool: RankPool, load: Load = _of_rank, tel
     there = find_sources(urls)
     everybody = _surveyed(there.found, pool, load, tell)
     if strange := foreign_ranks(everybody.seen):  # minimum and maximum forget what they are of: the others are read again
-        describe_kept = _surveyed([source for source in there.found if source.rank not in strange], pool, load, tell)
-        everybody = replace(describe_kept, unread={**describe_kept.unread, **strange})
+        kept = _surveyed([source for source in there.found if source.rank not in strange], pool, load, tell)
+        everybody = replace(kept, unread={**kept.unread, **strange})
     if not everybody.seen:
         first = min(everybody.unread)
         raise RunDamaged(f"no rank of {', '.join(urls)} can be read; rank {first}: {everybody.unread[first]}")

@@ -266,8 +266,8 @@ def _whole(database: Database) -> _File:
     before = sum(map(len, parts))
     for payload in ranges.nccl:
         payload.row += before
-    event_rows = np.concatenate([*parts, ranges.rows])
-    return _File(event_rows, names.all(), ranges, nccl_of_kernels(event_rows, names.all(), ranges.nccl), known, _notes(database, done))
+    rows = np.concatenate([*parts, ranges.rows])
+    return _File(rows, names.all(), ranges, nccl_of_kernels(rows, names.all(), ranges.nccl), known, _notes(database, done))
 
 
 def _notes(database: Database, done: Rows) -> list[str]:
@@ -282,9 +282,9 @@ def _notes(database: Database, done: Rows) -> list[str]:
 
 def _parts(rows: Rows) -> list[tuple[int, list[int]]]:
     """(globalPid, its devices) of each trace, in order."""
-    work = event_rows[np.isin(event_rows["kind"], DEVICE_WORK)]
+    work = rows[np.isin(rows["kind"], DEVICE_WORK)]
     if not len(work):
-        others = event_rows[np.isin(event_rows["kind"], (Kind.RUNTIME, Kind.ANNOTATION, Kind.OPERATOR))]
+        others = rows[np.isin(rows["kind"], (Kind.RUNTIME, Kind.ANNOTATION, Kind.OPERATOR))]
         return [(process, []) for process in np.unique(others["process"]).tolist()]
     parts = []
     for process in np.unique(work["process"]).tolist():
@@ -302,16 +302,16 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
     process, devices = parts[number]
     shared = sum(value == process for value, _ in parts) > 1
     alone = len({value for value, _ in parts}) == 1
-    event_rows = whole.rows
-    mine = (event_rows["process"] == process) & ((event_rows["device"] < 0) | np.isin(event_rows["device"], devices))
+    rows = whole.rows
+    mine = (rows["process"] == process) & ((rows["device"] < 0) | np.isin(rows["device"], devices))
     if alone and devices:  # of processes without a device, its loader's workers for one, the file does not say whose they are
-        mine |= (event_rows["process"] != process) & (event_rows["kind"] == Kind.ANNOTATION)
+        mine |= (rows["process"] != process) & (rows["kind"] == Kind.ANNOTATION)
     chosen = np.flatnonzero(mine)
     told_rank = whole.told.ranks.get(process)
     rank, world = (None, None) if shared else rank_of(process, alone, told_rank, whole.session, whole.ranges.threads)
-    tracks, track = _tracks(event_rows[chosen], whole)
-    origin, shift = _origin(whole.session, event_rows["start"][chosen])
-    events = _events(event_rows[chosen], track, whole.told.index[chosen], shift)
+    tracks, track = _tracks(rows[chosen], whole)
+    origin, shift = _origin(whole.session, rows["start"][chosen])
+    events = _events(rows[chosen], track, whole.told.index[chosen], shift)
     names = canonical(events["name"], whole.names, str)
     shapes = canonical(events["shape"], whole.ranges.shapes, lambda shape: (shape.inputs, shape.dtypes))
     collectives = canonical(events["collective"], whole.told.args, CollectiveArgs.order)
@@ -345,9 +345,9 @@ def _numbered(traces: list[Trace], node: int) -> list[Trace]:
 
 
 def _tracks(rows: Rows, whole: _File) -> tuple[list[Track], IntArray]:
-    key, parts = np.zeros(len(event_rows), np.int64), []
+    key, parts = np.zeros(len(rows), np.int64), []
     for name in ("device", "process", "place"):
-        values, index = np.unique(event_rows[name], return_inverse=True)
+        values, index = np.unique(rows[name], return_inverse=True)
         parts.append(values.tolist())
         key = key * len(values) + index.reshape(-1)
     keys, index = np.unique(key, return_inverse=True)
@@ -373,10 +373,10 @@ def _origin(known: Recording, start: IntArray) -> tuple[int, int]:
 
 
 def _events(rows: Rows, track: IntArray, collective: IntArray, shift: int) -> Rows:
-    events = np.zeros(len(event_rows), EVENT_DTYPE)
-    events["start"], events["wall"] = event_rows["start"] - shift, event_rows["end"] - event_rows["start"]
+    events = np.zeros(len(rows), EVENT_DTYPE)
+    events["start"], events["wall"] = rows["start"] - shift, rows["end"] - rows["start"]
     for column in ("correlation", "nbytes", "shape", "kind", "name"):
-        events[column] = event_rows[column]
+        events[column] = rows[column]
     events["correlation"][events["correlation"] == 0] = -1
     events["track"], events["collective"] = track, collective
     return events

@@ -63,15 +63,15 @@ def test_the_span_and_exposed_communication_are_exact(name):
 
 @each_trace
 def test_idle_compute_other_and_overlap_are_within_a_hundredth_of_a_point(name):
-    gpu_figures, wanted = whole(name)[1], WANTED[name]
+    gpu, wanted = whole(name)[1], WANTED[name]
 
-    assert gpu_figures.idle_pct == pytest.approx(wanted["idle_pct"], rel=0, abs=POINT)
-    assert gpu_figures.compute_pct == pytest.approx(wanted["comp_pct"], rel=0, abs=POINT)
-    assert gpu_figures.other_pct == pytest.approx(wanted["noncomp_pct"], rel=0, abs=POINT)
+    assert gpu.idle_pct == pytest.approx(wanted["idle_pct"], rel=0, abs=POINT)
+    assert gpu.compute_pct == pytest.approx(wanted["comp_pct"], rel=0, abs=POINT)
+    assert gpu.other_pct == pytest.approx(wanted["noncomp_pct"], rel=0, abs=POINT)
     if wanted["overlap_pct_of_comm"] is None:
-        assert gpu_figures.overlap_pct_of_comm is None and gpu_figures.reasons["overlap_pct_of_comm"]
+        assert gpu.overlap_pct_of_comm is None and gpu.reasons["overlap_pct_of_comm"]
     else:
-        assert gpu_figures.overlap_pct_of_comm == pytest.approx(wanted["overlap_pct_of_comm"], rel=0, abs=POINT)
+        assert gpu.overlap_pct_of_comm == pytest.approx(wanted["overlap_pct_of_comm"], rel=0, abs=POINT)
 
 
 @each_trace
