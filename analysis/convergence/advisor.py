@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from feedline.analysis.convergence import batch_cost, checks, classify, noise_windows
+from feedline.analysis.convergence import batch_cost, checks, curves, noise_windows
 from feedline.analysis.convergence.checks import entries_of
-from feedline.analysis.convergence.classify import LossKind, Verdict, group_runs
+from feedline.analysis.convergence.curves import LossKind, Verdict, group_runs
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import BatchPrice, NoiseOverTraining
 from feedline.analysis.formatting import count, number, share
@@ -120,7 +120,7 @@ def advise(runs: Sequence[TrainingRecord]) -> Advised:
     checked = [(run, checks.run_checks(run)) for run in ordered]
     findings = [(run.name, finding) for run, own in checked for finding in own]
     stopped = any(checks.stops_advice(finding) for _, finding in findings)
-    verdicts = classify.classify(runs)
+    verdicts = curves.classify(runs)
     largest, over, of = ordered[-1], *_best_noise(checked)
     priced = batch_cost.price_batch(over, largest.batch) if largest.batch else None
     case = _Case(largest, ordered[0] if len(group_runs(runs)) > 1 else None, over, priced)
@@ -463,7 +463,7 @@ def _ratio_of_samples(case: _Case, batch: float) -> float | None:
 def _at_most_batch(case: _Case) -> float | None:
     """Return the lower end of the noise scale, or less where that would leave fewer than a hundred updates of the training."""
     low, run = case.noise.low, case.run
-    return min(low, run.samples / classify.FEW_UPDATES) if low and run.samples_known else low
+    return min(low, run.samples / curves.FEW_UPDATES) if low and run.samples_known else low
 
 
 def _epochs(run: TrainingRecord) -> float | None:

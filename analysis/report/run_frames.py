@@ -40,11 +40,11 @@ _DOC_WIDTH = 100  # of a docstring
 _Rows = Mapping[str, Any]  # column -> array [n], of one rank or process
 _NO_SCHEDSTAT = "the kernel does not report it (no schedstat)"
 _NO_COST = "it names no cost in time"
-_NO_INTERVAL = "cost_s is not a prediction"
+_NOT_AN_INTERVAL = "cost_s is not a prediction"
 _NOT_PREDICTED = "refused says why it is not predicted"
 _NO_RANK = "it does not name one rank"
 _UNENDED = "its end was not seen"
-_ALONE = "not comparable with other ranks: their records are missing, or clocks cannot be compared"
+_NOT_COMPARABLE = "not comparable with other ranks: their records are missing, or clocks cannot be compared"
 
 
 @dataclass(frozen=True)
@@ -329,8 +329,8 @@ FINDINGS = Table(
         _Column("says", "text", "", "One sentence with the figures"),
         _Column("cost_s", "number", "s", "What it costs per step", _NO_COST),
         _Column("cost_kind", "text", "", "What cost_s says of the gain: predicted, estimated, at_least, bound or unknown"),
-        _Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (95 %)", _NO_INTERVAL),
-        _Column("cost_high_s", "number", "s", "Its upper end", _NO_INTERVAL),
+        _Column("cost_low_s", "number", "s", "Lower end of the interval of a prediction (95 %)", _NOT_AN_INTERVAL),
+        _Column("cost_high_s", "number", "s", "Its upper end", _NOT_AN_INTERVAL),
         _Column("step_share", "number", "", "cost_s as a share of the mean step, 0 to 1", _NO_COST),
         _Column("fix", "text", "", "What to change"),
         _Column("how_to_check", "text", "", "An experiment, and the outcome that would prove this finding wrong"),
@@ -475,8 +475,16 @@ COLLECTIVES = Table(
         _Column("backend", "text", "", "gloo, nccl, ..."),
         _Column("phase", "text", "", f"What the rank was doing when it began: {', '.join(PHASES)}"),
         _Column("wall_s", "number", "s", "From the call until it was complete on this rank", _UNENDED),
-        _Column("wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{_UNENDED}; or {_ALONE}"),
-        _Column("queue_s", "number", "s", "Of that: all ranks had begun it, and it was queued behind others", f"{_UNENDED}; or {_ALONE}"),
+        _Column(
+            "wait_s", "number", "s", "Of that: until the last rank of the group had begun it, too", f"{_UNENDED}; or {_NOT_COMPARABLE}"
+        ),
+        _Column(
+            "queue_s",
+            "number",
+            "s",
+            "Of that: all ranks had begun it, and it was queued behind others",
+            f"{_UNENDED}; or {_NOT_COMPARABLE}",
+        ),
         _Column("transfer_s", "number", "s", "Of that: its bytes moved. Collectives that move bytes at the same time share it", _UNENDED),
     ),
 )
@@ -536,4 +544,4 @@ def _spent(own: Collectives, cut: Partition, others: RankArrivals, whole: BoolAr
 
 
 #: In the order of docs/api.md.
-FRAMES = (STEPS, SAMPLES, COLLECTIVES, GAUGES, FINDINGS)
+ALL_FRAMES = (STEPS, SAMPLES, COLLECTIVES, GAUGES, FINDINGS)

@@ -17,7 +17,7 @@ from feedline.analysis.ledger import table as ledger
 from feedline.analysis.measure import model as measured
 from feedline.analysis.ranks import communication
 from feedline.analysis.report.json_report import key_of
-from feedline.analysis.report.run_frames import FRAMES
+from feedline.analysis.report.run_frames import ALL_FRAMES
 from feedline.profiler.taps.operations import LIBRARIES
 from report_docs.fields import FIELDS
 from report_docs.schema import schema
@@ -39,7 +39,7 @@ def tables() -> str:
 
 def frames() -> str:
     """One Markdown section per data frame."""
-    return "\n".join(table.markdown() for table in FRAMES)
+    return "\n".join(table.markdown() for table in ALL_FRAMES)
 
 
 def libraries() -> str:

@@ -7,7 +7,7 @@ from frames.conftest import BATCH, BATCHES, EPOCHS, SHORT_STEPS
 import feedline
 from feedline.analysis.measure.stages import SAMPLE_STAGES
 from feedline.analysis.report.loaded import LoadedRun
-from feedline.analysis.report.run_frames import FRAMES, _column_of
+from feedline.analysis.report.run_frames import ALL_FRAMES, _column_of
 
 PARTS = [f"{stage}_s" for stage in SAMPLE_STAGES if stage not in ("collate", "transport")]
 
@@ -94,7 +94,7 @@ def test_each_training_of_a_sweep_has_its_own_steps(sweep):
     assert all(0 <= run.steps["start_s"].iloc[0] < 1 for run in runs), "since it began itself"
 
 
-@pytest.mark.parametrize("table", FRAMES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", ALL_FRAMES, ids=lambda table: table.name)
 @pytest.mark.parametrize("name", ["mine", "short", "nothing"])
 def test_a_frame_has_the_columns_that_are_documented(name, table, request):
     run = feedline.load(request.getfixturevalue(name))
@@ -110,7 +110,7 @@ def test_a_frame_has_the_columns_that_are_documented(name, table, request):
 
 
 def test_a_property_says_what_its_columns_are():
-    for table in FRAMES:
+    for table in ALL_FRAMES:
         told = " ".join(getattr(LoadedRun, table.name).__doc__.split())
         assert table.rows in told
         assert [column.name for column in table.columns if " ".join(column.text().split()) not in told] == []

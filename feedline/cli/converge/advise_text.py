@@ -11,8 +11,7 @@ from rich.text import Text
 from feedline.analysis.convergence import curves
 from feedline.analysis.convergence.advisor import Advice, Advised, is_written
 from feedline.analysis.convergence.batch_cost import DOUBT
-from feedline.analysis.convergence.classify import VERDICT_WORDS, LossKind, Verdict
-from feedline.analysis.convergence.curves import TRAIN
+from feedline.analysis.convergence.curves import TRAIN, VERDICT_WORDS, LossKind, Verdict
 from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
