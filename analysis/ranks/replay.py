@@ -231,7 +231,7 @@ def simulate_steps(ready: IntArray, buckets: Timeline, link: Link) -> FloatArray
 
 
 def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray[np.bool_], slots: int) -> float:
-    """Return one step: buckets between two synchronous collectives share the link."""
+    """Replay one step: buckets between two synchronous collectives share the link."""
     now, done = 0.0, 0.0
     waiting: list[_Job] = []
     for at, (alpha, demand), together in zip(ready, alone, synchronous, strict=True):

@@ -184,7 +184,7 @@ def _filled(known: set[int], size: int, world: int) -> tuple[int, ...]:
 
 
 def _count(rank: _One) -> None:
-    """Return the number what the trace did not: by place within operation, group and step.
+    """Number what the trace did not: by place within operation, group and step.
 
     Before the first step the last ones are the common ones.
     """

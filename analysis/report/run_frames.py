@@ -415,7 +415,7 @@ def steps(ranks: Mapping[int, RankMetrics]) -> "tuple[pd.DataFrame, list[str]]":
 
 
 def _column_of(stage: str) -> str:
-    """Return the name the column of a stage: ``wait_s`` for ``wait``.
+    """Name the column of a stage: ``wait_s`` for ``wait``.
 
     A user's stage may be called ``wall`` or ``start``.
     """

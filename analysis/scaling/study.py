@@ -45,7 +45,7 @@ def _conclude(
 
 
 def _disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> list[str]:
-    """Return the name the predicted numbers of ranks for which laws contradict each other.
+    """Name the predicted numbers of ranks for which laws contradict each other.
 
     A sentence for each for which one law says more than was measured and another one less.
 

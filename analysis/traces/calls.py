@@ -189,7 +189,7 @@ class _CallSums:
 
 
 def sum_calls(trace: Trace, who: Threads, window: TraceWindow) -> HostCalls:
-    """Return the sum up what each thread of the host called.
+    """Sum up what each thread of the host called.
 
     Args:
         trace: of a rank.

@@ -187,7 +187,7 @@ def find_waits(trace: Trace, who: Threads) -> IntArray:
 
 
 def find_input(trace: Trace, who: Threads, window: TraceWindow, waits: IntArray, busy: IntArray) -> Input:
-    """Return the sum up the waits for batches.
+    """Sum up the waits for batches.
 
     Args:
         trace: of a rank.

@@ -172,7 +172,7 @@ def _updates(trace: Trace, who: Threads) -> TraceSteps | None:
 
 
 def _collectives(trace: Trace, who: Threads) -> TraceSteps | None:
-    """Return steps begin with the first of a row of collectives that repeats."""
+    """Find steps that begin with the first of a row of collectives that repeats."""
     rows = np.flatnonzero(communicates(trace))
     start = trace.events["start"][rows]
     if len(rows) < _MIN_REPETITIONS:

@@ -357,7 +357,7 @@ class GpuWork:
 
 
 def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
-    """Return the sum up the window of a rank.
+    """Sum up the window of a rank.
 
     None: there is none in this training, it cannot be read, or it saw no GPU or several.
 

@@ -336,7 +336,7 @@ def _trace(source: str, whole: _File, parts: list[tuple[int, list[int]]], number
 
 
 def _numbered(traces: list[Trace], node: int) -> list[Trace]:
-    """Return ranks by order where the file says none: every machine of a job is taken to have as many."""
+    """Number ranks by order where the file says none: every machine of a job is taken to have as many."""
     if len(traces) < 2 or any(trace.rank is not None for trace in traces):
         return traces
     first = node * len(traces)
