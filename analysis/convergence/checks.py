@@ -64,7 +64,7 @@ GRAVE = frozenset([*_GRADIENT_CHECKS, "whole_data_on_every_rank", *DIVERGED])
 
 
 def _not_finite(recorded: TrainingRecord) -> Finding | None:
-    """Return the loss was NaN or infinite."""
+    """Find a loss that was NaN or infinite."""
     curve = recorded.curves.get("train loss")
     bad = np.flatnonzero(~np.isfinite(curve.values)) if curve is not None else np.zeros(0, int)
     if curve is None or not len(bad):
@@ -81,7 +81,7 @@ def _not_finite(recorded: TrainingRecord) -> Finding | None:
 
 
 def _exploded(recorded: TrainingRecord) -> Finding | None:
-    """Return the loss is finite, and larger than at the start by orders of magnitude."""
+    """Find a loss that is finite, and larger than at the start by orders of magnitude."""
     curve = recorded.curves.get("train loss")
     values = curve.values if curve is not None else np.zeros(0)
     if curve is None or not len(values) or not np.isfinite(values).all():
@@ -163,7 +163,7 @@ def _ratio_of(recorded: TrainingRecord) -> FloatArray:
 
 
 def _same_data(recorded: TrainingRecord) -> Finding | None:
-    """Return the gradient of a part equals that of the whole, update for update."""
+    """Find that the gradient of a part equals that of the whole, update for update."""
     ratio = _ratio_of(recorded)
     if len(ratio) < _MIN_EQUAL_UPDATES or float(np.abs(ratio - 1).max()) > _SAME_GRADIENT:
         return None
@@ -192,7 +192,7 @@ def _same_data(recorded: TrainingRecord) -> Finding | None:
 
 
 def _sum_not_mean(recorded: TrainingRecord) -> Finding | None:
-    """Return the whole's gradient is longer than its parts'.
+    """Find that the gradient of the whole is longer than its parts'.
 
     By Jensen's inequality a mean is not: |mean g|^2 <= mean |g|^2.
     """
@@ -219,7 +219,7 @@ def _sum_not_mean(recorded: TrainingRecord) -> Finding | None:
 
 
 def _whole_data(recorded: TrainingRecord) -> Finding | None:
-    """Return each of several ranks draws the whole dataset in an epoch."""
+    """Find that each of several ranks draws the whole dataset in an epoch."""
     for sampler in entries_of(recorded, "samplers"):
         drawn, of = sampler.get("samples"), sampler.get("of")
         if recorded.ranks < 2 or not drawn or not of or drawn < of or not sampler.get("shuffles"):  # an evaluation may read all of it
@@ -246,7 +246,7 @@ def _whole_data(recorded: TrainingRecord) -> Finding | None:
 
 
 def _missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
-    """Return a DistributedSampler that shuffles the same way in every epoch."""
+    """Find a DistributedSampler that shuffles the same way in every epoch."""
     for sampler in entries_of(recorded, "samplers"):
         epochs, distinct = sampler.get("epochs") or 0, sampler.get("distinct")
         if not sampler.get("shuffles") or "Distributed" not in str(sampler.get("kind")) or epochs < 2 or distinct != 1:
@@ -264,7 +264,7 @@ def _missing_set_epoch(recorded: TrainingRecord) -> Finding | None:
 
 
 def _schedule_in_steps(recorded: TrainingRecord) -> Finding | None:
-    """Return a schedule that was told another number of steps than the training made."""
+    """Find a schedule that was told another number of steps than the training made."""
     for scheduler in entries_of(recorded, "schedulers"):
         horizon, steps, kind = scheduler.get("horizon"), scheduler.get("steps"), str(scheduler.get("kind"))
         if not recorded.ended or not horizon or not steps or steps < _MIN_SCHEDULER_STEPS:
@@ -301,7 +301,7 @@ def _should_have_lowered(scheduler: Mapping[str, Any]) -> bool:
 
 
 def _rate_at_top(recorded: TrainingRecord) -> Finding | None:
-    """Return a schedule that should take the rate down, and did not."""
+    """Find a schedule that should take the rate down, and did not."""
     rate = recorded.curves.get("lr")
     kinds = [str(scheduler.get("kind")) for scheduler in entries_of(recorded, "schedulers") if _should_have_lowered(scheduler)]
     if not recorded.ended or rate is None or not kinds or _schedule_in_steps(recorded) is not None:
@@ -347,7 +347,7 @@ def _layerwise_without_decay(recorded: TrainingRecord) -> Finding | None:
 
 
 def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
-    """Return a layer-wise optimizer that multiplies the rate outside its momentum, while the rate changes."""
+    """Find a layer-wise optimizer that multiplies the rate outside its momentum, while the rate changes."""
     for optimizer in entries_of(recorded, "optimizers"):
         if (
             str(optimizer.get("kind")).lower() not in ("lars", "larc")
@@ -368,7 +368,7 @@ def _rate_outside_momentum(recorded: TrainingRecord) -> Finding | None:
 
 
 def _few_samples(recorded: TrainingRecord) -> Finding | None:
-    """Batch norm that normalizes with the statistics of a handful of samples."""
+    """Find batch norm that normalizes with the statistics of a handful of samples."""
     models = [
         model
         for model in entries_of(recorded, "batch_norms")
