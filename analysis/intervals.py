@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
 NONE: IntArray = np.zeros((0, 2), np.int64)
 
 

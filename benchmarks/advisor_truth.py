@@ -16,8 +16,8 @@ from pathlib import Path
 
 from twins import table, write_json
 
-from feedline.analysis.convergence.advise import Advised, advise
-from feedline.analysis.convergence.read import read
+from feedline.analysis.convergence.advisor import Advised, advise
+from feedline.analysis.convergence.read_training import read
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "batch_training.py"
 FAIR = "--norm"  # batch 32 with batch norm: the acceptance table's fair reference

@@ -23,16 +23,16 @@ except ImportError:
 
 if atheris:
     with atheris.instrument_imports(include=["feedline.analysis.traces"]):
-        from feedline.analysis.traces.kineto.limits import Limits
-        from feedline.analysis.traces.kineto.read import read_kineto
+        from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+        from feedline.analysis.traces.trace_columns import TraceLimits
 else:
-    from feedline.analysis.traces.kineto.limits import Limits
-    from feedline.analysis.traces.kineto.read import read_kineto
+    from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+    from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import TraceDamaged
 
 HANG_S = 10
 MOST_MB = 512
-LIMITS = Limits(events=1_000_000, inflated_bytes=1 << 26, text_bytes=1 << 26)
+LIMITS = TraceLimits(events=1_000_000, inflated_bytes=1 << 26, text_bytes=1 << 26)
 SPLICES = [
     b'"',
     b"\\",

@@ -164,11 +164,11 @@ def main() -> None:
 
 COUNTS = {"read": 0, "refused": 0, "slowest_ms": 0}
 if atheris is None:
-    from feedline.analysis.traces.nsight.read import read_nsight
+    from feedline.analysis.traces.nsight.nsight_reader import read_nsight
     from feedline.profiler.errors import TraceDamaged
 else:
     with atheris.instrument_imports(include=["feedline.analysis.traces"]):
-        from feedline.analysis.traces.nsight.read import read_nsight
+        from feedline.analysis.traces.nsight.nsight_reader import read_nsight
         from feedline.profiler.errors import TraceDamaged
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ RANKS = 8
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 PEER, FIGURES = PROGRAMS / "trace_peer.py", PROGRAMS / "trace_figures.py"
 SAME, WHOLE = "feedline, the same figures", "feedline ingest, with reports"
-READ = "import sys; from feedline.analysis.traces.kineto.read import read_kineto; print(len(read_kineto(sys.argv[1]).events))"
+READ = "import sys; from feedline.analysis.traces.kineto.kineto_reader import read_kineto; print(len(read_kineto(sys.argv[1]).events))"
 
 
 def repeated(trace: dict[str, Any], times: int, rank: int) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from acceptance.model import make
 from twins import Estimate, machine, table, write_json
 
 import feedline
-from feedline.analysis.convergence.read import read
+from feedline.analysis.convergence.read_training import read
 from feedline.profiler.noise_scale import noise_scale
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.norms import Norms

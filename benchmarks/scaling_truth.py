@@ -3,7 +3,7 @@
     python benchmarks/scaling_truth.py [--rates 100,200,300] [--models A,B,C] [--keep FOLDER] [--json scaling_truth.json]
 
 Each training is recorded with ``feedline run`` on 1, 2, 3 and 4 hosts. What ``feedline scale`` predicts from the first two is held against
-the others, for the law that it trusts most and for the others. Layers sleep instead of computing, as if each host had an accelerator: four
+the others, for the law that it trusts most and for the other. Layers sleep instead of computing, as if each host had an accelerator: four
 ranks that compute would share this machine's cores. With --keep, recordings that are there already are used again.
 """
 
@@ -18,7 +18,7 @@ from netlab import Lab, lab
 from twins import table, write_json
 
 from feedline.analysis.scaling import measured
-from feedline.analysis.scaling.basis import basis_of
+from feedline.analysis.scaling.step_profile import basis_of
 from feedline.analysis.scaling.study import study
 from feedline.profiler.store.opening import open_run
 

@@ -27,12 +27,11 @@ from twins import table, write_json
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.ranks import blame
-from feedline.analysis.ranks.buckets import timeline
+from feedline.analysis.ranks.buckets import cut_timeline
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.read_collectives import collectives_of
-from feedline.analysis.ranks.replay import fit
-from feedline.analysis.ranks.what_if import WhatIf
+from feedline.analysis.ranks.replay import BucketReplay, fit_link
 from feedline.analysis.traces.collectives import Collectives, RankClock
 from feedline.profiler.store.opening import open_run
 
@@ -113,9 +112,9 @@ def hold(ranks: list[Collectives], clocks: str, truth: Truth) -> tuple[list[Held
     """
     together = combine(ranks)
     matched, alignment, parts = together.matched, together.alignment, list(together.partitions.values())
-    found = blame.blame(together)
-    made = timeline(together, WARM_UP)
-    asked = WhatIf(made, fit(made, together))
+    found = blame.blame_steps(together)
+    made = cut_timeline(together, WARM_UP)
+    asked = BucketReplay(made, fit_link(made, together))
     costs = np.stack([asked.cost(column) for column in range(len(ranks))], 1) * 1e3
     moved = np.stack([part.parts["hidden_transfer"] + part.parts["exposed_transfer"] for part in parts], 1).mean(1) / 1e6
     last = last_to_arrive(ranks, matched)

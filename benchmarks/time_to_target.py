@@ -27,10 +27,10 @@ from acceptance.data import Data
 from torch import nn
 from twins import table, write_json
 
-from feedline.analysis.convergence.model import NoiseOverTraining, TimeToTarget
-from feedline.analysis.convergence.noise import over_training
-from feedline.analysis.convergence.recorded import Curve, GradientNorms, Recorded
+from feedline.analysis.convergence.noise_windows import noise_over_training
 from feedline.analysis.convergence.target import Reached, StepTime, steps_to_target, time_to_target
+from feedline.analysis.convergence.training_record import Curve, GradientNorms, TrainingRecord
+from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
 
 BASE, LARGER = 32, (64, 128, 256, 512, 1024)
 #: Of each batch the best is inside, or the next larger one does not come to the target with every seed.
@@ -180,8 +180,8 @@ def noise_of(trained: Trained, reached: Reached, samples: int) -> NoiseOverTrain
     seen = updates * float(BASE)
     sizes = np.full(len(norms), float(BASE))
     column = GradientNorms(updates, seen, updates * trained.step_s, norms[:, 0], norms[:, 1], sizes / 2, sizes, "accumulation", 2)
-    run = Recorded("base", {}, column, "", {}, 1, float(BASE), seen[-1], float(samples), len(norms), trained.step_s, True)
-    return over_training(run)
+    run = TrainingRecord("base", {}, column, "", {}, 1, float(BASE), seen[-1], float(samples), len(norms), trained.step_s, True)
+    return noise_over_training(run)
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.convergence.curves import smooth
-from feedline.analysis.convergence.model import NoiseOverTraining, TimeToTarget
-from feedline.analysis.convergence.recorded import Curve
+from feedline.analysis.convergence.curves import running_mean
+from feedline.analysis.convergence.training_record import Curve
+from feedline.analysis.convergence.training_series import NoiseOverTraining, TimeToTarget
 from feedline.analysis.formatting import number
 
 #: Part of a curve's values that one is smoothed with.
 _SMOOTHING = 0.02
 #: Standard errors to either side of the smoothed curve: its crossings are the ends of the interval.
-_ERRORS = 2.0
+_STEP_TIME_ERRORS = 2.0
 #: The noise scale stands for the critical batch only to within such a factor: 38 to 54 where what was measured follows 131
 #: (docs/measured/time-to-target.md). McCandlish and others speak of the same order of magnitude.
-PROXY = 3.0
+_PROXY = 3.0
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,11 @@ class StepTime:
 
 
 def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smoothing: float = _SMOOTHING) -> Reached:
-    """The first update at which the smoothed curve is at the target or past it.
+    """Find the first update at which the smoothed curve is at the target or past it.
 
     Args:
+        curve: values by update.
+        target: the value to come to.
         rising: more is better, as of an accuracy.
         smoothing: part of the values that one is the mean of, itself and those before it.
 
@@ -67,15 +69,15 @@ def steps_to_target(curve: Curve, target: float, *, rising: bool = False, smooth
     if not len(values):
         return Reached(None, None, None, None, None, "the curve has no finite value")
     width = max(1, round(smoothing * len(values)))
-    smoothed = smooth(values, width)
+    smoothed = running_mean(values, width)
     scatter = float(np.median(np.abs(np.diff(values)))) / 0.954 if width > 1 else 0.0  # median |x - y| of two normal draws: 0.954 sigma
-    error = _ERRORS * scatter / width**0.5
+    error = _STEP_TIME_ERRORS * scatter / width**0.5
     first = [_first(smoothed + shift, goal) for shift in (error, 0.0, -error)]
     updates, samples, at_s = (column[fine] for column in (curve.updates.astype(float), curve.samples, curve.at_s))
     if first[1] is None:
         best = float(smoothed.max() if rising else -smoothed.max())
         return Reached(None, None, None, None, None, f"the curve never reaches {number(target)}; its best value is {number(best)}")
-    low, high = (None if one is None else float(updates[one]) for one in (first[0], first[2]))
+    low, high = (None if bound is None else float(updates[bound]) for bound in (first[0], first[2]))
     return Reached(float(updates[first[1]]), float(samples[first[1]]), float(at_s[first[1]]), low, high)
 
 
@@ -84,20 +86,26 @@ def _first(values: np.ndarray, goal: float) -> int | None:
     return int(there[0]) if len(there) else None
 
 
-def updates_at(updates: float, base_batch: float, batch: float, critical: float) -> float:
-    """S(B) = S(B0) (1 + Bc/B) / (1 + Bc/B0), from S = Smin (1 + Bc/B) (McCandlish and others, arXiv:1812.06162, section 2.3)."""
+def _updates_at(updates: float, base_batch: float, batch: float, critical: float) -> float:
+    """Return S(B) = S(B0) (1 + Bc/B) / (1 + Bc/B0).
+
+    It follows from S = Smin (1 + Bc/B) (McCandlish and others, arXiv:1812.06162, section 2.3).
+    """
     return updates * (1 + critical / batch) / (1 + critical / base_batch)
 
 
 def time_to_target(reached: Reached, base_batch: float, batch: float, noise: NoiseOverTraining, step: StepTime) -> TimeToTarget:
-    """What a run at ``base_batch`` and its noise scale say of another batch.
+    """Predict how long another batch takes to the target, from a run and its noise scale.
 
     The band joins the ends of all: when the curve came to the target, the noise scale's range over the training, what it is worth as a
     proxy of the critical batch (PROXY, either way), and the step's time.
 
     Args:
         reached: of the run at ``base_batch``.
-        base_batch, batch: samples per update, all workers together.
+        base_batch: samples per update of the run, all workers together.
+        batch: samples per update that are asked about.
+        noise: noise scale of the run.
+        step: seconds of a step with ``batch``.
     """
     nothing = (None, None, None, None, None, None)
     if reached.updates is None:
@@ -105,10 +113,10 @@ def time_to_target(reached: Reached, base_batch: float, batch: float, noise: Noi
     if noise.value is None and batch != base_batch:
         return TimeToTarget(step.workers, batch, *nothing, step.source, f"the noise scale is unknown: {noise.why}")
     value = noise.value or 0.0
-    criticals = [value, (value if noise.low is None else noise.low) / PROXY, (value if noise.high is None else noise.high) * PROXY]
-    updates = updates_at(reached.updates, base_batch, batch, criticals[0])
+    criticals = [value, (value if noise.low is None else noise.low) / _PROXY, (value if noise.high is None else noise.high) * _PROXY]
+    updates = _updates_at(reached.updates, base_batch, batch, criticals[0])
     ends = [
-        updates_at(of, base_batch, batch, critical)
+        _updates_at(of, base_batch, batch, critical)
         for of in (reached.low or reached.updates, reached.high or reached.updates)
         for critical in criticals
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.profiler.noise_scale import student
 
 _SAME_SAMPLES = 0.02  # arms may differ by so much: a last batch that one drops and another does not
@@ -38,7 +38,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Difference:
+class _ArmDifference:
     """By how much one arm is better than another: mean over seeds of the paired differences, 95 % interval by Student's t."""
 
     than: str
@@ -49,7 +49,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Trial:
+class FixTrial:
     """What a verification found.
 
     Attributes:
@@ -62,18 +62,20 @@ class Trial:
     metric: str
     lower_is_better: bool
     branches: list[Branch]
-    differences: list[Difference]
+    differences: list[_ArmDifference]
     verdict: str
     why: str
 
 
-def is_lower_better(metric: str) -> bool:
-    """Whether a number of this name is better when it is smaller."""
+def _is_lower_better(metric: str) -> bool:
+    """Tell whether a number of this name is better when it is smaller."""
     return any(word in metric.lower() for word in _LOWER_WORDS) or bool(_LOWER_NAMES & set(re.split(r"[^a-z]+", metric.lower())))
 
 
-def usual_metric(runs: Sequence[Recorded]) -> str:
-    """What all runs have: a metric of the program's own, else the loss of evaluations, else the training's.
+def usual_metric(runs: Sequence[TrainingRecord]) -> str:
+    """Choose a metric that all runs have.
+
+    That is one of the program's own, else the loss of evaluations, else the training's.
 
     Raises:
         ValueError: no run has any.
@@ -86,31 +88,42 @@ def usual_metric(runs: Sequence[Recorded]) -> str:
     raise ValueError("the branches have no metric in common: neither a loss nor feedline.metric() was recorded")
 
 
-def final_value(run: Recorded, metric: str) -> float:
-    """A metric at the end of a run (curves.final). NaN: it has none, or was infinite or NaN at the end."""
+def final_value(run: TrainingRecord, metric: str) -> float:
+    """Return a metric at the end of a run (curves.final_value_of).
+
+    NaN: it has none, or was infinite or NaN at the end.
+    """
     curve = run.curves.get(metric)
     if curve is None or not len(curve.values):
         return math.nan
     ends = curve.values[curve.samples >= (1 - curves.TAIL) * curve.samples[-1]] if metric == curves.TRAIN else curve.values[-1:]
-    found = curves.final(metric, curve)
-    return found if found is not None and np.isfinite(ends).all() else math.nan
+    value = curves.final_value_of(metric, curve)
+    return value if value is not None and np.isfinite(ends).all() else math.nan
 
 
-def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: float = 0.0) -> Trial:
-    """Accept a fix that is better than the training as it is, and than its control, with 95 % confidence each; reject one that is worse
-    than either, or that makes the training diverge. Everything else is inconclusive.
+def decide(fix: str, control: str, metric: str, branches: list[Branch], margin: float = 0.0) -> FixTrial:
+    """Accept a fix that beats the training as it is and its control, with 95 % confidence each.
+
+    Reject one that is worse than either, or that makes the training diverge. Everything else is inconclusive.
 
     Args:
+        fix: its name.
+        control: name of the control.
+        metric: what is compared.
+        branches: of all arms and seeds.
         margin: what it must be better than the baseline by, in the metric's unit.
     """
-    lower = is_lower_better(metric)
-    differences = [found for than in ("baseline", "control") if (found := _difference(branches, than, lower)) is not None]
+    lower = _is_lower_better(metric)
+    differences = [difference for than in ("baseline", "control") if (difference := _difference(branches, than, lower)) is not None]
     verdict, why = _judged(control, branches, differences, margin)
-    return Trial(fix, control, metric, lower, branches, differences, verdict, why)
+    return FixTrial(fix, control, metric, lower, branches, differences, verdict, why)
 
 
-def _difference(branches: list[Branch], than: str, lower: bool) -> Difference | None:
-    """How much better "fix" is than another arm, over the seeds that both have; None with fewer than two."""
+def _difference(branches: list[Branch], than: str, lower: bool) -> _ArmDifference | None:
+    """Return how much better "fix" is than another arm, over the seeds that both have.
+
+    None with fewer than two.
+    """
     values = {(branch.arm, branch.seed): branch.value for branch in branches if branch.value is not None}
     pairs = [(value, values[than, seed]) for (arm, seed), value in values.items() if arm == "fix" and (than, seed) in values]
     if len(pairs) < 2:
@@ -118,11 +131,11 @@ def _difference(branches: list[Branch], than: str, lower: bool) -> Difference | 
     gains = np.array([(other - own) if lower else (own - other) for own, other in pairs])
     mean, error = float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(len(gains))
     half = error * student(len(gains) - 1)
-    return Difference(than, mean, mean - half, mean + half, len(gains))
+    return _ArmDifference(than, mean, mean - half, mean + half, len(gains))
 
 
-def _judged(control: str, branches: list[Branch], differences: list[Difference], margin: float) -> tuple[str, str]:
-    """The verdict and its reason."""
+def _judged(control: str, branches: list[Branch], differences: list[_ArmDifference], margin: float) -> tuple[str, str]:
+    """Return the verdict and its reason."""
     failed = {arm: [branch for branch in branches if branch.arm == arm and branch.failed] for arm in ("baseline", "fix", "control")}
     if failed["fix"] and not failed["baseline"]:
         first = failed["fix"][0]

@@ -4,26 +4,31 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from feedline.analysis.diff import context, unseen
-from feedline.analysis.diff.conclusion import LEAST, WORTH
-from feedline.analysis.diff.measure import interval_of
-from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, ONE_SIDE, UNKNOWN, Diff, Quantity
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff import context
+from feedline.analysis.diff.conclusion import MIN_MACHINE_SHARE, MIN_RATIO
+from feedline.analysis.diff.run_diff import Outcome, Quantity, RunDiff
+from feedline.analysis.diff.side import MeasuredRun, interval_of
 from feedline.analysis.formatting import NOT_MEASURED, share, value
 from feedline.analysis.ledger.finding import SHARE, Finding, Severity
 from feedline.analysis.measure.mean_step import half_width, interval_of_rate
 from feedline.analysis.measure.stages import INPUT_STAGES, MAKING_STAGES, STEP_STAGES
 
-PASSED, EXCEEDED = "passed", "exceeded"
 MIN_STEPS = 16
 #: Half an interval over the step or the sample: a change that small would not have been seen, so that "no change" says nothing.
 _RESOLUTION = 0.25
 #: A figure that is beyond its limit by no more than this share, and within the noise of the run, passes; beyond it, it is unknown.
 _SLACK = 0.05
-_ORDER = list(Severity)
+_SEVERITY_ORDER = list(Severity)
 #: Stages that a step may lack -> the hook that sees them. Without a forward or backward pass, what was recorded is not known to be a step.
 _OPTIONAL = {"compile": "torch.compile", "checkpoint": "torch.save", "gradients": "gradients", "copy": "Tensor.to", "pin": "pin_memory"}
-_GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
+_LIMIT_GROUPS = {"step": ("step/mean",), "stage": ("stage", "cpu"), "sample_cpu": ("sample",)}
+
+
+class LimitOutcome:
+    """What came of a limit, beside ``Outcome.UNKNOWN``."""
+
+    PASSED = "passed"
+    EXCEEDED = "exceeded"
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedLimit:
     """One limit and whether the run holds it.
 
     Attributes:
@@ -69,7 +74,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Figure:
+class _Figure:
     """A figure of a run that a budget may limit.
 
     Attributes:
@@ -83,40 +88,46 @@ class Figure:
     about: str = ""
 
     def text(self, x: float) -> str:
-        """A value in its unit."""
+        """Return a value in its unit."""
         return value(x, self.unit)
 
 
-_NO_TIME = Figure(0.0, None, None, "s")
+_ZERO_SECONDS = _Figure(0.0, None, None, "s")
 
 
-def check(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mapping[str, Diff]) -> list[Checked]:
-    """Every limit of the budget.
+def check_budget(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> list[CheckedLimit]:
+    """Check every limit of the budget.
 
     Args:
+        budget: the limits.
+        run: the run that is held against them.
         base: the runs that the budget names.
         diffs: ``step``, ``stage`` or ``sample_cpu`` -> the comparison of the base with the run whose smallest change is that limit.
     """
     limits, findings, than_base = _limits(budget, run), _findings(budget, run), _against_base(budget, run, base, diffs)
     if why := _unjudged(budget, run):
-        return [_unknown(one, why) for one in (*limits, *findings, *than_base)]
+        return [_unknown(finding, why) for finding in (*limits, *findings, *than_base)]
     if lost := _lost(run):
-        return [*(_unknown(one, lost) for one in limits), *findings, *(_unknown(one, lost) for one in than_base)]
+        return [
+            *(_unknown(checked_limit, lost) for checked_limit in limits),
+            *findings,
+            *(_unknown(checked_limit, lost) for checked_limit in than_base),
+        ]
     return [*limits, *findings, *than_base]
 
 
-def _unknown(one: Checked, why: str) -> Checked:
-    return Checked(one.id, UNKNOWN, why, None, one.limit, one.about)
+def _unknown(checked: CheckedLimit, why: str) -> CheckedLimit:
+    return CheckedLimit(checked.id, Outcome.UNKNOWN, why, None, checked.limit, checked.about)
 
 
-def _lost(run: Measured) -> str:
-    """Why the times of a training say nothing of one that works; "": they do."""
-    lost = context.diverged(run)
+def _lost(run: MeasuredRun) -> str:
+    """Say why the times of a training say nothing of one that works; "": they do."""
+    lost = context.how_diverged(run)
     return f"the training diverged: {lost}" if lost else ""
 
 
-def _unjudged(budget: Budget, run: Measured) -> str:
-    """Why nothing can be said of a run; "": it can be judged."""
+def _unjudged(budget: Budget, run: MeasuredRun) -> str:
+    """Say why nothing can be said of a run; "": it can be judged."""
     report, steps = run.report, run.report.throughput.steps
     if report.run.state in ("cut", "live"):
         return "the run was killed" if report.run.state == "cut" else "the run is still being recorded"
@@ -129,38 +140,38 @@ def _unjudged(budget: Budget, run: Measured) -> str:
     return ""
 
 
-def _limits(budget: Budget, run: Measured) -> Iterator[Checked]:
+def _limits(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
     figures = dict(_figures_of(run))
     for section, limits, sign in (("at_least", budget.at_least, -1), ("at_most", budget.at_most, 1)):
         for name, limit in limits.items():
             yield _limited(f"{section}.{name}", name, figures, limit, sign, _takes_no_time(name, run))
 
 
-def _limited(id: str, name: str, figures: Mapping[str, Figure], limit: float, sign: int, absent: bool) -> Checked:
-    """A figure against its limit: exceeded only if its whole interval is beyond, so that noise does not fail a gate."""
-    figure = figures.get(name, _NO_TIME if absent else None)
+def _limited(id: str, name: str, figures: Mapping[str, _Figure], limit: float, sign: int, absent: bool) -> CheckedLimit:
+    """Return a figure against its limit: exceeded only if its whole interval is beyond, so that noise does not fail a gate."""
+    figure = figures.get(name, _ZERO_SECONDS if absent else None)
     if figure is None:
         group = name.partition(".")[0] + "."
-        others = ", ".join(one.removeprefix(group) for one in figures if one.startswith(group)) if "." in name else ""
-        return Checked(id, UNKNOWN, f"not measured in this run{f' (measured: {others})' if others else ''}", None, limit)
+        others = ", ".join(figure.removeprefix(group) for figure in figures if figure.startswith(group)) if "." in name else ""
+        return CheckedLimit(id, Outcome.UNKNOWN, f"not measured in this run{f' (measured: {others})' if others else ''}", None, limit)
     if not math.isfinite(figure.value):
-        return Checked(id, UNKNOWN, NOT_MEASURED, None, limit, figure.about)
+        return CheckedLimit(id, Outcome.UNKNOWN, NOT_MEASURED, None, limit, figure.about)
     shown, bound = figure.text(figure.value), f"{'at most' if sign > 0 else 'at least'} {figure.text(limit)}"
     if sign * figure.value <= sign * limit:
-        return Checked(id, PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
+        return CheckedLimit(id, LimitOutcome.PASSED, f"{shown}, {bound}", figure.value, limit, figure.about)
     near, beyond = figure.low if sign > 0 else figure.high, abs(figure.value - limit) / limit if limit else math.inf
     interval = (
         "" if figure.low is None or figure.high is None else f" (95 % interval {figure.text(figure.low)} to {figure.text(figure.high)})"
     )
     if near is not None and sign * near <= sign * limit:
-        outcome, said = (PASSED, "") if beyond <= _SLACK else (UNKNOWN, "too noisy to judge, ")
-        within = f"{said}beyond the limit but within the noise{interval}"
-        return Checked(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
-    return Checked(id, EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
+        outcome, message = (LimitOutcome.PASSED, "") if beyond <= _SLACK else (Outcome.UNKNOWN, "too noisy to judge, ")
+        within = f"{message}beyond the limit but within the noise{interval}"
+        return CheckedLimit(id, outcome, f"{shown}, {bound}: {within}", figure.value, limit, figure.about)
+    return CheckedLimit(id, LimitOutcome.EXCEEDED, f"{shown}, {bound}{interval}", figure.value, limit, figure.about)
 
 
-def _takes_no_time(name: str, run: Measured) -> bool:
-    """Whether a figure is of a stage that would have been seen, but did not occur."""
+def _takes_no_time(name: str, run: MeasuredRun) -> bool:
+    """Tell whether a figure is of a stage that would have been seen, but did not occur."""
     group, _, stage = name.partition(".")
     report = run.report
     if report.step is None or report.traces is not None or not group.startswith("stage_") or stage not in STEP_STAGES:
@@ -171,8 +182,8 @@ def _takes_no_time(name: str, run: Measured) -> bool:
     return report.step.input_share is not None and (beside_step or stage not in MAKING_STAGES)
 
 
-def _figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
-    """Name -> figure."""
+def _figures_of(run: MeasuredRun) -> Iterator[tuple[str, _Figure]]:
+    """Return the name -> figure."""
     report, step = run.report, run.report.step
     for name, id in (("step_mean_s", "step/mean"), ("step_median_s", "step/median"), ("step_p95_s", "step/p95")):
         if id in run.measures:
@@ -182,114 +193,137 @@ def _figures_of(run: Measured) -> Iterator[tuple[str, Figure]]:
     half = half_width(run.measures["step/mean"].error, run.measures["step/mean"].drift)
     for name, rate in (("samples_per_s", report.throughput.of_all_ranks), ("steps_per_s", report.throughput.steps_per_s)):
         if rate:
-            yield name, Figure(rate, *interval_of_rate(rate, half), name.replace("_per_s", "/s"))
+            yield name, _Figure(rate, *interval_of_rate(rate, half), name.replace("_per_s", "/s"))
     if step.input_share is not None:
-        yield "input_share", Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input")
+        yield "input_share", _Figure(step.input_share, step.input_share_low, step.input_share_high, SHARE, "input")
     if step.cpu_s is not None:
-        yield "step_cpu_s", Figure(step.cpu_s, None, None, "s")
+        yield "step_cpu_s", _Figure(step.cpu_s, None, None, "s")
     for id, measure in run.measures.items():
         if measure.group == "stage":
             figure = _figure(run, id)
             yield f"stage_s.{measure.name}", figure
-            parts = [None if one is None else one / step.mean_s for one in (figure.value, figure.low, figure.high)]
-            yield f"stage_share.{measure.name}", Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
+            parts = [None if bound is None else bound / step.mean_s for bound in (figure.value, figure.low, figure.high)]
+            yield f"stage_share.{measure.name}", _Figure(parts[0] or 0.0, parts[1], parts[2], SHARE)
         if measure.group == "sample":
             yield f"sample_cpu_s.{measure.name}", _figure(run, id, "input")
 
 
-def _figure(run: Measured, id: str, about: str = "") -> Figure:
+def _figure(run: MeasuredRun, id: str, about: str = "") -> _Figure:
     measure = run.measures[id]
-    return Figure(measure.value, *interval_of(measure), measure.unit, about)
+    return _Figure(measure.value, *interval_of(measure), measure.unit, about)
 
 
-def _findings(budget: Budget, run: Measured) -> Iterator[Checked]:
+def _findings(budget: Budget, run: MeasuredRun) -> Iterator[CheckedLimit]:
     report = run.report
     checks = report.convergence.checks if report.convergence else []
-    told = {one.rule_id for one in report.findings}
-    all_of = [*report.findings, *(one for one in checks if one.rule_id not in told)]
+    reported = {finding.rule_id for finding in report.findings}
+    all_of = [*report.findings, *(finding for finding in checks if finding.rule_id not in reported)]
     if budget.severity:
-        worse = [one for one in report.findings if _ORDER.index(one.severity) >= _ORDER.index(Severity(budget.severity))]
-        yield _finding(f"findings.none_of_severity={budget.severity}", worse, unseen.of_severity(run, budget.severity))
+        worse = [
+            finding
+            for finding in report.findings
+            if _SEVERITY_ORDER.index(finding.severity) >= _SEVERITY_ORDER.index(Severity(budget.severity))
+        ]
+        yield _finding(f"findings.none_of_severity={budget.severity}", worse, context.why_severity_unjudged(run, budget.severity))
     for rule_id in budget.rules:
-        there = [one for one in all_of if one.rule_id == rule_id]
-        yield _finding(f"findings.none_of={rule_id}", there, unseen.of_rule(run, rule_id))
+        there = [finding for finding in all_of if finding.rule_id == rule_id]
+        yield _finding(f"findings.none_of={rule_id}", there, context.why_rule_unjudged(run, rule_id))
 
 
-def _finding(id: str, there: list[Finding], unknown: str) -> Checked:
-    """A limit on findings.
+def _finding(id: str, there: list[Finding], unknown: str) -> CheckedLimit:
+    """Check a limit on findings.
 
     Args:
+        id: of the limit.
+        there: findings that break it.
         unknown: why the finding may be true although the report lacks it; "": it is not true.
     """
     if there:
-        said = "; ".join(f"{one.rule_id}: {one.message}{f'. Fix: {one.fix}' if one.fix else ''}" for one in there)
-        return Checked(id, EXCEEDED, said, about="input")
-    return Checked(id, UNKNOWN, unknown) if unknown else Checked(id, PASSED, "no such finding")
+        message = "; ".join(f"{finding.rule_id}: {finding.message}{f'. Fix: {finding.fix}' if finding.fix else ''}" for finding in there)
+        return CheckedLimit(id, LimitOutcome.EXCEEDED, message, about="input")
+    return CheckedLimit(id, Outcome.UNKNOWN, unknown) if unknown else CheckedLimit(id, LimitOutcome.PASSED, "no such finding")
 
 
-def _against_base(budget: Budget, run: Measured, base: Sequence[Measured], diffs: Mapping[str, Diff]) -> Iterator[Checked]:
+def _against_base(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], diffs: Mapping[str, RunDiff]) -> Iterator[CheckedLimit]:
     for name, limit in budget.than_base.items():
         id, about, diff = f"than_base.{name}", "input" if name == "sample_cpu" else "", diffs[name]
         if why := _incomparable(budget, run, base, name):
-            yield Checked(id, UNKNOWN, why, None, limit, about)
+            yield CheckedLimit(id, Outcome.UNKNOWN, why, None, limit, about)
         else:
-            chosen = [one for one in diff.quantities if one.id in _GROUPS[name] or one.group in _GROUPS[name]]
+            chosen = [
+                quantity for quantity in diff.quantities if quantity.id in _LIMIT_GROUPS[name] or quantity.group in _LIMIT_GROUPS[name]
+            ]
             yield _than_base(id, diff, chosen, limit, about)
 
 
-def _incomparable(budget: Budget, run: Measured, base: Sequence[Measured], name: str) -> str:
-    """Why a run cannot be compared with its base; "": it can. CPU time of a sample is known of other models and machines, too."""
-    if damaged := [f"its base {one.report.run.name}: {why}" for one in base if (why := _unjudged(budget, one) or _lost(one))]:
+def _incomparable(budget: Budget, run: MeasuredRun, base: Sequence[MeasuredRun], name: str) -> str:
+    """Say why a run cannot be compared with its base; "": it can.
+
+    CPU time of a sample is known of other models and machines, too.
+    """
+    if damaged := [f"its base {run.report.run.name}: {why}" for run in base if (why := _unjudged(budget, run) or _lost(run))]:
         return "; ".join(damaged)
     differs = [] if name == "sample_cpu" else [*context.different_work(base, [run]), *context.different_machine(base, [run])]
     return f"not comparable with its base ({'; '.join(differs)}): record a base like this run" if differs else ""
 
 
-def _than_base(id: str, diff: Diff, quantities: list[Quantity], limit: float, about: str) -> Checked:
-    """Exceeded where a quantity grew by more than the limit, the noise, and what the machine explains."""
-    grown = [one for one in quantities if one.outcome == CHANGED and (one.ratio is None or one.ratio > 1)]
+def _than_base(id: str, diff: RunDiff, quantities: list[Quantity], limit: float, about: str) -> CheckedLimit:
+    """Check a limit against the base.
+
+    It is exceeded where a quantity grew by more than the limit, the noise, and what the machine explains.
+    """
+    grown = [quantity for quantity in quantities if quantity.outcome == Outcome.CHANGED and (quantity.ratio is None or quantity.ratio > 1)]
     if grown:
-        most = max(grown, key=lambda one: (one.after or 0.0) - (one.before or 0.0))
+        most = max(grown, key=lambda item: (item.after or 0.0) - (item.before or 0.0))
         ratio = None if most.ratio is None else most.ratio - 1
-        said = ", ".join(map(_growth, grown))
-        return Checked(id, EXCEEDED, f"{said}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
-    if shared := [one for one in quantities if one.outcome == EITHER and one.grew]:
+        growth = ", ".join(map(_growth, grown))
+        return CheckedLimit(id, LimitOutcome.EXCEEDED, f"{growth}, at most {1 + limit:g}x: {diff.conclusion}", ratio, limit, about)
+    if shared := [quantity for quantity in quantities if quantity.outcome == Outcome.EITHER and quantity.grew]:
         why = "how much of that other programs or slower CPUs explain is unknown"
-        return Checked(id, UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
+        return CheckedLimit(id, Outcome.UNKNOWN, f"{', '.join(map(_growth, shared))}: {why}", None, limit, about)
     of = "sample" if about == "input" else "step"
     whole = diff.of("sample/total" if about == "input" else "step/mean")
-    if whole is None or whole.outcome == ONE_SIDE:
-        return Checked(id, UNKNOWN, "not measured in the run or in its base", None, limit, about)
+    if whole is None or whole.outcome == Outcome.ONE_SIDE:
+        return CheckedLimit(id, Outcome.UNKNOWN, "not measured in the run or in its base", None, limit, about)
     if whole.p is None or not whole.before or not whole.after:
-        return Checked(id, UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about)
-    seen = max(_resolution(one, whole) for one in quantities)
+        return CheckedLimit(
+            id, Outcome.UNKNOWN, f"too little was recorded to know how much {of}s vary: record more steps", None, limit, about
+        )
+    seen = max(_resolution(quantity, whole) for quantity in quantities)
     unseen_of = f"less than {share(seen)} of the {of} would not have been seen"
     if seen > _RESOLUTION:
         way = "record more steps, or on a less busy machine"
-        return Checked(id, UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
-    if explained := [one for one in quantities if one.outcome == MACHINE and one.grew]:
-        said = ", ".join(map(_growth, explained))
-        return Checked(id, PASSED, f"{said}, which other programs or slower CPUs explain", None, limit, about)
-    return Checked(id, PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about)
+        return CheckedLimit(id, Outcome.UNKNOWN, f"too noisy to judge: changes of {unseen_of}; {way}", None, limit, about)
+    if explained := [quantity for quantity in quantities if quantity.outcome == Outcome.MACHINE and quantity.grew]:
+        growth = ", ".join(map(_growth, explained))
+        return CheckedLimit(id, LimitOutcome.PASSED, f"{growth}, which other programs or slower CPUs explain", None, limit, about)
+    return CheckedLimit(
+        id, LimitOutcome.PASSED, f"no increase beyond noise and {share(limit)}; increases of {unseen_of}", None, limit, about
+    )
 
 
 def _growth(quantity: Quantity) -> str:
     """``forward 1.32x``, as measured; and what is left of it where the machine explains a part."""
     if quantity.ratio is None or quantity.measured is None:
         return f"{quantity.name} is new"
-    apart = quantity.outcome == CHANGED and abs(quantity.measured / max(quantity.ratio, LEAST) - 1) >= WORTH
+    apart = quantity.outcome == Outcome.CHANGED and abs(quantity.measured / max(quantity.ratio, MIN_RATIO) - 1) >= MIN_MACHINE_SHARE
     left = f" ({quantity.ratio:.2f}x without what the machine explains)" if apart else ""
     return f"{quantity.name} {quantity.measured:.2f}x{left}"
 
 
 def _resolution(quantity: Quantity, whole: Quantity) -> float:
-    """The smallest change that would have been seen, as a share of the step or a sample; untested quantities count in full."""
+    """Return the smallest change that would have been seen, as a share of the step or a sample.
+
+    Untested quantities count in full.
+    """
     assert whole.before and whole.after
     if quantity.low is None or quantity.high is None:
         return (quantity.after or 0.0) / whole.after
     return (quantity.high - quantity.low) / 2 * (quantity.before or 0.0) / whole.before
 
 
-def unmet(checked: list[Checked]) -> tuple[int, int]:
-    """How many limits are exceeded, and how many could not be judged."""
-    return sum(one.outcome == EXCEEDED for one in checked), sum(one.outcome == UNKNOWN for one in checked)
+def count_unmet(checked: list[CheckedLimit]) -> tuple[int, int]:
+    """Count the limits that are exceeded, and those that could not be judged."""
+    return sum(checked_limit.outcome == LimitOutcome.EXCEEDED for checked_limit in checked), sum(
+        checked_limit.outcome == Outcome.UNKNOWN for checked_limit in checked
+    )

@@ -3,19 +3,19 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from feedline.analysis.diff.context import different_work, diverged, shared
-from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, Differing, Machine, Quantity, RunName
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff.context import different_work, how_diverged, shared_differences
+from feedline.analysis.diff.run_diff import Differing, MachineChange, Outcome, Quantity, RunDiff, RunName
+from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.formatting import number, sentence, value
 from feedline.analysis.measure.cpu_use import MIN_OTHERS
 from feedline.analysis.measure.noise import FEWEST_COMPARED
 
 #: Groups that a cause can be in: what happens inside a step or a sample.
-_CAUSES = ("stage", "cpu", "sample", "blocked")
+_CAUSE_GROUPS = ("stage", "cpu", "sample", "blocked")
 _PER_STEP = ("stage", "cpu")
-_WHOLES = ("sample/total", "blocked/total")
+_SAMPLE_TOTALS = ("sample/total", "blocked/total")
 #: Stage -> libraries whose version may explain it.
-_LIBRARIES = {
+_LIBRARIES_OF_STAGES = {
     "decode": ("pillow", "opencv-python", "torchvision", "numpy", "python"),
     "augment": ("torchvision", "torch", "opencv-python", "pillow", "numpy", "python"),
     "read": ("python",),
@@ -36,20 +36,29 @@ _LOADER = (
     "dataset",
 )
 _EXPLAINS = 0.25  # of a change of the wait: a stage of a sample that moved by less is not why
-LEAST = 1e-3  # smallest ratio of times, so that rates stay finite
+MIN_RATIO = 1e-3  # smallest ratio of times, so that rates stay finite
 _OPEN = 0.05  # an interval whose ratio of times starts below this is printed as "or more": its rate could be over 20 times as high
-WORTH = 0.02  # the smallest share of a change that is mentioned
-_NAMED = 3  # differences in a sentence
+MIN_MACHINE_SHARE = 0.02  # the smallest share of a change that is mentioned
+_MAX_DIFFERENCES = 3  # differences in a sentence
 #: Stages whose name says little in a sentence.
-_NAMES = {"wait": "waiting for data", "other": "time in no stage", "epoch_start": "starting an epoch", "dataset": "the rest of __getitem__"}
-_CLOCKS = {"cpu": " CPU", "blocked": " blocked"}
+_STAGE_WORDS = {
+    "wait": "waiting for data",
+    "other": "time in no stage",
+    "epoch_start": "starting an epoch",
+    "dataset": "the rest of __getitem__",
+}
+_CLOCK_WORDS = {"cpu": " CPU", "blocked": " blocked"}
 
 
-def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by_sample: bool) -> str:
-    """Id of the stage that explains the change best: of those that changed, the one that moved the step most; "": none did.
+def cause_of(quantities: Sequence[Quantity], base: MeasuredRun, other: MeasuredRun, by_sample: bool) -> str:
+    """Return the id of the stage that explains the change best; "": none did.
+
+    Of the stages that changed, that is the one that moved the step most.
 
     Args:
-        base, other: a run of A, and one of B.
+        quantities: that may have changed.
+        base: a run of A.
+        other: a run of B.
         by_sample: times of steps are per sample.
     """
     workers, batch = base.report.workers, 1.0 if by_sample else base.batch or 1.0
@@ -61,71 +70,76 @@ def cause_of(quantities: Sequence[Quantity], base: Measured, other: Measured, by
         own = abs((quantity.ratio - 1) * before if quantity.ratio is not None else quantity.after or 0.0)
         return own if quantity.group in _PER_STEP else own * per_step * (per_cpu_s if quantity.clock == "cpu" else 1.0)
 
-    changed = [one for one in quantities if one.outcome == CHANGED and one.group in _CAUSES]
-    changed = [one for one in changed if one.id not in _WHOLES] or changed
+    changed = [quantity for quantity in quantities if quantity.outcome == Outcome.CHANGED and quantity.group in _CAUSE_GROUPS]
+    changed = [quantity for quantity in changed if quantity.id not in _SAMPLE_TOTALS] or changed
     if not changed:
         return ""
     most = max(changed, key=moved_s)
-    same = [one for one in changed if one.clock == "cpu" and one.name == most.name]
+    same = [quantity for quantity in changed if quantity.clock == "cpu" and quantity.name == most.name]
     if same and most.clock == "wall":  # which other programs change, too
         return same[0].id
-    inside = [one for one in changed if one.group not in _PER_STEP and one.grew == most.grew and moved_s(one) >= _EXPLAINS * moved_s(most)]
+    inside = [
+        quantity
+        for quantity in changed
+        if quantity.group not in _PER_STEP and quantity.grew == most.grew and moved_s(quantity) >= _EXPLAINS * moved_s(most)
+    ]
     return max(inside, key=moved_s).id if most.id == "stage/wait" and inside else most.id  # a wait follows from what the loader does
 
 
-def _per_cpu_s(run: Measured) -> float:
-    """Seconds that a CPU second of making samples takes, with the waiting for a CPU."""
+def _per_cpu_s(run: MeasuredRun) -> float:
+    """Return seconds that a CPU second of making samples takes, with the waiting for a CPU."""
     total = run.report.workers.per_sample.get("total") if run.report.workers is not None else None
     return 1 + (total.runqueue_s or 0.0) / total.cpu_s if total is not None and total.cpu_s else 1.0
 
 
-def conclude(diff: Diff, before: Sequence[Measured], after: Sequence[Measured]) -> str:
-    """The sentences."""
-    said = [_pace(diff, [*before, *after])]
+def conclude_diff(diff: RunDiff, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
+    """Say in a few sentences what a comparison comes to."""
+    sentences = [_pace(diff, [*before, *after])]
     if other := different_work(before, after):
-        said.append(f"Steps do different work: {'; '.join(other)}.")
-    lost = [(side, next(filter(None, map(diverged, runs)), "")) for side, runs in (("A", before), ("B", after))]
-    said += [f"{side} diverged: {why}." for side, why in lost if why]
+        sentences.append(f"Steps do different work: {'; '.join(other)}.")
+    lost = [(side, next(filter(None, map(how_diverged, runs)), "")) for side, runs in (("A", before), ("B", after))]
+    sentences += [f"{side} diverged: {why}." for side, why in lost if why]
     cause = diff.of(diff.cause)
     step = diff.of("step/mean")
     if cause is not None:
-        joined = sentence("; ".join([changed(cause, diff.per), *_related(diff, cause)]))
-        if cause.clock == "cpu" and (step is None or step.outcome != CHANGED):
-            return " ".join([f"{joined}.", *said])
-        agrees = step is not None and step.outcome in (CHANGED, EITHER) and step.grew == cause.grew
-        said.append(f"{joined}." if agrees else f"But {joined[0].lower()}{joined[1:]}.")
-    elif work := pixels(diff):
-        said.append(f"{sentence(work[0])}.")
-    elif step is not None and step.outcome == CHANGED:
-        settings = ", ".join([differing(one) for one in _loader(diff)][:_NAMED])
-        said.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
-    return " ".join(said)
+        joined = sentence("; ".join([_changed(cause, diff.per), *_related(diff, cause)]))
+        if cause.clock == "cpu" and (step is None or step.outcome != Outcome.CHANGED):
+            return " ".join([f"{joined}.", *sentences])
+        agrees = step is not None and step.outcome in (Outcome.CHANGED, Outcome.EITHER) and step.grew == cause.grew
+        sentences.append(f"{joined}." if agrees else f"But {joined[0].lower()}{joined[1:]}.")
+    elif work := _pixels(diff):
+        sentences.append(f"{sentence(work[0])}.")
+    elif step is not None and step.outcome == Outcome.CHANGED:
+        settings = ", ".join([describe_difference(item) for item in _loader(diff)][:_MAX_DIFFERENCES])
+        sentences.append(f"No single stage explains it{f'; the loader differs: {settings}' if settings else ''}.")
+    return " ".join(sentences)
 
 
-def _pace(diff: Diff, runs: Sequence[Measured]) -> str:
-    """How much faster or slower.
+def _pace(diff: RunDiff, runs: Sequence[MeasuredRun]) -> str:
+    """Say how much faster or slower.
 
     Args:
+        diff: of the runs.
         runs: of both sides.
     """
     step = diff.of("step/mean")
     if step is None or not step.before or not step.after or step.p is None or step.measured is None:
         few = f"A has {_steps(diff.before)}, B has {_steps(diff.after)}"
         return f"Too few steps to compare: {few}; at least {FEWEST_COMPARED} of each run must count toward the mean."
-    rates, by = _rate(step, diff.per, runs), faster(step.measured)
-    if step.outcome == CHANGED:
+    rates, by = _rate(step, diff.per, runs), _faster(step.measured)
+    if step.outcome == Outcome.CHANGED:
         assert step.ratio is not None
-        equal = "" if _negligible(step.machine) else f"; at least {faster(step.ratio)} at equal machine speed"
-        return f"B is {by} than A: {rates}{equal} ({interval(step)})."
-    if step.outcome == MACHINE:
+        equal = "" if _negligible(step.machine) else f"; at least {_faster(step.ratio)} at equal machine speed"
+        return f"B is {by} than A: {rates}{equal} ({_interval(step)})."
+    if step.outcome == Outcome.MACHINE:
         return f"B ran {by} than A ({rates}), but the machine explains it: {_because(diff)}."
-    if step.outcome == EITHER:
+    if step.outcome == Outcome.EITHER:
         return f"B ran {by} than A ({rates}); how much of that is due to the machine is unknown: {_because(diff)}."
     if abs(_speed(step.measured)) >= diff.min_change:
         if _negligible(step.machine):
-            return f"B ran {by} than A ({rates}), which is within the noise of the runs ({interval(step)})."
-        machine = f"the machine explains up to {faster(step.machine)}, and the rest is within the noise of the runs"
-        return f"B ran {by} than A ({rates}): {machine} ({interval(step)})."
+            return f"B ran {by} than A ({rates}), which is within the noise of the runs ({_interval(step)})."
+        machine = f"the machine explains up to {_faster(step.machine)}, and the rest is within the noise of the runs"
+        return f"B ran {by} than A ({rates}): {machine} ({_interval(step)})."
     seen = max(_resolution(step), diff.min_change)
     return f"No change in speed beyond noise: {rates}; a change of less than {_percent(seen)} would not have been seen."
 
@@ -134,37 +148,40 @@ def _steps(side: Sequence[RunName]) -> str:
     return " and ".join(f"{run.steps:,}" for run in side)
 
 
-def faster(ratio: float) -> str:
+def _faster(ratio: float) -> str:
     """``9.1 % slower``, for a ratio of times."""
     return f"{_percent(abs(_speed(ratio)))} {'slower' if ratio > 1 else 'faster'}"
 
 
 def _negligible(machine: float) -> bool:
-    """Whether the change that the machine explains is too small to mention."""
-    return abs(math.log(machine)) < math.log1p(WORTH)
+    """Tell whether the change that the machine explains is too small to mention."""
+    return abs(math.log(machine)) < math.log1p(MIN_MACHINE_SHARE)
 
 
 def _speed(ratio: float) -> float:
     """Change of the rate, for a ratio of times."""
-    return 1 / max(ratio, LEAST) - 1
+    return 1 / max(ratio, MIN_RATIO) - 1
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.1f} %"
 
 
-def interval(step: Quantity) -> str:
-    """``95 % interval -13 % to -5 %``, of the rate; ``+71 % or more``, where the time may be next to nothing."""
+def _interval(step: Quantity) -> str:
+    """``95 % interval -13 % to -5 %``, of the rate.
+
+    ``+71 % or more``, where the time may be next to nothing.
+    """
     fastest, slowest = (None if end is None else f"{round(100 * _speed(end)):+d} %" for end in (step.low, step.high))
     return f"95 % interval {slowest} {'or more' if (step.low or 0.0) < _OPEN else f'to {fastest}'}"
 
 
 def _resolution(quantity: Quantity) -> float:
-    """The smallest change of a time that its interval excludes: half the width of the interval."""
+    """Return the smallest change of a time that its interval excludes: half the width of the interval."""
     return math.inf if quantity.low is None or quantity.high is None else (quantity.high - quantity.low) / 2
 
 
-def _rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
+def _rate(step: Quantity, per: str, runs: Sequence[MeasuredRun]) -> str:
     """``53.1 -> 48.4 samples/s``; of several ranks, those of one."""
     assert step.before and step.after
     batches = [run.batch for run in runs]
@@ -174,26 +191,29 @@ def _rate(step: Quantity, per: str, runs: Sequence[Measured]) -> str:
     return f"{number((batch or 1.0) / step.before)} -> {number((batch or 1.0) / step.after)} {unit}{ranks}"
 
 
-def _because(diff: Diff) -> str:
-    """What the machine did that works in the direction in which the step changed; or, of a common change, what all stages share."""
+def _because(diff: RunDiff) -> str:
+    """Say what the machine did that works in the direction in which the step changed.
+
+    Or, of a common change, what all stages share.
+    """
     step = diff.of("step/mean")
     assert step is not None
-    said = " and ".join(text for slower, text in _differences(diff.machine) if slower == step.grew)
-    said = said or f"its processes waited {'longer' if step.grew else 'less'} for a CPU"
-    speed, same = diff.machine.speed or 1.0, [differing(one) for one in shared(diff.settings)]
-    return f"{said}; {', '.join(same)} could also explain it" if same and (speed > 1) == step.grew and not _negligible(speed) else said
+    reason = " and ".join(text for slower, text in _differences(diff.machine) if slower == step.grew)
+    reason = reason or f"its processes waited {'longer' if step.grew else 'less'} for a CPU"
+    speed, same = diff.machine.speed or 1.0, [describe_difference(item) for item in shared_differences(diff.settings)]
+    return f"{reason}; {', '.join(same)} could also explain it" if same and (speed > 1) == step.grew and not _negligible(speed) else reason
 
 
-def reasons(machine: Machine) -> list[str]:
-    """What differs of the machine."""
+def machine_reasons(machine: MachineChange) -> list[str]:
+    """List what differs of the machine."""
     return [text for _, text in _differences(machine)]
 
 
-def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
-    """Whether it slows B down, and what it is."""
-    if machine.speed is not None and abs(machine.speed - 1) >= WORTH:
+def _differences(machine: MachineChange) -> Iterator[tuple[bool, str]]:
+    """Tell whether it slows B down, and what it is."""
+    if machine.speed is not None and abs(machine.speed - 1) >= MIN_MACHINE_SHARE:
         yield machine.speed > 1, f"all stages took {machine.speed:.2f}x the CPU time"
-    if machine.waiting_before and machine.waiting_after and abs(machine.waiting_after / machine.waiting_before - 1) >= WORTH:
+    if machine.waiting_before and machine.waiting_after and abs(machine.waiting_after / machine.waiting_before - 1) >= MIN_MACHINE_SHARE:
         yield (
             machine.waiting_after > machine.waiting_before,
             f"the main thread waited for a CPU {_percent(1 - 1 / machine.waiting_after)} of the time "
@@ -207,10 +227,10 @@ def _differences(machine: Machine) -> Iterator[tuple[bool, str]]:
         yield last < first, f"it could use {number(last, 2)} CPUs ({number(first, 2)} in A)"
 
 
-def changed(quantity: Quantity, per: str) -> str:
+def _changed(quantity: Quantity, per: str) -> str:
     """``decode takes 1.10x as long per sample (6.2 -> 6.8 ms CPU)``."""
     of = "sample" if quantity.group in ("sample", "blocked") else per
-    what = "making a sample" if quantity.name == "total" else _NAMES.get(quantity.name, quantity.name)
+    what = "making a sample" if quantity.name == "total" else _STAGE_WORDS.get(quantity.name, quantity.name)
     if quantity.measured is None or not quantity.after:
         states = ("no longer blocked", "now blocked") if quantity.group == "blocked" else ("gone", "new")
         return f"{what} is {states[bool(quantity.after)]} ({_amounts(quantity)} per {of})"
@@ -223,33 +243,33 @@ def _amounts(quantity: Quantity) -> str:
     """``6.2 -> 6.8 ms CPU``."""
     before, after = value(quantity.before or 0.0, quantity.unit), value(quantity.after or 0.0, quantity.unit)
     same = before.rpartition(" ")[2] == after.rpartition(" ")[2]
-    return f"{before.rpartition(' ')[0] if same else before} -> {after}{_CLOCKS.get(quantity.clock, '')}"
+    return f"{before.rpartition(' ')[0] if same else before} -> {after}{_CLOCK_WORDS.get(quantity.clock, '')}"
 
 
-def pixels(diff: Diff) -> list[str]:
-    """What samples are made of that differs."""
+def _pixels(diff: RunDiff) -> list[str]:
+    """Return what samples are made of that differs."""
     named = (("work/decoded_pixels", "decoded images have"), ("work/output_pixels", "transformed images have"))
-    found = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == CHANGED]
-    return [f"{words} {work.ratio:.2f}x the pixels" for words, work in found if work.ratio is not None]
+    changes = [(words, work) for id, words in named if (work := diff.of(id)) is not None and work.outcome == Outcome.CHANGED]
+    return [f"{words} {work.ratio:.2f}x the pixels" for words, work in changes if work.ratio is not None]
 
 
-def _related(diff: Diff, cause: Quantity) -> list[str]:
-    """What differs that may be why."""
-    found = pixels(diff) if cause.group == "sample" else []
+def _related(diff: RunDiff, cause: Quantity) -> list[str]:
+    """Return what differs that may be why."""
+    related = _pixels(diff) if cause.group == "sample" else []
     disk = diff.of("gauge/disk/read") if cause.group == "blocked" else None
-    if disk is not None and disk.outcome == MACHINE and disk.grew == cause.grew:
-        found.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")
-    libraries = _LIBRARIES.get(cause.name, ())
-    found += [differing(one) for one in diff.settings if one.kind == "version" and one.name in libraries]
+    if disk is not None and disk.outcome == Outcome.MACHINE and disk.grew == cause.grew:
+        related.append(f"the disk was read at {_amounts(disk)}: only one of the runs may have found its files in the page cache")
+    libraries = _LIBRARIES_OF_STAGES.get(cause.name, ())
+    related += [describe_difference(item) for item in diff.settings if item.kind == "version" and item.name in libraries]
     if cause.id == "stage/wait" or cause.group in ("sample", "blocked"):
-        found += [differing(one) for one in _loader(diff)]
-    return found[:_NAMED]
+        related += [describe_difference(item) for item in _loader(diff)]
+    return related[:_MAX_DIFFERENCES]
 
 
-def _loader(diff: Diff) -> list[Differing]:
-    return [one for one in diff.settings if one.kind == "loader" and one.name in _LOADER]
+def _loader(diff: RunDiff) -> list[Differing]:
+    return [item for item in diff.settings if item.kind == "loader" and item.name in _LOADER]
 
 
-def differing(one: Differing) -> str:
-    """``pillow 11.0 -> 10.4``."""
-    return f"{one.name} {one.before or 'not set'} -> {one.after or 'not set'}"
+def describe_difference(item: Differing) -> str:
+    """Say what differs: ``pillow 11.0 -> 10.4``."""
+    return f"{item.name} {item.before or 'not set'} -> {item.after or 'not set'}"

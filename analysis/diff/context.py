@@ -1,17 +1,43 @@
-"""What differs beside the measured quantities: findings, settings, versions, hardware."""
+"""What differs beside the measured quantities: findings, settings, versions, hardware.
+
+A finding that a report lacks may be true all the same: then its absence proves nothing.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from feedline.analysis.convergence.checks import DIVERGED
-from feedline.analysis.diff import unseen
-from feedline.analysis.diff.effects import MEASURED
-from feedline.analysis.diff.model import Differing, FindingChange
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff.run_diff import Differing, FindingChange
+from feedline.analysis.diff.side import MEASURED, MeasuredRun
+from feedline.analysis.explain.build import UNKNOWN
+from feedline.analysis.explain.diagnose import MAX_FINDINGS
+from feedline.analysis.explain.model import Report
 from feedline.analysis.formatting import counted, number
-from feedline.analysis.ledger.finding import Finding
+from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.measure.noise import FEWEST_COMPARED
+from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, MACHINE, OTHERWISE, TRACE
+from feedline.analysis.rules.cross_rank import exposed_communication, late_rank
+from feedline.analysis.rules.input import (
+    borderline_input,
+    busy_neighbors,
+    compute_bound,
+    input_not_seen,
+    made_in_step,
+    nothing_trained,
+    too_short,
+)
+from feedline.analysis.rules.trace import input_stall
+from feedline.analysis.traces.trace_budget import NO_COMMUNICATION
 
+_OF_INPUT = {rule.rule_id for rule in INPUT}
+_OF_RANKS = {rule.rule_id for rule in CROSS_RANK}
+_OF_RUNS = {*_OF_INPUT, *_OF_RANKS, *(rule.rule_id for rule in (*MACHINE, *OTHERWISE))}
+_OF_TRACES = {*_OF_RANKS, *(rule.rule_id for rule in TRACE)}
+#: For information: none of them is left out for others.
+_ALWAYS = {one.RULE_ID for one in (compute_bound, borderline_input, too_short, input_not_seen, nothing_trained)}
+_LATE_RULES = (late_rank.RULE_ID, late_rank.SPREAD)
+#: Findings in whose place no rule about the input was tried.
+_RULES_INSTEAD = (input_not_seen.RULE_ID, borderline_input.RULE_ID, made_in_step.RULE_ID)
 _CAME, _WENT, STAYED, UNJUDGED = "came", "went", "stayed", "unjudged"
 #: Properties of the machine that say what it is, beside its GPUs; others, such as free memory, vary.
 _HARDWARE = ("cpus", "effective_cpus", "affinity_cpus", "cpu_quota", "memory_bytes", "system")
@@ -25,33 +51,129 @@ _WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "Full
 _LOADER_ASIDE = ("made_at", "torchs_dispatch", "torchs_sampler", "replacement", "sample_code", "asks_for_worker", "dataset_changes")
 
 
-def findings(before: Sequence[Measured], after: Sequence[Measured]) -> list[FindingChange]:
-    """Those that came, went and stayed. With several runs of a side, a finding is there if most of them have it. One that a side lacks, but
-    may only have been unable to see, did not come or go."""
+def why_rule_unjudged(run: MeasuredRun, rule_id: str) -> str:
+    """Say why the report could lack this finding although it is true; "": it would have it.
+
+    Checks of the setup are never left out.
+    """
+    report = run.report
+    if nothing := _message(report, *UNKNOWN):
+        return nothing
+    if rule_id not in BY_ID:
+        return "" if report.convergence is not None else "how the training is set up was not recorded"
+    if rule_id not in (_OF_TRACES if report.traces else _OF_RUNS):
+        return f"only {'recorded runs' if report.traces else 'traces of other tools'} are checked for it"
+    if rule_id in _OF_RANKS and _is_alone(run):
+        return ""
+    if unseen := _why_unjudged(run, rule_id):
+        return unseen
+    asking = [finding for finding in report.findings if finding.severity is not Severity.INFO]
+    if rule_id in _ALWAYS or len(asking) < MAX_FINDINGS:
+        return ""
+    told = ", ".join(finding.rule_id for finding in asking)
+    return f"it may be left out: a report has at most {MAX_FINDINGS} findings that ask for a change ({told})"
+
+
+def why_severity_unjudged(run: MeasuredRun, severity: str) -> str:
+    """Say why the report could lack a finding of this severity or a higher one.
+
+    A borderline input takes too little of the step to hide a high one.
+    """
+    gate = () if severity == Severity.HIGH.value else (borderline_input.RULE_ID,)
+    return _message(run.report, *UNKNOWN, input_not_seen.RULE_ID, *gate) or _late_unseen(run)
+
+
+def _why_unjudged(run: MeasuredRun, rule_id: str) -> str:
+    """Say why the rule had too little to look at."""
+    report = run.report
+    if rule_id in _LATE_RULES:
+        return _late_unseen(run)
+    if rule_id in _OF_RANKS:
+        return _ranks_unseen(run) or (_network_unseen(report) if rule_id == exposed_communication.SLOW else "")
+    if rule_id == input_stall.RULE_ID:
+        return _message(report, input_not_seen.RULE_ID)
+    if rule_id == busy_neighbors.RULE_ID:
+        sampled = report.cpus is not None and report.cpus.own is not None and report.cpus.others is not None
+        return "" if sampled else "CPU use by other programs was not sampled"
+    return _input_unseen(report) if rule_id in _OF_INPUT else ""
+
+
+def _message(report: Report, *rule_ids: str) -> str:
+    return next((finding.message for finding in report.findings if finding.rule_id in rule_ids), "")
+
+
+def _is_alone(run: MeasuredRun) -> bool:
+    """Tell whether the run has only one rank.
+
+    Traces may not contain the number of ranks, so theirs must also show that no communication ran.
+    """
+    report = run.report
+    silent = report.traces is None or all(
+        rank.gpu is not None and rank.gpu.reasons.get("overlap_pct_of_comm") == NO_COMMUNICATION for rank in report.ranks.values()
+    )
+    return silent and max(run.world, report.run.ranks) == 1
+
+
+def _ranks_unseen(run: MeasuredRun) -> str:
+    unseen = not _is_alone(run) and run.report.comm is None
+    return "how long ranks wait for each other was not recorded" if unseen else ""
+
+
+def _late_unseen(run: MeasuredRun) -> str:
+    comm, there = run.report.comm, len(run.report.ranks)
+    if comm is None:
+        return _ranks_unseen(run)
+    if comm.clock_bound_s is None:
+        return "the clocks of the ranks cannot be compared, so which rank was late is unknown"
+    world = max([run.world, run.report.run.ranks, *(kind.n for kind in comm.collectives)])
+    return f"only {there} of {world} ranks were recorded, so which rank was late is unknown" if there < world else ""
+
+
+def _network_unseen(report: Report) -> str:
+    known = report.comm is not None and report.comm.network_share is not None
+    return "" if known else "how fast the network should be is unknown"
+
+
+def _input_unseen(report: Report) -> str:
+    if instead := _message(report, *_RULES_INSTEAD):
+        return f"not looked for: {instead}"
+    looked_at = report.workers is not None and report.workers.samples_in_detail
+    return "" if looked_at or _message(report, compute_bound.RULE_ID) else "no sample was timed in detail"
+
+
+def changed_findings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[FindingChange]:
+    """List findings that came, went and stayed.
+
+    With several runs of a side, a finding is there if most of them have it. One that a side lacks, but may only have been unable to
+    see, did not come or go.
+    """
     first, last = _findings(before), _findings(after)
-    found = []
+    changes = []
     for rule_id in dict.fromkeys([*last, *first]):
         old, new = first.get(rule_id), last.get(rule_id)
         change = STAYED if old and new else _CAME if new else _WENT
-        if any(unseen.of_rule(run, rule_id) for run in (() if old and new else before if new else after)):
+        if any(why_rule_unjudged(run, rule_id) for run in (() if old and new else before if new else after)):
             change = UNJUDGED
         shown = new or old
         assert shown is not None
-        had, has = (one.severity.value if one else "" for one in (old, new))
-        found.append(FindingChange(rule_id, change, had, has, shown.message))
-    return sorted(found, key=lambda one: (_CAME, _WENT, UNJUDGED, STAYED).index(one.change))
+        had, has = (finding.severity.value if finding else "" for finding in (old, new))
+        changes.append(FindingChange(rule_id, change, had, has, shown.message))
+    return sorted(changes, key=lambda item: (_CAME, _WENT, UNJUDGED, STAYED).index(item.change))
 
 
-def _findings(side: Sequence[Measured]) -> dict[str, Finding]:
-    found: dict[str, list[Finding]] = {}
+def _findings(side: Sequence[MeasuredRun]) -> dict[str, Finding]:
+    by_rule: dict[str, list[Finding]] = {}
     for run in side:
-        for rule_id, finding in {one.rule_id: one for one in run.report.findings}.items():
-            found.setdefault(rule_id, []).append(finding)
-    return {rule_id: many[0] for rule_id, many in found.items() if 2 * len(many) > len(side)}
+        for rule_id, finding in {finding.rule_id: finding for finding in run.report.findings}.items():
+            by_rule.setdefault(rule_id, []).append(finding)
+    return {rule_id: many[0] for rule_id, many in by_rule.items() if 2 * len(many) > len(side)}
 
 
-def settings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Differing]:
-    """Settings, versions and hardware that differ: what most likely explains a change comes first."""
+def differing_settings(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[Differing]:
+    """List settings, versions and hardware that differ.
+
+    What most likely explains a change comes first.
+    """
     first, last = _described(before), _described(after)
     return [
         Differing(*key, first.get(key, ""), last.get(key, ""))
@@ -60,7 +182,7 @@ def settings(before: Sequence[Measured], after: Sequence[Measured]) -> list[Diff
     ]
 
 
-def _described(side: Sequence[Measured]) -> dict[tuple[str, str], str]:
+def _described(side: Sequence[MeasuredRun]) -> dict[tuple[str, str], str]:
     """(kind, name) -> value; all values where runs of a side differ."""
     rows: dict[tuple[str, str], list[str]] = {}
     for run in side:
@@ -69,7 +191,7 @@ def _described(side: Sequence[Measured]) -> dict[tuple[str, str], str]:
     return {key: " or ".join(dict.fromkeys(values)) for key, values in rows.items()}
 
 
-def _of_run(run: Measured) -> Iterator[tuple[tuple[str, str], str]]:
+def _of_run(run: MeasuredRun) -> Iterator[tuple[tuple[str, str], str]]:
     report = run.report
     for loader in report.loaders:
         if loader.role == "training":
@@ -83,16 +205,19 @@ def _of_run(run: Measured) -> Iterator[tuple[tuple[str, str], str]]:
     yield from ((("version", name), value) for name, value in report.run.versions.items())
     machine: Mapping[str, object] = report.run.machine
     yield from ((("machine", name), _text(machine[name])) for name in _HARDWARE if name in machine)
-    yield ("machine", "gpus"), gpus(machine.get("gpus"))
+    yield ("machine", "gpus"), _gpus(machine.get("gpus"))
     yield from ((("environment", name), value) for name, value in run.environment.items())
     yield ("command", "command"), " ".join(report.run.command)
 
 
-def gpus(listed: object) -> str:
-    """``8 x NVIDIA H100``: what else is known of each, such as its PCIe link's present speed, differs from hour to hour."""
+def _gpus(listed: object) -> str:
+    """Name the GPUs: ``8 x NVIDIA H100``.
+
+    What else is known of each, such as its PCIe link's present speed, differs from hour to hour.
+    """
     if isinstance(listed, str):  # of traces, the names alone
         return listed
-    names = Counter(str(one.get("name") or "GPU") for one in listed if isinstance(one, dict)) if isinstance(listed, list) else {}
+    names = Counter(str(window.get("name") or "GPU") for window in listed if isinstance(window, dict)) if isinstance(listed, list) else {}
     return ", ".join(f"{times} x {name}" for name, times in sorted(names.items()))
 
 
@@ -100,8 +225,11 @@ def _text(value: object) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
-    """Why a step of B is not the same work as one of A, in clauses; batches of other sizes aside, which are compared by sample."""
+def different_work(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
+    """Say in clauses why a step of B is not the same work as one of A.
+
+    Batches of other sizes are left aside: they are compared by sample.
+    """
     return [
         f"{what} {' or '.join(first)} -> {' or '.join(last)}"
         for what, of in _WORK.items()
@@ -109,36 +237,47 @@ def different_work(before: Sequence[Measured], after: Sequence[Measured]) -> lis
     ]
 
 
-def shared(differing: Sequence[Differing]) -> list[Differing]:
-    """What differs that all stages depend on: it makes CPU time longer or shorter as a slower or faster CPU does."""
-    return [one for one in differing if (one.kind, one.name) in _SHARED]
+def shared_differences(differing: Sequence[Differing]) -> list[Differing]:
+    """Return what differs that all stages depend on.
+
+    It makes CPU time longer or shorter as a slower or faster CPU does.
+    """
+    return [item for item in differing if (item.kind, item.name) in _SHARED]
 
 
-def diverged(run: Measured) -> str:
-    """How its loss was lost; "": it was not. Steps of such a training may be skipped, and say little of one that works."""
+def how_diverged(run: MeasuredRun) -> str:
+    """Say how the loss of a run was lost; "": it was not.
+
+    Steps of such a training may be skipped, and say little of one that works.
+    """
     convergence = run.report.convergence
     checks = convergence.checks if convergence is not None else []
-    return next((one.message for one in checks if one.rule_id in DIVERGED), "")
+    return next((finding.message for finding in checks if finding.rule_id in DIVERGED), "")
 
 
-def different_machine(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
-    """Properties of the machine that decide how long a step takes, and differ; those that a side does not know are not compared."""
+def different_machine(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
+    """List differing properties of the machine that decide how long a step takes.
+
+    Those that a side does not know are not compared.
+    """
     known = [name for name in _SPEED if all(name in run.report.run.machine for run in (*before, *after))]
-    return [f"{one.name} {one.before or 'none'} -> {one.after or 'none'}" for one in settings(before, after) if one.name in known]
+    return [
+        f"{item.name} {item.before or 'none'} -> {item.after or 'none'}" for item in differing_settings(before, after) if item.name in known
+    ]
 
 
-def _each(runs: Sequence[Measured], of: Callable[[Measured], str]) -> list[str]:
-    return list(dict.fromkeys(said for run in runs if (said := of(run))))
+def _each(runs: Sequence[MeasuredRun], of: Callable[[MeasuredRun], str]) -> list[str]:
+    return list(dict.fromkeys(value for run in runs if (value := of(run))))
 
 
-def _model(run: Measured) -> str:
+def _model(run: MeasuredRun) -> str:
     """Class of the model; "" where only what it is wrapped in is known."""
     name = run.report.run.model
     return "" if name in _WRAPPERS else name.removeprefix("FSDP")
 
 
 #: What makes steps different work -> how a run says it.
-_WORK: dict[str, Callable[[Measured], str]] = {
+_WORK: dict[str, Callable[[MeasuredRun], str]] = {
     "recorded by": lambda run: "another tool" if run.report.traces else "feedline",
     "model": _model,
     "ranks": lambda run: str(run.report.run.ranks),
@@ -147,25 +286,25 @@ _WORK: dict[str, Callable[[Measured], str]] = {
 }
 
 
-def notes(before: Sequence[Measured], after: Sequence[Measured]) -> list[str]:
-    """What limits the comparison."""
-    found = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
+def comparison_notes(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> list[str]:
+    """List what limits the comparison."""
+    listed = [f"{side}: {note}" for side, runs in (("A", before), ("B", after)) for run in runs for note in _of_one(run)]
     if work := different_work(before, after):
-        found.append(f"Steps do different work: {'; '.join(work)}")
+        listed.append(f"Steps do different work: {'; '.join(work)}")
     if len({run.report.run.ranks for run in (*before, *after)}) > 1:
-        found.append(_of_all_ranks(before, after))
+        listed.append(_of_all_ranks(before, after))
     if machine := different_machine(before, after):
-        found.append(f"The machines differ: {'; '.join(machine)}")
+        listed.append(f"The machines differ: {'; '.join(machine)}")
     if len(before) + len(after) < MEASURED + 2:
-        found.append(
+        listed.append(
             "How much two identical runs differ is estimated, not measured. To measure it, record two or more of each "
             "alternately, and compare them: feedline diff A1 A2 A3 -- B1 B2 B3"
         )
-    return found
+    return listed
 
 
-def _of_one(run: Measured) -> Iterator[str]:
-    """What limits what a run says."""
+def _of_one(run: MeasuredRun) -> Iterator[str]:
+    """Return what limits what a run says."""
     name, steps, state = run.report.run.name, run.report.throughput.steps, run.report.run.state
     if state in ("cut", "live"):
         word = "was killed" if state == "cut" else "is still being recorded"
@@ -178,7 +317,7 @@ def _of_one(run: Measured) -> Iterator[str]:
         yield run.report.headline
 
 
-def _of_all_ranks(before: Sequence[Measured], after: Sequence[Measured]) -> str:
+def _of_all_ranks(before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> str:
     """Throughput of the whole training, where steps are those of a rank."""
     rates = [[run.report.throughput.of_all_ranks for run in side] for side in (before, after)]
     known = [sum(rate for rate in side if rate is not None) / len(side) for side in rates if None not in side]

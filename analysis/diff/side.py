@@ -1,4 +1,4 @@
-"""The runs of one side of a comparison, and what the machine did to each."""
+"""The runs of one side of a comparison: what each measured, how well that is known, and what the machine did to it."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,24 +7,266 @@ from pathlib import Path
 
 import numpy as np
 
-from feedline.analysis.diff import measure
-from feedline.analysis.diff.measure import CPU, TIMED, Measure
-from feedline.analysis.diff.model import RunName
+from feedline.analysis.diff.run_diff import RunName
 from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
+from feedline.analysis.measure.costs import SampledDetails
 from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.measure.mean_step import counted_in, half_width, means_of, relative, walls_of
+from feedline.analysis.measure.model import StepSummary
+from feedline.analysis.measure.noise import FEWEST, FloatArray, error_of
+from feedline.analysis.measure.waits import classify, sent_times
+from feedline.profiler.events import Stage
 from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Run, rank_folders
 
+
+class Influence:
+    """What the machine does to a quantity: nothing, CPU time, or time of a thread that waits for CPUs."""
+
+    NONE = "none"
+    CPU = "cpu"
+    THREAD = "thread"
+
+
+#: Stages that wait for something other than a CPU, whose length says nothing of the CPUs.
+_NOT_OF_CPU = frozenset(("wait", "epoch_start", "copy", "checkpoint"))
+CPU_TIMED_STAGES = {"forward": Stage.FORWARD, "backward": Stage.BACKWARD}  # in which the main thread's CPU time is measured
+_CPU_BOUND = 0.8  # CPU time over the time not waiting for a CPU, from which on a stage is made of CPU time
+_MIN_TAIL_VALUES = 10  # values beyond a quantile, below which a bootstrap says nothing of it
+_RARE = 0.01  # of a sample's wall time: less blocked time is not looked at
 #: Groups of quantities that are per step.
 OF_STEP = ("step", "stage", "cpu", "wait", "collective")
-PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
+_PIXELS, _SAME_PIXELS = "work/output_pixels", 1.01
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measure:
+    """One quantity of one run.
+
+    Attributes:
+        id, group, name, unit, clock: as in ``Quantity``.
+        value: as the report has it.
+        error: of ``value``, relative, from how the run's own values scatter; NaN: too few values.
+        drift: relative standard deviation of what the machine did to it during the run; NaN: too few values.
+        kind: what slows it down: ``cpu``, slower CPUs; ``thread``, also waiting for a CPU; ``none``.
+    """
+
+    id: str
+    group: str
+    name: str
+    unit: str
+    clock: str
+    value: float
+    error: float
+    drift: float
+    kind: str
+
+    def absent(self) -> "Measure":
+        """Return the same quantity of a run in which it does not occur."""
+        return replace(self, value=0.0, error=0.0, drift=0.0)
+
+    def divided(self, by: float) -> "Measure":
+        """Divide the measure by the samples of a step."""
+        return replace(self, value=self.value / by)
+
+
+def _measure(id: str, unit: str, value: float, series: FloatArray, *, kind: str = Influence.NONE, clock: str = "wall") -> Measure:
+    """Make a measure: a mean over a series of values.
+
+    Args:
+        id: of the quantity.
+        unit: of the mean.
+        value: the mean.
+        series: float64 [n], in order of time, in any unit.
+        kind: what the machine does to it.
+        clock: wall or CPU time.
+    """
+    group, _, name = id.partition("/")
+    return Measure(id, group, name, unit, clock, value, *relative(series), kind)
+
+
+def _of_steps(rank: RankMetrics, report: Report) -> Iterator[Measure]:
+    """Yield the step, its stages, and its waits."""
+    steps, step = rank.steps, report.step
+    if steps is None or step is None:
+        return
+    chosen = counted_in(rank)
+    walls = walls_of(rank)
+    yield _measure("step/mean", "s", step.mean_s, means_of(rank))
+    yield from _quantiles(step, walls)
+    used = next((gauge for gauge in report.gauges if gauge.name == "cpu/processes"), None)
+    if step.cpu_s and used is not None:
+        yield _measure("step/cpu", "s", step.cpu_s, np.array(used.values), kind=Influence.CPU, clock="cpu")
+    for name, mean_s in step.stages.items():
+        if name in rank.stages:
+            yield from _stage(rank, name, mean_s, chosen)
+    kinds = classify(steps, rank.ready, sent_times(rank.workers), rank.makers.alone)
+    for name, mean_s in step.waits.items():
+        if mean_s > 0:
+            yield _measure(f"wait/{name}", "s", mean_s, kinds[name][chosen].astype(float))
+
+
+def _quantiles(step: StepSummary, walls: FloatArray) -> Iterator[Measure]:
+    """Return the median and 95th percentile of the step.
+
+    With few steps the percentile rests on a handful of them, so it gets no interval.
+    """
+    for name, value, at in (("median", step.median_s, 0.5), ("p95", step.p95_s, 0.95)):
+        error = error_of(lambda drawn, at=at: np.quantile(drawn, at, axis=-1), walls)  # type: ignore[misc]
+        middle = float(np.quantile(walls, at))
+        known = middle > 0 and len(walls) * min(at, 1 - at) >= _MIN_TAIL_VALUES
+        yield replace(_measure(f"step/{name}", "s", value, walls), error=error / middle if known else math.nan)
+
+
+def _stage(rank: RankMetrics, name: str, mean_s: float, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[Measure]:
+    """Yield a stage of the step, and the CPU time of the main thread in it, where it is made of that."""
+    series = rank.stages[name][chosen]
+    yield _measure(f"stage/{name}", "s", mean_s, series, kind=Influence.NONE if name in _NOT_OF_CPU else Influence.THREAD)
+    if name in CPU_TIMED_STAGES and (cpu := _main_thread(rank, CPU_TIMED_STAGES[name], "cpu")) is not None:
+        queued = _main_thread(rank, CPU_TIMED_STAGES[name], "runqueue")
+        own = float(series.sum() - (queued[chosen].sum() if queued is not None else 0.0))
+        if own > 0 and cpu[chosen].sum() >= _CPU_BOUND * own:
+            yield _measure(f"cpu/{name}", "s", float(cpu[chosen].mean()) / 1e9, cpu[chosen], kind=Influence.CPU, clock="cpu")
+
+
+def _main_thread(rank: RankMetrics, stage: Stage, clock: str) -> FloatArray | None:
+    """Return float64 [steps], ns of a clock of the main thread in a stage's records.
+
+    None where it was not measured.
+    """
+    assert rank.steps is not None
+    records = rank.main.of(stage)
+    records = records[(records[clock] >= 0) & (records["thread"] == 0)]
+    if not len(records):
+        return None
+    steps = rank.steps
+    at = np.searchsorted(steps.start, records["start"], "right") - 1
+    inside = (at >= 0) & (records["start"] < np.append(steps.boundaries.end, 0)[at])
+    return np.bincount(at[inside], records[clock][inside], len(steps.start)).astype(float)
+
+
+def _waiting_factor(rank: RankMetrics) -> float | None:
+    """Time over time with a CPU of the main thread in forward and backward.
+
+    None where the kernel does not tell.
+    """
+    if rank.steps is None:
+        return None
+    chosen, wall, queued = counted_in(rank), 0.0, 0.0
+    for stage in CPU_TIMED_STAGES.values():
+        walls, waited = _main_thread(rank, stage, "wall"), _main_thread(rank, stage, "runqueue")
+        if walls is not None and waited is not None:
+            wall, queued = wall + float(walls[chosen].sum()), queued + float(waited[chosen].sum())
+    return wall / (wall - queued) if wall > queued else None
+
+
+def _of_samples(rank: RankMetrics, report: Report) -> Iterator[Measure]:
+    """CPU time and blocked time of making a sample, and what a sample is made of."""
+    workers = report.workers
+    if workers is None or "total" not in workers.per_sample:
+        return
+    totals = {clock: _batches(rank, clock) for clock in ("cpu", "blocked")}
+    whole_s = workers.per_sample["total"].wall_s
+    for name, cost in workers.per_sample.items():
+        if cost.cpu_s:
+            yield _sample(rank, f"sample/{name}", "cpu", cost.cpu_s, totals["cpu"])
+        if cost.blocked_s and cost.blocked_s > _RARE * whole_s:
+            yield _sample(rank, f"blocked/{name}", "blocked", cost.blocked_s, totals["blocked"])
+    for name, value, pixels in (
+        ("decoded_pixels", workers.decoded_pixels, rank.details.decoded),
+        ("output_pixels", workers.output_pixels, rank.details.output),
+    ):
+        if value:
+            yield _measure(f"work/{name}", "1", value, pixels)
+
+
+def _batches(rank: RankMetrics, clock: str) -> FloatArray:
+    """Return float64 [n], ns per sample of each batch that was made, in order of time."""
+    batches = np.concatenate([process.batches for process in rank.makers.processes])
+    batches = batches[np.isin(batches["source"], list(rank.makers.loaders)) & (batches["samples"] > 0)]
+    steps = rank.steps
+    if steps is not None and rank.first < len(steps.start) and (late := batches["start"] >= steps.start[rank.first]).sum() >= FEWEST:
+        batches = batches[late]  # the first ones import, allocate and fill caches
+    batches = batches[np.argsort(batches["start"], kind="stable")]
+    if clock == "blocked":
+        spent = np.maximum(batches["wall"] - np.maximum(batches["cpu"], 0) - np.maximum(batches["runqueue"], 0), 0)
+    else:
+        spent = np.maximum(batches["cpu"], 0)
+    return np.asarray(spent / batches["samples"])
+
+
+def _sample(rank: RankMetrics, id: str, clock: str, value: float, batches: FloatArray) -> Measure:
+    """Return a stage's part of a sample.
+
+    Its error is that of the whole, of which every batch was timed, and that of its share of the
+    whole, which only samples in detail tell.
+    """
+    measure = _measure(id, "s", value, batches, kind=Influence.CPU if clock == "cpu" else Influence.NONE, clock=clock)
+    name = id.partition("/")[2]
+    share = 0.0 if name in ("total", "collate", "transport") else _share_error(rank.details, name, clock, rank.samples)
+    return replace(measure, error=math.hypot(measure.error, share))
+
+
+def _share_error(details: SampledDetails, name: str, clock: str, samples: int) -> float:
+    """Relative standard error of a stage's share of the samples' time.
+
+    NaN where one sample was looked at.
+    """
+
+    def spent(of: dict[str, FloatArray]) -> FloatArray:
+        return of["cpu"] if clock == "cpu" else np.maximum(of["wall"] - of["cpu"] - of["runqueue"], 0.0)
+
+    parts = {stage: spent({at: details.sum(stage, at) for at in details.whole}) for stage in details.nbytes}
+    whole = spent(details.whole)
+    part = parts[name] if name in parts else whole - sum(parts.values())
+    ratio, error = details.share(part, samples, whole)
+    return error / ratio if error is not None and ratio > 0 else math.nan
+
+
+def _of_gauges(report: Report) -> Iterator[Measure]:
+    """Gauges of the machine that vary."""
+    for gauge in report.gauges:
+        if gauge.maximum > gauge.minimum:
+            yield _measure(f"gauge/{gauge.name}", gauge.unit, gauge.mean, np.array(gauge.values))
+
+
+def _of_collectives(report: Report, shown: str) -> Iterator[Measure]:
+    """Return what the shown rank's step goes to, where ranks were compared: no interval from one run."""
+    parts = report.ranks[shown].comm if shown in report.ranks else None
+    for name, value in (vars(parts) if parts is not None else {}).items():
+        if value:
+            yield _measure(f"collective/{name.removesuffix('_s')}", "s", value, np.zeros(0))
+
+
+def _of_trace(report: Report) -> Iterator[Measure]:
+    """Yield the step and its stages of a trace, from the columns of its figure: one per step, of up to 600."""
+    step = report.step
+    if step is None:
+        return
+    series = step.series
+    columns = {name: np.array(values) for name, values in series.stages.items()}
+    walls = np.sum(list(columns.values()), axis=0) if columns else np.array(series.wall_s)
+    yield _measure("step/mean", "s", step.mean_s, walls)
+    yield from _quantiles(step, walls)
+    for name, value in step.stages.items():
+        if name in columns:
+            yield _measure(f"stage/{name}", "s", value, columns[name])
+
+
+def interval_of(measure: Measure) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a quantity of one run; None: not known.
+
+    It holds what the values scatter by, and what the machine did to the run meanwhile.
+    """
+    half = half_width(measure.error, measure.drift)
+    return (max(0.0, measure.value * (1 - half)), measure.value * (1 + half)) if math.isfinite(half) else (None, None)
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
     """What one run measured.
 
     Attributes:
@@ -43,7 +285,7 @@ class Measured:
     world: int = 1
 
     @classmethod
-    def of(cls, path: Path) -> "Measured":
+    def of(cls, path: Path) -> "MeasuredRun":
         """Read a run folder, or one that ``feedline ingest`` made of traces.
 
         Raises:
@@ -55,12 +297,12 @@ class Measured:
         report = pipeline.report_of(run, pipeline.ceilings_of(folder))
         manifest = run.ranks[min(run.ranks)].manifest
         if pipeline.holds_traces(run):
-            found, waiting = [*measure.of_trace(report), *measure.of_collectives(report, next(iter(report.ranks)))], None
+            measures, waiting = [*_of_trace(report), *_of_collectives(report, next(iter(report.ranks)))], None
         else:
             rank = _shown_rank(run, report)
-            found, waiting = list(_measures_of(rank, report)), measure.waiting_factor(rank)
+            measures, waiting = list(_measures_of(rank, report)), _waiting_factor(rank)
         world = int(str(manifest.place.get("world_size", 1)))
-        return cls(report, {one.id: one for one in found}, waiting, manifest.environment, tuple(unread(run, report)), world)
+        return cls(report, {measure.id: measure for measure in measures}, waiting, manifest.environment, tuple(_unread(run, report)), world)
 
     @property
     def name(self) -> RunName:
@@ -73,36 +315,39 @@ class Measured:
         return self.report.throughput.batch_size
 
 
-def unread(run: Run, report: Report) -> list[int]:
-    """Ranks of the last start that no figure includes, because their records are missing or damaged."""
+def _unread(run: Run, report: Report) -> list[int]:
+    """Return ranks of the last start that no figure includes, because their records are missing or damaged."""
     places = [place for place, _ in rank_folders(run.ranks[min(run.ranks)].folder.parent)]
     last = max((restart for _, restart in places), default=0)
     return sorted(number for number, restart in places if restart == last and str(number) not in report.ranks)
 
 
 def _shown_rank(run: Run, report: Report) -> RankMetrics:
-    """The rank that the report's figures are of."""
+    """Return the rank that the report's figures are of."""
     ranks = gather_ranks(run, [])
     return ranks[report.shown if report.shown in ranks else min(ranks)]
 
 
 def _measures_of(rank: RankMetrics, report: Report) -> Iterator[Measure]:
-    """All of a recorded run."""
-    yield from measure.of_steps(rank, report)
-    yield from measure.of_samples(rank, report)
-    yield from measure.of_collectives(report, str(rank.rank.number))
-    yield from measure.of_gauges(report)
+    """Yield all of a recorded run."""
+    yield from _of_steps(rank, report)
+    yield from _of_samples(rank, report)
+    yield from _of_collectives(report, str(rank.rank.number))
+    yield from _of_gauges(report)
 
 
-def _same_work(runs: Sequence[Measured]) -> bool:
-    """Whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
+def _same_work(runs: Sequence[MeasuredRun]) -> bool:
+    """Tell whether a step of all runs is the same work for the CPUs: the same model, batch, number of ranks and size of images."""
     described = {(run.report.run.model, run.report.run.ranks, round(run.batch or 0.0)) for run in runs}
-    pixels = [run.measures[PIXELS].value for run in runs if PIXELS in run.measures]
+    pixels = [run.measures[_PIXELS].value for run in runs if _PIXELS in run.measures]
     return len(described) == 1 and (not pixels or (len(pixels) == len(runs) and max(pixels) < _SAME_PIXELS * min(pixels)))
 
 
-def same_processes(runs: Sequence[Measured]) -> bool:
-    """Whether all runs start the same number of processes and threads: else, how long they wait for a CPU may be of their own making."""
+def same_processes(runs: Sequence[MeasuredRun]) -> bool:
+    """Tell whether all runs start the same number of processes and threads.
+
+    Else how long they wait for a CPU may be of their own making.
+    """
     described = {
         (
             tuple(str(loader.settings.get("num_workers")) for loader in run.report.loaders if loader.role == "training"),
@@ -114,38 +359,42 @@ def same_processes(runs: Sequence[Measured]) -> bool:
     return len(described) == 1
 
 
-def room(run: Measured) -> float | None:
-    """CPUs that a run could have used: those that it is allowed, less what other programs took of them. None: not sampled."""
+def usable_cpus(run: MeasuredRun) -> float | None:
+    """Return the CPUs that a run could have used; None: not sampled.
+
+    They are those that it is allowed, less what other programs took of them.
+    """
     cpus = run.report.cpus
     if cpus is None or cpus.others is None or cpus.affinity is None:
         return None
     return min(cpus.allowed, cpus.affinity - cpus.others)
 
 
-def _taken_by_others(run: Measured) -> float:
-    """Share of the CPUs that other programs used; 0 where it was not sampled."""
+def _taken_by_others(run: MeasuredRun) -> float:
+    """Return the share of the CPUs that other programs used; 0 where it was not sampled."""
     cpus = run.report.cpus
     return (cpus.others or 0.0) / cpus.affinity if cpus is not None and cpus.affinity else 0.0
 
 
-def per_sample(runs: Sequence[Measured], after: Sequence[Measured]) -> bool:
-    """Whether the sides have batches of different sizes, so that their steps are different work."""
+def per_sample(runs: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> bool:
+    """Tell whether the sides have batches of different sizes, so that their steps are different work."""
     sizes = [run.batch for run in (*runs, *after)]
     known = [size for size in sizes if size]
     return len(known) == len(sizes) and max(known) > 1.01 * min(known)
 
 
-def of_equal_work(run: Measured) -> Measured:
-    """Times of steps divided by samples per step."""
+def of_equal_work(run: MeasuredRun) -> MeasuredRun:
+    """Divide times of steps by the samples of a step."""
     assert run.batch
-    divided = {id: one.divided(run.batch) if one.group in OF_STEP else one for id, one in run.measures.items()}
+    divided = {id: measure.divided(run.batch) if measure.group in OF_STEP else measure for id, measure in run.measures.items()}
     return replace(run, measures=divided)
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast the CPUs were in each run, for the same work: the common change of the CPU time of all stages, so that one that changed by
-    itself does not decide.
+    """How fast the CPUs were in each run, for the same work.
+
+    That is the common change of the CPU time of all stages, so that one that changed by itself does not decide.
 
     Attributes:
         shift: run -> stage id -> log of the CPU time over its mean over all runs, in the stages that every run has.
@@ -166,63 +415,67 @@ class Speed:
     MOST = 1.5  # times: a larger common change is not the machine's, but that of what is trained
 
     @classmethod
-    def of(cls, before: Sequence[Measured], after: Sequence[Measured]) -> "Speed":
+    def of(cls, before: Sequence[MeasuredRun], after: Sequence[MeasuredRun]) -> "Speed":
         runs = [*before, *after]
-        alike = [id for id, one in runs[0].measures.items() if one.kind == CPU and id not in ("sample/total", "step/cpu")]
+        alike = [id for id, measure in runs[0].measures.items() if measure.kind == Influence.CPU and id not in ("sample/total", "step/cpu")]
         ids = [id for id in alike if all(_known(run.measures.get(id)) for run in runs)] if _same_work(runs) and same_processes(runs) else []
         logs = {id: [math.log(run.measures[id].value) for run in runs] for id in ids}
         middle = {id: (np.mean(x[: len(before)]) + np.mean(x[len(before) :])) / 2 for id, x in logs.items()}
         shifts = [{id: float(logs[id][at] - middle[id]) for id in ids} for at in range(len(runs))]
         weight = {id: 1 / (cls.FLOOR**2 + max(run.measures[id].error for run in runs) ** 2) for id in ids}
         loaded = max(_taken_by_others(run) for run in runs)
-        found = cls(shifts, weight, loaded)
-        spread = [found.of_run(at, "") for at in range(len(runs))]
-        return found if max(spread) - min(spread) < math.log(cls.MOST) else replace(found, weight={})
+        speed = cls(shifts, weight, loaded)
+        spread = [speed.of_run(at, "") for at in range(len(runs))]
+        return speed if max(spread) - min(spread) < math.log(cls.MOST) else replace(speed, weight={})
 
     def of_run(self, at: int, without: str) -> float:
-        """Log of the CPU time for the same work of one run, from all stages but one; 0 where there are too few.
+        """Return the logarithm of a run's CPU time for the same work, from all stages but one.
 
-        A machine slows the model and the samples alike, but a change of one of them only its own stages: where both are known, the part
-        that they have in common.
+        It is 0 where there are too few.
         """
         ids = [id for id in self.weight if id != without]
         return self._common(self.shifts[at], ids) if len(ids) >= self.FEWEST else 0.0
 
     def _common(self, shift: Mapping[str, float], ids: Sequence[str]) -> float:
         parts = [[id for id in ids if id.startswith(part)] for part in self.PARTS]
-        found = [_weighted_median([shift[id] for id in part], [self.weight[id] for id in part]) for part in parts if part]
-        return min(found, key=abs) if min(found) * max(found) > 0 else 0.0
+        medians = [_weighted_median([shift[id] for id in part], [self.weight[id] for id in part]) for part in parts if part]
+        return min(medians, key=abs) if min(medians) * max(medians) > 0 else 0.0
 
     def known(self, without: str = "") -> bool:
-        """Whether there are enough stages."""
+        """Tell whether there are enough stages."""
         return len([id for id in self.weight if id != without]) >= self.FEWEST
 
     def floor(self, id: str) -> float:
-        """Standard deviation of how a stage differs between two runs on one machine, relative, at best."""
+        """Return the least relative standard deviation between two runs of a stage on one machine."""
         of_batch = id in ("sample/collate", "sample/transport")
         beside = self.LOADED_SAMPLE if id.startswith("sample/") and not of_batch else self.LOADED
-        return math.hypot(beside * self.loaded, self.OF_MODEL if id.partition("/")[2] in TIMED else self.FLOOR)
+        return math.hypot(beside * self.loaded, self.OF_MODEL if id.partition("/")[2] in CPU_TIMED_STAGES else self.FLOOR)
 
     def scatter(self, without: str) -> float:
-        """Standard deviation of how a stage's CPU time differs between two runs beside the common change: that of the other stages, the one
-        that differs most left out, which may have changed by itself; at least ``floor``."""
+        """Return the standard deviation between two runs of a stage's CPU time beside the common change.
+
+        It is that of the other stages, the one that differs most left out, which may have changed by itself; at least ``floor``.
+        """
         ids = [id for id in self.weight if id != without]
         if len(ids) < self.FEWEST:
             return max(self.floor(without), 2 * self.FLOOR)
         moved = {id: self.shifts[-1][id] - self.shifts[0][id] for id in ids}
         common = self._common(moved, ids)
         apart = sorted((abs(moved[id] - common), self.weight[id]) for id in ids)[:-1]
-        return max(self.floor(without), math.sqrt(sum(weight * one**2 for one, weight in apart) / sum(weight for _, weight in apart)))
+        return max(self.floor(without), math.sqrt(sum(weight * value**2 for value, weight in apart) / sum(weight for _, weight in apart)))
 
 
-def _known(one: Measure | None) -> bool:
-    return one is not None and one.value > 0 and math.isfinite(one.error)
+def _known(measure: Measure | None) -> bool:
+    return measure is not None and measure.value > 0 and math.isfinite(measure.error)
 
 
 def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The value that half of the weight lies below; between two where exactly half does."""
+    """Return the value that half of the weight lies below; between two where exactly half does."""
     order = np.argsort(values, kind="stable")
     sums = np.cumsum(np.array(weights)[order])
     at = int(np.searchsorted(sums, sums[-1] / 2))
     upper = min(at + 1, len(order) - 1) if math.isclose(float(sums[at]), float(sums[-1]) / 2) else at
     return float(values[order[at]] + values[order[upper]]) / 2
+
+
+MEASURED = 2  # degrees of freedom, from which on run-to-run variation is measured

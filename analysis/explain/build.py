@@ -22,7 +22,7 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Gauge, Throughput
-from feedline.analysis.ranks.recorded import NOTHING, NetworkHints
+from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input import no_batch, nothing_trained, too_short
 from feedline.profiler.ceilings import Ceilings
@@ -31,7 +31,7 @@ from feedline.profiler.store.read import Run
 UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 
 
-def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING) -> Report:
+def build(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS) -> Report:
     """Read a run and say what it did and what holds it back.
 
     Args:

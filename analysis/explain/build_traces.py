@@ -13,12 +13,12 @@ from feedline.analysis.ledger.trace_facts import SHOWN, TraceFacts, mean_step_s
 from feedline.analysis.measure.gather import series
 from feedline.analysis.measure.model import RunInfo, StepSummary, Throughput
 from feedline.analysis.ranks.many.rank_pool import RankPool, chunked, each
-from feedline.analysis.ranks.traced.compare import Between, compare
+from feedline.analysis.ranks.traced_ranks import RankComparison, compare
 from feedline.analysis.traces import folder
-from feedline.analysis.traces.budget import Budget
-from feedline.analysis.traces.gpu import FIGURES as GPU
-from feedline.analysis.traces.kernel_names import short
-from feedline.analysis.traces.summary import RankTrace, summarise
+from feedline.analysis.traces.kernel_names import short_name
+from feedline.analysis.traces.rank_trace import RankTrace, summarise
+from feedline.analysis.traces.trace_budget import FIGURES as GPU
+from feedline.analysis.traces.trace_budget import StepBudget
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.few import few
@@ -73,7 +73,9 @@ def _summaries(part: Sequence[tuple[int, Path]]) -> "list[tuple[int, RankTrace |
     return summaries
 
 
-def _report(run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, Budget], between: Between | None, notes: list[str]) -> Report:
+def _report(
+    run: Run, traces: Mapping[int, RankTrace], budgets: Mapping[int, StepBudget], between: RankComparison | None, notes: list[str]
+) -> Report:
     first = min(traces)
     shown = traces[first]
     facts = TraceFacts(shown, budgets, between)
@@ -114,12 +116,12 @@ def _run_info(run: Run, traces: Mapping[int, RankTrace]) -> RunInfo:
     )
 
 
-def _throughput(shown: RankTrace, budget: Budget) -> Throughput:
+def _throughput(shown: RankTrace, budget: StepBudget) -> Throughput:
     mean, steps = mean_step_s(budget), shown.basis.steps
     return Throughput(None, 1 / mean if mean and steps else None, 0, steps, steps, None)
 
 
-def _step(shown: RankTrace, budget: Budget) -> StepSummary | None:
+def _step(shown: RankTrace, budget: StepBudget) -> StepSummary | None:
     """The mean step by its budget; without steps, the whole trace as one."""
     if len(budget.edges) < 2:
         return None
@@ -137,7 +139,7 @@ def _step(shown: RankTrace, budget: Budget) -> StepSummary | None:
     )
 
 
-def _rank(trace: RankTrace, budget: Budget, between: Between | None, number: int) -> RankSummary:
+def _rank(trace: RankTrace, budget: StepBudget, between: RankComparison | None, number: int) -> RankSummary:
     return RankSummary(
         steps=len(trace.steps),
         mean_s=mean_step_s(budget) or None,
@@ -150,7 +152,7 @@ def _rank(trace: RankTrace, budget: Budget, between: Between | None, number: int
     )
 
 
-def _notes(run: Run, between: Between | None) -> Iterator[str]:
+def _notes(run: Run, between: RankComparison | None) -> Iterator[str]:
     several = len(run.ranks) > 1
     for number, rank in run.ranks.items():
         for note in rank.manifest.notes:
@@ -159,10 +161,10 @@ def _notes(run: Run, between: Between | None) -> Iterator[str]:
         yield from between.notes
 
 
-def _traces(traces: Mapping[int, RankTrace], budget: Budget, facts: TraceFacts) -> Traces:
+def _traces(traces: Mapping[int, RankTrace], budget: StepBudget, facts: TraceFacts) -> Traces:
     shown = facts.shown
     perhaps = facts.perhaps_communication
-    unsure = f"compute includes kernels that may be communication by their names: {few([short(row.name) for row in perhaps], SHOWN)}"
+    unsure = f"compute includes kernels that may be communication by their names: {few([short_name(row.name) for row in perhaps], SHOWN)}"
     return Traces(
         files=[
             TraceFile(number, trace.source, trace.maker, trace.events, (trace.end_ns - trace.begin_ns) / 1e9, trace.steps.how)

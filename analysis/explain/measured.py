@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from feedline.analysis.convergence import read
-from feedline.analysis.convergence.model import ConvergenceSummary
-from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.convergence import read_training
+from feedline.analysis.convergence.read_training import summarise
+from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain import notes as notes_of
 from feedline.analysis.explain.headline import headline, how
 from feedline.analysis.explain.model import Hook, MeasuredRun, RankSummary
@@ -29,9 +29,8 @@ from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.measure.steps import runs_closures
 from feedline.analysis.predict.rank_cpu import rank_cpus
 from feedline.analysis.predict.starts import staying_cpu_s
-from feedline.analysis.ranks import recorded as between_ranks
-from feedline.analysis.ranks.recorded import NOTHING, NetworkHints
-from feedline.analysis.ranks.summary import Compared
+from feedline.analysis.ranks import comparison as between_ranks
+from feedline.analysis.ranks.comparison import NO_HINTS, Compared, NetworkHints
 from feedline.profiler import masks
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, shows_tracebacks
@@ -92,12 +91,12 @@ class Measurement:
         return failed or self.end.hangs
 
 
-def measure(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING) -> Measurement:
+def measure(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS) -> Measurement:
     """Measure a run. Args and errors as for ``build``."""
     notes = list(run.notes)
     gathered = gather_ranks(run, notes)
-    compared = between_ranks.compared(gathered, gathered[min(gathered)], ceilings, beside, notes, rank_cpus(gathered))
-    shown = gathered[between_ranks.shown(gathered, compared)]
+    compared = between_ranks.compare_recorded(gathered, gathered[min(gathered)], ceilings, beside, notes, rank_cpus(gathered))
+    shown = gathered[between_ranks.choose_shown_rank(gathered, compared)]
     gauges = read_rank_gauges(shown.rank, notes)
     workers, loaders = gather.workers(shown), gather.loaders(shown)
     step = _step(shown, gauges)
@@ -188,7 +187,7 @@ def _used_loaders(rank: RankMetrics) -> set[int]:
 def convergence(run: Run, notes: list[str]) -> ConvergenceSummary | None:
     """How the training got on; None where nothing was trained."""
     try:
-        recorded = read.of_run(run)
+        recorded = read_training.of_run(run)
         return summarise(recorded) if recorded.updates else None
     except Exception as error:  # the rest of the report does not need it
         if shows_tracebacks() and not isinstance(error, FeedlineError):

@@ -6,11 +6,11 @@ Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0
 
 from dataclasses import dataclass, field, fields
 
-from feedline.analysis.convergence.model import ConvergenceSummary
+from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.ledger.finding import Finding, PredictedRate
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.model import Cpus, Gauge, Loader, RunInfo, StepSummary, Throughput, Workers
-from feedline.analysis.ranks.model import Communication, RankParts
+from feedline.analysis.ranks.communication import Communication, RankParts
 
 REPORT_SCHEMA_VERSION = 2
 

@@ -9,8 +9,8 @@ from feedline.analysis.explain.build import build
 from feedline.analysis.explain.build_traces import build as build_of_traces
 from feedline.analysis.explain.build_traces import holds_traces
 from feedline.analysis.explain.model import Report
+from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.ranks.many import rank_pool
-from feedline.analysis.ranks.recorded import NOTHING, NetworkHints
 from feedline.profiler.ceilings import FILE, Ceilings
 from feedline.profiler.store.parts import part, parts, place_of
 from feedline.profiler.store.read import Run
@@ -51,7 +51,7 @@ def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | No
     return Ceilings.joined(found) if found else None
 
 
-def report_of(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NOTHING, processes: bool = True) -> Report:
+def report_of(run: Run, ceilings: Ceilings | None = None, beside: NetworkHints = NO_HINTS, processes: bool = True) -> Report:
     """The report of one training, or of traces.
 
     Args:

@@ -23,7 +23,7 @@ from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.predict.limits import Predictor
 from feedline.analysis.predict.replay_of import predict, recorded_input
 from feedline.analysis.predict.search import Limits, Memory, Searcher, effective, usual_most
-from feedline.analysis.ranks.model import Prediction
+from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.rules import BY_ID, CROSS_RANK
 from feedline.analysis.rules.input import cpu_saturated, epoch_restart, nothing_trained, too_few_workers, too_short
 from feedline.profiler.errors import FeedlineError, shows_tracebacks

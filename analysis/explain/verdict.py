@@ -13,7 +13,7 @@ from feedline.analysis.ledger.view.input_wait import num_workers, steady_share
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.rule import Effort
 from feedline.analysis.rules.trace import device_bound, host_bound
-from feedline.analysis.traces.budget import PARTS
+from feedline.analysis.traces.trace_budget import STEP_PARTS
 
 #: What a finding about how the training is set up makes of it.
 _WRONG_SET_UP = "Misconfigured"
@@ -66,7 +66,7 @@ def verdict_of_traces(findings: Sequence[Finding], facts: TraceFacts) -> str:
     if computes is not None and findings[0].severity is Severity.LOW:  # what else costs a little is not what binds it
         return f"{sentence(computes.message)}. {sentence(findings[0].message)}.{saving(findings[0], mean_s)}"
     if not findings:
-        most = max(PARTS, key=facts.share)
+        most = max(STEP_PARTS, key=facts.share)
         return f"No single cause takes 5 % or more of {facts.whole}; {share(facts.share(most))} of it is {most.replace('_', ' ')}."
     rule = BY_ID[findings[0].rule_id]
     called = rule.bound or _SURE

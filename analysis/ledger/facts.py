@@ -9,7 +9,7 @@ from feedline.analysis.ledger.rows import sample_rows, step_rows
 from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import Certainty, Cost, Cpus, Loader, Moved, StepSummary, Throughput, Traffic, Unseen, Updated, Workers
-from feedline.analysis.ranks.model import Communication, ExposedKind, LateRank, RankParts
+from feedline.analysis.ranks.communication import Communication, ExposedKind, LateRank, RankParts
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Ranks that others wait for, in words, and how far ranks can be compared."""
 
 from feedline.analysis.formatting import count, seconds
-from feedline.analysis.ranks.model import BEFORE_TRACE, Communication, LateRank, in_turns
+from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, describe_late_ranks
 
 
 def slower(one: LateRank) -> str:
@@ -25,7 +25,7 @@ def changing(comm: Communication) -> str:
     if most.steps == most.late_steps:
         steps = "one step" if most.steps == 1 else f"{most.steps} steps"
         return f"Rank {most.rank} was {seconds(most.late_s)} late in {steps}: not enough to tell whether it is always this rank."
-    return f"The slow rank changes: {in_turns(comm.late)}."
+    return f"The slow rank changes: {describe_late_ranks(comm.late)}."
 
 
 def clocks(how: str, bound_s: float) -> str:

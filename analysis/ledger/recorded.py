@@ -13,7 +13,7 @@ from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.measure.model import Cost, StepSummary
 from feedline.analysis.measure.rested import FloatArray
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
-from feedline.analysis.ranks.model import ExposedKind, RankParts
+from feedline.analysis.ranks.communication import ExposedKind, RankParts
 from feedline.profiler.events import Stage
 
 _THIRDS = 3

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from feedline.analysis.ledger.table import LedgerRow
 from feedline.analysis.measure.model import Cost, StepSummary
-from feedline.analysis.ranks.model import ExposedKind, RankParts
+from feedline.analysis.ranks.communication import ExposedKind, RankParts
 
 _USER = "user"
 _PLACE = re.compile(r"(?P<name>.*) \((?P<place>[^()]+)\)")

@@ -12,13 +12,12 @@ from feedline.analysis.intervals import NONE, clip, joined, length, union, witho
 from feedline.analysis.ledger.facts import Exposed, RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence, Severity
 from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
-from feedline.analysis.ranks.model import ExposedKind
-from feedline.analysis.ranks.traced.compare import Between
-from feedline.analysis.traces.budget import Budget
-from feedline.analysis.traces.collective_operations import operation
-from feedline.analysis.traces.communication_kernels import may_communicate, operation_of
-from feedline.analysis.traces.summary import RankTrace
-from feedline.analysis.traces.tables import KernelRow
+from feedline.analysis.ranks.communication import ExposedKind
+from feedline.analysis.ranks.traced_ranks import RankComparison
+from feedline.analysis.traces.collectives import operation
+from feedline.analysis.traces.kernel_names import may_communicate, operation_of
+from feedline.analysis.traces.rank_trace import KernelRow, RankTrace
+from feedline.analysis.traces.trace_budget import StepBudget
 
 _MUCH_LESS = 0.5  # of the shown rank's: then waiting is most of it
 SHOWN = 3  # operations, one by one
@@ -39,8 +38,8 @@ class TraceFacts:
     """
 
     shown: RankTrace
-    budgets: Mapping[int, Budget]
-    between: Between | None
+    budgets: Mapping[int, StepBudget]
+    between: RankComparison | None
 
     @property
     def rank(self) -> int:
@@ -101,7 +100,7 @@ class TraceFacts:
         return RankFacts(len(self.budgets), self.whole, comm, comm.late if comm else [], _waiting(self), _exposed(self))
 
 
-def mean_step_s(budget: Budget) -> float:
+def mean_step_s(budget: StepBudget) -> float:
     """Of the steps that it splits."""
     steps = max(len(budget.edges) - 1, 1)
     return float(budget.edges[-1] - budget.edges[0]) / 1e9 / steps if len(budget.edges) else 0.0

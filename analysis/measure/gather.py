@@ -17,7 +17,7 @@ from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Counted, Estimate
 from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps, partition
-from feedline.analysis.traces.gpu_work import GpuWork, gpu_work
+from feedline.analysis.traces.windows import GpuWork, gpu_work
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store import bins
 from feedline.profiler.store.columns import view

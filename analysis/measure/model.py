@@ -5,7 +5,7 @@ Seconds are floats that end in ``_s``, bytes end in ``_bytes``, shares go from 0
 
 from dataclasses import dataclass, field
 
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.windows import GpuWork
 
 #: Why the main process waited for a batch.
 WAIT_KINDS = ("starved", "head_of_line", "handover", "in_transit", "first_batch", "overhead")

@@ -6,34 +6,35 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from feedline.analysis.formatting import share, size
+from feedline.analysis.intervals import FloatArray
+from feedline.analysis.ranks.communication import CollectiveKind
 from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.match import CollectiveTable
-from feedline.analysis.ranks.model import CollectiveKind
-from feedline.analysis.traces.collective_operations import bus_factor, operation
+from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
-FloatArray = npt.NDArray[np.float64]
-
-_GIGA = 1e9
+_GB_PER_S = 1e9
 _GOOD = 0.80  # of the ceiling: nccl-tests on a quiet network vary by this much with the message's size
 _POOR = 0.50
-_LIKE = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
+_ALIKE_SIZES = 4.0  # the messages of a probe and a run are alike up to this ratio of their sizes
 
 
-def kinds(together: CrossRank) -> list[CollectiveKind]:
-    """By total bytes, the most first. Times and bandwidths are those of the link, without waiting; None where an end was not seen, or
-    where waiting cannot be separated from transfer (a rank of the group left no records, or clocks cannot be compared)."""
+def collective_kinds(together: CrossRank) -> list[CollectiveKind]:
+    """List kinds of collectives by total bytes, the most first.
+
+    Times and bandwidths are those of the link, without waiting; None where an end was not seen, or where waiting cannot be separated
+    from transfer (a rank of the group left no records, or clocks cannot be compared).
+    """
     matched, took = together.matched, together.moving()
-    comparable = matched.whole & np.isfinite(together.bound)
+    comparable = matched.complete & np.isfinite(together.bound)
     took = np.where(comparable[:, None] & (took > 0), took, np.nan)
     rows: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for index, key in enumerate(zip(matched.name.tolist(), matched.nbytes.tolist(), matched.group.tolist(), strict=True)):
         rows[key].append(index)
-    found = [_kind(matched, key, took[at]) for key, at in rows.items()]
-    return sorted(_merged(found), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
+    every_kind = [_kind(matched, key, took[at]) for key, at in rows.items()]
+    return sorted(_merged(every_kind), key=lambda kind: (-kind.bytes * kind.count, kind.name, kind.n))
 
 
 def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray) -> CollectiveKind:
@@ -42,31 +43,36 @@ def _kind(matched: CollectiveTable, key: tuple[int, int, int], took: FloatArray)
     known = took[~np.isnan(took).all(1)]
     median = float(np.median(np.nanmax(known, 1))) / 1e9 if len(known) else None
     each = [float(column[~np.isnan(column)].mean()) for column in known.T if not np.isnan(column).all()]
-    rate = bandwidth(name, nbytes, len(group.ranks), max(each)) if each else Bandwidth(None, None)
+    rate = bandwidth_of(name, nbytes, len(group.ranks), max(each)) if each else _Bandwidth(None, None)
     return CollectiveKind(operation(name), nbytes, len(group.ranks), group.backend, len(took), median, rate.algbw, rate.busbw)
 
 
-class Bandwidth(NamedTuple):
+class _Bandwidth(NamedTuple):
     """GB/s; None: no bytes."""
 
     algbw: float | None
     busbw: float | None
 
 
-def bandwidth(name: str, nbytes: int, ranks: int, mean_ns: float) -> Bandwidth:
-    """Of collectives of one size, as nccl-tests count them (doc/PERFORMANCE.md): from their mean time, not from the usual one.
+def bandwidth_of(name: str, nbytes: int, ranks: int, mean_ns: float) -> _Bandwidth:
+    """Return the bandwidth of collectives of one size, as nccl-tests count it (doc/PERFORMANCE.md).
+
+    It comes from their mean time, not from the usual one.
 
     Args:
+        name: of the collective.
+        nbytes: of its message.
+        ranks: of its group.
         mean_ns: in which their bytes moved, on the rank where that is longest.
     """
     rate = nbytes / mean_ns or None  # bytes per ns are GB/s
-    return Bandwidth(rate, (rate or 0.0) * bus_factor(name, ranks) or None)
+    return _Bandwidth(rate, (rate or 0.0) * bus_factor(name, ranks) or None)
 
 
-def _merged(found: Iterable[CollectiveKind]) -> list[CollectiveKind]:
+def _merged(listed: Iterable[CollectiveKind]) -> list[CollectiveKind]:
     """Groups of one size (the columns of a mesh) as one."""
     together: dict[tuple[str, int, int, str], list[CollectiveKind]] = defaultdict(list)
-    for kind in found:
+    for kind in listed:
         together[kind.name, kind.bytes, kind.n, kind.backend].append(kind)
     return [_one(same) for same in together.values()]
 
@@ -86,7 +92,7 @@ def _one(same: list[CollectiveKind]) -> CollectiveKind:
 
 
 @dataclass(frozen=True)
-class BandwidthCheck:
+class _BandwidthCheck:
     """A verdict: the run's bus bandwidth over a ceiling's.
 
     Attributes:
@@ -98,66 +104,69 @@ class BandwidthCheck:
     message: str
 
 
-def measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[float, Ceiling] | None:
-    """Bus bandwidth (bytes/s) of the probe that is most like these collectives."""
+def _measured_ceiling(ceilings: Ceilings | None, kind: CollectiveKind) -> tuple[float, Ceiling] | None:
+    """Return the bus bandwidth (bytes/s) of the probe that is most like these collectives."""
     best: tuple[float, float, Ceiling] | None = None
-    for one in ceilings.ceilings if ceilings else []:
-        rate, ranks, nbytes = one.value, one.settings.get("ranks"), one.settings.get("bytes")
-        if one.part != "all_reduce" or not rate or one.settings.get("backend", kind.backend) != kind.backend:
+    for probed in ceilings.ceilings if ceilings else []:
+        rate, ranks, nbytes = probed.value, probed.settings.get("ranks"), probed.settings.get("bytes")
+        if probed.part != "all_reduce" or not rate or probed.settings.get("backend", kind.backend) != kind.backend:
             continue
-        bus = one.settings.get("bus_bytes_per_s")
+        bus = probed.settings.get("bus_bytes_per_s")
         bus = float(bus) if isinstance(bus, (int, float)) else rate * bus_factor("all_reduce", ranks) if isinstance(ranks, int) else rate
-        far = abs(np.log(max(kind.bytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(_LIKE) * 2
+        far = abs(np.log(max(kind.bytes, 1) / nbytes)) if isinstance(nbytes, (int, float)) and nbytes > 0 else np.log(_ALIKE_SIZES) * 2
         if best is None or far < best[0]:
-            best = (float(far), bus, one)
+            best = (float(far), bus, probed)
     return (best[1], best[2]) if best else None
 
 
 def _specified_link(ceilings: Ceilings | None) -> float | None:
     """bytes/s of a link as given by hand: a ceiling of part ``link``."""
-    return next((one.value for one in ceilings.ceilings if one.part == "link" and one.value), None) if ceilings else None
+    return next((ceiling.value for ceiling in ceilings.ceilings if ceiling.part == "link" and ceiling.value), None) if ceilings else None
 
 
-def network(
-    found: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
-) -> BandwidthCheck:
-    """What the largest collectives with a known bandwidth say about the network, or why there are none.
+def judge_network(
+    listed: Sequence[CollectiveKind], together: CrossRank, ceilings: Ceilings | None = None, link_bytes_per_s: float | None = None
+) -> _BandwidthCheck:
+    """Say what the largest collectives with a known bandwidth tell of the network, or why there are none.
 
     Args:
-        found: of ``kinds``.
+        listed: of ``collective_kinds``.
+        together: the ranks, compared.
+        ceilings: what was probed; None: nothing was.
+        link_bytes_per_s: what the network is specified to give; None: unknown.
     """
-    largest = next((kind for kind in found if kind.busbw_gbps), None)
+    largest = next((kind for kind in listed if kind.busbw_gbps), None)
     if largest:
-        return verdict(largest, ceilings, link_bytes_per_s)
+        return _verdict(largest, ceilings, link_bytes_per_s)
     if not np.isfinite(together.bound):
-        return BandwidthCheck(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
-    if len(together.matched.whole) and not together.matched.whole.any():
-        return BandwidthCheck(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
-    return BandwidthCheck(None, "message sizes are unknown, and so is the bandwidth of collectives")
+        return _BandwidthCheck(None, "the ranks' clocks cannot be compared, so transfer cannot be separated from waiting")
+    if len(together.matched.complete) and not together.matched.complete.any():
+        return _BandwidthCheck(None, "no process group has records of all its ranks, so transfer cannot be separated from waiting")
+    return _BandwidthCheck(None, "message sizes are unknown, and so is the bandwidth of collectives")
 
 
-def verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> BandwidthCheck:
-    """What the largest collectives say about the network."""
+def _verdict(kind: CollectiveKind, ceilings: Ceilings | None, link_bytes_per_s: float | None = None) -> _BandwidthCheck:
+    """Say what the largest collectives tell of the network."""
     if kind.busbw_gbps is None or kind.transfer_s is None:
-        return BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
-    busbw = kind.busbw_gbps * _GIGA
+        return _BandwidthCheck(None, "no collective with a known end moved any bytes: the bandwidth is unknown")
+    busbw = kind.busbw_gbps * _GB_PER_S
     what = f"{kind.name} of {size(kind.bytes)} over {kind.n} ranks"
     here = f"{what} reaches a bus bandwidth of {size(busbw)}/s"
     link = link_bytes_per_s or _specified_link(ceilings)
     if link:
         return _against(here, busbw / link, f"the link's {size(link)}/s")
-    found = measured_ceiling(ceilings, kind)
-    if found is None:
-        return BandwidthCheck(
+    ceiling = _measured_ceiling(ceilings, kind)
+    if ceiling is None:
+        return _BandwidthCheck(
             None,
             f"{here}; to judge it, give the link's speed with --link-bandwidth RATE, or, on one host, measure it with "
             "`feedline probe --parts all_reduce -o FILE` and pass --ceilings FILE",
         )
-    return _against(here, busbw / found[0], f"the {size(found[0])}/s of the probe ({found[1].name})")
+    return _against(here, busbw / ceiling[0], f"the {size(ceiling[0])}/s of the probe ({ceiling[1].name})")
 
 
-def _against(here: str, part: float, what: str) -> BandwidthCheck:
+def _against(here: str, part: float, what: str) -> _BandwidthCheck:
     if part >= 1.15:
-        return BandwidthCheck(part, f"{here}, above {what}, which is therefore not the limit of this network")
+        return _BandwidthCheck(part, f"{here}, above {what}, which is therefore not the limit of this network")
     word = "as fast as the network allows" if part >= _GOOD else "slower than it should be" if part >= _POOR else "much too slow"
-    return BandwidthCheck(part, f"{here}, {share(part)} of {what}: {word}")
+    return _BandwidthCheck(part, f"{here}, {share(part)} of {what}: {word}")

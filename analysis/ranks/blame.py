@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedline.analysis.intervals import IntArray, overlap
+from feedline.analysis.intervals import BoolArray, IntArray, overlap
+from feedline.analysis.ranks.communication import LateRank
 from feedline.analysis.ranks.cross_rank import CrossRank
-from feedline.analysis.ranks.match import MISSING, BoolArray, CollectiveTable
-from feedline.analysis.ranks.model import LateRank
+from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.partition import BACKWARD, OTHER, phase_spans
-from feedline.analysis.traces.collective_operations import operation
-from feedline.analysis.traces.collectives import Collectives
+from feedline.analysis.traces.collectives import Collectives, operation
 
 _BEHIND = 256  # collectives to look back for the last moment that all ranks had in common
 
@@ -24,7 +23,7 @@ _CHANCE_SIGMAS = 2.0
 
 
 @dataclass(frozen=True)
-class Blame:
+class StepBlame:
     """Per step, on the numbering of the first rank's steps.
 
     Attributes:
@@ -44,37 +43,43 @@ class Blame:
     row: IntArray
 
 
-def numbering(one: Collectives, column: int, matched: CollectiveTable, reference: Collectives) -> IntArray:
-    """For each step of a rank, which step of the reference rank had the same collectives; -1: none.
+def _numbering(collectives: Collectives, column: int, matched: CollectiveTable, reference: Collectives) -> IntArray:
+    """Find for each step of a rank the step of the reference rank with the same collectives.
+
+    -1: none.
 
     Args:
+        collectives: the rank's collectives.
         column: of the rank in ``matched``, whose first column is the reference.
+        matched: those of all ranks.
+        reference: collectives of the reference rank.
     """
-    found = np.full(len(one.steps), -1, np.int64)
+    numbers = np.full(len(collectives.steps), -1, np.int64)
     if column < 0:
-        return found
+        return numbers
     row = matched.rows[column]
     there = (row >= 0) & (matched.start[np.maximum(row, 0), 0] != MISSING) if len(row) else np.zeros(0, bool)
-    theirs, mine = reference.step_at(matched.start[row[there], 0]), one.step_at(one.table["start"][there])
+    theirs, mine = reference.step_at(matched.start[row[there], 0]), collectives.step_at(collectives.table["start"][there])
     known = (theirs >= 0) & (mine >= 0)
     for step in np.unique(mine[known]).tolist():
-        found[step] = int(np.median(theirs[known & (mine == step)]))
-    return found
+        numbers[step] = int(np.median(theirs[known & (mine == step)]))
+    return numbers
 
 
-def blame(together: CrossRank, first: int = 0) -> Blame:
+def blame_steps(together: CrossRank, first: int = 0) -> StepBlame:
     """Find the late rank of each step in which lateness costs.
 
     Args:
+        together: the ranks, compared.
         first: steps before it do not say what costs.
     """
     ranks, matched, bound = together.ranks, together.matched, together.bound
     steps = len(ranks[0].steps)
     waited = np.zeros((steps, len(ranks)), np.int64)
-    for column, one in enumerate(ranks):
-        number = numbering(one, column, matched, ranks[0])
+    for column, rank in enumerate(ranks):
+        number = _numbering(rank, column, matched, ranks[0])
         known = number >= 0
-        np.add.at(waited, number[known], together.partitions[one.rank].blamed[known])
+        np.add.at(waited, number[known], together.partitions[rank.rank].blamed[known])
     waited //= max(len(ranks) - 1, 1)
     most = waited.argmax(1) if steps else np.zeros(0, np.int64)
     row, late = _decisive(together, most)
@@ -84,11 +89,13 @@ def blame(together: CrossRank, first: int = 0) -> Blame:
     row = np.where(guilty, row, -1)
     excess = _excess(ranks, matched, row, culprit)
     mean = np.where(guilty, waited[np.arange(steps), most], 0)
-    return Blame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
+    return StepBlame(matched.ranks, culprit, np.where(guilty, late, 0), mean, excess, row)
 
 
 def _costly(waited: IntArray) -> BoolArray:
-    """bool [steps]: where lateness costs. In most steps some rank is late by a little, and which one says nothing.
+    """Return bool [steps]: where lateness costs.
+
+    In most steps some rank is late by a little, and which one says nothing.
 
     Args:
         waited: int64 [steps], ns: waiting for the late rank.
@@ -99,21 +106,26 @@ def _costly(waited: IntArray) -> BoolArray:
 
 
 def _decisive(together: CrossRank, column: IntArray) -> tuple[IntArray, IntArray]:
-    """For each step the collective at which its rank was latest against the median of the others, and by how much; -1 without one."""
+    """Return the collective of each step at which its rank was latest, and by how much.
+
+    Against the median of the others; -1 without one.
+    """
     met = together.met
     rows, lates = np.full(len(column), -1, np.int64), np.zeros(len(column), np.int64)
     step = np.where(together.awaited, together.ranks[0].step_at(together.matched.start[:, 0]), -1)
     row = np.flatnonzero((step >= 0) & ((met.start != MISSING).sum(1) > 1))
     row = row[met.last_column[row] == column[step[row]]]
-    late = behind(met.start[row], met.last_column[row])
+    late = behind_median(met.start[row], met.last_column[row])
     order = np.lexsort((-late, step[row]))
     number, best = np.unique(step[row][order], return_index=True)
     rows[number], lates[number] = row[order][best], late[order][best]
     return rows, lates
 
 
-def behind(values: IntArray, column: IntArray) -> IntArray:
-    """How much more one column has than the median of the others, per row: of two in the middle the lower one, so that whole ns stay whole.
+def behind_median(values: IntArray, column: IntArray) -> IntArray:
+    """Return how much more one column has than the median of the others, per row.
+
+    Of two in the middle the lower one counts, so that whole ns stay whole.
 
     Args:
         values: int64 [n, ranks], MISSING where there is none.
@@ -130,14 +142,19 @@ def behind(values: IntArray, column: IntArray) -> IntArray:
 
 def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArray, column: IntArray) -> dict[str, IntArray]:
     ongoing = _ongoing(ranks[0], matched)
-    begin = np.stack([_together(matched, ongoing, int(one)) for one in row]) if len(row) else np.zeros((0, len(ranks)), np.int64)
-    spans = [phase_spans(one) for one in ranks]
+    begin = (
+        np.stack([_together(matched, ongoing, int(spans_of_rank)) for spans_of_rank in row])
+        if len(row)
+        else np.zeros((0, len(ranks)), np.int64)
+    )
+    spans = [phase_spans(rank) for rank in ranks]
     spent = {
-        phase: np.zeros((len(row), len(ranks)), np.int64) for phase in [*dict.fromkeys(phase for one in spans for phase in one), OTHER]
+        phase: np.zeros((len(row), len(ranks)), np.int64)
+        for phase in [*dict.fromkeys(phase for spans_of_rank in spans for phase in spans_of_rank), OTHER]
     }
-    for number, one in enumerate(ranks):
+    for number, rank in enumerate(ranks):
         until = np.where(row >= 0, matched.start[np.maximum(row, 0), number], MISSING) if len(row) else row
-        since = np.where(begin[:, number] == MISSING, _step_start(one, until), begin[:, number])
+        since = np.where(begin[:, number] == MISSING, _step_start(rank, until), begin[:, number])
         known = (until != MISSING) & (since != MISSING) & (until > since)
         since, until = np.where(known, since, 0), np.where(known, until, 0)
         left = until - since
@@ -146,21 +163,27 @@ def _excess(ranks: Sequence[Collectives], matched: CollectiveTable, row: IntArra
             spent[phase][:, number] = took
             left = left - took
         spent[OTHER][:, number] = left
-    return {phase: np.where(column >= 0, behind(values, np.maximum(column, 0)), 0) for phase, values in spent.items()}
+    return {phase: np.where(column >= 0, behind_median(values, np.maximum(column, 0)), 0) for phase, values in spent.items()}
 
 
 def _ongoing(first: Collectives, matched: CollectiveTable) -> IntArray:
-    """For each row, the step whose bucket it is, where no rank waits for it before that step's backward ends; -1: not a bucket."""
+    """Return the step whose bucket each row is; -1: not a bucket.
+
+    No rank waits for it before that step's backward ends.
+    """
     reduced = np.array([operation(name) == "all_reduce" for name in matched.names] or [False])[matched.name]
-    found = np.full(len(matched.group), -1, np.int64)
+    steps = np.full(len(matched.group), -1, np.int64)
     row = matched.rows[0]
     mine = (row >= 0) & (first.table["phase"] == BACKWARD)
-    found[row[mine]] = first.step_at(first.table["start"][mine])
-    return np.where(reduced, found, -1)
+    steps[row[mine]] = first.step_at(first.table["start"][mine])
+    return np.where(reduced, steps, -1)
 
 
 def _together(matched: CollectiveTable, ongoing: IntArray, row: int) -> IntArray:
-    """Own times at which the ranks last left a collective together, before they began this one. MISSING: not that long ago."""
+    """Own times at which the ranks last left a collective together, before they began this one.
+
+    MISSING: not that long ago.
+    """
     nothing = np.full(len(matched.ranks), MISSING, np.int64)
     if row < 0:
         return nothing
@@ -173,40 +196,42 @@ def _together(matched: CollectiveTable, ongoing: IntArray, row: int) -> IntArray
     return np.where(there, matched.end[all_done[-1]], MISSING) if len(all_done) else nothing
 
 
-def _step_start(one: Collectives, until: IntArray) -> IntArray:
-    step = one.step_at(until)
-    return np.where(step >= 0, np.append(one.steps[:, 0], MISSING)[step], MISSING)
+def _step_start(collectives: Collectives, until: IntArray) -> IntArray:
+    step = collectives.step_at(until)
+    return np.where(step >= 0, np.append(collectives.steps[:, 0], MISSING)[step], MISSING)
 
 
-def summary(found: Blame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
-    """The ranks that were late: first those that are so persistently, and of them the one that cost the others most.
+def list_late_ranks(blamed: StepBlame, ranks: Sequence[Collectives], first: int = 0) -> list[LateRank]:
+    """List the ranks that were late: the persistent ones first, and of them the one that cost the others most.
 
     Args:
+        blamed: the late rank of each step.
+        ranks: collectives of all ranks.
         first: steps before it do not count.
     """
-    column = found.column[first:]
+    column = blamed.column[first:]
     total = int((column >= 0).sum())
     late = [number for number in range(len(ranks)) if (column == number).any()]
     persistent = {number: _persistent(int((column == number).sum()), total, len(ranks)) for number in late}
-    hosts = {host: {number for number, one in enumerate(ranks) if one.host == host} for host in {one.host for one in ranks}}
+    hosts = {host: {number for number, rank in enumerate(ranks) if rank.host == host} for host in {rank.host for rank in ranks}}
     often = {number for number in late if persistent[number] or (column == number).sum() > total / (2 * len(ranks))}
     lates = []
     for number in late:
         chosen = column == number
         phase, excess_s = max(
-            ((phase, _mean_s(values[first:], chosen)) for phase, values in found.excess.items()), key=lambda pair: pair[1]
+            ((phase, _mean_s(values[first:], chosen)) for phase, values in blamed.excess.items()), key=lambda pair: pair[1]
         )
         lates.append(LateRank(
-            rank=found.ranks[number], steps=int(chosen.sum()), late_steps=total, all_steps=len(column),
-            late_s=_mean_s(found.late[first:], chosen), waited_s=_mean_s(found.waited[first:], chosen),
+            rank=blamed.ranks[number], steps=int(chosen.sum()), late_steps=total, all_steps=len(column),
+            late_s=_mean_s(blamed.late[first:], chosen), waited_s=_mean_s(blamed.waited[first:], chosen),
             phase=phase if excess_s > 0 else OTHER, excess_s=max(excess_s, 0.0), part=None, cost_s=None,
             persistent=persistent[number], whole_host=len(hosts) > 1 and hosts[ranks[number].host] == often,
         ))  # fmt: skip
-    return sorted(lates, key=lambda one: (not one.persistent, -one.waited_s * one.steps))
+    return sorted(lates, key=lambda item: (not item.persistent, -item.waited_s * item.steps))
 
 
 def _mean_s(ns: IntArray, chosen: BoolArray) -> float:
-    """Seconds."""
+    """Return seconds."""
     return float(ns[chosen].mean()) / 1e9
 
 
@@ -217,10 +242,13 @@ def _persistent(times: int, of: int, ranks: int) -> bool:
 
 
 def part_of_sample(costs: dict[int, dict[str, float]], rank: int) -> str | None:
-    """The stage of a sample that takes longest on a rank, against the median of the others; None: not measured.
+    """Return the stage of a sample that takes longest on a rank, against the median of the others.
+
+    None: not measured.
 
     Args:
         costs: rank -> stage of a sample -> mean wall seconds.
+        rank: its number.
     """
     own, others = costs.get(rank), [cost for number, cost in costs.items() if number != rank and cost]
     if not own or not others:

@@ -1,4 +1,4 @@
-"""The bucket timeline of data parallel training: for every step, when each rank had each bucket ready, since all were last together."""
+"""The bucket timeline of data parallel training: when each rank had each bucket ready, in every step of the usual shape."""
 
 from dataclasses import dataclass, field
 
@@ -8,19 +8,26 @@ from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.ranks.cross_rank import CrossRank
 from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.partition import BACKWARD
-from feedline.analysis.traces.collective_operations import SLOTS, bus_factor, operation
-from feedline.analysis.traces.collectives import PHASES, Collectives
+from feedline.analysis.traces.collectives import PHASES, SLOTS, Collectives, bus_factor, operation
 
 _INIT = PHASES.index("init")
-_ENOUGH = 0.9  # share of the bytes that have to be all-reduced in backward
-_USUAL = 0.8  # share of the steps that have to look alike
-_FEWEST = 4  # steps
+
+
+_MIN_REDUCED_SHARE = 0.9  # share of the bytes that have to be all-reduced in backward
+
+
+_MIN_USUAL_SHARE = 0.8  # share of the steps that have to look alike
+
+
+_MIN_LIKE_STEPS = 4  # steps
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Steps of one shape. A step is the time from one release of all ranks to the next, so that its lengths add up to the run's: without
-    evaluation, and without what was not kept.
+    """Steps of one shape.
+
+    A step is the time from one release of all ranks to the next, so that its lengths add up to the run's: without evaluation, and
+    without what was not kept.
 
     Attributes:
         ready: int64 [steps, buckets, ranks], ns since the release before: the rank had enqueued the bucket.
@@ -55,17 +62,18 @@ class NoTimeline(Exception):
     """Why this run has no such timeline, in words."""
 
 
-def timeline(together: CrossRank, first: int = 0) -> Timeline:
+def cut_timeline(together: CrossRank, first: int = 0) -> Timeline:
     """Cut the run at the moments at which the last bucket of a step had arrived everywhere.
 
     Args:
+        together: the ranks, compared.
         first: steps before it are left out.
 
     Raises:
         NoTimeline: it is not data parallel training of steps that look alike.
     """
     ranks, matched = together.ranks, together.matched
-    if len(ranks) < 2 or len(ranks[0].steps) < _FEWEST + 1:
+    if len(ranks) < 2 or len(ranks[0].steps) < _MIN_LIKE_STEPS + 1:
         raise NoTimeline("there are too few steps or ranks")
     rows = _rows(ranks[0], matched)
     step = ranks[0].step_at(matched.start[rows, 0])
@@ -75,13 +83,13 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
         raise NoTimeline("no step has a collective of all ranks")
     usual, numbers = _usual(matched, rows, step)
     if not len(usual):
-        raise NoTimeline(f"fewer than {_USUAL:.0%} of the steps have the same collectives")
+        raise NoTimeline(f"fewer than {_MIN_USUAL_SHARE:.0%} of the steps have the same collectives")
     shape = usual[0]
     nbytes = matched.nbytes[shape]
     if not nbytes.any():
         raise NoTimeline("its collectives move no bytes")
     gradients = _gradients(ranks[0], matched, shape)
-    if nbytes[gradients].sum() < _ENOUGH * nbytes.sum():
+    if nbytes[gradients].sum() < _MIN_REDUCED_SHARE * nbytes.sum():
         names = sorted({operation(matched.names[int(matched.name[row])]) for row in shape[~gradients]})
         raise NoTimeline(
             f"{1 - nbytes[gradients].sum() / max(nbytes.sum(), 1):.0%} of the bytes are {', '.join(names)} outside backward: "
@@ -90,20 +98,23 @@ def timeline(together: CrossRank, first: int = 0) -> Timeline:
     return _cut(together, usual, numbers, gradients)
 
 
-def backward_passes(first: Collectives, made: Timeline) -> int:
+def backward_passes(first: Collectives, buckets: Timeline) -> int:
     """Return how often backward runs in a step of the timeline, on the first rank."""
     spans = np.sort(first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)[:, 0])
     step = first.step_at(spans)
-    each = np.bincount(step[step >= 0], minlength=len(first.steps))[made.numbers]
+    each = np.bincount(step[step >= 0], minlength=len(first.steps))[buckets.numbers]
     return int(np.median(each)) if len(each) else 0
 
 
 def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) -> tuple[IntArray, np.ndarray]:
-    """Return the same if no rank waits for some of the buckets: what follows them is ready that much after what came before.
+    """Return ``ready`` and ``synchronous`` as if no rank waited for some of the buckets.
+
+    What follows such a bucket is ready that much after what came before.
 
     Args:
-        ready, synchronous: as in Timeline.
-        dropped: bool [buckets].
+        ready: as in Timeline.
+        synchronous: as in Timeline.
+        dropped: bool [buckets]: those that nobody waits for.
     """
     changed, before = ready.copy(), np.zeros((len(ready), ready.shape[2]), np.int64)
     for bucket in range(ready.shape[1]):
@@ -114,23 +125,23 @@ def without_sync(ready: IntArray, synchronous: np.ndarray, dropped: np.ndarray) 
 
 
 def _rows(first: Collectives, matched: CollectiveTable) -> IntArray:
-    """Rows that all ranks took part in, in the first rank's order, its constructor's left out."""
+    """Return rows that all ranks took part in, in the first rank's order, its constructor's left out."""
     phase = np.full(len(matched.group), _INIT)
     row = matched.rows[0]
     phase[row[row >= 0]] = first.table["phase"][row >= 0]
-    everybody = matched.whole & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != _INIT)
+    everybody = matched.complete & matched.member.all(1) & (matched.end != MISSING).all(1) & (phase != _INIT)
     rows = np.flatnonzero(everybody)
     return rows[np.argsort(matched.start[rows, 0], kind="stable")]
 
 
 def _usual(matched: CollectiveTable, rows: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows [steps, buckets] of the steps that have the most common collectives, and their numbers."""
+    """Return rows [steps, buckets] of the steps that have the most common collectives, and their numbers."""
     begin = np.flatnonzero(np.diff(step, prepend=step[0] - 1))
     parts = np.split(rows, begin[1:])
     shapes = [(matched.name[part].tobytes(), matched.nbytes[part].tobytes()) for part in parts]
     most = max(set(shapes), key=shapes.count)
     chosen = [index for index, shape in enumerate(shapes) if shape == most]
-    if len(chosen) < max(_FEWEST, _USUAL * (len(shapes) - 3)):  # buckets are rebuilt after the first step
+    if len(chosen) < max(_MIN_LIKE_STEPS, _MIN_USUAL_SHARE * (len(shapes) - 3)):  # buckets are rebuilt after the first step
         return np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
     return np.stack([parts[index] for index in chosen]), step[begin][chosen]
 
@@ -149,7 +160,7 @@ def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.
     start, end = met.start[usual], met.end[usual]  # [steps, buckets, ranks]
     release = end.max((1, 2))
     following = _following(ranks[0], matched.start[usual[:, -1], 0], numbers)
-    if len(following) < _FEWEST:
+    if len(following) < _MIN_LIKE_STEPS:
         raise NoTimeline("there are too few consecutive steps")
     ready = np.empty_like(start[following])
     since = release[following - 1][:, None] + np.zeros(start.shape[2], np.int64)
@@ -169,10 +180,12 @@ def _cut(together: CrossRank, usual: IntArray, numbers: IntArray, gradients: np.
 
 
 def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArray:
-    """Which steps follow the one before them, with nothing in between.
+    """Tell which steps follow the one before them, with nothing in between.
 
     Args:
+        first: collectives of the first rank.
         last: int64 [steps], own time: the last bucket was enqueued.
+        numbers: int64 [steps]: of the first rank.
     """
     before, after = numbers[:-1], numbers[1:]
     joined = (after - before == 1) & (first.steps[before, 1] == first.steps[after, 0])
@@ -180,9 +193,10 @@ def _following(first: Collectives, last: IntArray, numbers: IntArray) -> IntArra
 
 
 def _last_of_backward(first: Collectives, start: IntArray) -> np.ndarray:
-    """Buckets after which a backward ends and waits for all of its own: the step's last, and with accumulation others before it.
+    """Tell after which buckets a backward ends: the step's last, and with accumulation others before it.
 
     Args:
+        first: collectives of the first rank.
         start: int64 [buckets], own time, ascending.
     """
     spans = first.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.ranks.arrivals import Arrivals, Meetings, meet, of_matched
-from feedline.analysis.ranks.clocks import Alignment, align
-from feedline.analysis.ranks.match import BoolArray, CollectiveTable, match
+from feedline.analysis.intervals import BoolArray
+from feedline.analysis.ranks.aligned_clocks import Alignment, Meetings, RankArrivals, align, arrivals_of_matched, find_meetings
+from feedline.analysis.ranks.match import CollectiveTable, match
 from feedline.analysis.ranks.partition import Partition, partition
-from feedline.analysis.traces.collective_operations import MESSAGE
-from feedline.analysis.traces.collectives import Collectives
+from feedline.analysis.traces.collectives import MESSAGE, Collectives
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,7 @@ class CrossRank:
     alignment: Alignment
     met: Meetings
     awaited: BoolArray
-    arrivals: dict[int, Arrivals]
+    arrivals: dict[int, RankArrivals]
     partitions: dict[int, Partition]
 
     @property
@@ -43,40 +42,46 @@ class CrossRank:
         return len(self.ranks) > 1 and bool(np.isfinite(self.bound))
 
     def moving(self) -> npt.NDArray[np.float64]:
-        """``Partition.moving`` of all ranks beside each other: float64 [m, ranks]; nan also where a rank took no part."""
+        """Put ``Partition.moving`` of all ranks beside each other: float64 [m, ranks].
+
+        It is nan also where a rank took no part.
+        """
         took = np.full(self.matched.start.shape, np.nan)
-        for column, one in enumerate(self.ranks):
+        for column, rank in enumerate(self.ranks):
             row = self.matched.rows[column]
-            took[row[row >= 0], column] = self.partitions[one.rank].moving[row >= 0]
+            took[row[row >= 0], column] = self.partitions[rank.rank].moving[row >= 0]
         return took
 
 
 def combine(ranks: Sequence[Collectives], aligned: Callable[[Sequence[Collectives], CollectiveTable], Alignment] = align) -> CrossRank:
-    """Put ranks together.
+    """Match the collectives of several ranks and compare them on one clock.
 
     Args:
+        ranks: collectives of each.
         aligned: how their clocks are.
 
     Raises:
         ValueError: two of them are the same rank.
     """
     matched = match(ranks)
-    by_rank = {one.rank: one for one in ranks}
+    by_rank = {rank.rank: rank for rank in ranks}
     alignment = aligned(ranks, matched)
-    met = meet(matched, alignment)
+    met = find_meetings(matched, alignment)
     column = {rank: number for number, rank in enumerate(matched.ranks)}
-    arrivals = {rank: of_matched(one, column.get(rank, -1), matched, met, alignment.bound) for rank, one in by_rank.items()}
-    partitions = {rank: partition(one, arrivals[rank]) for rank, one in by_rank.items()}
+    arrivals = {
+        rank: arrivals_of_matched(of_rank, column.get(rank, -1), matched, met, alignment.bound) for rank, of_rank in by_rank.items()
+    }
+    partitions = {rank: partition(of_rank, arrivals[rank]) for rank, of_rank in by_rank.items()}
     ordered = [by_rank[rank] for rank in matched.ranks]
     return CrossRank(ordered, matched, alignment, met, _awaited(ordered, matched, met, arrivals), arrivals, partitions)
 
 
-def _awaited(ranks: Sequence[Collectives], matched: CollectiveTable, met: Meetings, arrivals: Mapping[int, Arrivals]) -> BoolArray:
+def _awaited(ranks: Sequence[Collectives], matched: CollectiveTable, met: Meetings, arrivals: Mapping[int, RankArrivals]) -> BoolArray:
     message = np.array([name == MESSAGE for name in matched.names] or [False])[matched.name]  # who receives waits by design
-    found = matched.together.copy()
-    for column, one in enumerate(ranks):
+    awaited = matched.together.copy()
+    for column, rank in enumerate(ranks):
         there = matched.rows[column] >= 0
-        row, others = matched.rows[column][there], arrivals[one.rank]
-        waited = (others.last > one.table["start"])[there] & (others.late[there] == met.last_column[row])
-        found[row[waited]] = True
-    return found & ~message
+        row, others = matched.rows[column][there], arrivals[rank.rank]
+        waited = (others.last > rank.table["start"])[there] & (others.late[there] == met.last_column[row])
+        awaited[row[waited]] = True
+    return awaited & ~message

@@ -8,12 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.analysis.formatting import counted
-from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.collective_operations import BETWEEN_TWO, MESSAGE, TOGETHER, operation
-from feedline.analysis.traces.collectives import Collectives, Group
+from feedline.analysis.intervals import BoolArray, IntArray
+from feedline.analysis.traces.collectives import BETWEEN_TWO, MESSAGE, TOGETHER, Collectives, ProcessGroup, operation
 from feedline.profiler.store.restarts import named
 
-BoolArray = npt.NDArray[np.bool_]
 MISSING = np.iinfo(np.int64).min
 
 #: A rank of which more than this share of the collectives is something else than on most ranks belongs to another run. Single ones
@@ -36,13 +34,13 @@ class CollectiveTable:
         member: bool [m, ranks]: the rank belongs to the group.
         start, end: int64 [m, ranks], ns, each column in its rank's own time; MISSING: not there, or unknown.
         rows: for each column, int64 [k]: the row of each entry in that rank's table, -1 where it cannot be matched.
-        whole: bool [m]: every rank of the group is there.
+        complete: bool [m]: every rank of the group is there.
         together: bool [m]: no rank ends before all have begun.
         notes: ranks that are missing, killed or foreign, in words.
     """
 
     ranks: list[int]
-    groups: list[Group]
+    groups: list[ProcessGroup]
     names: list[str]
     group: IntArray
     name: IntArray
@@ -51,7 +49,7 @@ class CollectiveTable:
     start: IntArray
     end: IntArray
     rows: list[IntArray]
-    whole: BoolArray
+    complete: BoolArray
     together: BoolArray
     notes: list[str] = field(default_factory=list)
 
@@ -62,14 +60,14 @@ def match(ranks: Sequence[Collectives]) -> CollectiveTable:
     Raises:
         ValueError: two of them are the same rank.
     """
-    counts = Counter(one.rank for one in ranks)
+    counts = Counter(rank.rank for rank in ranks)
     if double := [rank for rank, times in counts.items() if times > 1]:
         raise ValueError(f"rank {double[0]} appears {counts[double[0]]} times: folders of different runs are mixed")
-    ordered = sorted(ranks, key=lambda one: one.rank)
+    ordered = sorted(ranks, key=lambda item: item.rank)
     joined = _join(ordered)
     foreign = _foreign(joined, ordered)
     if foreign:
-        joined = _join([one for one in ordered if one.rank not in foreign])
+        joined = _join([rank for rank in ordered if rank.rank not in foreign])
     notes = [*foreign.values(), *_absent(joined), *_unended(joined, ordered)]
     return CollectiveTable(**{**vars(joined), "notes": notes})
 
@@ -78,12 +76,12 @@ def _join(ranks: Sequence[Collectives]) -> CollectiveTable:
     groups: dict[tuple[str, tuple[int, ...]], int] = {}
     names: dict[str, int] = {}
     keys, tables = [], []
-    messages = [_messages(one) for one in ranks]
-    anybody = any(_from_anybody(one, message & ~numbered) for one, (message, numbered) in zip(ranks, messages, strict=True))
-    for one, (message, numbered) in zip(ranks, messages, strict=True):
-        numbers = np.array([groups.setdefault((group.name, group.ranks), len(groups)) for group in one.groups] or [0])
-        meanings = np.array([names.setdefault(name, len(names)) for name in one.names] or [0])
-        table = one.table
+    messages = [_messages(rank) for rank in ranks]
+    anybody = any(_from_anybody(rank, message & ~numbered) for rank, (message, numbered) in zip(ranks, messages, strict=True))
+    for rank, (message, numbered) in zip(ranks, messages, strict=True):
+        numbers = np.array([groups.setdefault((group.name, group.ranks), len(groups)) for group in rank.groups] or [0])
+        meanings = np.array([names.setdefault(name, len(names)) for name in rank.names] or [0])
+        table = rank.table
         group = numbers[table["group"]] if len(table) else np.zeros(0, np.int64)
         key = np.stack([group, _generation(2 * group + message, table["sequence"]), table["sequence"].astype(np.int64)], 1)
         key[message & (anybody | ~numbered)] = -1
@@ -92,26 +90,28 @@ def _join(ranks: Sequence[Collectives]) -> CollectiveTable:
         meaning[message & numbered] = names.setdefault(MESSAGE, len(names))
         tables.append((meaning, table))
     every = np.concatenate(keys) if keys else np.zeros((0, 3), np.int64)
-    found, inverse = np.unique(every, axis=0, return_inverse=True)
-    first = 1 if len(found) and found[0, 0] < 0 else 0
+    distinct, inverse = np.unique(every, axis=0, return_inverse=True)
+    first = 1 if len(distinct) and distinct[0, 0] < 0 else 0
     rows = [part.astype(np.int64) - first for part in np.split(inverse.ravel(), np.cumsum([len(key) for key in keys])[:-1])] if keys else []
-    return _filled(ranks, list(groups), list(names), found[first:], rows, tables)
+    return _filled(ranks, list(groups), list(names), distinct[first:], rows, tables)
 
 
-def _from_anybody(one: Collectives, unnumbered: BoolArray) -> bool:
-    """Whether a rank received from any source: which message of a sender that took is unknown.
+def _from_anybody(collectives: Collectives, unnumbered: BoolArray) -> bool:
+    """Tell whether a rank received from any source: which message of a sender that took is unknown.
 
     Args:
-        unnumbered: bool [n]: messages whose group does not number them on both sides. Those beyond the names that a rank keeps
-            (profiler/taps/collectives/groups.py, OTHERS) have none of another group's numbers.
+        collectives: the rank's collectives.
+        unnumbered: bool [n]: messages whose group does not number them on both sides. Those beyond
+            the names that a rank keeps (profiler/taps/collectives/groups.py, OTHERS) have none of
+            another group's numbers.
     """
-    return any(one.groups[group].name != "others" for group in np.unique(one.table["group"][unnumbered]).tolist())
+    return any(collectives.groups[group].name != "others" for group in np.unique(collectives.table["group"][unnumbered]).tolist())
 
 
-def _messages(one: Collectives) -> tuple[BoolArray, BoolArray]:
-    """Which entries of a table are sends and receives, and which are of a group that numbers them on both sides."""
-    message = np.array([operation(name) in BETWEEN_TWO for name in one.names] or [False])[one.table["name"]]
-    numbered = np.array([group.between_two for group in one.groups] or [False])[one.table["group"]]
+def _messages(collectives: Collectives) -> tuple[BoolArray, BoolArray]:
+    """Tell which entries of a table are sends and receives, and which are of a group that numbers them on both sides."""
+    message = np.array([operation(name) in BETWEEN_TWO for name in collectives.names] or [False])[collectives.table["name"]]
+    numbered = np.array([group.between_two for group in collectives.groups] or [False])[collectives.table["group"]]
     return message, numbered
 
 
@@ -119,28 +119,28 @@ def _filled(
     ranks: Sequence[Collectives],
     groups: list[tuple[str, tuple[int, ...]]],
     names: list[str],
-    found: IntArray,
+    distinct: IntArray,
     rows: list[IntArray],
     tables: list[tuple[IntArray, npt.NDArray[np.void]]],
 ) -> CollectiveTable:
-    shape = (len(found), len(ranks))
+    shape = (len(distinct), len(ranks))
     start, end = np.full(shape, MISSING), np.full(shape, MISSING)
-    name, nbytes = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
+    name, nbytes = np.zeros(len(distinct), np.int64), np.zeros(len(distinct), np.int64)
     for column, (row, (meaning, table)) in reversed(list(enumerate(zip(rows, tables, strict=True)))):  # the lowest rank has the last word
         there = row >= 0
         at = row[there]
         start[at, column] = table["start"][there]
         end[at, column] = np.where(table["end"][there] < 0, MISSING, table["end"][there])
         name[at], nbytes[at] = meaning[there], table["nbytes"][there]
-    present = [one.rank for one in ranks]
-    backends = {(group.name, group.ranks): group.backend for one in ranks for group in one.groups}
+    present = [rank.rank for rank in ranks]
+    backends = {(group.name, group.ranks): group.backend for rank in ranks for group in rank.groups}
     belongs = np.array([[rank in of for rank in present] for _, of in groups], bool).reshape(len(groups), len(present))
     sizes = np.array([len(of) for _, of in groups], np.int64)
-    group = found[:, 0].astype(np.int64)
+    group = distinct[:, 0].astype(np.int64)
     seen = (start != MISSING).sum(1)
     return CollectiveTable(
         present,
-        [Group(label, of, backends[label, of]) for label, of in groups],
+        [ProcessGroup(label, of, backends[label, of]) for label, of in groups],
         names,
         group,
         name,
@@ -150,15 +150,14 @@ def _filled(
         end,
         rows,
         seen == sizes[group] if len(group) else np.zeros(0, bool),
-        np.array([operation(one) in TOGETHER for one in names] or [False], bool)[name],
+        np.array([operation(called) in TOGETHER for called in names] or [False], bool)[name],
     )
 
 
 def generations(numbers: IntArray) -> IntArray:
-    """How often a group's numbers have started again: a group that was destroyed and made again under the same name.
+    """Count how often a group's numbers have started again.
 
-    They do with the first number that was there before. A number that is only smaller than the last tells nothing: streams of a GPU may
-    swap neighbors, on one rank and not on another.
+    They do when a group is destroyed and made again under the same name.
 
     Args:
         numbers: int64 [n], of one group, in order of start.
@@ -178,39 +177,39 @@ def generations(numbers: IntArray) -> IntArray:
 
 
 def _generation(group: IntArray, sequence: npt.NDArray[np.int64]) -> IntArray:
-    found = np.zeros(len(group), np.int64)
-    for one in np.unique(group).tolist():
-        at = np.flatnonzero(group == one)
-        found[at] = generations(sequence[at])
-    return found
+    numbers = np.zeros(len(group), np.int64)
+    for value in np.unique(group).tolist():
+        at = np.flatnonzero(group == value)
+        numbers[at] = generations(sequence[at])
+    return numbers
 
 
 def _foreign(joined: CollectiveTable, ranks: Sequence[Collectives]) -> dict[int, str]:
-    """Ranks whose collectives are not those of the others under the same numbers."""
+    """Return ranks whose collectives are not those of the others under the same numbers."""
     index = {name: number for number, name in enumerate(joined.names)}
     shape = joined.start.shape
     signature = np.full(shape, -1)
-    for column, one in enumerate(ranks):
+    for column, rank in enumerate(ranks):
         row = joined.rows[column]
-        meaning = np.array([index[name] for name in one.names] or [0])
-        equal = np.array([operation(name) in _EQUAL for name in one.names] or [False])
-        there = (row >= 0) & ~_messages(one)[0]
-        table = one.table[there]
+        meaning = np.array([index[name] for name in rank.names] or [0])
+        equal = np.array([operation(name) in _EQUAL for name in rank.names] or [False])
+        there = (row >= 0) & ~_messages(rank)[0]
+        table = rank.table[there]
         signature[row[there], column] = meaning[table["name"]] * (1 << 48) + table["nbytes"] * equal[table["name"]] if len(table) else 0
     shared = (signature >= 0).sum(1) >= 2
     if not shared.any():
         return {}
     usual = _most_common(signature[shared])
     odd = (signature[shared] >= 0) & (signature[shared] != usual[:, None])
-    found = {}
-    for column, one in enumerate(ranks):
+    complaints = {}
+    for column, rank in enumerate(ranks):
         shared_by, differ = int((signature[shared][:, column] >= 0).sum()), int(odd[:, column].sum())
         if shared_by and differ > _FOREIGN_SHARE * shared_by:
-            found[one.rank] = (
-                f"rank {one.rank} is left out of the comparison: {differ} of its {shared_by} collectives differ from those of most ranks, "
+            complaints[rank.rank] = (
+                f"rank {rank.rank} is left out of the comparison: {differ} of its {shared_by} collectives differ from those of most ranks, "
                 "so its folder belongs to another run or program"
             )
-    return found if len(found) < len(ranks) else {}
+    return complaints if len(complaints) < len(ranks) else {}
 
 
 def _most_common(signature: IntArray) -> IntArray:
@@ -233,9 +232,9 @@ def _absent(joined: CollectiveTable) -> list[str]:
 
 
 def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]:
-    """Ranks that left the others, or were killed, during a collective: others began a later one, or no rank recorded its end."""
+    """Return ranks that left the others, or were killed, during a collective: others began a later one, or no rank recorded its end."""
     notes = []
-    by_rank = {one.rank: one for one in ranks}
+    by_rank = {rank.rank: rank for rank in ranks}
     stride = np.array([by_rank[rank].stride for rank in joined.ranks])
     for column, rank in enumerate(joined.ranks):
         own = joined.start[:, column] != MISSING
@@ -248,7 +247,7 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
             ))  # fmt: skip
         if stride[column] > stride.min():
             notes.append(
-                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {kept(int(stride.min()))}: in windows that "
+                f"rank {rank} kept 1 of {stride[column]} windows of 64 batches, others {describe_kept(int(stride.min()))}: in windows that "
                 "this rank did not keep, waiting for it counts as transfer"
             )
     ends = np.bincount(joined.name, (joined.end != MISSING).any(1), len(joined.names))  # of some, no rank can ever tell the end
@@ -265,23 +264,26 @@ def _unended(joined: CollectiveTable, ranks: Sequence[Collectives]) -> list[str]
 
 
 def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collectives]) -> str:
-    """That a rank had come to the end of its data, and which others wait for it in which collective; empty if it had not."""
-    one = by_rank[joined.ranks[column]]
+    """Say that a rank had come to the end of its data, and which others wait for it in which collective.
+
+    Empty if it had not.
+    """
+    rank = by_rank[joined.ranks[column]]
     there = joined.start != MISSING
     missed = joined.member[:, column] & there.any(1) & ~there[:, column]
     missed &= np.arange(len(missed)) > np.flatnonzero(there[:, column]).max()
-    if one.left_after is None or not missed.any():
+    if rank.left_after is None or not missed.any():
         return ""
     row = int(np.argmax(missed))
     waiting = [joined.ranks[other] for other in np.flatnonzero(there[row]).tolist()]
     first = by_rank[waiting[0]]
     number = int(first.table["sequence"][joined.rows[joined.ranks.index(waiting[0])] == row][0])
     return (
-        f"rank {one.rank} left its loop after {counted(one.left_after, 'batch', 'batches')} of its last epoch; {named(waiting)} "
+        f"rank {rank.rank} left its loop after {counted(rank.left_after, 'batch', 'batches')} of its last epoch; {named(waiting)} "
         f"wait{'s' * (len(waiting) == 1)} for it in {operation(joined.names[int(joined.name[row])])} {number}"
     )
 
 
-def kept(stride: int) -> str:
-    """How many of its windows a rank kept."""
+def describe_kept(stride: int) -> str:
+    """Say how many of its windows a rank kept."""
     return "all" if stride == 1 else f"1 of {stride}"

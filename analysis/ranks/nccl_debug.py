@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 _ALGORITHMS = ("Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT")  # by number, NCCL's src/include/nccl_tuner.h
 _PROTOCOLS = ("LL", "LL128", "Simple")
 
-_VERSION = re.compile(r"NCCL version ([\w.+-]+)")
-_RANKS = re.compile(r"\brank (\d+) nranks (\d+)", re.I)
-_NODES = re.compile(r"\bnNodes (\d+)")
+_VERSION_LINE = re.compile(r"NCCL version ([\w.+-]+)")
+_RANKS_LINE = re.compile(r"\brank (\d+) nranks (\d+)", re.I)
+_NODES_LINE = re.compile(r"\bnNodes (\d+)")
 _EDGE = re.compile(r"(?:Channel|Ring) (\d+)(?:/\d+)? : (\d+)(?:\[\w+\])? -> (\d+)(?:\[\w+\])?(?: \[(send|receive)\])? via (\S+)")
 _NETWORK = re.compile(r"Using network (\S+)")
 _PATTERN = re.compile(r"Pattern 4, crossNic \d+, nChannels \d+, (?:bw|speed) ([\d.]+)/([\d.]+)")
@@ -19,7 +19,7 @@ _WARNING = re.compile(r"NCCL WARN (.*)")
 
 
 @dataclass(frozen=True)
-class NcclDebug:
+class _NcclDebug:
     """What was found; everything may be missing, for the lines depend on version and subsystems.
 
     Attributes:
@@ -38,28 +38,28 @@ class NcclDebug:
     warnings: tuple[str, ...] = ()
 
     def says(self) -> list[str]:
-        """What matters of it, in words."""
-        found = []
+        """Return what matters of it, in words."""
+        sentences = []
         if self.ranks:
-            found.append(f"NCCL {self.version or 'of unknown version'}: {self.ranks} ranks"
+            sentences.append(f"NCCL {self.version or 'of unknown version'}: {self.ranks} ranks"
                          + (f" on {self.nodes} nodes" if self.nodes and self.nodes > 1 else ""))  # fmt: skip
         for transport, pairs in sorted(self.edges.items()):
-            found.append(f"{_plain(transport)}: {len(pairs)} pairs of ranks ({transport})")
+            sentences.append(f"{_plain(transport)}: {len(pairs)} pairs of ranks ({transport})")
         if self.network == "Socket" and any(name.startswith("NET/") for name in self.edges):
-            found.append("NCCL uses plain TCP sockets between nodes: it found no InfiniBand or RoCE device that it may use")
+            sentences.append("NCCL uses plain TCP sockets between nodes: it found no InfiniBand or RoCE device that it may use")
         if any(name.startswith("NET/IB") and "GDRDMA" not in name for name in self.edges):
-            found.append("data between nodes passes through main memory: GPUDirect RDMA is off (no GDRDMA in the channel lines)")
+            sentences.append("data between nodes passes through main memory: GPUDirect RDMA is off (no GDRDMA in the channel lines)")
         if self.bandwidth:
             inside, outside = self.bandwidth
-            found.append(f"NCCL expects {inside:g} GB/s per channel inside a node and {outside:g} GB/s between nodes")
+            sentences.append(f"NCCL expects {inside:g} GB/s per channel inside a node and {outside:g} GB/s between nodes")
         largest: dict[str, tuple[int, str, str]] = {}
         for (name, nbytes, algorithm, protocol), _ in sorted(self.choices.items(), key=lambda pair: pair[0][1]):
             largest[name] = (nbytes, algorithm, protocol)
-        found += [f"{name} of {nbytes:,} bytes: {algorithm}, {protocol}" for name, (nbytes, algorithm, protocol) in largest.items()]
-        return found + [f"NCCL warned: {warning}" for warning in self.warnings]
+        sentences += [f"{name} of {nbytes:,} bytes: {algorithm}, {protocol}" for name, (nbytes, algorithm, protocol) in largest.items()]
+        return sentences + [f"NCCL warned: {warning}" for warning in self.warnings]
 
 
-def read(lines: Iterable[str]) -> NcclDebug:
+def read(lines: Iterable[str]) -> _NcclDebug:
     """Read the output of one process or of many together; other lines are ignored."""
     version = network = ""
     ranks = nodes = None
@@ -70,24 +70,24 @@ def read(lines: Iterable[str]) -> NcclDebug:
     for line in lines:
         if "NCCL" not in line and "Bytes -> Algo" not in line:
             continue
-        if found := _EDGE.search(line):
-            edges.setdefault(_family(found[5]), set()).add((int(found[2]), int(found[3])))
-        elif found := _CHOICE.search(line):
-            choices[found[1] or "collective", int(found[2]), _named(found[3], _ALGORITHMS), _named(found[4], _PROTOCOLS)] += 1
-        elif found := _PATTERN.search(line):
-            bandwidth = float(found[1]), float(found[2])
-        elif found := _NETWORK.search(line):
-            network = found[1]
-        elif found := _WARNING.search(line):
-            warnings.setdefault(found[1].strip())
-        version = found[1] if (found := _VERSION.search(line)) else version
-        ranks = max(ranks or 0, int(found[2])) if (found := _RANKS.search(line)) else ranks
-        nodes = max(nodes or 0, int(found[1])) if (found := _NODES.search(line)) else nodes
-    return NcclDebug(version, ranks, nodes, network, edges, bandwidth, dict(choices), tuple(warnings))
+        if match := _EDGE.search(line):
+            edges.setdefault(_family(match[5]), set()).add((int(match[2]), int(match[3])))
+        elif match := _CHOICE.search(line):
+            choices[match[1] or "collective", int(match[2]), _named(match[3], _ALGORITHMS), _named(match[4], _PROTOCOLS)] += 1
+        elif match := _PATTERN.search(line):
+            bandwidth = float(match[1]), float(match[2])
+        elif match := _NETWORK.search(line):
+            network = match[1]
+        elif match := _WARNING.search(line):
+            warnings.setdefault(match[1].strip())
+        version = match[1] if (match := _VERSION_LINE.search(line)) else version
+        ranks = max(ranks or 0, int(match[2])) if (match := _RANKS_LINE.search(line)) else ranks
+        nodes = max(nodes or 0, int(match[1])) if (match := _NODES_LINE.search(line)) else nodes
+    return _NcclDebug(version, ranks, nodes, network, edges, bandwidth, dict(choices), tuple(warnings))
 
 
 def _family(transport: str) -> str:
-    """Without the number of the device, so that all channels of one kind are one: ``NET/IB/0/GDRDMA`` -> ``NET/IB/GDRDMA``."""
+    """Return a transport without the number of the device: ``NET/IB/0/GDRDMA`` -> ``NET/IB/GDRDMA``."""
     return "/".join(part for part in transport.split("/") if not part.isdigit())
 
 

@@ -13,21 +13,26 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.stages import PHASE_OF
-from feedline.analysis.ranks.arrivals import Arrivals
+from feedline.analysis.ranks.aligned_clocks import RankArrivals
 from feedline.analysis.ranks.match import MISSING
-from feedline.analysis.traces.collective_operations import operation
-from feedline.analysis.traces.collectives import PHASES, Collectives
+from feedline.analysis.traces.collectives import BETWEEN_TWO, PHASES, Collectives, operation
+from feedline.profiler.store.manifest import Manifest
 
-PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "exposed_wait", "queue")
-BETWEEN = ("hidden_wait", "exposed_wait", "queue")  # known only by comparison with another rank
+RANK_PARTS = ("compute", "hidden_transfer", "exposed_transfer", "hidden_wait", "exposed_wait", "queue")
+KNOWN_BY_COMPARISON = ("hidden_wait", "exposed_wait", "queue")  # known only by comparison with another rank
 BLOCKED = "blocked"  # a stage that a recorder may have: the main thread stands in Work.wait
-TAIL = 0.9  # share of the end of a backward in which collectives are in flight, from which on it is taken for waiting and not for computing
+_UNFINISHED = (
+    0.9  # share of the end of a backward in which collectives are in flight, from which on it is taken for waiting and not for computing
+)
 _BUCKET_TAIL = 0.5  # the same of DistributedDataParallel's buckets, which it copies into the gradients afterwards: less than sending them
 BACKWARD = PHASES.index("backward")
 OTHER = "other"  # the phase of time that no stage claims
 
 #: Which phase claims a moment first, where spans nest: a copy inside a forward, a forward inside a backward (checkpointing).
 _INNER_FIRST = ("checkpoint", "compile", "copy", "wait", "forward", "optimizer", "backward")
+#: Of a model's parameters in float32, that the collectives of a step move at least if they carry gradients, however compressed.
+_LEAST_SHARE = 0.01
+_PARAMETER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -52,23 +57,23 @@ class Partition:
     met: bool
 
 
-def partition(one: Collectives, others: Arrivals) -> Partition:
-    """Sweep one rank's time."""
-    table = one.table
+def partition(collectives: Collectives, others: RankArrivals) -> Partition:
+    """Split one rank's time into parts."""
+    table = collectives.table
     start, end = table["start"].astype(np.int64), table["end"].astype(np.int64)
     ended = end >= start
     start, end, last, free, late = (values[ended] for values in (start, end, others.last, others.free, others.late))
-    backward = computing(one)
-    times = [one.steps.ravel(), one.evaluation.ravel(), start, last, free, end, backward.ravel()]
-    edges = _distinct(times) if len(one.steps) else np.zeros(0, np.int64)
+    backward = computing_spans(collectives)
+    times = [collectives.steps.ravel(), collectives.evaluation.ravel(), start, last, free, end, backward.ravel()]
+    edges = _distinct(times) if len(collectives.steps) else np.zeros(0, np.int64)
     length = np.diff(edges)
     moving = _count(edges, free, end)
     kind = _classify(_count(edges, start, end), moving, _count(edges, last, free), _count(edges, *backward.T) > 0)
-    step, count = one.step_at(edges[:-1]), len(one.steps)
+    step, count = collectives.step_at(edges[:-1]), len(collectives.steps)
     inside = step >= 0
     parts = {name: np.bincount(step[pick], length[pick], count).astype(np.int64)
-             for number, name in enumerate(PARTS) for pick in [inside & (kind == number)]}  # fmt: skip
-    waiting = inside & ((kind == PARTS.index("hidden_wait")) | (kind == PARTS.index("exposed_wait")))
+             for number, name in enumerate(RANK_PARTS) for pick in [inside & (kind == number)]}  # fmt: skip
+    waiting = inside & ((kind == RANK_PARTS.index("hidden_wait")) | (kind == RANK_PARTS.index("exposed_wait")))
     owner = _oldest(edges, start, end, waiting)
     columns = max(len(others.ranks), 1)
     known = waiting & (owner >= 0)
@@ -78,25 +83,25 @@ def partition(one: Collectives, others: Arrivals) -> Partition:
     shared = np.concatenate([[0.0], np.cumsum(np.where(moving > 0, length / np.maximum(moving, 1), 0.0))]) if len(edges) else np.zeros(1)
     took = np.full(len(table), np.nan)
     took[ended] = shared[np.searchsorted(edges, end)] - shared[np.searchsorted(edges, free)] if len(edges) else 0.0
-    bare = np.where(inside & (kind == PARTS.index("exposed_transfer")), length / np.maximum(moving, 1), 0.0)
+    bare = np.where(inside & (kind == RANK_PARTS.index("exposed_transfer")), length / np.maximum(moving, 1), 0.0)
     exposed = {
         what: np.bincount(step[inside], (bare * _count(edges, free[mine], end[mine]))[inside], count).astype(np.float64)
-        for what, mine in _kinds(one, ended)
+        for what, mine in _kinds(collectives, ended)
     }
-    return Partition(one.rank, parts, blamed, exposed, took, int((~ended).sum()), others.met)
+    return Partition(collectives.rank, parts, blamed, exposed, took, int((~ended).sum()), others.met)
 
 
-def _kinds(one: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.bool_]]]:
+def _kinds(collectives: Collectives, chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[tuple[str, str], npt.NDArray[np.bool_]]]:
     """(operation, phase) -> which of the chosen entries of the table are of it."""
-    names = np.array([operation(name) for name in one.names] or [""])[one.table["name"][chosen]]
-    phases = one.table["phase"][chosen]
+    names = np.array([operation(name) for name in collectives.names] or [""])[collectives.table["name"][chosen]]
+    phases = collectives.table["phase"][chosen]
     for name in np.unique(names).tolist():
         for phase in np.unique(phases[names == name]).tolist():
             yield (name, PHASES[phase]), (names == name) & (phases == phase)
 
 
-def computing(one: Collectives) -> IntArray:
-    """The rank's own backwards, without the time in which they only waited.
+def computing_spans(collectives: Collectives) -> IntArray:
+    """Return the rank's own backwards, without the time in which they only waited.
 
     DistributedDataParallel waits for its buckets inside backward, and then copies them into the gradients. Where a recorder saw the wait
     (stage ``blocked``), it is taken out. Else a backward ends with its last bucket, or with its last collective of any kind, if they are
@@ -105,18 +110,20 @@ def computing(one: Collectives) -> IntArray:
     Returns:
         int64 [k, 2], ns, own time.
     """
-    spans = one.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
-    if BLOCKED in one.stages:
-        return without(spans, one.stages[BLOCKED].reshape(-1, 2))
-    called = one.table[(one.table["phase"] == BACKWARD) & (one.table["end"] >= one.table["start"])]
-    ends = np.minimum(_until_waiting(called, spans, TAIL), _until_waiting(called[called["bucket"]], spans, _BUCKET_TAIL))
+    spans = collectives.stages.get("backward", np.zeros((0, 2), np.int64)).reshape(-1, 2)
+    if BLOCKED in collectives.stages:
+        return without_holes(spans, collectives.stages[BLOCKED].reshape(-1, 2))
+    called = collectives.table[(collectives.table["phase"] == BACKWARD) & (collectives.table["end"] >= collectives.table["start"])]
+    ends = np.minimum(_until_waiting(called, spans, _UNFINISHED), _until_waiting(called[called["bucket"]], spans, _BUCKET_TAIL))
     return np.stack([spans[:, 0], ends], 1)
 
 
 def _until_waiting(mine: npt.NDArray[np.void], spans: IntArray, least: float) -> IntArray:
-    """int64 [k], ns: when each backward began the last of these collectives, if it only waits for them from there on; else its end.
+    """Return when each backward only waits for the last of these collectives, else its end: int64 [k], ns.
 
     Args:
+        mine: rows of the collectives.
+        spans: int64 [k, 2], ns: the backwards.
         least: share of the rest of the backward in which they have to be in flight.
     """
     begin, ends = spans[:, 0], spans[:, 1].copy()
@@ -132,31 +139,37 @@ def _until_waiting(mine: npt.NDArray[np.void], spans: IntArray, least: float) ->
     return ends
 
 
-def phase_spans(one: Collectives) -> dict[str, IntArray]:
-    """Phase -> int64 [k, 2], ns, own time: disjoint and in order, within a phase and between them."""
+def phase_spans(collectives: Collectives) -> dict[str, IntArray]:
+    """Return phase -> int64 [k, 2], ns, own time.
+
+    Spans are disjoint and in order, within a phase and between them.
+    """
     together: dict[str, list[IntArray]] = {}
-    for stage, spans in one.stages.items():
+    for stage, spans in collectives.stages.items():
         if stage != BLOCKED:
             together.setdefault(PHASE_OF.get(stage, stage), []).append(spans.reshape(-1, 2))
     own = [phase for phase in together if phase not in _INNER_FIRST]
     claimed = np.zeros((0, 2), np.int64)
-    found = {}
+    by_phase = {}
     for phase in [*own, *(phase for phase in _INNER_FIRST if phase in together)]:
         spans = np.concatenate(together[phase])
-        found[phase] = without(spans, claimed)
+        by_phase[phase] = without_holes(spans, claimed)
         claimed = np.concatenate([claimed, spans])
-    return found
+    return by_phase
 
 
-def without(spans: IntArray, holes: IntArray) -> IntArray:
-    """Intervals less other intervals. All int64 [k, 2]."""
+def without_holes(spans: IntArray, holes: IntArray) -> IntArray:
+    """Take intervals out of other intervals. All int64 [k, 2]."""
     edges = np.unique(np.concatenate([spans.ravel(), holes.ravel()]))
     left = (_count(edges, *spans.T) > 0) & (_count(edges, *holes.T) == 0)
     return np.stack([edges[:-1][left], edges[1:][left]], 1) if len(edges) else np.zeros((0, 2), np.int64)
 
 
 def _count(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
-    """How many intervals cover each piece between two neighboring edges. All their ends are among the edges."""
+    """Return how many intervals cover each piece between two neighboring edges.
+
+    All their ends are among the edges.
+    """
     if not len(edges):
         return np.zeros(0, np.int64)
     change = np.bincount(np.searchsorted(edges, start), minlength=len(edges)) - np.bincount(
@@ -166,8 +179,8 @@ def _count(edges: IntArray, start: IntArray, end: IntArray) -> IntArray:
 
 
 def _classify(flying: IntArray, moving: IntArray, queued: IntArray, covered: npt.NDArray[np.bool_]) -> IntArray:
-    """Index into PARTS for each piece."""
-    compute, hidden_transfer, exposed_transfer, hidden_wait, exposed_wait, queue = range(len(PARTS))
+    """Return the index into RANK_PARTS for each piece."""
+    compute, hidden_transfer, exposed_transfer, hidden_wait, exposed_wait, queue = range(len(RANK_PARTS))
     transfer = np.where(covered, hidden_transfer, exposed_transfer)
     wait = np.where(covered, hidden_wait, exposed_wait)
     return np.where(moving > 0, transfer, np.where(queued > 0, queue, np.where(flying > 0, wait, compute)))
@@ -188,6 +201,39 @@ def _oldest(edges: IntArray, start: IntArray, end: IntArray, wanted: npt.NDArray
 
 
 def _distinct(times: Sequence[IntArray]) -> IntArray:
-    """Each time once, ascending. Sorted runs that follow each other are sorted fastest by merging."""
+    """Return each time once, ascending.
+
+    Sorted runs that follow each other are sorted fastest by merging.
+    """
     ordered = np.sort(np.concatenate(times), kind="stable")
     return ordered[np.append(True, np.diff(ordered) > 0)] if len(ordered) else ordered
+
+
+def exchanges_gradients(collectives: Collectives, manifest: Manifest) -> bool | None:
+    """Tell whether the rank's steps exchange gradients with other ranks.
+
+    None: its communication, or its model, was not seen.
+
+    Collectives during a backward, messages between two ranks, and a step that moves a part of the model do; an all-reduced metric does not.
+    """
+    if collectives.unseen:
+        return None
+    table, step = collectives.table, collectives.step_at(collectives.table["start"])
+    several = np.array([len(group.ranks) > 1 for group in collectives.groups] or [False])[table["group"]]
+    carries = np.array([operation(name) != "barrier" for name in collectives.names] or [False])[table["name"]]
+    inside = (step >= 0) & several & carries
+    if not inside.any():
+        return False
+    between = np.array([operation(name) in BETWEEN_TWO for name in collectives.names])[table["name"]]
+    if (inside & (between | table["bucket"] | (table["phase"] == BACKWARD))).any():
+        return True
+    if not (elements := _trained_elements(manifest)):
+        return None
+    return bool(np.bincount(step[inside], table["nbytes"][inside]).max() >= _LEAST_SHARE * _PARAMETER_BYTES * elements)
+
+
+def _trained_elements(manifest: Manifest) -> int:
+    """Elements of the parameters that the rank's optimizers update; 0: unknown."""
+    optimizers = manifest.training.get("optimizers")
+    known = [optimizer for optimizer in optimizers if isinstance(optimizer, dict)] if isinstance(optimizers, list) else []
+    return sum(int(group.get("elements", 0)) for optimizer in known for group in optimizer.get("groups", []))

@@ -5,7 +5,7 @@ import numpy as np
 from feedline.analysis.intervals import IntArray, overlap
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.steps import Steps, left_after, partition
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, Group, RankClock
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, NO_VALUE, PHASES, UNKNOWN_HOST, Collectives, ProcessGroup, RankClock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
 from feedline.profiler.store.columns import Records
@@ -26,31 +26,31 @@ _FASTEST_DRIFT = 5e-4  # what two clocks part at most: NTP slews no faster (adjt
 
 
 def collectives_of(rank: Rank) -> Collectives | None:
-    """What a rank did together with others; None when it recorded no collective.
+    """Read what a rank did together with others; None: it recorded no collective.
 
     Of a run that forgot windows (profiler/store/segment.py) only those that it kept.
 
     Raises:
         RunDamaged: the training process's records are missing.
     """
-    found = steps_and_collectives(rank)
-    return found if len(found.table) else None
+    collectives = steps_and_collectives(rank)
+    return collectives if len(collectives.table) else None
 
 
 def steps_and_collectives(rank: Rank) -> Collectives:
-    """The same, also of a rank that recorded no collective.
+    """Read steps and collectives, also of a rank that recorded no collective.
 
     Raises:
         RunDamaged: the training process's records are missing.
     """
     main = rank.main
-    records, steps = in_order(main), partition(main)
+    records, steps = _in_order(main), partition(main)
     groups, group_index = _groups(main, records)
     names, name_index = _indices(main, records["source"])
     dtypes, dtype_index = _indices(main, records["dtype"])
     table = np.zeros(len(records), COLLECTIVE_DTYPE)
     table["start"] = _came_to_it(records)
-    table["end"] = np.where(records["wall"] >= 0, records["start"] + records["wall"], UNKNOWN)
+    table["end"] = np.where(records["wall"] >= 0, records["start"] + records["wall"], NO_VALUE)
     table["nbytes"], table["sequence"] = records["nbytes"], records["sequence"]
     table["group"], table["name"], table["dtype"] = group_index, name_index, dtype_index
     table["phase"] = _phases(main, records["start"], steps)
@@ -67,60 +67,64 @@ def steps_and_collectives(rank: Rank) -> Collectives:
         steps=np.zeros((0, 2), np.int64) if steps is None else np.stack([steps.start, steps.boundaries.end], 1),
         stages=_stages_of(main),
         clock=clock,
-        unseen=unseen_of(rank),
+        unseen=unrecorded_communication(rank),
         evaluation=np.zeros((0, 2), np.int64) if steps is None else steps.boundaries.evaluation,
         stride=main.stride,
         left_after=left_after(steps),
     )
 
 
-def in_order(main: Process) -> Records:
-    """COLLECTIVE records in the order in which they could begin."""
+def _in_order(main: Process) -> Records:
+    """Return COLLECTIVE records in the order in which they could begin."""
     records = main.view(Stage.COLLECTIVE)
     return records[np.argsort(_came_to_it(records), kind="stable")]
 
 
 def _came_to_it(records: Records) -> IntArray:
-    """int64 [n], ns: when each could begin, on a GPU once that came to it."""
+    """Return int64 [n], ns: when each could begin, on a GPU once that came to it."""
     return np.asarray(records["start"] + np.maximum(records["until_gpu"], 0))
 
 
 def _phases(main: Process, times: IntArray, steps: Steps | None) -> IntArray:
-    """What the main thread was doing at these times.
+    """Return what the main thread was doing at these times.
 
     A backward that a kill cut short left no record: a collective that the reducer began then is in "other".
 
     Returns:
         int64 [n], indices into PHASES.
     """
-    found = np.full(len(times), PHASES.index("other"), np.int64)
+    phases = np.full(len(times), PHASES.index("other"), np.int64)
     records = main.records[main.records["thread"] == 0]
     for stage, name in _ENQUEUED_IN.items():
         spans = records[records["stage"] == stage]
         spans = spans[np.argsort(spans["start"], kind="stable")]
         end = np.maximum.accumulate(spans["start"] + spans["wall"]) if len(spans) else spans["start"]
-        found[overlap(times, times + 1, spans["start"], end) > 0] = PHASES.index(name)
+        phases[overlap(times, times + 1, spans["start"], end) > 0] = PHASES.index(name)
     if steps is not None and len(steps.start):
-        found[(times < steps.start[0]) & (found == PHASES.index("other"))] = PHASES.index("init")
-    return found
+        phases[(times < steps.start[0]) & (phases == PHASES.index("other"))] = PHASES.index("init")
+    return phases
 
 
 def _stages_of(main: Process) -> dict[str, IntArray]:
-    """Stage of a step -> int64 [k, 2], ns: its spans in the main thread, in order of start. They nest: a compilation inside a forward."""
+    """Stage of a step -> int64 [k, 2], ns: its spans in the main thread, in order of start.
+
+    They nest: a compilation inside a forward.
+    """
     records = main.records[main.records["thread"] == 0]
-    found: dict[str, IntArray] = {}
+    spans_by_stage: dict[str, IntArray] = {}
     for stage, name in STAGE_OF_RECORD.items():
         spans = records[records["stage"] == stage]
         if len(spans):
             rows = np.stack([spans["start"], spans["start"] + spans["wall"]], 1)
-            found[name] = rows[np.argsort(rows[:, 0], kind="stable")]
-    return found
+            spans_by_stage[name] = rows[np.argsort(rows[:, 0], kind="stable")]
+    return spans_by_stage
 
 
 def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
-    """The measured clock, and the host by a name that says nothing else.
+    """Return the measured clock, and the host by a name that says nothing else.
 
     Args:
+        main: the training process.
         last: ns of the run's end, up to which the drift between the first and the last measurement is drawn out.
     """
     notes = main.view(Stage.CLOCK)
@@ -141,22 +145,22 @@ def clock_of(main: Process, last: int) -> tuple[RankClock, str]:
 
 def _indices(main: Process, ids: IntArray) -> tuple[list[str], IntArray]:
     known, index = np.unique(ids, return_inverse=True)
-    return [main.names.get(int(one), "unknown") for one in known.tolist()], index.reshape(-1)
+    return [main.names.get(int(value), "unknown") for value in known.tolist()], index.reshape(-1)
 
 
-def _groups(main: Process, records: Records) -> tuple[list[Group], IntArray]:
+def _groups(main: Process, records: Records) -> tuple[list[ProcessGroup], IntArray]:
     described = main.view(Stage.GROUP)
     known, index = np.unique(records["group"], return_inverse=True)
     groups = []
-    for one in known.tolist():
-        own = described[described["source"] == one]
+    for value in known.tolist():
+        own = described[described["source"] == value]
         ranks = {int(run["first_rank"]) + step * int(run["apart"]) for run in own for step in range(int(run["ranks"]))}
         backend = main.names.get(int(own["backend"][0]), "unknown") if len(own) else "unknown"
-        groups.append(Group(main.names.get(int(one), "unknown"), tuple(sorted(ranks)), backend))
+        groups.append(ProcessGroup(main.names.get(int(value), "unknown"), tuple(sorted(ranks)), backend))
     return groups, index.reshape(-1)
 
 
-def unseen_of(rank: Rank) -> list[str]:
-    """Backends and libraries whose communication was not recorded on this rank, and why."""
+def unrecorded_communication(rank: Rank) -> list[str]:
+    """List backends and libraries whose communication was not recorded on this rank, and why."""
     hooks = [hook for hook in rank.manifest.hooks if not hook["attached"]]
     return [f"{hook['name']}: {hook['why']}" for hook in hooks if hook["name"] == _TAP or hook.get("reason") == OTHER_LIBRARY]

@@ -1,4 +1,4 @@
-"""Replaying the bucket timeline: buckets become ready, share a link, and the step ends when the last has arrived.
+"""Replay of the bucket timeline: buckets become ready, share a link, and the step ends when the last has arrived.
 
 Each bucket moves for as long as was measured. If it was slower than the link is on average, it is slower by the same factor in a changed
 replay, because a link that stalls for a moment would stall there, too. Every answer is the measured step plus the difference between two
@@ -6,34 +6,158 @@ replays, so that what the replay leaves out cancels. Its interval comes from how
 from how much the steps vary, and from the error that predicted gains had.
 """
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray
-from feedline.analysis.ranks.buckets import Timeline
+from feedline.analysis.formatting import number, size
+from feedline.analysis.intervals import FloatArray, IntArray, overlap
+from feedline.analysis.ranks.buckets import Timeline, without_sync
+from feedline.analysis.ranks.communication import Prediction, QuestionId
 from feedline.analysis.ranks.cross_rank import CrossRank
-from feedline.analysis.ranks.model import Prediction
-from feedline.analysis.ranks.question import Question, text
-from feedline.analysis.ranks.shared_cpus import UNSURE, Least
+from feedline.analysis.ranks.partition import computing_spans, without_holes
+from feedline.analysis.traces.collectives import SLOTS, Collectives, bus_factor
 
-FloatArray = npt.NDArray[np.float64]
+_STEP_ROUNDS = 50  # until the length of a step is found, which they halve in the worst case
+_CPU_ERROR = 0.5  # of what this adds to a step (docs/measured/faults.md: four recordings were 0.7 to 1.2 times as much longer)
 _Job = tuple[float, float, float]  # ready at, alpha, what the link alone takes: seconds
-
 #: How far the replayed mean step may be from the measured one before nothing is predicted from it.
 _MOST_OFF = 0.10
-
 #: Standard deviation of the measured gain over the predicted one, both as logarithms, less 1 (docs/measured/faults.md).
 _MODEL_ERROR = 0.12
-
 _APART = 4.0  # largest over smallest message from which on latency and bandwidth can be distinguished
-
 #: How much faster workers may make batches than they did: from one run to the next (docs/measured/diff.md).
 _BATCHES_VARY = 0.1
-
 #: Steps that a replay looks at: evenly chosen from longer runs.
 _MOST_STEPS = 400
+_MIB_BYTES = 1 << 20
+_FIRST_BUCKET = _MIB_BYTES  # torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+_FLOAT32_NAMES = ("float32", "float", "f32")
+_FASTER_MOST = 20.0  # no link so much faster was ever measured
+_LARGE = _MIB_BYTES  # from this size on, the latency of a collective is a small part of its time (10 us of 1 ms at 1 GB/s)
+_ONLY_SMALL = "all collectives are small and of about the same size, so how much of their time is latency is unknown"
+#: What gloo's fp16 hook adds to half the transfer, per byte of float32: casts, and sums of float16, which CPUs compute in software (0.8 to
+#: 2.2 ns for 1 to 25 MB on a core of a Xeon).
+_HALVING_S_PER_BYTE = 1.2e-9
+_LINK_ERROR = 0.10  # of the bandwidth, where a change stands or falls with it
+
+
+@dataclass(frozen=True)
+class Question:
+    """One change to the communication of a run.
+
+    Attributes:
+        id: which change.
+        value: the rank (``rank_on_time``), how many times as fast (``faster_link``), MiB (``bucket_size``), batches (``accumulation``),
+            backward passes per update (``no_sync``).
+        limit: bytes/s that the ranks reach themselves, which a faster link does not change; None: they are not what limits it.
+    """
+
+    id: QuestionId
+    value: float | None = None
+    limit: float | None = None
+
+
+def _text(asked: Question) -> str:
+    """Say a question as a report puts it, after "with"."""
+    value = asked.value if asked.value is not None else 0.0
+    if asked.id == "faster_link":
+        itself = f" (the ranks themselves reach {size(asked.limit)}/s)" if asked.limit is not None else ""
+        return f"a link {number(value, 2)} times as fast{itself}"
+    return {
+        "as_it_was": "the run itself",
+        "no_late_rank": "no late rank",
+        "rank_on_time": f"rank {value:.0f} on time",
+        "half_gradients": "an fp16 or bf16 compression hook",
+        "bucket_size": f"buckets of {number(value, 2)} MiB",
+        "accumulation": f"gradients accumulated over {value:.0f} batches",
+        "no_sync": f"no_sync in all but the last of {value:.0f} backward passes per update",
+    }[asked.id]
+
+
+@dataclass(frozen=True)
+class RankCpu:
+    """What one rank's mean step takes of its machine.
+
+    Attributes:
+        machine: ranks of one share its CPUs.
+        cpus: of the machine that they may use.
+        cpu_s: CPU seconds of all of its processes.
+        making_s: of them, of its workers.
+        batch_s: seconds in which a worker with a CPU of its own makes a batch.
+        busy_s: of the step, in which its main thread computes or waits for a CPU.
+        workers: that make its batches; 0: its main process does.
+    """
+
+    machine: Hashable
+    cpus: float
+    cpu_s: float
+    making_s: float
+    batch_s: float
+    busy_s: float
+    workers: int = 0
+
+
+@dataclass(frozen=True)
+class _Least:
+    """What a step takes at least, in seconds.
+
+    A replay of buckets moves them as fast as they were seen to move, while the late rank slept or
+    waited and left its CPUs to the others. Once none is late, all compute at the same time: what the
+    ranks of a machine compute per step fits into the time in which their main threads do not wait for
+    a device, a disk or a timer, apart from what workers do meanwhile.
+
+    Attributes:
+        computing_s: for the CPU time of all ranks.
+        batches_s: until the workers of each rank have made its batch.
+    """
+
+    computing_s: float
+    batches_s: float
+
+
+_NO_LEAST = _Least(0.0, 0.0)
+
+
+def _needed_s(ranks: Sequence[RankCpu], asleep_s: float) -> float:
+    """Return the seconds that a step takes at least in which all ranks compute at the same time.
+
+    Args:
+        ranks: of all machines.
+        asleep_s: of the step, in which no main thread computes.
+    """
+    machines = {rank.machine for rank in ranks}
+    return max((_of_machine([rank for rank in ranks if rank.machine == machine], asleep_s) for machine in machines), default=0.0)
+
+
+def _batches_s(ranks: Sequence[RankCpu]) -> float:
+    """Return the seconds in which the workers of each rank make the batch of a step.
+
+    They worked ahead while another rank was late.
+    """
+    return max((rank.batch_s / rank.workers for rank in ranks if rank.workers), default=0.0)
+
+
+def _of_machine(ranks: Sequence[RankCpu], asleep_s: float) -> float:
+    cpus, step_s = min(rank.cpus for rank in ranks), asleep_s + sum(rank.cpu_s for rank in ranks)
+    for _ in range(_STEP_ROUNDS):
+        awake_s = step_s - asleep_s
+        step_s = asleep_s + sum(rank.cpu_s - rank.making_s * _elsewhere(rank, awake_s, step_s) for rank in ranks) / cpus
+    return step_s
+
+
+def _elsewhere(rank: RankCpu, awake_s: float, step_s: float) -> float:
+    """Return the share (0 to 1) of the workers' CPU time that falls into the rest of the step.
+
+    It is halfway between what has to, of a batch that takes longer than the others are awake, and all that fits.
+    """
+    making_s = min(rank.batch_s, step_s)
+    if making_s <= 0:
+        return 0.0
+    least, most = max(0.0, 1 - awake_s / making_s), min(1.0, (step_s - awake_s) / making_s)
+    return (least + most) / 2
 
 
 @dataclass(frozen=True)
@@ -53,21 +177,21 @@ class Link:
     slowness: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
-def refused(asked: Question, why: str) -> Prediction:
-    """A prediction that is refused, and why."""
-    return Prediction(asked.id, asked.value, text(asked), None, None, None, 0.0, why)
+def refuse(asked: Question, why: str) -> Prediction:
+    """Refuse a prediction, and say why."""
+    return Prediction(asked.id, asked.value, _text(asked), None, None, None, 0.0, why)
 
 
-def fit(made: Timeline, together: CrossRank) -> Link:
+def fit_link(buckets: Timeline, together: CrossRank) -> Link:
     """Fit a link to bytes and the time in which they moved, not to the steps, so that a replay can be compared with the measured steps."""
-    moved = together.moving()[made.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
-    sizes = np.broadcast_to(made.bus_bytes, moved.shape)
-    told = moved > 0  # nan is not
-    if not told.any():
+    moved = together.moving()[buckets.rows].max(2) / 1e9  # [steps, buckets], of the rank whose bytes moved longest; nan: unknown
+    sizes = np.broadcast_to(buckets.bus_bytes, moved.shape)
+    known_bytes = moved > 0  # nan is not
+    if not known_bytes.any():
         return Link(float("inf"), 0.0, False)
-    alpha, known = _latency(moved[told], sizes[told])
-    bytes_per_s = float(sizes[told].sum() / max((moved[told] - alpha).sum(), 1e-9))
-    return Link(bytes_per_s, alpha, known, np.where(told, moved / (alpha + sizes / bytes_per_s), 1.0))
+    alpha, known = _latency(moved[known_bytes], sizes[known_bytes])
+    bytes_per_s = float(sizes[known_bytes].sum() / max((moved[known_bytes] - alpha).sum(), 1e-9))
+    return Link(bytes_per_s, alpha, known, np.where(known_bytes, moved / (alpha + sizes / bytes_per_s), 1.0))
 
 
 def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
@@ -80,28 +204,34 @@ def _latency(moved: np.ndarray, sizes: np.ndarray) -> tuple[float, bool]:
     return max(low - slope * small, 0.0), True
 
 
-def thinned(made: Timeline) -> Timeline:
-    """At most MOST_STEPS of its steps."""
-    if len(made.period) <= _MOST_STEPS:
-        return made
-    chosen = np.linspace(0, len(made.period) - 1, _MOST_STEPS).astype(np.int64)
-    return replace(made, ready=made.ready[chosen], period=made.period[chosen], numbers=made.numbers[chosen], rows=made.rows[chosen])
+def thin_steps(buckets: Timeline) -> Timeline:
+    """Keep at most MOST_STEPS of its steps."""
+    if len(buckets.period) <= _MOST_STEPS:
+        return buckets
+    chosen = np.linspace(0, len(buckets.period) - 1, _MOST_STEPS).astype(np.int64)
+    return replace(
+        buckets, ready=buckets.ready[chosen], period=buckets.period[chosen], numbers=buckets.numbers[chosen], rows=buckets.rows[chosen]
+    )
 
 
-def simulate(ready: IntArray, made: Timeline, link: Link) -> FloatArray:
-    """Length of each step, seconds.
+def simulate_steps(ready: IntArray, buckets: Timeline, link: Link) -> FloatArray:
+    """Return the length of each step, seconds.
 
     Args:
         ready: as in Timeline: int64 [steps, buckets, ranks], ns.
+        buckets: the timeline.
+        link: that the buckets share.
     """
     begin = ready.max(2) / 1e9
     slowness = link.slowness if len(link.slowness) else np.ones_like(begin)
-    alone = np.stack([link.alpha_s * slowness, made.bus_bytes / link.bytes_per_s * slowness], 2)
-    return np.array([_step(row, took, made.synchronous, made.slots) for row, took in zip(begin.tolist(), alone.tolist(), strict=True)])
+    alone = np.stack([link.alpha_s * slowness, buckets.bus_bytes / link.bytes_per_s * slowness], 2)
+    return np.array(
+        [_step(row, took, buckets.synchronous, buckets.slots) for row, took in zip(begin.tolist(), alone.tolist(), strict=True)]
+    )
 
 
 def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray[np.bool_], slots: int) -> float:
-    """One step: buckets between two synchronous collectives share the link."""
+    """Replay one step: buckets between two synchronous collectives share the link."""
     now, done = 0.0, 0.0
     waiting: list[_Job] = []
     for at, (alpha, demand), together in zip(ready, alone, synchronous, strict=True):
@@ -113,10 +243,13 @@ def _step(ready: list[float], alone: list[list[float]], synchronous: npt.NDArray
 
 
 def _share(jobs: list[_Job], slots: int) -> float:
-    """Time at which the last of these jobs ends: they begin in order, ``slots`` at a time, and share the link evenly; alpha is not shared.
+    """Return when the last of these jobs ends, seconds.
+
+    They begin in order, ``slots`` at a time, and share the link evenly; alpha is not shared.
 
     Args:
         jobs: in the order of their enqueueing.
+        slots: jobs under way at once.
     """
     now, queue = 0.0, list(jobs)
     running: list[list[float]] = []  # [seconds of alpha left, seconds of link left]
@@ -140,21 +273,21 @@ def _share(jobs: list[_Job], slots: int) -> float:
     return now
 
 
-def without_rank(ready: IntArray, column: int) -> IntArray:
-    """One rank as fast as the median of the others."""
+def _without_rank(ready: IntArray, column: int) -> IntArray:
+    """Make one rank as fast as the median of the others."""
     others = np.delete(ready, column, 2)
     changed = ready.copy()
     changed[:, :, column] = np.minimum(ready[:, :, column], np.median(others, 2).astype(np.int64))
     return changed
 
 
-def level(ready: IntArray) -> IntArray:
-    """No rank later than the median of all."""
+def _level(ready: IntArray) -> IntArray:
+    """Make no rank later than the median of all."""
     return np.minimum(ready, np.median(ready, 2, keepdims=True).astype(np.int64))
 
 
-def apart_s(ready: IntArray, column: int) -> float:
-    """Mean time, s, that ranks still wait for each other once the late rank is on time.
+def _apart_s(ready: IntArray, column: int) -> float:
+    """Return the mean seconds that ranks still wait for each other once the late rank is on time.
 
     Half the mean change, from one step to the next, of when the other ranks have their last bucket ready. The replay without the late rank
     makes it no later than their median in every step, which no real rank achieves.
@@ -167,34 +300,39 @@ def apart_s(ready: IntArray, column: int) -> float:
     return float(np.abs(np.diff(others, axis=0)).mean()) / 2e9 if len(others) > 1 else 0.0
 
 
-def held(told: Prediction, least: Least, apart_s: float) -> Prediction:
-    """The prediction, not faster than CPUs and workers allow, and not slower than the measured step.
+def _held(prediction: Prediction, least: _Least, apart_s: float) -> Prediction:
+    """Keep a prediction between what CPUs and workers allow and the measured step.
 
     Args:
+        prediction: the prediction.
+        least: what a step takes at least.
         apart_s: that ranks may still wait for each other; it widens the interval.
     """
-    if told.step_s is None or told.low is None or told.high is None:
-        return told
-    measured = told.step_s + told.gain_s
-    more_s = max(0.0, min(max(least.computing_s, least.batches_s), measured) - told.step_s)
-    step_s, high = told.step_s + more_s, told.high + (1 + UNSURE) * more_s + apart_s
-    low = max(told.low, min(least.batches_s, step_s) * (1 - _BATCHES_VARY))
-    return replace(told, step_s=step_s, gain_s=told.gain_s - more_s, low=low, high=max(min(high, measured), told.high))
+    if prediction.step_s is None or prediction.low is None or prediction.high is None:
+        return prediction
+    measured = prediction.step_s + prediction.gain_s
+    more_s = max(0.0, min(max(least.computing_s, least.batches_s), measured) - prediction.step_s)
+    step_s, high = prediction.step_s + more_s, prediction.high + (1 + _CPU_ERROR) * more_s + apart_s
+    low = max(prediction.low, min(least.batches_s, step_s) * (1 - _BATCHES_VARY))
+    return replace(prediction, step_s=step_s, gain_s=prediction.gain_s - more_s, low=low, high=max(min(high, measured), prediction.high))
 
 
-def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
-    """The measured mean step, changed by the difference between the two replays.
+def _answer(asked: Question, buckets: Timeline, base: FloatArray, changed: FloatArray, off_s: float, spread: float = 0.0) -> Prediction:
+    """Change the measured mean step by the difference between the two replays.
 
     Args:
-        base, changed: float64 [steps], s: the replay as it was, and as it would be.
+        asked: the question.
+        buckets: the timeline.
+        base: float64 [steps], s: the replay as it was.
+        changed: float64 [steps], s: as it would be.
         off_s: how far the mean step is from a replay over a link with only a bandwidth and a latency.
         spread: s: uncertainty of the change itself.
     """
-    measured = made.period / 1e9
+    measured = buckets.period / 1e9
     mean = float(measured.mean())
     bias = float((base - measured).mean())
     if abs(bias) > _MOST_OFF * mean:
-        return refused(
+        return refuse(
             asked, f"the replay misses the measured step by {abs(bias) / mean:.0%}: something other than gradient buckets determines it"
         )
     gain = float((base - changed).mean())
@@ -204,4 +342,217 @@ def answer(asked: Question, made: Timeline, base: FloatArray, changed: FloatArra
     half = off_s * min(1.0, abs(gain) / mean * 2 + 0.1) + 2 * deviation + spread
     error = float(np.exp(2 * _MODEL_ERROR * abs(np.log(mean / step)))) if step > 0 else 1.0
     low, high = max(0.0, min(step - half, step / error)), max(step + half, step * error)
-    return Prediction(asked.id, asked.value, text(asked), step, float(low), float(high), gain, "")
+    return Prediction(asked.id, asked.value, _text(asked), step, float(low), float(high), gain, "")
+
+
+class BucketReplay:
+    """One run's timeline and its link, for questions to the replay.
+
+    Args:
+        made: thinned.
+        link: fitted to ``made``.
+        limit: bytes/s that the ranks can move at all (a probe on this machine); None: not measured.
+        sharing: column -> what its rank's step takes of the CPUs, and seconds in which its main thread sleeps; empty: there are enough.
+
+    Attributes:
+        base: float64 [steps], s: the run replayed.
+        even: the same, as if every byte had moved as fast as the mean: what ``base`` knows better than a link's two numbers.
+    """
+
+    def __init__(
+        self, buckets: Timeline, link: Link, limit: float | None = None, sharing: Mapping[int, tuple[RankCpu, float]] | None = None
+    ) -> None:
+        self.made, self.link, self.limit, self.sharing = buckets, link, limit, sharing or {}
+        self.base: FloatArray = simulate_steps(buckets.ready, buckets, link)
+        self.even: FloatArray = simulate_steps(buckets.ready, buckets, replace(link, slowness=np.zeros(0)))
+
+    def as_it_was(self) -> Prediction:
+        """Replay the run itself, to be held against the measured step."""
+        replayed = float(self.base.mean())
+        return replace(self._answer(Question("as_it_was"), self.base), step_s=replayed)
+
+    def no_straggler(self, column: int | None = None, rank: int | None = None) -> Prediction:
+        """Predict one rank as fast as the median of the others.
+
+        Args:
+            column: of the rank; None: no rank is later than the median.
+            rank: the number of the rank in that column.
+        """
+        ready = _level(self.made.ready) if column is None else _without_rank(self.made.ready, column)
+        late = Question("no_late_rank") if column is None else Question("rank_on_time", column if rank is None else rank)
+        apart = 0.0 if column is None else _apart_s(ready, column)
+        return self._asked(late, ready, self.made, self.link, self._least(column), apart)
+
+    def cost(self, column: int) -> FloatArray:
+        """Return what a rank's lateness costs each step: float64 [steps], s."""
+        return np.asarray(self.base - simulate_steps(_without_rank(self.made.ready, column), self.made, self.link))
+
+    def faster_link(self, times: float) -> Prediction:
+        """Predict a link with ``times`` the bandwidth and the same latency."""
+        asked = Question("faster_link", times)
+        if not 1 / _FASTER_MOST <= times <= _FASTER_MOST:
+            return refuse(asked, f"links more than {_FASTER_MOST:.0f} times as fast or slow as the measured one are not predicted")
+        if self._only_small():
+            return refuse(asked, _ONLY_SMALL)
+        rate = self.link.bytes_per_s * times
+        if self.limit is not None and times > 1 and rate > self.limit:
+            asked, rate = replace(asked, limit=self.limit), max(self.limit, self.link.bytes_per_s)
+        return self._asked(asked, self.made.ready, self.made, replace(self.link, bytes_per_s=rate), self._least())
+
+    def half_gradients(self) -> Prediction:
+        """Predict the fp16 or bf16 compression hook: half the bytes.
+
+        On gloo, CPUs cast and add them, which takes as long as a fast link.
+        """
+        asked = Question("half_gradients")
+        if self.made.dtype.removeprefix("torch.").lower() not in _FLOAT32_NAMES:
+            return refuse(asked, f"gradients are {self.made.dtype} already" if self.made.dtype else "the type of the gradients is unknown")
+        if self._only_small():
+            return refuse(asked, _ONLY_SMALL)
+        each_s = _HALVING_S_PER_BYTE if self.made.slots == SLOTS["gloo"] else 0.0
+        instead = each_s * self.link.bytes_per_s / bus_factor("all_reduce", self.made.group_ranks) if each_s else 0.0  # as if sent
+        smaller = replace(self.made, nbytes=np.where(self.made.gradients, self.made.nbytes * (0.5 + instead), self.made.nbytes))
+        unsure_s = each_s * float(self.made.nbytes[self.made.gradients].sum())
+        return self._asked(asked, self.made.ready, smaller, self.link, self._least(), unsure_s)
+
+    def bucket_size(self, mib: float) -> Prediction:
+        """Predict another ``bucket_cap_mb``.
+
+        Gradients become ready evenly between two of the measured buckets.
+        """
+        asked = Question("bucket_size", mib)
+        buckets = self.made.gradients
+        total = int(self.made.nbytes[buckets].sum())
+        if not self.link.known:
+            return refuse(asked, "all buckets have about the same size, so the cost of one more is unknown")
+        if buckets.sum() < 2 and mib * _MIB_BYTES < total:
+            return refuse(asked, "there is only one bucket: when each of its gradients became ready is unknown")
+        if self.made.synchronous[:-1].any():
+            return refuse(asked, "other collectives run between the buckets")
+        edges = _bucket_edges(total, int(mib * _MIB_BYTES))
+        ready = _split_ready(self.made.ready, self.made.nbytes, edges)
+        synchronous = np.zeros(len(edges) - 1, bool)
+        synchronous[-1] = True
+        other_buckets = replace(self.made, nbytes=np.diff(edges), synchronous=synchronous, gradients=~np.zeros_like(synchronous))
+        of_step = np.average(self.link.slowness, 1, self.made.nbytes)[:, None]  # which bytes were slow is unknown for new buckets
+        return self._asked(asked, ready, other_buckets, replace(self.link, slowness=np.repeat(of_step, len(edges) - 1, 1)))
+
+    def accumulate(self, times: int, micro_s: FloatArray) -> Prediction:
+        """Predict an update of the parameters every ``times`` batches (``no_sync`` in between), per batch.
+
+        Args:
+            times: batches per update.
+            micro_s: float64 [ranks]: seconds of a batch without communication and without the optimizer.
+        """
+        asked = Question("accumulation", times)
+        if not len(micro_s) or not micro_s.max() > 0:
+            return refuse(asked, "the stages of the step are unknown")
+        others = ~self.made.gradients  # they run in every batch all the same
+        kept = (
+            simulate_steps(*self._without(self.made.gradients)) - simulate_steps(*self._without(others | self.made.gradients))
+            if others.any()
+            else 0.0
+        )
+        changed = (self.base + (times - 1) * (float(micro_s.max()) + kept)) / times
+        return self._answer(asked, changed, float(micro_s.std()) * (times - 1) / times)
+
+    def no_sync(self, passes: int) -> Prediction:
+        """Predict that gradients are sent in the last of ``passes`` backward passes of an update only."""
+        asked = Question("no_sync", passes)
+        at = np.flatnonzero(self.made.gradients & self.made.synchronous)
+        if len(at) < passes:
+            return refuse(asked, "gradients are not sent in every backward pass already")
+        parts = np.split(np.where(self.made.gradients, self.made.nbytes, 0), at[:-1] + 1)
+        if len(at) > passes or any(part[part > 0].tolist() != parts[-1][parts[-1] > 0].tolist() for part in parts):
+            return refuse(asked, "the backward passes of an update send different gradients")
+        dropped = self.made.gradients & (np.arange(len(self.made.nbytes)) <= at[-2])
+        return self._asked(asked, *self._without(dropped), self._least())
+
+    def _without(self, dropped: np.ndarray) -> tuple[np.ndarray, Timeline, Link]:
+        """Return the timeline, and a link that carries nothing of some buckets."""
+        ready, synchronous = without_sync(self.made.ready, self.made.synchronous, dropped)
+        slowness = self.link.slowness if len(self.link.slowness) else np.ones(ready.shape[:2])
+        return ready, replace(self.made, synchronous=synchronous), replace(self.link, slowness=np.where(dropped, 0.0, slowness))
+
+    def _only_small(self) -> bool:
+        """Tell whether all of a collective's time would count as bytes although most of it may be latency."""
+        return not self.link.known and int(self.made.nbytes.max(initial=0)) < _LARGE
+
+    def _least(self, late: int | None = None) -> _Least:
+        """Return what a step takes at least.
+
+        In place of the late rank in that column, with one like the others.
+        """
+        ranks = [both for column, both in sorted(self.sharing.items()) if column != late]
+        if not ranks:
+            return _NO_LEAST
+        like = sorted((rank for rank, _ in ranks), key=lambda rank: rank.cpu_s)[(len(ranks) - 1) // 2]
+        instead = [] if late is None else [replace(like, machine=self.sharing[late][0].machine)]
+        computing_s = _needed_s([*(rank for rank, _ in ranks), *instead], float(np.median([asleep for _, asleep in ranks])))
+        return _Least(computing_s, _batches_s([rank for rank, _ in ranks]))
+
+    def _asked(
+        self, asked: Question, ready: np.ndarray, buckets: Timeline, link: Link, least: _Least = _NO_LEAST, apart: float = 0.0
+    ) -> Prediction:
+        changed = simulate_steps(ready, buckets, link)
+        slower = replace(link, bytes_per_s=link.bytes_per_s * (1 - _LINK_ERROR))
+        before = replace(self.link, bytes_per_s=self.link.bytes_per_s * (1 - _LINK_ERROR))
+        moved = float((simulate_steps(self.made.ready, self.made, before) - simulate_steps(ready, buckets, slower)).mean())
+        prediction = self._answer(asked, changed, abs(moved - float((self.base - changed).mean())))
+        return _held(prediction, least, apart)
+
+    def _answer(self, asked: Question, changed: FloatArray, spread: float = 0.0) -> Prediction:
+        off_s = abs(float(self.even.mean()) - float(self.made.period.mean()) / 1e9)
+        return _answer(asked, self.made, self.base, changed, off_s, spread)
+
+
+def _bucket_edges(total: int, cap: int) -> np.ndarray:
+    """Return where buckets of this size end: int64 [buckets + 1], bytes.
+
+    Counted from the first gradient that is ready; the first one is smaller.
+    """
+    first = min(_FIRST_BUCKET, cap, total)
+    return np.unique(np.append(np.arange(first, total, max(cap, 1)), [0, total])).astype(np.int64)
+
+
+def _split_ready(ready: np.ndarray, nbytes: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return when buckets with other edges would be ready.
+
+    Bytes become ready evenly between two measured buckets.
+
+    Args:
+        ready: int64 [steps, buckets, ranks], ns.
+        nbytes: int64 [buckets].
+        edges: int64 [k + 1], bytes.
+
+    Returns:
+        int64 [steps, k, ranks], ns.
+    """
+    ends = np.cumsum(nbytes)
+    steps, _, ranks = ready.shape
+    split = np.empty((steps, len(edges) - 1, ranks), np.int64)
+    for step in range(steps):
+        for rank in range(ranks):
+            times = np.maximum.accumulate(ready[step, :, rank])
+            split[step, :, rank] = np.interp(edges[1:], ends, times)  # before the first bucket: no earlier than it
+    return split
+
+
+def micro_batch_seconds(ranks: Sequence[Collectives], first: int = 0) -> FloatArray:
+    """Return the mean seconds of a batch on each rank: float64 [ranks].
+
+    Per step, without the optimizer and waiting for collectives: what a program does between its steps is taken to belong to the
+    batch. Steps before the first that counts are left out.
+    """
+    means = []
+    for rank in ranks:
+        if not len(rank.steps):
+            return np.zeros(0)
+        ended = rank.table[rank.table["end"] >= rank.table["start"]]
+        in_flight = np.stack([ended["start"], ended["end"]], 1)
+        once = [rank.stages.get(stage, np.zeros((0, 2), np.int64)).reshape(-1, 2) for stage in ("optimizer", "backward")]
+        pieces = without_holes(
+            np.concatenate([without_holes(rank.steps, np.concatenate([*once, in_flight])), computing_spans(rank)]), rank.evaluation
+        )
+        means.append(float(overlap(*rank.steps[first if len(rank.steps) > first else 0 :].T, *pieces.T).mean()) / 1e9)
+    return np.array(means)

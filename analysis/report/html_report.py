@@ -6,24 +6,19 @@ import re
 from markupsafe import Markup, escape
 
 from feedline.analysis import formatting
-from feedline.analysis.convergence.model import ConvergenceSummary
+from feedline.analysis.convergence.training_series import ConvergenceSummary
 from feedline.analysis.explain.model import Report, Roofline, Traces
 from feedline.analysis.explain.verdict import leading
 from feedline.analysis.formatting import Scale
 from feedline.analysis.measure.model import Gauge, Loader, StepSeries, StepSummary, Workers
 from feedline.analysis.report import of_convergence, of_traces, page, phrases
-from feedline.analysis.report.figures.batch_efficiency import batch_efficiency
-from feedline.analysis.report.figures.batch_sweep import batch_sweep
-from feedline.analysis.report.figures.gauges import gauge_figure
-from feedline.analysis.report.figures.histogram import at_most, histogram
+from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
 from feedline.analysis.report.figures.loss_curve import colors_of, loss_curve
-from feedline.analysis.report.figures.noise_scale import noise_scale
-from feedline.analysis.report.figures.operator_roofline import operator_roofline
-from feedline.analysis.report.figures.rank_parts import PARTS, rank_parts
-from feedline.analysis.report.figures.roofline import flops, role, roofline_figure
-from feedline.analysis.report.figures.sample_cost import is_split, sample_cost
-from feedline.analysis.report.figures.step_bar import step_bar, thin_bar
-from feedline.analysis.report.figures.step_series import beyond, step_series
+from feedline.analysis.report.figures.rank_parts import PART_LABELS, rank_parts
+from feedline.analysis.report.figures.roofline_chart import flops, operator_roofline, role, roofline_figure
+from feedline.analysis.report.figures.sample_cost import histogram, is_split, quantile_edge, sample_cost
+from feedline.analysis.report.figures.step_times import count_beyond_axis, gauge_figure, step_bar, step_series, thin_bar
+from feedline.analysis.report.figures.throughput import batch_sweep
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.report.palette import Palette
 from feedline.analysis.traces import kernel_names
@@ -40,7 +35,7 @@ def render(report: Report) -> str:
     report = printable_in(report)  # before figures are drawn: they make room for their labels
     environment = page.environment()
     environment.filters["prose"] = prose
-    environment.filters["kernel"] = kernel_names.short
+    environment.filters["kernel"] = kernel_names.short_name
     return environment.get_template("report.html").render(
         report=report,
         phrases=phrases,
@@ -107,7 +102,7 @@ def _step(report: Report, step: StepSummary, made: Palette) -> dict[str, object]
         "wait_scale": Scale.column(waits),
         "run": phrases.run_parts(report.ledger),
         "series": step_series(step.series, made),
-        "beyond": beyond(step.series) if step.series.steps else 0,
+        "beyond": count_beyond_axis(step.series) if step.series.steps else 0,
         "longest": max(step.series.wall_max_s, default=None),
     }
 
@@ -125,8 +120,8 @@ def _workers(workers: Workers, made: Palette) -> dict[str, object]:
         "operation_scale": Scale.of_seconds(slowest, digits=3),
         "slowest": slowest,
         "histogram": histogram(bins),
-        "half": at_most(bins, 0.5),
-        "most": at_most(bins, 0.95),
+        "half": quantile_edge(bins, 0.5),
+        "most": quantile_edge(bins, 0.95),
         "counted": sum(samples for _, samples in bins),
     }
 
@@ -141,12 +136,12 @@ def _roofline(made: Roofline) -> dict[str, object]:
 
 def _comm(report: Report) -> dict[str, object]:
     shown, left_out = phrases.ranks_to_show(report, _RANKS_SHOWN)
-    scale = Scale.column(max((sum(getattr(own, name) or 0.0 for name in PARTS) for own in shown.values()), default=0.0))
+    scale = Scale.column(max((sum(getattr(own, name) or 0.0 for name in PART_LABELS) for own in shown.values()), default=0.0))
     return {
         "figure": rank_parts(shown),
         "left_out": left_out,
-        "parts": [(part.words, part.color) for part in PARTS.values()],
-        "rows": [(rank, [scale(getattr(own, name)) for name in PARTS]) for rank, own in shown.items()],
+        "parts": [(part.words, part.color) for part in PART_LABELS.values()],
+        "rows": [(rank, [scale(getattr(own, name)) for name in PART_LABELS]) for rank, own in shown.items()],
         "unit": scale.unit,
     }
 

@@ -10,13 +10,20 @@ from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.analysis.report.frames.collectives import COLLECTIVES, collectives
-from feedline.analysis.report.frames.findings import FINDINGS, findings
-from feedline.analysis.report.frames.gauges import GAUGES, gauges
-from feedline.analysis.report.frames.samples import SAMPLES, samples
-from feedline.analysis.report.frames.steps import STEPS, steps
-from feedline.analysis.report.frames.table import Table
-from feedline.analysis.traces.windows import windows
+from feedline.analysis.report.run_frames import (
+    COLLECTIVES,
+    FINDINGS,
+    GAUGES,
+    SAMPLES,
+    STEPS,
+    Table,
+    collectives,
+    findings,
+    gauges,
+    samples,
+    steps,
+)
+from feedline.analysis.traces.windows import read_windows
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, OutputError, RunDamaged, RunNotFound
 from feedline.profiler.files import output
@@ -234,5 +241,5 @@ def _notes(whole: Run, number: int | None, folder: Path | None, found: list[Trai
         number: of the training that was asked for.
         folder: the run folder, where it holds one training.
     """
-    told = [] if number is not None or pipeline.holds_traces(whole) else windows(whole).notes
+    told = [] if number is not None or pipeline.holds_traces(whole) else read_windows(whole).notes
     return told if folder is None else [*told, *processes.notes(folder, {one.name for one in found}, workers(found))]

@@ -2,12 +2,12 @@
 
 import textwrap
 
-from feedline.analysis.convergence.curves import words
-from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints
+from feedline.analysis.convergence.curves import words_of_name
+from feedline.analysis.convergence.training_series import ConvergenceSummary, CurvePoints
 from feedline.analysis.explain.model import Report
 from feedline.analysis.formatting import count, counted, number, sentence
 from feedline.analysis.ledger.finding import Finding
-from feedline.analysis.report.figures.svg import cut
+from feedline.analysis.report.figures.svg import shorten
 from feedline.profiler.reasons import ONE_GRADIENT
 
 _MOST_CHECKS, _MOST_CURVES = 3, 2  # lines and curves of the terminal
@@ -42,7 +42,7 @@ def trained(made: ConvergenceSummary, steps: int, short: bool = False) -> str:
 def told_curves(made: ConvergenceSummary) -> list[CurvePoints]:
     """Those worth a figure: the losses first, without the learning rate."""
     kept = [curve for curve in made.curves if curve.name != "lr"]
-    return sorted(kept, key=lambda curve: "loss" not in words(curve.name))
+    return sorted(kept, key=lambda curve: "loss" not in words_of_name(curve.name))
 
 
 def price(made: ConvergenceSummary) -> str:
@@ -70,7 +70,7 @@ def lines(report: Report, width: int) -> list[str]:
         said = [wrapped for line in (text, _no_scale(made)) for wrapped in _at_most(line, width, 2)]
     checks = own_checks(report)
     for finding, told in checks[:_MOST_CHECKS]:
-        said.append(cut(f"- {finding.rule_id}: {'see the findings' if told else finding.fix or finding.message}", width))
+        said.append(shorten(f"- {finding.rule_id}: {'see the findings' if told else finding.fix or finding.message}", width))
     return said
 
 

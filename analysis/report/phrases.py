@@ -15,7 +15,7 @@ from feedline.analysis.ledger.table import Ledger
 from feedline.analysis.measure import cpu_use
 from feedline.analysis.measure.model import Cost, Cpus, OwnCode, RunInfo, StepSummary, Throughput, Workers
 from feedline.analysis.measure.stages import INPUT_STAGES
-from feedline.analysis.ranks.model import Prediction, RankParts
+from feedline.analysis.ranks.communication import Prediction, RankParts
 from feedline.analysis.rules import BY_ID
 from feedline.profiler import reasons
 from feedline.profiler.masks import MASK

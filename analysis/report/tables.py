@@ -12,9 +12,9 @@ from rich.text import Text
 from feedline.analysis.explain.model import Report
 from feedline.analysis.formatting import BLANK, Scale, count, counted, seconds, share, size
 from feedline.analysis.measure.model import Loader, OwnCode, StepSummary, Workers
-from feedline.analysis.ranks.model import RankParts
+from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report import of_traces, phrases
-from feedline.analysis.report.figures.rank_parts import PARTS, QUEUE
+from feedline.analysis.report.figures.rank_parts import PART_LABELS, QUEUE_KEY
 from feedline.analysis.report.json_report import plain as as_json
 from feedline.analysis.report.palette import family
 from feedline.analysis.traces import kernel_names
@@ -214,13 +214,13 @@ def kernels(report: Report, most: int) -> Iterable[RenderableType]:
     """The kernels that keep the device busy longest, of the rank that is shown."""
     for row in report.traces.kernels[:most] if report.traces else ():
         operator = f" ({row.operator})" if row.operator else " (communication)" if row.communication else ""
-        yield item(f"{share(row.busy_share)} of busy time", f"{kernel_names.fitting(row.name, _LONGEST_NAME)}{operator}")
+        yield item(f"{share(row.busy_share)} of busy time", f"{kernel_names.fitting_name(row.name, _LONGEST_NAME)}{operator}")
 
 
 def communication(shown: dict[str, RankParts], width: int) -> Iterable[RenderableType]:
     """Computing, transfer and waiting of these ranks; queueing, which is rare, where there is any."""
-    scale = Scale.column(max((getattr(own, part) or 0.0 for own in shown.values() for part in PARTS), default=0.0))
-    names = {part: name for part, (_, name, _) in PARTS.items() if part != QUEUE or any(own.queue_s for own in shown.values())}
+    scale = Scale.column(max((getattr(own, part) or 0.0 for own in shown.values() for part in PART_LABELS), default=0.0))
+    names = {part: name for part, (_, name, _) in PART_LABELS.items() if part != QUEUE_KEY or any(own.queue_s for own in shown.values())}
     if width < _NARROW:
         for rank, own in shown.items():
             yield item(f"rank {rank}", ", ".join(f"{name} {scale.full(getattr(own, part))}" for part, name in names.items()))

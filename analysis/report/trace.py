@@ -20,9 +20,8 @@ from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.boundaries import find
 from feedline.analysis.ranks.read_collectives import clock_of
 from feedline.analysis.traces.collectives import RankClock
-from feedline.analysis.traces.lanes import NOWHERE, lanes
-from feedline.analysis.traces.tracks import PerfettoRank, counter, span
-from feedline.analysis.traces.windows import Windows, lines
+from feedline.analysis.traces.perfetto import NOWHERE, PerfettoRank, assign_lanes, counter_line, span_line
+from feedline.analysis.traces.windows import Windows, window_lines
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files import output
@@ -120,7 +119,7 @@ def lines_of(run: Run, windows: Windows, notes: list[str]) -> Iterator[str]:
                 yield from _process(process, made, clock)
         if number in windows.by_rank:
             try:
-                yield from lines(windows.by_rank[number], made, rank.manifest.pid, clock)
+                yield from window_lines(windows.by_rank[number], made, rank.manifest.pid, clock)
             except FeedlineError as error:  # it could be read a moment ago
                 notes.append(f"rank {number}: {error}")
         for process in rank.processes:
@@ -195,7 +194,7 @@ def _steps(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
     yield from named
     start, end = clock(found.start), clock(found.end)
     for number, (begin, until) in enumerate(zip(start.tolist(), end.tolist())):
-        yield span(f'"name": "step {number}"', made.pid, tid, begin, until - begin)
+        yield span_line(f'"name": "step {number}"', made.pid, tid, begin, until - begin)
 
 
 def _values(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
@@ -204,7 +203,7 @@ def _values(main: Process, made: PerfettoRank, clock: _Clock) -> Iterator[str]:
     values = np.ascontiguousarray(records["value"]).view(np.float64)
     for source, at, value in zip(records["source"].tolist(), clock(records["start"].astype(np.int64)).tolist(), values.tolist()):
         if math.isfinite(value):
-            yield counter(main.names.get(source, "?"), made.pid, at, value)
+            yield counter_line(main.names.get(source, "?"), made.pid, at, value)
 
 
 def _track(
@@ -214,14 +213,14 @@ def _track(
     order = np.lexsort((-wall, own["start"]))
     own, wall = own[order], wall[order]
     start = clock(own["start"].astype(np.int64))
-    lane = lanes(start, wall)
+    lane = assign_lanes(start, wall)
     made.lost += int((lane == NOWHERE).sum())
     tids, named = made.tracks(name, int(lane.max(initial=0)) + 1)
     yield from named
     says = _Says(process)
     for record, begin, length, in_lane in zip(own.tolist(), start.tolist(), wall.tolist(), lane.tolist()):
         if in_lane != NOWHERE:
-            yield span(says.name(record), made.pid, tids[in_lane], begin, length, says.args(record))
+            yield span_line(says.name(record), made.pid, tids[in_lane], begin, length, says.args(record))
 
 
 class _Says:

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from feedline.analysis.ledger.change import Change, Refused
 from feedline.analysis.ledger.finding import ROOF_KINDS, Finding
-from feedline.analysis.ranks.model import Prediction
+from feedline.analysis.ranks.communication import Prediction
 
 F = TypeVar("F")
 

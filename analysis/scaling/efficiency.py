@@ -8,10 +8,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-#: What is counted: samples, or steps if samples were not recorded.
-SAMPLES, STEPS = "samples/s", "steps/s"
+
+class Unit:
+    """What is counted: samples, or steps if samples were not recorded."""
+
+    SAMPLES = "samples/s"
+    STEPS = "steps/s"
+
+
 #: An efficiency this far above 1 is flagged where no error of the measurement is known.
-_OVER = 0.01
+_MAX_OVER = 0.01
 #: Two batch sizes are the same within this: the last batch of an epoch is smaller.
 SAME_BATCH = 0.02
 #: Share of a step that a main thread stood without a CPU, above which a measurement is called disturbed.
@@ -37,14 +43,14 @@ class Point:
     high: float | None = None
     batch: float | None = None
     notes: tuple[str, ...] = ()
-    unit: str = SAMPLES
+    unit: str = Unit.SAMPLES
     without_cpu: float = 0.0
 
     def in_steps(self) -> "Point":
-        """The same in steps/s, to be compared with others of which samples were not seen."""
+        """Return the point in steps/s, to be compared with others of which samples were not seen."""
         assert self.batch is not None
         low, high = (None if value is None else value / self.batch for value in (self.low, self.high))
-        return replace(self, samples_per_s=self.samples_per_s / self.batch, low=low, high=high, batch=1.0, unit=STEPS)
+        return replace(self, samples_per_s=self.samples_per_s / self.batch, low=low, high=high, batch=1.0, unit=Unit.STEPS)
 
     @property
     def disturbed(self) -> bool:
@@ -67,7 +73,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Row:
+class ScalingRow:
     """A point beside the others. None: not defined for it.
 
     Attributes:
@@ -84,34 +90,34 @@ class Row:
     flagged: bool
 
 
-def alone(points: Sequence[Point]) -> list[Row]:
-    """Every point for itself."""
-    return [Row(point, None, None, None, False) for point in points]
+def rows_without_base(points: Sequence[Point]) -> list[ScalingRow]:
+    """Make a row of every point for itself."""
+    return [ScalingRow(point, None, None, None, False) for point in points]
 
 
-def rows(points: Sequence[Point]) -> list[Row]:
+def compare_points(points: Sequence[Point]) -> list[ScalingRow]:
     """Compare every point with the smallest.
 
     Args:
         points: ascending in ranks, none twice.
     """
     first = points[0]
-    found = []
+    listed = []
     for before, point in zip([None, *points], points, strict=False):
-        worth = efficiency(first, point)
-        found.append(
-            Row(
+        worth = _efficiency(first, point)
+        listed.append(
+            ScalingRow(
                 point,
                 worth,
                 _marginal_efficiency(first, before, point) if before else None,
-                karp_flatt(point.samples_per_s / first.samples_per_s, point.ranks) if first.ranks == 1 < point.ranks else None,
-                worth > 1 + max(_OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
+                _karp_flatt(point.samples_per_s / first.samples_per_s, point.ranks) if first.ranks == 1 < point.ranks else None,
+                worth > 1 + max(_MAX_OVER, math.hypot(first.error or 0.0, point.error or 0.0)),
             )
         )
-    return found
+    return listed
 
 
-def efficiency(base: Point, point: Point) -> float:
+def _efficiency(base: Point, point: Point) -> float:
     """Throughput of a rank, over that of a rank of the base: X(N) N0 / (N X(N0))."""
     return base.rank_s / point.rank_s
 
@@ -121,16 +127,19 @@ def _marginal_efficiency(base: Point, before: Point, point: Point) -> float:
     return (point.samples_per_s - before.samples_per_s) / (point.ranks - before.ranks) * base.rank_s
 
 
-def karp_flatt(speedup: float, ranks: int) -> float:
-    """(1/S - 1/N) / (1 - 1/N): Karp and Flatt, Measuring Parallel Processor Performance, Communications of the ACM 33(5), 1990.
+def _karp_flatt(speedup: float, ranks: int) -> float:
+    """Return (1/S - 1/N) / (1 - 1/N).
 
-    Constant: a serial part. Growing: overhead that grows with the ranks. Negative: the base is slower than it should be.
+    Karp and Flatt, Measuring Parallel Processor Performance, Communications of the ACM 33(5), 1990.
     """
     return (1 / speedup - 1 / ranks) / (1 - 1 / ranks)
 
 
 def scaling_kind(points: Sequence[Point]) -> str:
-    """``weak`` (one batch per rank throughout), ``strong`` (one batch of all ranks together), ``mixed``, or ``unknown``."""
+    """Tell ``weak``, ``strong``, ``mixed`` or ``unknown`` scaling.
+
+    Weak is one batch per rank throughout, strong one batch of all ranks together.
+    """
     batches = [point.batch for point in points if point.batch]
     if len(batches) < len(points):
         return "unknown"
@@ -141,7 +150,10 @@ def scaling_kind(points: Sequence[Point]) -> str:
     return "mixed"
 
 
-def sound(measured: Sequence[Row]) -> list[Point]:
-    """The points that a fit may use: without the base, where another point flags it as bad."""
+def usable_points(measured: Sequence[ScalingRow]) -> list[Point]:
+    """Return the points that a fit may use.
+
+    That is without the base, where another point flags it as bad.
+    """
     flagged = any(row.flagged for row in measured)
     return [row.point for row in measured[1 if flagged else 0 :]]

@@ -11,19 +11,19 @@ from feedline.analysis.measure.computing import runqueue_s
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Estimate
 from feedline.analysis.measure.steps import left_after, partition
-from feedline.analysis.scaling.conclusion import counted
-from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
+from feedline.analysis.scaling.efficiency import DISTURBED, Point, Unit
+from feedline.analysis.scaling.study import counted
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.few import few
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.restarts import NAMED
 
-_BLOCKS, _LEAST = 10, 3  # blocks of steps, and steps in a block at least
-_FEWEST = 6  # steps, below which a throughput is called doubtful
+_STEP_BLOCKS, _MIN_BLOCK_STEPS = 10, 3  # blocks of steps, and steps in a block at least
+_MIN_CERTAIN_STEPS = 6  # steps, below which a throughput is called doubtful
 
 
 @dataclass(frozen=True)
-class Pace:
+class _Pace:
     """Mean step of one rank.
 
     Attributes:
@@ -48,13 +48,13 @@ def _error_s(wall: IntArray) -> float:
     Args:
         wall: int64 [steps], ns, one or more.
     """
-    blocks = np.array_split(wall / 1e9, max(1, min(_BLOCKS, len(wall) // _LEAST)))
+    blocks = np.array_split(wall / 1e9, max(1, min(_STEP_BLOCKS, len(wall) // _MIN_BLOCK_STEPS)))
     means = np.array([block.mean() for block in blocks]) if len(blocks) > 1 else wall / 1e9
     return 2 * float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else float(means[0])
 
 
-def pace_of(rank: Rank) -> Pace | None:
-    """None: it made no step.
+def pace_of(rank: Rank) -> _Pace | None:
+    """Measure a rank's pace; None: it made no step.
 
     Raises:
         RunDamaged: the records are missing.
@@ -68,28 +68,28 @@ def pace_of(rank: Rank) -> Pace | None:
     wall = steps.wall[first:] if estimate is None else estimate.walls().astype(np.int64)
     step_s = 1 / rate.steps_per_s if rate.steps_per_s else 0.0
     queued_s, ended = runqueue_s(main, steps, first), left_after(steps) is not None
-    return Pace(step_s, _error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
+    return _Pace(step_s, _error_s(wall), rate.batch_size or 0.0, len(wall), queued_s, ended)
 
 
 def point_of(runs: Sequence[Run]) -> Point:
-    """All ranks of one launch, from one folder or from one per node.
+    """Make a point of all ranks of one launch, from one folder or from one per node.
 
     Raises:
         RunDamaged: no rank made a step that can be read.
     """
     notes, idle = [], []
-    found: dict[int, Pace] = {}
+    paces_by_rank: dict[int, _Pace] = {}
     for run in runs:
         notes += run.notes
         for number, rank in run.ranks.items():
             try:
-                one = pace_of(rank)
+                pace = pace_of(rank)
             except FeedlineError as error:
                 notes.append(f"rank {number}: {error}")
                 continue
-            if one is not None:
-                found[number] = one
-                after = " after the end of an epoch" if one.loop_ended else ""
+            if pace is not None:
+                paces_by_rank[number] = pace
+                after = " after the end of an epoch" if pace.loop_ended else ""
                 notes += [f"rank {number} was killed or crashed{after}"] if rank.manifest.state == "cut" else []
             elif rank.manifest.state == "finished":
                 idle.append(number)
@@ -98,28 +98,28 @@ def point_of(runs: Sequence[Run]) -> Point:
     size = world_size(runs)
     notes += _crowded(runs)
     where = ", ".join(str(run.path) for run in runs)
-    if not found:
+    if not paces_by_rank:
         raise RunDamaged(f"{where}: no rank recorded a step: record more steps, or give another run")
     if idle:
         notes.append(f"{len(idle)} of {size} ranks ({few(idle, NAMED)}) made no step and count as 0")
-    if missing := sorted(set(range(size)) - set(found) - set(idle)):
+    if missing := sorted(set(range(size)) - set(paces_by_rank) - set(idle)):
         notes.append(f"{len(missing)} of {size} ranks are missing ({few(missing, NAMED)}): assumed to be as fast as the others")
-    return _point(size, size - len(idle), list(found.values()), notes)
+    return _point(size, size - len(idle), list(paces_by_rank.values()), notes)
 
 
 def points_of(groups: Sequence[Sequence[Run]]) -> list[Point]:
-    """One point for each number of ranks. Of several runs with as many ranks: the median, from the slowest to the fastest.
+    """Make one point for each number of ranks.
 
-    All in steps/s, if of one of them samples were not seen.
+    Of several runs with as many ranks: the median, from the slowest to the fastest.
 
     Raises:
         RunDamaged: no rank of a launch made a step that can be read.
     """
-    found = [point_of(group) for group in groups]
-    steps = any(one.unit == STEPS for one in found)
+    points = [point_of(group) for group in groups]
+    steps = any(point.unit == Unit.STEPS for point in points)
     by_size: dict[int, list[Point]] = {}
-    for one in found:
-        by_size.setdefault(one.ranks, []).append(one.in_steps() if steps else one)
+    for point in points:
+        by_size.setdefault(point.ranks, []).append(point.in_steps() if steps else point)
     return [_repeated(by_size[size]) for size in sorted(by_size)]
 
 
@@ -135,7 +135,7 @@ def _repeated(points: list[Point]) -> Point:
 
 
 def _crowded(runs: Sequence[Run]) -> list[str]:
-    """Ranks that share CPUs because there are fewer of them, where no GPU was seen."""
+    """Return ranks that share CPUs because there are fewer of them, where no GPU was seen."""
     machines = [(rank.manifest.machine, rank.manifest.place) for run in runs for rank in run.ranks.values()]
     here = 1 + max(int(str(place.get("local_rank", 0))) for _, place in machines)
     cpus = float(str(machines[0][0].get("effective_cpus") or here))
@@ -144,52 +144,58 @@ def _crowded(runs: Sequence[Run]) -> list[str]:
     return [f"{counted(here)} shared {cpus:g} CPUs: the result holds for this machine, not for one with more CPUs"]
 
 
-def _point(size: int, training: int, paces: list[Pace], notes: list[str]) -> Point:
-    """The ranks' own throughputs, added up as in a report.
+def _point(size: int, training: int, paces: list[_Pace], notes: list[str]) -> Point:
+    """Add up the ranks' own throughputs, as in a report.
 
     Args:
+        size: number of ranks.
         training: how many ranks made steps, those that are missing among them.
+        paces: of those that trained.
+        notes: for the reader.
     """
-    paces = [one for one in paces if one.step_s > 0]
+    paces = [pace for pace in paces if pace.step_s > 0]
     if not paces:
         raise RunDamaged(f"the steps of a run of {counted(size)} take no time at all: its records were changed")
-    error = float(np.median([one.error_s / one.step_s for one in paces]))
-    batch = float(np.mean([one.batch for one in paces])) if all(one.batch for one in paces) else 0.0
-    fewest, most = min(one.steps for one in paces), max(one.steps for one in paces)
-    stood = max((one.runqueue_s / one.step_s for one in paces if one.runqueue_s is not None), default=0.0)
+    error = float(np.median([pace.error_s / pace.step_s for pace in paces]))
+    batch = float(np.mean([pace.batch for pace in paces])) if all(pace.batch for pace in paces) else 0.0
+    fewest, most = min(pace.steps for pace in paces), max(pace.steps for pace in paces)
+    stood = max((pace.runqueue_s / pace.step_s for pace in paces if pace.runqueue_s is not None), default=0.0)
     if stood > DISTURBED:
         notes.append(
             f"a main thread waited for a CPU in {share(stood)} of its step time: other programs or too few CPUs slowed the measurement"
         )
-    if fewest < _FEWEST:
+    if fewest < _MIN_CERTAIN_STEPS:
         notes.append(f"only {fewest} steps")
     if fewest < most:
         notes.append(f"ranks recorded different numbers of steps: {fewest} to {most}")
-    unit, batch = (SAMPLES, batch) if batch else (STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
-    rate = sum((one.batch if unit == SAMPLES else 1.0) / one.step_s for one in paces) * training / len(paces)
+    unit, batch = (Unit.SAMPLES, batch) if batch else (Unit.STEPS, 1.0)  # no DataLoader: tensors, or a loader of the user's own
+    rate = sum((pace.batch if unit == Unit.SAMPLES else 1.0) / pace.step_s for pace in paces) * training / len(paces)
     return Point(size, rate, rate / (1 + error), rate / (1 - min(error, 0.9)), batch, tuple(notes), unit, stood)
 
 
 def world_size(runs: Sequence[Run]) -> int:
-    """As the launcher said it."""
+    """Return the number of ranks as the launcher said it."""
     return max(int(str(rank.manifest.place.get("world_size", 1))) for run in runs for rank in run.ranks.values())
 
 
 def launches(runs: Sequence[Run]) -> list[list[Run]]:
-    """Put together folders that hold different ranks of one launch, one per node; whole runs stay alone. In order of their size."""
-    found: list[list[Run]] = []
+    """Put together folders that hold different ranks of one launch, one per node; whole runs stay alone.
+
+    In order of their size.
+    """
+    groups: list[list[Run]] = []
     for run in runs:
         size, ranks = world_size([run]), set(run.ranks)
-        for group in found:
+        for group in groups:
             taken = set().union(*(set(other.ranks) for other in group))
             if len(ranks) < size == world_size(group) > len(taken) and not ranks & taken and _command(run) == _command(group[0]):
                 group.append(run)
                 break
         else:
-            found.append([run])
-    return sorted(found, key=world_size)
+            groups.append([run])
+    return sorted(groups, key=world_size)
 
 
 def _command(run: Run) -> list[str]:
-    """What was run."""
+    """Return what was run."""
     return next(iter(run.ranks.values())).manifest.command

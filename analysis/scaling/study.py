@@ -1,19 +1,234 @@
-"""Everything that ``feedline scale`` says, as plain data."""
+"""Everything that ``feedline scale`` says, as plain data, with its conclusion in sentences."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from feedline.analysis.scaling.conclusion import conclude, counted, disagreement, flags
-from feedline.analysis.scaling.efficiency import STEPS, Point, Row, alone, rows, scaling_kind, sound
-from feedline.analysis.scaling.predict import Basis, Prediction, fit, held_out, predict
-from feedline.analysis.scaling.shape import Shape, shape_of
-from feedline.analysis.scaling.time_to_accuracy import Noise, steps_factor, time_to_accuracy
+import numpy as np
 
-_SCHEMA_VERSION = 1
+from feedline.analysis.formatting import number, share
+from feedline.analysis.scaling.efficiency import Point, ScalingRow, Unit, compare_points, rows_without_base, scaling_kind, usable_points
+from feedline.analysis.scaling.predict import ScalingBasis, ThroughputPrediction, fit_laws, held_out, predict
+
+_SAME = 0.03  # throughputs that differ by less are alike, where no error of the measurement is known
+_MIN_MARGINAL = 0.5  # marginal efficiency below which most of an added rank is lost
+#: Shape of the growth of a sample's time -> what it says of the cause.
+_CAUSE_OF_SHAPE = {
+    "unclear": "; a straight line and the curve of a ring all-reduce fit equally well, so the cause is unclear",
+    "linear": ", linearly: that points to something that all ranks share (CPUs, memory, PCIe, storage of the host) or to latency; a ring "
+    "all-reduce limited by bandwidth would level off",
+    "saturating": ", levelling off as 2(n-1)/n: the cause is the bandwidth of a ring all-reduce",
+}
+#: Growth of a sample's time below which there is nothing to explain.
+_FLAT = 0.03
+#: The better of both curves must leave less than this part of the other's squared error.
+_MAX_MISFIT_RATIO = 0.5
+_CURVES: dict[str, Callable[[float], float]] = {"linear": lambda n: n - 1, "saturating": lambda n: 2 * (n - 1) / n}
+_STUDY_SCHEMA = 1
+
+
+def _conclude(
+    rows: Sequence[ScalingRow], unit: str, predictions: Sequence[ThroughputPrediction], late: str, contradictions: Sequence[str]
+) -> str:
+    """Say how much more the most ranks give, where the fastest is, what stands in the way, and what is predicted.
+
+    Args:
+        rows: what was measured.
+        unit: of throughputs.
+        predictions: for more ranks.
+        late: the rank that the others wait for; empty: none.
+        contradictions: of ``_disagreement``: then nothing is predicted here.
+    """
+    return " ".join(
+        f"{sentence[:1].upper()}{sentence[1:]}."
+        for sentence in (*_sentences(rows, unit, late), *_predicted(rows[-1], unit, predictions, contradictions))
+    )
+
+
+def _disagreement(measured: ScalingRow, rates: dict[str, dict[int, float]]) -> list[str]:
+    """Name the predicted numbers of ranks for which laws contradict each other.
+
+    A sentence for each for which one law says more than was measured and another one less.
+
+    Args:
+        measured: the most ranks.
+        rates: law -> predicted number of ranks -> samples/s; the most trusted law first.
+    """
+    most, sentences = measured.point, []
+    for ranks in sorted({ranks for of in rates.values() for ranks in of if ranks > most.ranks}):
+        up = [f"{law} rises to {number(of[ranks])}" for law, of in rates.items() if of[ranks] > most.samples_per_s * (1 + _SAME)]
+        down = [f"{law} falls to {number(of[ranks])}" for law, of in rates.items() if of[ranks] < most.samples_per_s * (1 - _SAME)]
+        if up and down:
+            now = f"{number(most.samples_per_s)} {most.unit} with {counted(most.ranks)}"
+            sentences.append(
+                f"predictions for {counted(ranks)} disagree: from {now}, {', '.join(up)}, but {', '.join(down)}; "
+                "measure before relying on either"
+            )
+    return sentences
+
+
+def _sentences(rows: Sequence[ScalingRow], unit: str, late: str) -> Iterator[str]:
+    base = rows[0]
+    flagged = [row for row in rows if row.flagged]
+    if len(rows) < 2:
+        ranks, rate = base.point.ranks, f"{number(base.point.samples_per_s)} {unit}"
+        yield f"{counted(ranks)}: {rate}; to compare it, measure more with `feedline scale --ranks {ranks},{2 * ranks} -- SCRIPT`"
+    elif flagged:
+        ranks, times = base.point.ranks, flagged[0].point.samples_per_s / base.point.samples_per_s
+        yield (
+            f"measure {counted(ranks)} again (`feedline scale --ranks {ranks} -- SCRIPT`): "
+            f"{counted(flagged[0].point.ranks)} cannot be {number(times)} times as fast as {ranks}"
+        )
+    else:
+        yield from _gain(rows, unit)
+    if late:
+        yield late
+    if any(row.point.disturbed for row in rows):
+        yield "ranks waited for CPUs during the measurement (see Notes): repeat it on an idle machine"
+
+
+def _predicted(last: ScalingRow, unit: str, predictions: Sequence[ThroughputPrediction], contradictions: Sequence[str]) -> Iterator[str]:
+    yield from contradictions[:1]
+    for prediction in predictions[:1] if not contradictions else ():
+        rate, low, high = prediction.samples_per_s, prediction.low, prediction.high
+        if rate is not None and low is not None and high is not None:
+            yield (
+                f"prediction for {counted(prediction.ranks)}: {number(rate)} {unit} ({number(low)} to {number(high)}), "
+                f"{number(rate / last.point.samples_per_s)} times the rate of {counted(last.point.ranks)}"
+            )
+
+
+def _gain(rows: Sequence[ScalingRow], unit: str) -> Iterator[str]:
+    base, last = rows[0], rows[-1]
+    times = last.point.samples_per_s / base.point.samples_per_s
+    yield (
+        f"{counted(last.point.ranks)} reach {number(times)} times the {unit} of {counted(base.point.ranks)}: "
+        f"{share(last.efficiency)} scaling efficiency"
+    )
+    fastest = max(rows, key=lambda row: row.point.samples_per_s)
+    before = rows[-2]
+    if fastest.point.samples_per_s > last.point.samples_per_s * (1 + _SAME):
+        yield f"use {counted(fastest.point.ranks)}: more ranks are slower"
+    elif last.marginal is not None and last.marginal < _MIN_MARGINAL:
+        added = last.point.ranks - before.point.ranks
+        yield f"each of the {added:,} ranks added to {before.point.ranks:,} contributes {share(max(last.marginal, 0.0))} of a single rank"
+
+
+def _flags(rows: Sequence[ScalingRow]) -> list[str]:
+    """Say why measured points cannot be taken at their word."""
+    base = counted(rows[0].point.ranks)
+    return [
+        f"{counted(row.point.ranks)} reach {share(row.efficiency)} efficiency, so the baseline measurement is too slow: measure {base} "
+        "again. Until then all efficiencies are too high, and predictions ignore the baseline"
+        for row in rows
+        if row.flagged
+    ]
+
+
+def _grows(shape: str, points: Sequence[Point], growth: float) -> str:
+    """Say how the time of a sample grows, and what causes that; ``shape``: as Shape.name."""
+    of = points[0].unit.removesuffix("s/s")
+    if shape == "flat":
+        return f"the time per {of} grows by only {share(max(growth, 0.0))}: nothing to explain"
+    between = f"from {points[0].ranks} to {points[-1].ranks} ranks"
+    return f"{between}, the time per {of} on a rank grows by {share(growth)}{_CAUSE_OF_SHAPE[shape]}"
+
+
+def counted(count: int) -> str:
+    return f"{count:,} rank{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)
-class Law:
+class _ScalingShape:
+    """The verdict.
+
+    Attributes:
+        name: ``linear``, ``saturating``, ``flat``, or ``unclear``.
+        growth: time of a sample and rank with the most ranks over that with the fewest, minus 1.
+        misfit: of both curves: root mean square error over the mean time.
+    """
+
+    name: str
+    growth: float
+    misfit: dict[str, float]
+    message: str = field(metadata={"key": "says"})
+
+
+def _shape_of(points: Sequence[Point], kind: str) -> _ScalingShape | None:
+    """Tell which curve the time of a sample and rank follows.
+
+    None with fewer than three points, or where batches per rank differ.
+
+    In strong scaling the transfer is divided by ever smaller batches, so that the bandwidth's part grows with the ranks, too.
+
+    At a fixed batch per rank, a ring all-reduce adds 2(n-1)/n S/B of transfer, which is at 7/8 of its
+    limit with eight ranks, and 2(n-1) alpha of latency, which grows with every rank (Thakur,
+    Rabenseifner and Gropp, IJHPCA 19(1), 2005). So does what all ranks of a host share: its CPUs,
+    memory, PCIe, storage.
+
+    Args:
+        points: ascending in ranks, without a bad baseline.
+        kind: see ``efficiency.scaling_kind``; ``unknown`` is taken as weak.
+    """
+    if len(points) < 3 or kind not in ("weak", "unknown"):
+        return None
+    ranks = np.array([point.ranks for point in points], float)
+    times = np.array([point.rank_s for point in points])
+    growth = float(times[-1] / times[0] - 1)
+    misfit = {name: _misfit(np.array([curve(n) for n in ranks]), times) for name, curve in _CURVES.items()}
+    noise = max(point.error or 0.0 for point in points)
+    if growth < max(_FLAT, noise):
+        return _ScalingShape("flat", growth, misfit, _grows("flat", points, growth))
+    best, other = sorted(misfit, key=lambda name: misfit[name])
+    name = "unclear" if misfit[best] ** 2 > _MAX_MISFIT_RATIO * misfit[other] ** 2 else best
+    return _ScalingShape(name, growth, misfit, _grows(name, points, growth))
+
+
+def _misfit(curve: np.ndarray, times: np.ndarray) -> float:
+    """Root mean square error of ``a + b curve`` with b >= 0, over the mean time."""
+    off, spread = curve - curve.mean(), times - times.mean()
+    slope = max(0.0, float(off @ spread) / float(off @ off))
+    return float(np.sqrt(np.mean((spread - slope * off) ** 2)) / times.mean())
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What the user knows of the training's gradient noise.
+
+    Attributes:
+        critical_batch: Bcrit, samples: the gradient noise scale.
+        fewest_steps: Smin, optimizer steps of an endlessly large batch; None: only ratios can be given.
+    """
+
+    critical_batch: float
+    fewest_steps: float | None = None
+
+
+def _steps_factor(noise: Noise, ranks: int, batch: float) -> float:
+    """Return S / Smin = 1 + Bcrit / (N b).
+
+    It follows from (S / Smin - 1)(E / Emin - 1) = 1 with E = S N b and Bcrit = Emin / Smin: McCandlish, Kaplan, Amodei and others,
+    An Empirical Model of Large-Batch Training, 2018 (arXiv:1812.06162), section 2.
+    """
+    return 1 + noise.critical_batch / (ranks * batch)
+
+
+def _time_to_accuracy(noise: Noise, ranks: int, batch: float, step_s: float) -> float:
+    """Return T(N) = Smin (1 + Bcrit / (N b)) t_step(N).
+
+    Args:
+        noise: what is known of the gradient noise.
+        ranks: N.
+        batch: b, samples of one rank in one step.
+        step_s: t_step(N), seconds.
+
+    Returns:
+        seconds; in units of Smin steps (as if Smin were 1) where Smin is not known.
+    """
+    return (noise.fewest_steps or 1.0) * _steps_factor(noise, ranks, batch) * step_s
+
+
+@dataclass(frozen=True)
+class _Law:
     """A fitted law, for those who want to compare.
 
     Attributes:
@@ -28,7 +243,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Time:
+class _Time:
     """Time to accuracy. ``seconds`` None: Smin is not known. ``ratio``: over that of the fewest ranks."""
 
     ranks: int
@@ -54,26 +269,26 @@ class Study:
     """
 
     kind: str
-    rows: list[Row]
+    rows: list[ScalingRow]
     flags: list[str]
-    shape: Shape | None
-    predictions: list[Prediction]
-    laws: list[Law]
+    shape: _ScalingShape | None
+    predictions: list[ThroughputPrediction]
+    laws: list[_Law]
     left_out: list[str]
-    times: list[Time]
+    times: list[_Time]
     notes: list[str]
     conclusion: str
     contradictions: list[str]
     late: str
     unit: str
     refused: str = ""
-    schema_version: int = _SCHEMA_VERSION
+    schema_version: int = _STUDY_SCHEMA
 
 
 def study(
     points: Sequence[Point],
     targets: Sequence[int] = (),
-    basis: Basis | None = None,
+    basis: ScalingBasis | None = None,
     noise: Noise | None = None,
     late: str = "",
     refused: str = "",
@@ -85,41 +300,41 @@ def study(
         targets: numbers of ranks to predict.
         basis: what recorded runs tell of a step; its points and kind are filled in here.
         noise: for time to accuracy, which also needs the batch of a rank.
-        late: see ``late.late_of``.
-        refused: see ``together.refusal``.
+        late: see ``together.late_of``.
+        refused: see ``together.why_incomparable``.
     """
     ordered = sorted(points, key=lambda point: point.ranks)
     if refused:
         return _refused(ordered, targets, refused)
-    compared, kind = rows(ordered), scaling_kind(ordered)
-    usable = sound(compared)
-    known = replace(basis or Basis((), kind), points=usable, kind=kind)
+    compared, kind = compare_points(ordered), scaling_kind(ordered)
+    usable = usable_points(compared)
+    known = replace(basis or ScalingBasis((), kind), points=usable, kind=kind)
     predictions = [predict(known, ranks) for ranks in targets]
-    fitted, left_out = fit(known)
-    reached = [one.ranks for one in predictions if one.samples_per_s is not None]
-    laws = [Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
+    fitted, left_out = fit_laws(known)
+    reached = [prediction.ranks for prediction in predictions if prediction.samples_per_s is not None]
+    laws = [_Law(law.name, law.parameters, {n: n / law.rank_s(n) for n in reached}, held_out(known, law.name)) for law in fitted]
     times = list(_times(ordered, predictions, kind, noise)) if noise else []
     notes = [f"{counted(point.ranks)}: {note}" for point in ordered for note in point.notes]
     unit = ordered[0].unit
-    if unit == STEPS:
+    if unit == Unit.STEPS:
         notes.insert(
             0, "samples were not recorded: steps/s are compared, and overstate the throughput if the batch per rank shrinks with more ranks"
         )
     if noise and not times:
-        why = "samples were not recorded" if unit == STEPS else "give the batch per rank with --batch-size"
+        why = "samples were not recorded" if unit == Unit.STEPS else "give the batch per rank with --batch-size"
         notes.append(f"time to accuracy is unknown: {why}")
-    contradictions = disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
+    contradictions = _disagreement(compared[-1], {law.name: law.samples_per_s for law in laws})
     return Study(
         kind,
         compared,
-        flags(compared),
-        shape_of(usable, kind),
+        _flags(compared),
+        _shape_of(usable, kind),
         predictions,
         laws,
         left_out,
         times,
         notes,
-        conclude(compared, unit, predictions, late, contradictions),
+        _conclude(compared, unit, predictions, late, contradictions),
         contradictions,
         late,
         unit,
@@ -127,21 +342,24 @@ def study(
 
 
 def _refused(points: Sequence[Point], targets: Sequence[int], why: str) -> Study:
-    none = [Prediction(ranks, None, None, None, "", why) for ranks in targets]
+    none = [ThroughputPrediction(ranks, None, None, None, "", why) for ranks in targets]
     notes = [f"{counted(point.ranks)}: {note}" for point in points for note in point.notes]
-    return Study(scaling_kind(points), alone(points), [], None, none, [], [], [], notes, why, [], "", points[0].unit, why)
+    return Study(scaling_kind(points), rows_without_base(points), [], None, none, [], [], [], notes, why, [], "", points[0].unit, why)
 
 
-def _times(points: Sequence[Point], predictions: Sequence[Prediction], kind: str, noise: Noise) -> Iterator[Time]:
-    """Measured, then predicted ones. A predicted batch is that of the kind of scaling."""
+def _times(points: Sequence[Point], predictions: Sequence[ThroughputPrediction], kind: str, noise: Noise) -> Iterator[_Time]:
+    """Yield times of measured, then of predicted numbers of ranks.
+
+    A predicted batch is that of the kind of scaling.
+    """
     base = points[0]
-    if base.unit == STEPS or base.batch is None or any(point.batch is None for point in points):
+    if base.unit == Unit.STEPS or base.batch is None or any(point.batch is None for point in points):
         return
     whole = base.batch * base.ranks
     places = [(point.ranks, point.samples_per_s, float(point.batch or 0), False) for point in points]
-    places += [(one.ranks, one.samples_per_s, whole / one.ranks if kind == "strong" else base.batch, True)
-               for one in predictions if one.samples_per_s is not None]  # fmt: skip
-    first = time_to_accuracy(noise, base.ranks, base.batch, whole / base.samples_per_s)
+    places += [(prediction.ranks, prediction.samples_per_s, whole / prediction.ranks if kind == "strong" else base.batch, True)
+               for prediction in predictions if prediction.samples_per_s is not None]  # fmt: skip
+    first = _time_to_accuracy(noise, base.ranks, base.batch, whole / base.samples_per_s)
     for ranks, rate, batch, predicted in places:
-        spent = time_to_accuracy(noise, ranks, batch, ranks * batch / rate)
-        yield Time(ranks, predicted, steps_factor(noise, ranks, batch), spent if noise.fewest_steps else None, spent / first)
+        spent = _time_to_accuracy(noise, ranks, batch, ranks * batch / rate)
+        yield _Time(ranks, predicted, _steps_factor(noise, ranks, batch), spent if noise.fewest_steps else None, spent / first)

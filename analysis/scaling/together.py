@@ -1,27 +1,78 @@
-"""What makes launches incomparable: ranks that do not train together, or that share no work. Their efficiency is undefined."""
+"""What makes launches incomparable, and which rank is late in the largest.
+
+Ranks that do not train together, or that share no work, have no efficiency.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
-from feedline.analysis.formatting import count
+from feedline.analysis.formatting import count, seconds
+from feedline.analysis.ledger.finding import CostKind, Finding, Severity, interval
+from feedline.analysis.ledger.late_ranks import slower
 from feedline.analysis.measure.boundaries import training_loaders
-from feedline.analysis.ranks.exchange import exchanges
+from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.predict.rank_cpu import rank_cpus
+from feedline.analysis.ranks.communication import Communication
+from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded
+from feedline.analysis.ranks.partition import exchanges_gradients
 from feedline.analysis.ranks.read_collectives import steps_and_collectives
-from feedline.analysis.scaling.conclusion import counted
+from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import world_size
+from feedline.analysis.scaling.study import counted
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.restarts import named
 
+_MATTERS = 0.05  # of the step, as everywhere
 #: Ranks of a launch that are looked at: more run the same program.
-_MOST = 8
+_MAX_NAMED = 8
 _WRAP = "Wrap the model in DistributedDataParallel or fully_shard"
 _DIVIDE = "give each rank its part of the data (DistributedSampler)"
 
 
-def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
-    """Why these launches show no scaling, and what to change, in sentences; empty if they do, or if that is unknown.
+def late_of(launch: Sequence[Run], point: Point) -> str:
+    """Say which rank is late in most steps and costs at least 5 % of the step.
+
+    Empty if there is none, or if that is unknown.
+
+    Args:
+        launch: the folders of one launch.
+        point: what it measured.
+    """
+    gathered: dict[int, RankMetrics] = {}
+    for run in launch:
+        for number, rank in sorted(run.ranks.items()):
+            try:
+                gathered[number] = RankMetrics.of(rank)
+            except FeedlineError:  # the points' notes say so
+                continue
+    comparison = compare_recorded(gathered, gathered[min(gathered)], None, NO_HINTS, [], rank_cpus(gathered)) if gathered else None
+    return _sentence(comparison.communication, point) if comparison else ""
+
+
+def _sentence(comm: Communication, point: Point) -> str:
+    """Say which rank is late, with the number and the words of `feedline report`."""
+    late = next((late for late in comm.late if late.persistent), None)
+    if late is None or point.step_s is None:
+        return ""
+    prediction = answer(comm, "rank_on_time", late.rank)
+    cost_s = prediction.gain_s if prediction else late.waited_s if late.cost_s is None else late.cost_s
+    if cost_s < _MATTERS * point.step_s:
+        return ""
+    finding = Finding(RULE_ID, Severity.of(cost_s / point.step_s), "", cost_s=cost_s, **predicted(prediction))
+    saved = f"{seconds(cost_s)} of each {seconds(point.step_s)} step can be saved"
+    return (
+        f"with {point.ranks} ranks, rank {late.rank} is {seconds(late.late_s)} late in {late.steps} of {late.all_steps} steps "
+        f"({slower(late)}), which is not communication: "
+        + (f"the replay predicts that {saved} ({interval(finding)})" if finding.cost_kind is CostKind.PREDICTED else f"about {saved}")
+    )
+
+
+def why_incomparable(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
+    """Say why these launches show no scaling, and what to change.
+
+    Empty if they do, or if that is unknown.
 
     Args:
         launches: in order of their number of ranks.
@@ -35,7 +86,7 @@ def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
         if idle := [number for number, steps in sorted(_trained(ranks).items()) if not steps]:
             return _idle(size, idle, [number for number in ranks if number not in idle])
         whole = len(launches) > 1 and launch is not launches[0] and 0 < alone == _dataset_samples(launch)
-        if ranks and all(apart(rank) for rank in list(ranks.values())[:_MOST]):
+        if ranks and all(apart(rank) for rank in list(ranks.values())[:_MAX_NAMED]):
             return _apart(size, alone if whole else 0)
         if whole:
             return _whole(size, alone, world_size(launches[0]), points)
@@ -43,44 +94,55 @@ def refusal(launches: Sequence[Sequence[Run]], points: Sequence[Point]) -> str:
 
 
 def _ranks_of(launch: Sequence[Run]) -> dict[int, Rank]:
-    """Its ranks by their numbers."""
+    """Return its ranks by their numbers."""
     return {number: rank for run in launch for number, rank in sorted(run.ranks.items())}
 
 
 def _trained(ranks: dict[int, Rank]) -> dict[int, bool]:
-    """Rank -> whether it made steps; without those that did not end by themselves, or cannot be read."""
-    found = {}
+    """Rank -> whether it made steps.
+
+    Without those that did not end by themselves, or cannot be read.
+    """
+    trained = {}
     for number, rank in ranks.items():
         try:
-            found[number] = bool(len(steps_and_collectives(rank).steps))
+            trained[number] = bool(len(steps_and_collectives(rank).steps))
         except FeedlineError:
             continue
-    return {number: steps for number, steps in found.items() if steps or ranks[number].manifest.state == "finished"}
+    return {number: steps for number, steps in trained.items() if steps or ranks[number].manifest.state == "finished"}
 
 
 def apart(rank: Rank) -> bool:
-    """Whether the rank is known to exchange no gradients."""
+    """Tell whether the rank is known to exchange no gradients."""
     try:
-        return exchanges(steps_and_collectives(rank), rank.manifest) is False
+        return exchanges_gradients(steps_and_collectives(rank), rank.manifest) is False
     except FeedlineError:
         return False
 
 
 def _dataset_samples(launch: Sequence[Run]) -> int:
-    """Samples that each rank draws per epoch, where that is its whole dataset, alike on all ranks; else 0."""
-    drawn = {_whole_dataset(rank) for rank in list(_ranks_of(launch).values())[:_MOST]}
+    """Return samples that each rank draws per epoch, where that is its whole dataset, alike on all ranks; else 0."""
+    drawn = {_whole_dataset(rank) for rank in list(_ranks_of(launch).values())[:_MAX_NAMED]}
     return drawn.pop() if len(drawn) == 1 else 0
 
 
 def _whole_dataset(rank: Rank) -> int:
-    """Samples of the one dataset that a rank trains on, if its sampler draws all of it; else 0."""
+    """Return samples of the one dataset that a rank trains on, if its sampler draws all of it.
+
+    Else 0.
+    """
     try:
         loaders = training_loaders(rank.main)
     except FeedlineError:
         return 0
     samplers = rank.manifest.training.get("samplers")
-    trains: list[dict[str, Any]] = [one for one in samplers if one.get("loader") in loaders] if isinstance(samplers, list) else []
-    of = {int(one["of"]) if one.get("of") and one.get("samples", 0) >= one["of"] and not _divides(one) else 0 for one in trains}
+    trains: list[dict[str, Any]] = (
+        [sampler for sampler in samplers if sampler.get("loader") in loaders] if isinstance(samplers, list) else []
+    )
+    of = {
+        int(sampler["of"]) if sampler.get("of") and sampler.get("samples", 0) >= sampler["of"] and not _divides(sampler) else 0
+        for sampler in trains
+    }
     return of.pop() if len(of) == 1 else 0
 
 

@@ -1,4 +1,4 @@
-"""The collectives of one rank as columns: what everything in this folder works on, whether feedline recorded them or a trace holds them."""
+"""The collectives of one rank as columns, whether feedline or another tool recorded them, and the operations by their names."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,6 +9,31 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import overlap
 
+#: Looked for in this order in a name without case, underscores and dots: the first that is in it is the operation.
+_OPERATION_ORDER = (
+    ("reducescatter", "reduce_scatter"),
+    ("allreduce", "all_reduce"),
+    ("allgather", "all_gather"),
+    ("alltoall", "all_to_all"),
+    ("barrier", "barrier"),
+    ("broadcast", "broadcast"),
+    ("sendrecv", "send_recv"),
+    ("scatter", "scatter"),
+    ("gather", "gather"),
+    ("reduce", "reduce"),
+    ("recv", "recv"),
+    ("send", "send"),
+)
+
+#: Their ranks cannot end before all of them have begun.
+TOGETHER = frozenset({"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier"})
+
+#: Between two ranks: only where they have a group of their own (Group.between_two) are their numbers the same on both.
+BETWEEN_TWO = frozenset({"send", "recv", "send_recv"})
+MESSAGE = "send_recv"  # both sides of one
+
+#: How many collectives of a group a backend carries at a time: gloo's two worker threads (torch's ProcessGroupGloo), one NCCL stream.
+SLOTS = {"gloo": 2}
 COLLECTIVE_DTYPE = np.dtype(
     [
         ("start", "<i8"),  # ns on the rank's own clock: enqueued: from here on no other rank waits for this one
@@ -23,12 +48,35 @@ COLLECTIVE_DTYPE = np.dtype(
     ]
 )
 PHASES = ("other", "forward", "backward", "optimizer", "loader", "init")
-UNKNOWN = -1
+NO_VALUE = -1
 UNKNOWN_HOST = "unknown"
 
 
+def operation(name: str) -> str:
+    """Return ``all_reduce``, ``reduce_scatter``, ...; the name itself where it is none of these."""
+    bare = re.sub(r"[^a-z]", "", name.lower())
+    return next((meant for part, meant in _OPERATION_ORDER if part in bare), name)
+
+
+def bus_factor(name: str, ranks: int) -> float:
+    """Return busbw / algbw, with which rates of all operations and numbers of ranks compare.
+
+    Source: nccl-tests, doc/PERFORMANCE.md.
+
+    Args:
+        name: of the collective.
+        ranks: n of the group.
+    """
+    if ranks < 2:
+        return 0.0
+    what = operation(name)
+    if what == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if what in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter") else 1.0
+
+
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """A process group.
 
     Attributes:
@@ -62,7 +110,7 @@ class RankClock:
     bound: float
 
     def to_reference(self, own: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Own times on rank 0's clock; unchanged where no offset was measured."""
+        """Put own times on rank 0's clock; unchanged where no offset was measured."""
         if not len(self.at):
             return own
         origin, first = self.at[0], self.offset[0]  # float64 does not hold a whole number of ns since boot, or since 1970
@@ -87,7 +135,7 @@ class Collectives:
     rank: int
     host: str
     table: npt.NDArray[np.void]
-    groups: list[Group]
+    groups: list[ProcessGroup]
     names: list[str]
     dtypes: list[str]
     steps: npt.NDArray[np.int64]
@@ -105,7 +153,10 @@ class Collectives:
         return np.asarray(end - start - overlap(start, end, *self.evaluation.T), np.int64)
 
     def step_at(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Index of the step in which each moment (own time) lies: int64 [n]; -1: in none, or in an evaluation."""
+        """Return the index of the step in which each moment (own time) lies: int64 [n].
+
+        -1: in none, or in an evaluation.
+        """
         step = np.searchsorted(self.steps[:, 0], times, "right") - 1
         inside = (step >= 0) & (times < np.append(self.steps[:, 1], 0)[step])
         inside &= overlap(times, times + 1, *self.evaluation.T) == 0

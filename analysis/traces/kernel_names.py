@@ -1,12 +1,16 @@
-"""The names of kernels: a template's instantiation, written out by the compiler, and the function's own name in it."""
+"""Names of kernels: the function's own in what the compiler wrote, and which ones communicate."""
 
+import functools
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-_OPENS, _CLOSES = "<([{", ">)]}"
+from feedline.analysis.traces.collectives import MESSAGE, operation
+
+_OPENING, _CLOSING = "<([{", ">)]}"
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|<unnamed>::|_GLOBAL__N__\w*?::")
 _SUFFIX = re.compile(r"(\.kd| \[clone [^\]]*\])+$")  # of ROCm's code objects
-_NUMBERED = re.compile(r"\d+")
+_DIGITS = re.compile(r"\d+")
 #: Itanium's mangling of a nested or a plain name: ``_ZN7deep_ep9internode8dispatchIL...``, ``_Z6vecAddPf``.
 _MANGLED = re.compile(r"^_ZN?K?(?=\d)")
 #: Functions that say nothing of their own: which kernel it is, only their template arguments say.
@@ -15,7 +19,7 @@ _GENERIC = re.compile(
     r"|^(at_cuda_detail::)?(cub|thrust)::|^at::cuda::detail::cub::|^hipcub::|^rocprim::"
 )
 #: What stands around the operation within such arguments, and the types of elements.
-_AROUND = re.compile(
+_AROUND_FUNCTION = re.compile(
     r"^(at::native::)?(gpu_kernel_impl(_nocast)?|ReduceOp|func_wrapper_t|[AB]UnaryFunctor|BinaryFunctor|binary_internal)$"
     r"|^TensorListMetadata|^(std|cuda::std)::array$|^at::detail::Array$"
 )
@@ -24,12 +28,24 @@ _ELEMENT = re.compile(
     r"|(u?int|float|bfloat|double)\d*(_t)?|__half|__nv_\w+|hip_bfloat16|c10::\w+|cutlass::(half|bfloat16|tfloat32|float_e\w+)_t|true|false"
     r"|(\([\w: ]+\))?-?\d\w*)[*&]?$"
 )
+_EXCHANGE, _SUM, _SCATTERED, _GATHERED, _MEETING = "all_to_all", "all_reduce", "reduce_scatter", "all_gather", "barrier"
+#: Inductor names a fused kernel after the operators around it, collectives too; it is not a collective.
+_TRITON_KERNEL = re.compile(r"^triton_(poi|red|per|tem|for|mm|unk)_")
+#: Words of those that move data between ranks, and of some that sort tokens or join partial sums on one device.
+_PERHAPS = frozenset("dispatch combine a2a p2p rdma ibgda nvlink nvls multimem multicast send recv sendrecv peer".split())
+_WORDS_OF_NAME = re.compile(r"[aA]2[aA]|[pP]2[pP]|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+#: What else these words stand for: kernels of torch, CUTLASS and cuDNN; attention whose keys are split; a count of tokens.
+_WITHIN = re.compile(
+    r"^(at|c10|cub|thrust|cutlass|cute|cudnn|cask_\w+|ck|ck_tile|rocprim|hipcub|triton)::|flash|attn|attention|split_?kv?|\bmla|mla_"
+    r"|softmax|lse|merge_state|layout|permute|sort|topk|gemm",
+    re.IGNORECASE,
+)
 
 
-def function_of(name: str) -> str:
-    """The qualified name of a kernel's function, without return type, template arguments, parameters and unnamed namespaces.
+def _function_of(name: str) -> str:
+    """Return the qualified name of a kernel's function.
 
-    ``void deep_ep::internode::combine<false, 4>(int4*)`` is ``deep_ep::internode::combine``; the name itself if nothing is left of it.
+    Without return type, template arguments, parameters and unnamed namespaces.
     """
     if _strange(name):
         return name
@@ -39,11 +55,11 @@ def function_of(name: str) -> str:
     kept: list[str] = []
     depth = 0
     for letter in bare:
-        if letter in _OPENS:
+        if letter in _OPENING:
             if letter == "(" and not depth and kept and "".join(kept[-8:]) != "operator":
                 break
             depth += 1
-        elif letter in _CLOSES:
+        elif letter in _CLOSING:
             depth -= depth > 0
         elif not depth:
             kept.append(letter)
@@ -51,43 +67,49 @@ def function_of(name: str) -> str:
     return words[-1].strip(":") or name if words else name
 
 
-def short(name: str) -> str:
-    """``function_of``; of a function that any kernel can be, with what its template arguments say of this one.
+def short_name(name: str) -> str:
+    """Shorten a kernel's name to its function.
 
-    ``cutlass::device_kernel<flash::FlashAttnBwd>``, ``vectorized_elementwise_kernel<CUDAFunctor_add>``.
+    Of a function that any kernel can be, what its template arguments say of this one stays.
     """
-    function = function_of(name)
-    said = _said(name) if _GENERIC.search(function) else ""
-    return f"{function}<{said}>".replace("at::native::", "") if said else function.replace("at::native::", "")
+    function = _function_of(name)
+    arguments = _said(name) if _GENERIC.search(function) else ""
+    return f"{function}<{arguments}>".replace("at::native::", "") if arguments else function.replace("at::native::", "")
 
 
-def fitting(name: str, most: int) -> str:
-    """``short``, in so many letters, without leading namespaces, then a function that any kernel can be, then its middle."""
-    told = short(name)
-    function, bracket, said = told.partition("<")
-    while len(told) > most and "::" in function:
+def fitting_name(name: str, most: int) -> str:
+    """Shorten a kernel's name to so many letters.
+
+    Leading namespaces go first, then a function that any kernel can be, then the middle.
+    """
+    text = short_name(name)
+    function, bracket, arguments = text.partition("<")
+    while len(text) > most and "::" in function:
         function = function.partition("::")[2]
-        told = f"{function}{bracket}{said}"
-    if len(told) > most and said:
-        told = said.removesuffix(">")
-    while len(told) > most and "::" in told:
-        told = told.partition("::")[2]
-    if len(told) <= most or _strange(told):
-        return told[:most]
+        text = f"{function}{bracket}{arguments}"
+    if len(text) > most and arguments:
+        text = arguments.removesuffix(">")
+    while len(text) > most and "::" in text:
+        text = text.partition("::")[2]
+    if len(text) <= most or _strange(text):
+        return text[:most]
     begin = 2 * most // 3
-    return f"{told[:begin]}…{told[len(told) - (most - begin - 1) :]}"
+    return f"{text[:begin]}…{text[len(text) - (most - begin - 1) :]}"
 
 
 def _strange(name: str) -> bool:
-    """Whether no compiler wrote it: control characters are in it, or what they are written as."""
+    """Tell whether no compiler wrote it: control characters are in it, or what they are written as."""
     return "\\" in name or not name.isprintable()
 
 
 def _said(text: str) -> str:
-    """The first template argument that names an operation; of those that only stand around one, the first within."""
+    """Return the first template argument that names an operation.
+
+    Of those that only stand around one, the first within.
+    """
     for argument in _arguments(text):
-        function = function_of(argument)
-        if _AROUND.search(function):
+        function = _function_of(argument)
+        if _AROUND_FUNCTION.search(function):
             if inner := _said(argument):
                 return inner
         elif not _ELEMENT.match(argument.strip()):
@@ -96,14 +118,14 @@ def _said(text: str) -> str:
 
 
 def _arguments(text: str) -> Iterator[str]:
-    """The arguments of the first template in a text, also of one that is cut off."""
+    """Yield the arguments of the first template in a text, also of one that is cut off."""
     begin = text.find("<", 1)
     depth, at = 0, begin + 1
     for place in range(begin + 1, len(text)) if begin >= 0 else ():
         letter = text[place]
-        if letter in _OPENS:
+        if letter in _OPENING:
             depth += 1
-        elif letter in _CLOSES:
+        elif letter in _CLOSING:
             depth -= 1
         if depth < 0 or (letter == "," and not depth):
             yield text[at:place]
@@ -115,9 +137,89 @@ def _arguments(text: str) -> Iterator[str]:
 
 
 def _sources(text: str) -> Iterator[str]:
-    """The identifiers of a mangled name, each behind its length."""
-    while length := _NUMBERED.match(text):
+    """Yield the identifiers of a mangled name, each behind its length."""
+    while length := _DIGITS.match(text):
         end = length.end() + int(length[0])
         identifier, text = text[length.end() : end], text[end:]
         if not identifier.startswith("_GLOBAL__N"):
             yield identifier
+
+
+@dataclass(frozen=True)
+class _Library:
+    """Kernels of one library.
+
+    Attributes:
+        name: of the library.
+        functions: found in the qualified name of the function alone: what template arguments hold is of others.
+        operation: that they carry out; "": the function is named after it.
+        source: public repository in which such names stand.
+    """
+
+    name: str
+    functions: re.Pattern[str]
+    operation: str
+    source: str
+
+
+def _library(name: str, functions: str, operation: str, source: str) -> _Library:
+    return _Library(name, re.compile(functions, re.IGNORECASE), operation, source)
+
+
+#: The first that fits. docs/traces.md repeats it (tests/traces/numbers/test_communication_kernels.py).
+_COMMUNICATION_LIBRARIES = (
+    _library("NCCL", r"^(\w+::)*nccl|nccl(dev|x)?kernel", "", "NVIDIA/nccl"),
+    _library("RCCL", r"^(\w+::)*rccl", "", "ROCm/rccl"),
+    _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(dispatch|combine|notify)", _EXCHANGE, "deepseek-ai/DeepEP"),
+    _library("DeepEP", r"\b(inter|intra)node(_ll)?::\w*(barrier|clean_low_latency)", _MEETING, "deepseek-ai/DeepEP"),
+    _library("DeepEP", r"\bhybrid_ep::(dispatch|combine)", _EXCHANGE, "deepseek-ai/DeepEP"),
+    _library("DeepEP", r"\bhybrid_ep::device_sync", _MEETING, "deepseek-ai/DeepEP"),
+    _library("MORI", r"\bEp(Dispatch|Combine)(Inter|Intra|LowLatency)", _EXCHANGE, "ROCm/mori"),
+    _library(
+        "TensorRT-LLM, FlashInfer",
+        r"\bmoeA2A(Prepare)?(Dispatch|Combine)Kernel|\bmoe_?CommKernel|\bmoeAll_?to_?all",
+        _EXCHANGE,
+        "NVIDIA/TensorRT-LLM",
+    ),
+    _library("NVSHMEM", r"nvshmem", "", "NVIDIA/nvshmem"),
+    _library("vLLM, SGLang, AITER", r"\bcross_device_reduce", _SUM, "vllm-project/vllm"),
+    _library("Transformer Engine", r"userbuffers_(push|send|recv)", MESSAGE, "NVIDIA/TransformerEngine"),
+    _library("Transformer Engine", r"userbuffers\w*_rs(_|$)", _SCATTERED, "NVIDIA/TransformerEngine"),
+    _library("Transformer Engine", r"userbuffers\w*_ag(_|$)", _GATHERED, "NVIDIA/TransformerEngine"),
+    _library("Transformer Engine", r"userbuffers\w*_sum", _SUM, "NVIDIA/TransformerEngine"),
+    _library("Transformer Engine", r"userbuffers", "", "NVIDIA/TransformerEngine"),
+    _library("MSCCL, MSCCL++", r"\bmscclpp|\bmsccl[_:]", "", "microsoft/mscclpp"),
+    _library("oneCCL", r"\boneccl_|\bccl::", "", "uxlfoundation/oneCCL"),
+    _library("torch, symmetric memory", r"symm_mem|multimem_(one_shot|all|reduce)", "", "pytorch/pytorch"),
+    # vLLM, SGLang, TensorRT-LLM, FlashInfer, QuickReduce, torch, Triton-distributed. A reduction inside a device is not one of them.
+    _library(
+        "named after a collective",
+        r"(?<!warp)(?<!block)(?<!quad)(?<!thread)(?<!group)(?<!grid)(?<!cluster)(?<!cta)(?<!wave)(?<!lane)"
+        r"(?<!warp_)(?<!block_)(?<!quad_)(?<!thread_)(?<!group_)(?<!grid_)(?<!cluster_)(?<!cta_)(?<!wave_)(?<!lane_)"
+        r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)",
+        "",
+        "flashinfer-ai/flashinfer",
+    ),
+)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def operation_of(name: str) -> str | None:
+    """Return what a kernel of this name does between ranks; None: nothing that is known.
+
+    ``all_to_all``, ``all_reduce``, ...
+    """
+    if _TRITON_KERNEL.match(name):
+        return None
+    function = _function_of(name)
+    library_of = next((library for library in _COMMUNICATION_LIBRARIES if library.functions.search(function)), None)
+    return None if library_of is None else library_of.operation or operation(function)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def may_communicate(name: str) -> bool:
+    """Tell whether a kernel of no known library is named after something that moves data between ranks."""
+    function = _function_of(name)
+    if _TRITON_KERNEL.match(name) or operation_of(name) is not None or _WITHIN.search(function):
+        return False
+    return not _PERHAPS.isdisjoint(word.lower() for word in _WORDS_OF_NAME.findall(function))

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.traces.columns import DEVICE_WORK, Kind, Trace
-from feedline.analysis.traces.communication_kernels import operation_of
-
-BoolArray = npt.NDArray[np.bool_]
+from feedline.analysis.intervals import BoolArray
+from feedline.analysis.traces.kernel_names import operation_of
+from feedline.analysis.traces.trace_columns import DEVICE_WORK, Kind, Trace
 
 #: Matrix products of float32 without tensor cores, by cuBLAS and CUTLASS. With TF32 the names have s1688gemm, or f32f32_tf32f32.
 FLOAT32_PRODUCT = re.compile(r"[a-z0-9]_sgemm_\d|xmma_gemm_f32f32_f32f32_f32_")
@@ -26,11 +25,14 @@ _SYNCHRONISES = re.compile(
 )
 
 _COPY = re.compile(r"([HDPA])(?:ost|evice|rray)?\s?(?:to|2)\s?([HDPA])", re.IGNORECASE)
-_MEMORY = {"pageable": "pageable", "pinned": "pinned", "page-locked": "pinned", "managed": "managed", "unified": "managed"}
+_MEMORY_KINDS = {"pageable": "pageable", "pinned": "pinned", "page-locked": "pinned", "managed": "managed", "unified": "managed"}
 
 
 def synchronises(name: str) -> bool:
-    """Whether a call of the runtime returns only when the device is done: ``cudaStreamSynchronize``, a blocking ``cudaMemcpy``."""
+    """Tell whether a call of the runtime returns only when the device is done.
+
+    ``cudaStreamSynchronize``, a blocking ``cudaMemcpy``.
+    """
     return bool(_SYNCHRONISES.search(name))
 
 
@@ -48,22 +50,25 @@ class Copy:
 
 
 def copy_of(name: str) -> Copy:
-    """What the name of a copy says, as in ``Memcpy HtoD (Pageable -> Device)``."""
-    found = _COPY.search(name)
-    direction = f"{found[1].upper()}to{found[2].upper()}" if found else ""
+    """Read the name of a copy, as in ``Memcpy HtoD (Pageable -> Device)``."""
+    match = _COPY.search(name)
+    direction = f"{match[1].upper()}to{match[2].upper()}" if match else ""
     lower = name.lower()
-    return Copy(direction, next((meant for word, meant in _MEMORY.items() if word in lower), "") if "H" in direction else "")
+    return Copy(direction, next((meant for word, meant in _MEMORY_KINDS.items() if word in lower), "") if "H" in direction else "")
 
 
 def of_kinds(trace: Trace, *kinds: Kind) -> BoolArray:
-    """bool [n]: the event is one of these kinds."""
+    """Tell which events are one of these kinds: bool [n]."""
     wanted = np.zeros(256, bool)
     wanted[list(kinds)] = True
     return np.asarray(wanted[trace.events["kind"]], bool)
 
 
 def extent(trace: Trace) -> tuple[int, int]:
-    """Begin and end, ns, of what host and device did; not of the profiler's own rows, which say how long it listened."""
+    """Return the begin and end, ns, of what host and device did.
+
+    Not of the profiler's own rows, which say how long it listened.
+    """
     rows = np.flatnonzero(of_kinds(trace, *DEVICE_WORK, Kind.RUNTIME, Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON))
     if not len(rows):
         return 0, 0
@@ -71,25 +76,28 @@ def extent(trace: Trace) -> tuple[int, int]:
     return int(start[rows[0]]), int((start[rows] + trace.events["wall"][rows]).max())
 
 
-def named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
-    """bool [n]: the pattern is found in the event's name."""
+def is_named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
+    """Tell in which events' names the pattern is found: bool [n]."""
     return np.asarray(np.array([bool(pattern.search(name)) for name in trace.names] or [False])[trace.events["name"]], bool)
 
 
-def present(numbers: npt.NDArray[np.int32]) -> list[int]:
-    """Each of these numbers once, ascending. They are small: of names, or of tracks."""
+def present_numbers(numbers: npt.NDArray[np.int32]) -> list[int]:
+    """Return each of these numbers once, ascending.
+
+    They are small: of names, or of tracks.
+    """
     return [int(number) for number in np.flatnonzero(np.bincount(numbers))]
 
 
 def on_device(trace: Trace) -> BoolArray:
-    """bool [n]: what makes a device busy."""
+    """Tell which events make a device busy: bool [n]."""
     return of_kinds(trace, *DEVICE_WORK)
 
 
 def communicates(trace: Trace) -> BoolArray:
-    """bool [n]: a kernel that is communication, by its name or because the trace says so."""
+    """Tell which events are communication, by a kernel's name or because the trace says so: bool [n]."""
     kernels = of_kinds(trace, Kind.KERNEL)
     names = np.zeros(max(len(trace.names), 1), bool)
-    for name in present(trace.events["name"][kernels]):
+    for name in present_numbers(trace.events["name"][kernels]):
         names[name] = operation_of(trace.names[name]) is not None
     return np.asarray(kernels & (names[trace.events["name"]] | (trace.events["collective"] >= 0)), bool)

@@ -1,4 +1,4 @@
-"""FLOP and bytes of an operator by the sizes of its inputs. A multiplication and an addition are two FLOP.
+"""FLOP and bytes of operators by the sizes of their inputs; a multiplication and an addition are two FLOP.
 
 The formulas are those by which torch.utils.flop_counter counts; for grouped convolutions' gradients it counts each group as if it saw all
 channels, here they cost what the forward costs.
@@ -9,20 +9,36 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from feedline.analysis.traces.columns import Shape
+import numpy as np
+import numpy.typing as npt
 
-Size = tuple[int, ...]
+from feedline.analysis.intervals import BoolArray, FloatArray
+from feedline.analysis.traces.trace_columns import Kind, Shape, Trace
 
-_BYTES = {
+_Size = tuple[int, ...]
+
+_BYTES_OF_TYPE = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "c10::half": 2, "half": 2, "float16": 2, "c10::bfloat16": 2, "bfloat16": 2,
     "long": 8, "long int": 8, "int64": 8, "int": 4, "int32": 4, "short": 2, "short int": 2, "signed char": 1, "char": 1, "unsigned char": 1,
     "bool": 1, "c10::complex<float>": 8, "c10::complex<double>": 16,
 }  # fmt: skip
-_EIGHT_BITS = re.compile(r"float8|_fnuz|_e[45]m[23]", re.IGNORECASE)
+_EIGHT_BIT_TYPE = re.compile(r"float8|_fnuz|_e[45]m[23]", re.IGNORECASE)
+_Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
+#: Backward of a convolution -> which of its inputs are the result's gradient, the input and the weight.
+_BACKWARDS = {
+    "aten::convolution_backward": (0, 1, 2),
+    "aten::cudnn_convolution_backward": (1, 0, 2),
+    "aten::miopen_convolution_backward": (1, 0, 2),
+    "aten::mkldnn_convolution_backward": (1, 0, 2),
+}
+_CONVOLUTION_NAMES = (
+    "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "cudnn_convolution", "cudnn_convolution_relu", "miopen_convolution",
+    "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution_transpose",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Cost:
+class _Cost:
     """What one call takes.
 
     Attributes:
@@ -35,57 +51,56 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Convolutions:
+class _Convolutions:
     """Sizes of results, which a trace does not hold: a forward's is that of the gradient which its backward begins with.
 
     Attributes:
         results: (input, weight) -> size of the result; None: there are several.
     """
 
-    results: dict[tuple[Size, Size], Size | None] = field(default_factory=dict)
+    results: dict[tuple[_Size, _Size], _Size | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, calls: Iterable[tuple[str, Shape]]) -> "Convolutions":
-        """What the backwards among these operators tell."""
-        found: dict[tuple[Size, Size], Size | None] = {}
+    def of(cls, calls: Iterable[tuple[str, Shape]]) -> "_Convolutions":
+        """Collect what the backwards among these operators tell."""
+        weights: dict[tuple[_Size, _Size], _Size | None] = {}
         for name, shape in calls:
             gradient = _gradient(name, shape.inputs)
             if gradient is not None:
                 result, key = gradient[0], gradient[1:]
-                found[key] = result if found.get(key, result) == result else None
-        return cls(found)
+                weights[key] = result if weights.get(key, result) == result else None
+        return cls(weights)
 
 
-def cost(name: str, shape: Shape, convolutions: Convolutions) -> Cost | None:
-    """What a call of this operator with these sizes costs. None: there is no formula, or the sizes are not enough.
+def _cost(name: str, shape: Shape, convolutions: _Convolutions) -> _Cost | None:
+    """Return what a call of this operator with these sizes costs.
 
-    For a convolution's backward both gradients are counted; the first layer's input needs none, which a trace does not say.
+    None: there is no formula, or the sizes are not enough.
     """
     formula = _FORMULAS.get(name)
     try:
-        made = formula(name, shape.inputs, convolutions) if formula else None
+        amounts = formula(name, shape.inputs, convolutions) if formula else None
     except (IndexError, ValueError, ZeroDivisionError):  # sizes of something else under the same name
         return None
-    if made is None:
+    if amounts is None:
         return None
-    flop, operands, result = made
+    flop, operands, result = amounts
     widths = [_width(shape.dtypes[at]) for at in operands if at < len(shape.dtypes)]
     if len(widths) < len(operands) or not all(widths):
-        return Cost(flop, -1)
+        return _Cost(flop, -1)
     read = sum(math.prod(shape.inputs[at]) * width for at, width in zip(operands, widths))
-    return Cost(flop, read + result * max(widths))
+    return _Cost(flop, read + result * max(widths))
 
 
-def known(name: str) -> bool:
-    """Whether there is a formula for the operator."""
+def _known(name: str) -> bool:
+    """Tell whether there is a formula for the operator."""
     return name in _FORMULAS
 
 
-_Made = tuple[int, tuple[int, ...], int]  # FLOP, which inputs are read, elements of the result
-Formula = Callable[[str, tuple[Size, ...], Convolutions], _Made | None]
+_Formula = Callable[[str, tuple[_Size, ...], _Convolutions], _Made | None]
 
 
-def _product(left: Size, right: Size) -> tuple[int, int]:
+def _product(left: _Size, right: _Size) -> tuple[int, int]:
     """FLOP and elements of the product of two matrices, or of two batches of them."""
     *batch, m, k = left
     *same, other, n = right
@@ -95,17 +110,17 @@ def _product(left: Size, right: Size) -> tuple[int, int]:
     return 2 * count * k, count
 
 
-def _multiply(first: int) -> Formula:
-    """A matrix product whose left side is the input of this number."""
+def _multiply(first: int) -> _Formula:
+    """Return a matrix product whose left side is the input of this number."""
 
-    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
+    def formula(_: str, inputs: tuple[_Size, ...], __: _Convolutions) -> _Made | None:
         flop, result = _product(inputs[first], inputs[first + 1])
         return flop, tuple(range(first + 2)), result
 
     return formula
 
 
-def _linear(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
+def _linear(_: str, inputs: tuple[_Size, ...], __: _Convolutions) -> _Made | None:
     *rows, k = inputs[0]
     n, other = inputs[1]
     if k != other:
@@ -113,19 +128,19 @@ def _linear(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
     return 2 * math.prod(rows) * k * n, (0, 1), math.prod(rows) * n
 
 
-def _convolve(image: Size, weight: Size, result: Size) -> int:
+def _convolve(image: _Size, weight: _Size, result: _Size) -> int:
     places = result[2:] if result[1] == weight[0] else image[2:]  # else it is a transposed one
     return 2 * image[0] * math.prod(places) * math.prod(weight)
 
 
-def _convolution(_: str, inputs: tuple[Size, ...], convolutions: Convolutions) -> _Made | None:
+def _convolution(_: str, inputs: tuple[_Size, ...], convolutions: _Convolutions) -> _Made | None:
     result = convolutions.results.get((inputs[0], inputs[1]))
     if result is None:
         return None
     return _convolve(inputs[0], inputs[1], result), (0, 1), math.prod(result)
 
 
-def _gradient(name: str, inputs: tuple[Size, ...]) -> tuple[Size, Size, Size] | None:
+def _gradient(name: str, inputs: tuple[_Size, ...]) -> tuple[_Size, _Size, _Size] | None:
     """(result's gradient, input, weight) of a convolution's backward."""
     order = _BACKWARDS.get(name)
     if order is None or len(inputs) < 3 or any(len(inputs[at]) < 3 for at in order):
@@ -133,7 +148,7 @@ def _gradient(name: str, inputs: tuple[Size, ...]) -> tuple[Size, Size, Size] | 
     return inputs[order[0]], inputs[order[1]], inputs[order[2]]
 
 
-def _convolution_backward(name: str, inputs: tuple[Size, ...], _: Convolutions) -> _Made | None:
+def _convolution_backward(name: str, inputs: tuple[_Size, ...], _: _Convolutions) -> _Made | None:
     gradient = _gradient(name, inputs)
     if gradient is None:
         return None
@@ -141,16 +156,17 @@ def _convolution_backward(name: str, inputs: tuple[Size, ...], _: Convolutions) 
     return 2 * _convolve(image, weight, result), (0, 1, 2), math.prod(image) + math.prod(weight)
 
 
-def _attention(first: int, products: tuple[int, int], heads_second: bool) -> Formula:
-    """Attention whose query is the input of this number.
+def _attention(first: int, products: tuple[int, int], heads_second: bool) -> _Formula:
+    """Make the formula of attention.
 
     Args:
-        products: how many products over the query's and over the value's width: (1, 1) forward; (3, 2) backward, which makes the scores
-            again.
+        first: number of the input that is the query.
+        products: how many products over the query's and over the value's width: (1, 1) forward; (3,
+            2) backward, which makes the scores again.
         heads_second: sizes are (batch, heads, length, width), else (batch, length, heads, width).
     """
 
-    def formula(_: str, inputs: tuple[Size, ...], __: Convolutions) -> _Made | None:
+    def formula(_: str, inputs: tuple[_Size, ...], __: _Convolutions) -> _Made | None:
         query, key, value = (
             (b, h, s, d) if heads_second else (b, s, h, d) for b, h, s, d in (inputs[first + at] for at in range(3))
         )  # now (batch, heads, length, width), whichever it was
@@ -165,26 +181,15 @@ def _attention(first: int, products: tuple[int, int], heads_second: bool) -> For
 
 
 def _width(dtype: str) -> int:
-    """Bytes of an element; 0: unknown."""
-    return _BYTES.get(dtype.lower(), 1 if _EIGHT_BITS.search(dtype) else 0)
+    """Return bytes of an element; 0: unknown."""
+    return _BYTES_OF_TYPE.get(dtype.lower(), 1 if _EIGHT_BIT_TYPE.search(dtype) else 0)
 
 
-#: Backward of a convolution -> which of its inputs are the result's gradient, the input and the weight.
-_BACKWARDS = {
-    "aten::convolution_backward": (0, 1, 2),
-    "aten::cudnn_convolution_backward": (1, 0, 2),
-    "aten::miopen_convolution_backward": (1, 0, 2),
-    "aten::mkldnn_convolution_backward": (1, 0, 2),
-}
-_FORWARDS = (
-    "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "cudnn_convolution", "cudnn_convolution_relu", "miopen_convolution",
-    "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution_transpose",
-)  # fmt: skip
-_FORMULAS: dict[str, Formula] = {
+_FORMULAS: dict[str, _Formula] = {
     **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), _multiply(0)),
     **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), _multiply(1)),
     "aten::linear": _linear,
-    **dict.fromkeys((f"aten::{name}" for name in _FORWARDS), _convolution),
+    **dict.fromkeys((f"aten::{name}" for name in _CONVOLUTION_NAMES), _convolution),
     **dict.fromkeys(_BACKWARDS, _convolution_backward),
     "flash_attn::_flash_attn_forward": _attention(0, (1, 1), False),
     "flash_attn::_flash_attn_backward": _attention(1, (3, 2), False),
@@ -196,3 +201,39 @@ _FORMULAS: dict[str, Formula] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": _attention(0, (1, 1), True),
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _attention(1, (3, 2), True),
 }
+
+
+class Costs:
+    """Cost of each operator call, worked out once for each name and shape."""
+
+    def __init__(self, trace: Trace, has_device: bool) -> None:
+        self.has_device = has_device
+        self._trace = trace
+        self._known = np.array([_known(name) for name in trace.names] or [False])
+        pairs = self._pairs(trace.events)
+        self._convolutions = _Convolutions.of((trace.names[name], trace.shapes[shape]) for name, shape in pairs)
+        self._costs: dict[tuple[int, int], _Cost | None] = {}
+
+    def of(self, mine: npt.NDArray[np.void]) -> tuple[FloatArray, FloatArray]:
+        """Return FLOP and bytes, float64 [n]; -1: unknown."""
+        flop, nbytes = np.full(len(mine), -1.0), np.full(len(mine), -1.0)
+        rows = np.flatnonzero(self._countable(mine))
+        key = mine["name"][rows].astype(np.int64) << 32 | mine["shape"][rows]
+        each, place = np.unique(key, return_inverse=True)
+        costs = [self._cost(int(value) >> 32, int(value) & 0xFFFFFFFF) for value in each.tolist()]
+        flop[rows] = np.array([-1.0 if value is None else value.flop for value in costs] or [0.0])[place]
+        nbytes[rows] = np.array([-1.0 if value is None else value.nbytes for value in costs] or [0.0])[place]
+        return flop, nbytes
+
+    def _cost(self, name: int, shape: int) -> _Cost | None:
+        if (name, shape) not in self._costs:
+            self._costs[name, shape] = _cost(self._trace.names[name], self._trace.shapes[shape], self._convolutions)
+        return self._costs[name, shape]
+
+    def _countable(self, mine: npt.NDArray[np.void]) -> BoolArray:
+        return np.asarray((mine["kind"] == Kind.OPERATOR) & (mine["shape"] >= 0) & self._known[mine["name"]], bool)
+
+    def _pairs(self, events: npt.NDArray[np.void]) -> list[tuple[int, int]]:
+        rows = np.flatnonzero(self._countable(events))
+        key = np.unique(events["name"][rows].astype(np.int64) << 32 | events["shape"][rows])
+        return [(value >> 32, value & 0xFFFFFFFF) for value in key.tolist()]

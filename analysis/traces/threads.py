@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.columns import Kind, Trace
-from feedline.analysis.traces.kinds_of_work import BoolArray, named, of_kinds, on_device, present
+from feedline.analysis.intervals import BoolArray, IntArray
+from feedline.analysis.traces.kinds_of_work import is_named, of_kinds, on_device, present_numbers
+from feedline.analysis.traces.trace_columns import Kind, Trace
 
-UNKNOWN = -1
+NO_TRACK = -1
 PROFILER_STEP = re.compile(r"^ProfilerStep ?[#*]")
 #: What waits for the next batch: torch's DataLoader (torchdata's StatefulDataLoader takes its name) and the data pipes before it,
 #: Lightning's loops, torchtnt, DALI's ranges, feedline's own.
@@ -27,7 +27,7 @@ class Threads:
     """The threads of a trace by what they are for.
 
     Attributes:
-        main: index into ``Trace.tracks`` of the thread that takes the batches and makes the steps; UNKNOWN: the trace holds no host.
+        main: index into ``Trace.tracks`` of the thread that takes the batches and makes the steps; NO_TRACK: the trace holds no host.
         working: int64 [k], tracks: the main thread and those that ran operators or launched work for it; not NCCL's watchdog, which only
             asks.
         launcher: int32 [n], per event: for the device's work, the index of the call that launched it; -1 elsewhere, or not in the trace.
@@ -38,31 +38,34 @@ class Threads:
     launcher: npt.NDArray[np.int32]
 
 
-def threads(trace: Trace) -> Threads:
+def find_threads(trace: Trace) -> Threads:
     """Tell the threads of a trace apart."""
     launcher = _launcher(trace)
     launching = trace.events["track"][launcher[launcher >= 0]]
     host = np.append([track.device < 0 for track in trace.tracks], False).astype(bool)[trace.events["track"]]
     operators = of_kinds(trace, Kind.OPERATOR) & host
     main = _main(trace, host, operators, launching)
-    working = {*present(trace.events["track"][operators]), *present(launching), main} - {UNKNOWN}
+    working = {*present_numbers(trace.events["track"][operators]), *present_numbers(launching), main} - {NO_TRACK}
     return Threads(main, np.array(sorted(working), np.int64), launcher)
 
 
 def _main(trace: Trace, host: BoolArray, operators: BoolArray, launching: npt.NDArray[np.int32]) -> int:
-    """The thread with ProfilerStep; else with waits for a loader; else with optimizer steps; else with most operators that autograd's
-    threads did not run; else the one that launched most; else the busiest."""
+    """Return the thread with ProfilerStep; else with waits for a loader; else with optimizer steps.
+
+    Else with most operators that autograd's threads did not run; else the one that launched most;
+    else the busiest.
+    """
     track = trace.events["track"]
-    said = host & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
+    marked = host & of_kinds(trace, Kind.ANNOTATION, Kind.OPERATOR)
     for pattern in (PROFILER_STEP, LOADER, OPTIMIZER):
-        if (there := said & named(trace, pattern)).any():
+        if (there := marked & is_named(trace, pattern)).any():
             return _busiest(track[there])
-    autograd = present(track[operators & named(trace, _AUTOGRAD)])
+    autograd = present_numbers(track[operators & is_named(trace, _AUTOGRAD)])
     others = track[host & of_kinds(trace, Kind.RUNTIME, Kind.ANNOTATION, Kind.PYTHON)]
     for tracks in (track[operators & ~np.isin(track, autograd)], track[operators], launching, others):
         if len(tracks):
             return _busiest(tracks)
-    return UNKNOWN
+    return NO_TRACK
 
 
 def _busiest(tracks: npt.NDArray[np.int32]) -> int:
@@ -71,14 +74,14 @@ def _busiest(tracks: npt.NDArray[np.int32]) -> int:
 
 def _launcher(trace: Trace) -> npt.NDArray[np.int32]:
     events = trace.events
-    found = np.full(len(events), -1, np.int32)
+    launcher = np.full(len(events), -1, np.int32)
     joins = events["correlation"] > 0  # CUPTI counts from 1
     calls = np.flatnonzero(of_kinds(trace, Kind.RUNTIME) & joins)
     work = np.flatnonzero(on_device(trace) & joins)
     if not len(calls) or not len(work):
-        return found
+        return launcher
     order = calls[np.argsort(events["correlation"][calls], kind="stable")]
     known, wanted = events["correlation"][order], events["correlation"][work]
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    found[work] = np.where(known[place] == wanted, order[place], -1)
-    return found
+    launcher[work] = np.where(known[place] == wanted, order[place], -1)
+    return launcher

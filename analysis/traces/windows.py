@@ -1,32 +1,128 @@
-"""The steps of a run that torch.profiler recorded beside feedline (profiler/taps/kineto_window.py), on feedline's clock."""
+"""The steps of a run that torch.profiler recorded beside feedline, on feedline's clock.
+
+profiler/taps/kineto_window.py asks for them.
+"""
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.columns import CollectiveArgs, Kind, Shape, Trace, Track
-from feedline.analysis.traces.kineto.limits import Limits
-from feedline.analysis.traces.kineto.read import read_kineto
-from feedline.analysis.traces.lanes import NOWHERE, lanes
-from feedline.analysis.traces.shared_clock import SharedClock, marks_in, shared_clock
-from feedline.analysis.traces.threads import UNKNOWN, threads
-from feedline.analysis.traces.tracks import PerfettoRank, arrow, span
+from feedline.analysis.intervals import IntArray, union
+from feedline.analysis.traces.collectives import RankClock
+from feedline.analysis.traces.kinds_of_work import FLOAT32_PRODUCT, is_named, of_kinds
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.perfetto import NOWHERE, PerfettoRank, arrow_line, assign_lanes, span_line
+from feedline.analysis.traces.threads import NO_TRACK, PROFILER_STEP, find_threads
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape, Trace, TraceLimits, Track
+from feedline.profiler.clock import MARK
 from feedline.profiler.errors import FeedlineError, RunDamaged
+from feedline.profiler.events import Stage
 from feedline.profiler.files.reading import MOST_WINDOW, opened
 from feedline.profiler.store.layout import KINETO
 from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.segment_reader import Process
 
+_BURST_NS = 1_000_000  # marks farther apart belong to different bursts
+#: The run's own readings of both clocks were measured 2 us off the marks; but one taken while another process had the CPU is off by a
+#: scheduler's slice, which this is some of.
+READINGS_NS = 10_000_000
 _ROWS = 1 << 14  # events turned into Python's numbers at a time
 _FREE_BYTES, _PACKED = 64 << 20, 64  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25
 _SMALLEST_EVENT = 40  # bytes of JSON
 _NEAR_NS = 3600 * 10**9  # of a run: the time of day may have been set on the way
-_CATEGORIES = {
+
+
+@dataclass(frozen=True)
+class _SharedClock:
+    """How to put a trace's times on feedline's clock.
+
+    Attributes:
+        clock: from the trace's time (Trace.origin_ns + start) to CLOCK_MONOTONIC of the host; its bound in ns.
+        marks: how many marks say so; 0: the run's readings of both clocks at its begin and end.
+    """
+
+    clock: RankClock
+    marks: int
+
+    def says(self) -> str:
+        """Say for a reader of the report how well the clocks agree, and by what."""
+        bound = f"{self.clock.bound / 1000:.1f} µs" if self.clock.bound < 1e6 else f"{self.clock.bound / 1e6:.1f} ms"
+        if self.marks:
+            return f"within {bound} ({self.marks} clock marks in the trace)"
+        return f"within about {bound} (from the run's readings of both clocks: the trace has no clock marks)"
+
+
+def _marks_in(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Find the marks of feedline's clock.
+
+    Returns:
+        Their rows in ``Trace.events``, in order of time, and what each says: CLOCK_MONOTONIC, ns. Both int64 [n].
+    """
+    mark_of_name = np.full(max(len(trace.names), 1), -1, np.int64)
+    for number, name in enumerate(trace.names):
+        digits = name.removeprefix(MARK)
+        if digits != name and digits.isascii() and digits.isdigit() and len(digits) < 19:
+            mark_of_name[number] = int(digits)
+    reading = mark_of_name[trace.events["name"]]
+    rows = np.flatnonzero(reading >= 0)
+    rows = rows[np.argsort(reading[rows], kind="stable")]
+    return rows, reading[rows]
+
+
+def shared_clock(trace: Trace, anchors: Sequence[dict[str, int]]) -> _SharedClock | None:
+    """Find it from the marks, or else from the manifest's anchors (clock.anchor()).
+
+    None: neither is there.
+
+    Kineto's times are Unix time, worked out from the processor's counter; feedline's are
+    CLOCK_MONOTONIC. feedline's window puts marks into the trace whose names hold CLOCK_MONOTONIC as it
+    was read just before them (profiler/taps/clock_marks.py). So mark i begins after its own reading
+    and has ended before that of mark i + 1, and what is added to Kineto's time lies between
+
+        reading i - start i  <=  offset  <=  reading i+1 - end i
+
+    If one offset satisfies all pairs of marks, half the room that they leave is the error that cannot
+    be excluded. If none does, the clocks parted on the way (somebody set the time): then each burst of
+    marks gives an offset of its own, and the bound covers what lies between.
+    """
+    rows, reading = _marks_in(trace)
+    if len(rows) > 1:
+        start = trace.origin_ns + trace.events["start"][rows]
+        return _SharedClock(_by_marks(reading, start, start + trace.events["wall"][rows]), len(rows))
+    if not trace.origin_ns or not anchors:
+        return None
+    at = np.array([anchor["time_ns"] for anchor in anchors], np.int64)
+    offset = np.array([anchor["perf_counter_ns"] for anchor in anchors], np.int64) - at
+    order = np.argsort(at, kind="stable")
+    return _SharedClock(RankClock(at[order], offset[order], float(np.ptp(offset)) + READINGS_NS), 0)
+
+
+def _by_marks(reading: IntArray, start: IntArray, end: IntArray) -> RankClock:
+    least, most = (reading - start)[:-1], reading[1:] - end[:-1]
+    if least.max() <= most.min():
+        return RankClock(start[:1], _middle(least.max(), most.min()), float(most.min() - least.max()) / 2)
+    close = np.diff(reading) <= _BURST_NS
+    close |= not close.any()
+    edges = np.flatnonzero(np.append(True, np.diff(np.cumsum(~close)[close]) > 0))  # first pairs of bursts
+    least, most, at = least[close], most[close], start[:-1][close]
+    offset = _middle(np.maximum.reduceat(least, edges), np.minimum.reduceat(most, edges))
+    clock = RankClock(at[edges], offset, 0.0)
+    shown = clock.to_reference(at) - at
+    room = np.maximum(np.abs(shown - least), np.abs(most - shown)).max()
+    return replace(clock, bound=float(room + np.abs(np.diff(offset)).max(initial=0)))
+
+
+def _middle(low: IntArray, high: IntArray) -> IntArray:
+    return np.atleast_1d(low + (high - low) // 2).astype(np.int64)
+
+
+_CATEGORY_OF_KIND = {
     Kind.KERNEL: "kernel",
     Kind.COPY: "gpu_memcpy",
     Kind.SET: "gpu_memset",
@@ -43,11 +139,11 @@ _CATEGORIES = {
 
 
 @dataclass(frozen=True)
-class Window:
+class _Window:
     """What torch.profiler recorded of a rank."""
 
     path: Path
-    clock: SharedClock
+    clock: _SharedClock
 
 
 @dataclass(frozen=True)
@@ -59,37 +155,40 @@ class Windows:
         notes: how well the clocks agree and what could not be read, in sentences for the report.
     """
 
-    by_rank: dict[int, Window] = field(default_factory=dict)
+    by_rank: dict[int, _Window] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
-def windows(run: Run) -> Windows:
-    """Find and read the windows of a run, one after another. One that cannot be read is named in the notes."""
-    found = Windows()
+def read_windows(run: Run) -> Windows:
+    """Find and read the windows of a run, one after another.
+
+    One that cannot be read is named in the notes.
+    """
+    result = Windows()
     for number, rank in sorted(run.ranks.items()):
         path = rank.folder / KINETO
         if os.path.lexists(path):
             try:
-                _add(found, number, rank, path)
+                _add(result, number, rank, path)
             except FeedlineError as error:
-                found.notes.append(run.named(f"rank {number}: the window of torch.profiler is missing from the Perfetto trace: {error}"))
-    return found
+                result.notes.append(run.named(f"rank {number}: the window of torch.profiler is missing from the Perfetto trace: {error}"))
+    return result
 
 
-def _add(found: Windows, number: int, rank: Rank, path: Path) -> None:
-    trace = read_window(path)
+def _add(result: Windows, number: int, rank: Rank, path: Path) -> None:
+    trace = _read_window(path)
     clock = shared_clock(trace, rank.manifest.anchors)
     if clock is None or not _within(rank, clock.clock.to_reference(trace.origin_ns + trace.events["start"][:1])):
         why = "cannot be aligned with feedline's clock" if clock is None else "was not recorded during this run"
-        found.notes.append(f"rank {number}: {path.name} {why}: it is missing from the Perfetto trace")
+        result.notes.append(f"rank {number}: {path.name} {why}: it is missing from the Perfetto trace")
         return
-    found.by_rank[number] = Window(path, clock)
-    found.notes.append(f"rank {number}: the window of torch.profiler is aligned with feedline's clock to {clock.says()}")
-    found.notes.extend(f"rank {number}: {path.name}: {note}" for note in trace.notes)
+    result.by_rank[number] = _Window(path, clock)
+    result.notes.append(f"rank {number}: the window of torch.profiler is aligned with feedline's clock to {clock.says()}")
+    result.notes.extend(f"rank {number}: {path.name}: {note}" for note in trace.notes)
 
 
-def read_window(path: Path) -> Trace:
-    """A window's trace.
+def _read_window(path: Path) -> Trace:
+    """Return a window's trace.
 
     Raises:
         RunDamaged: it is not a regular file of the run folder. TraceDamaged: see ``read_kineto``.
@@ -100,35 +199,36 @@ def read_window(path: Path) -> Trace:
     except OSError as error:
         raise RunDamaged(f"{path} cannot be read ({error.strerror}): check its permissions") from error
     most = _FREE_BYTES + _PACKED * size
-    return read_kineto(str(path), Limits(most // _SMALLEST_EVENT, most, most))
+    return read_kineto(str(path), TraceLimits(most // _SMALLEST_EVENT, most, most))
 
 
 def _within(rank: Rank, begin: IntArray) -> bool:
-    """Whether a window can be of this run: of one that goes on or was killed, only the beginning is known."""
+    """Tell whether a window can be of this run: of one that goes on or was killed, only the beginning is known."""
     known = sorted(anchor["perf_counter_ns"] for anchor in rank.manifest.anchors)
     if not known:
         return True
     return bool(known[0] - _NEAR_NS < begin[0]) and (not rank.manifest.ended or bool(begin[0] < known[-1] + _NEAR_NS))
 
 
-def lines(window: Window, rank: PerfettoRank, pid: int, on_shared: Callable[[IntArray], IntArray]) -> Iterator[str]:
-    """A window's events for Perfetto: operators and calls by thread, then the device's work by stream, with arrows from calls to work.
+def window_lines(window: _Window, rank: PerfettoRank, pid: int, on_shared: Callable[[IntArray], IntArray]) -> Iterator[str]:
+    """Write a window's events for Perfetto: operators and calls by thread, the device's work by stream, and arrows between.
 
     Args:
+        window: of a rank.
         rank: where tracks come from.
         pid: of the training process.
         on_shared: from CLOCK_MONOTONIC of the rank's host to the times that are written, ns.
     """
-    trace = read_window(window.path)
-    rows, *_ = marks_in(trace)
+    trace = _read_window(window.path)
+    rows, *_ = _marks_in(trace)
     chosen = np.ones(len(trace.events), bool)
     chosen[rows] = False
     start = trace.origin_ns + trace.events["start"]
     begin = on_shared(window.clock.clock.to_reference(start))
     wall = on_shared(window.clock.clock.to_reference(start + trace.events["wall"])) - begin
-    made = _Made(trace, rank, begin, wall, pid)
-    for track, mine in made.tracks(chosen):
-        yield from made.lines(track, mine)
+    events = _Made(trace, rank, begin, wall, pid)
+    for track, mine in events.tracks(chosen):
+        yield from events.lines(track, mine)
 
 
 class _Made:
@@ -136,37 +236,40 @@ class _Made:
 
     def __init__(self, trace: Trace, rank: PerfettoRank, begin: IntArray, wall: IntArray, pid: int) -> None:
         self._trace, self._rank, self._begin, self._wall, self._pid = trace, rank, begin, wall, str(pid)
-        self._texts = Texts(trace)
-        who = threads(trace)
+        self._texts = _Texts(trace)
+        who = find_threads(trace)
         self._main, self._launcher = who.main, who.launcher
         launched = who.launcher[who.launcher >= 0]
         self._launches = np.zeros(len(trace.events), bool)
         self._launches[launched] = True
 
     def tracks(self, chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Iterator[tuple[int, IntArray]]:
-        """Tracks with the rows of their events: the training's threads first, the main one before the others, then streams."""
+        """Yield tracks with the rows of their events.
+
+        The training's threads first, the main one before the others, then streams.
+        """
         rows = np.flatnonzero(chosen)
         rows = rows[np.argsort(self._trace.events["track"][rows], kind="stable")]
-        edges = np.flatnonzero(np.diff(self._trace.events["track"][rows], prepend=UNKNOWN))
+        edges = np.flatnonzero(np.diff(self._trace.events["track"][rows], prepend=NO_TRACK))
         parts = {int(self._trace.events["track"][part[0]]): part for part in np.split(rows, edges[1:]) if len(part)}
         return iter(sorted(parts.items(), key=lambda pair: self._order(pair[0])))
 
     def _order(self, track: int) -> tuple[bool, bool, bool, int, int, str]:
-        one = self._trace.tracks[track]
-        number = int(one.thread) if one.thread.isascii() and one.thread.isdigit() else 0
-        return one.device >= 0, track != self._main, one.process != self._pid, one.device, number, one.thread
+        of_track = self._trace.tracks[track]
+        number = int(of_track.thread) if of_track.thread.isascii() and of_track.thread.isdigit() else 0
+        return of_track.device >= 0, track != self._main, of_track.process != self._pid, of_track.device, number, of_track.thread
 
-    def _name(self, one: Track) -> str:
-        if one.device >= 0:
-            return f"GPU {one.device} stream {one.thread}"
-        if one.process == self._pid:
-            return f"training, operators (thread {one.thread})"
-        return f"torch.profiler: {one.process} {one.thread}"
+    def _name(self, track: Track) -> str:
+        if track.device >= 0:
+            return f"GPU {track.device} stream {track.thread}"
+        if track.process == self._pid:
+            return f"training, operators (thread {track.thread})"
+        return f"torch.profiler: {track.process} {track.thread}"
 
     def lines(self, track: int, rows: IntArray) -> Iterator[str]:
-        """The events of one track."""
+        """Yield the events of one track."""
         rows = rows[np.lexsort((-self._wall[rows], self._begin[rows]))]
-        lane = lanes(self._begin[rows], self._wall[rows])
+        lane = assign_lanes(self._begin[rows], self._wall[rows])
         self._rank.lost += int((lane == NOWHERE).sum())
         rows, lane = rows[lane != NOWHERE], lane[lane != NOWHERE]
         tids, named = self._rank.tracks(self._name(self._trace.tracks[track]), int(lane.max(initial=0)) + 1)
@@ -179,14 +282,14 @@ class _Made:
             for event, (begin, wall, launcher, launches, in_lane, row) in zip(self._trace.events[part].tolist(), times):
                 _, _, correlation, nbytes, name, _, shape, collective, kind = event
                 what = f"{self._texts.names[name]}, {self._texts.categories[kind]}"
-                yield span(what, pid, tids[in_lane], begin, wall, self._texts.args(track, correlation, nbytes, shape, collective))
+                yield span_line(what, pid, tids[in_lane], begin, wall, self._texts.args(track, correlation, nbytes, shape, collective))
                 if launches:
-                    yield arrow("s", self._rank.arrow_of(row), pid, tids[in_lane], begin)
+                    yield arrow_line("s", self._rank.arrow_of(row), pid, tids[in_lane], begin)
                 elif launcher >= 0:
-                    yield arrow("f", self._rank.arrow_of(launcher), pid, tids[in_lane], begin)
+                    yield arrow_line("f", self._rank.arrow_of(launcher), pid, tids[in_lane], begin)
 
 
-class Texts:
+class _Texts:
     """What Kineto's JSON says of events besides where and when: each distinct thing put into words once.
 
     Attributes:
@@ -196,13 +299,13 @@ class Texts:
 
     def __init__(self, trace: Trace) -> None:
         self.names = [f'"name": {json.dumps(name)}' for name in trace.names]
-        self.categories = {int(kind): f'"cat": "{category}"' for kind, category in _CATEGORIES.items()}
+        self.categories = {int(kind): f'"cat": "{category}"' for kind, category in _CATEGORY_OF_KIND.items()}
         self._streams = [_inner(_stream(track)) for track in trace.tracks]
         self._shapes = [_inner(_shape(shape)) for shape in trace.shapes]
         self._collectives = [_inner(_collective(collective)) for collective in trace.collectives]
 
     def args(self, track: int, correlation: int, nbytes: int, shape: int, collective: int) -> str:
-        """The members of an event's ``args``."""
+        """Write the members of an event's ``args``."""
         args = [self._streams[track]] if self._streams[track] else []
         args += [f'"correlation": {correlation}'] if correlation != -1 else []
         args += [f'"bytes": {nbytes}'] if nbytes != -1 else []
@@ -227,7 +330,7 @@ def _shape(shape: Shape) -> dict[str, Any]:
 
 
 def _collective(collective: CollectiveArgs) -> dict[str, Any]:
-    said = {
+    members = {
         "Collective name": collective.operation,
         "Process Group Name": collective.group,
         "Process Group Ranks": None if collective.ranks is None else json.dumps(collective.ranks),
@@ -237,4 +340,56 @@ def _collective(collective: CollectiveArgs) -> dict[str, Any]:
         "Out msg nelems": collective.elements_out,
         "dtype": collective.dtype,
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class GpuWork:
+    """What the GPU did in the steps that torch.profiler recorded."""
+
+    busy_s: float  # per step: kernels, copies and fills, where they overlap once
+    kernels: float  # per step
+    kernel_s: float  # mean duration of one
+    steps: int
+    ranks: int = 1  # of the training: one of several GPUs is also busy waiting for the others
+    float32_products_s: float = 0.0  # per step: matrix products of float32 that do not use tensor cores
+    device: str = ""  # its name; empty: the window does not say
+
+
+def gpu_work(rank: Rank, main: Process) -> GpuWork | None:
+    """Sum up the window of a rank.
+
+    None: there is none in this training, it cannot be read, or it saw no GPU or several.
+
+    The profiler slows the host, not the kernels: what the GPU needs for a step holds for the others too, how long it idled does not. All
+    work that the steps launched counts, also what ran after them: the host may be many steps ahead.
+    """
+    path = rank.folder / KINETO
+    if not len(main.of(Stage.PROFILED)) or not os.path.lexists(path):
+        return None
+    try:
+        trace = _read_window(path)
+    except FeedlineError:
+        return None  # a note of the report says why
+    steps = len(np.unique(trace.events["name"][of_kinds(trace, Kind.ANNOTATION) & is_named(trace, PROFILER_STEP)]))
+    launched = find_threads(trace).launcher >= 0
+    work, products = trace.events[launched], trace.events[launched & of_kinds(trace, Kind.KERNEL) & is_named(trace, FLOAT32_PRODUCT)]
+    kernels = work["wall"][work["kind"] == Kind.KERNEL]
+    devices = {trace.tracks[track].device for track in np.unique(work["track"])}
+    if not steps or not len(kernels) or len(devices) > 1:
+        return None
+    return GpuWork(
+        busy_s=_covered_s(work) / steps,
+        kernels=len(kernels) / steps,
+        kernel_s=float(kernels.mean()) / 1e9,
+        steps=steps,
+        ranks=ranks if isinstance(ranks := rank.manifest.place.get("world_size"), int) else 1,
+        float32_products_s=_covered_s(products) / steps,
+        device=trace.devices.get(min(devices), ""),
+    )
+
+
+def _covered_s(events: npt.NDArray[np.void]) -> float:
+    """Return seconds in which one of them runs, or several."""
+    spans = union(events["start"], events["start"] + events["wall"])
+    return float((spans[:, 1] - spans[:, 0]).sum()) / 1e9

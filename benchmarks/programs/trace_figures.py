@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from feedline.analysis.ranks.ingest_traces import read_trace
 from feedline.analysis.ranks.many.rank_pool import chunked, each, local
-from feedline.analysis.traces.reading import read_trace
-from feedline.analysis.traces.summary import RankTrace, summarise
+from feedline.analysis.traces.rank_trace import RankTrace, summarise
 
 
 def figures(paths: Sequence[str]) -> list[RankTrace]:

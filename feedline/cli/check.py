@@ -14,9 +14,9 @@ from feedline.profiler.errors import NotJudged, OverBudget
 from feedline.profiler.files import output
 
 if TYPE_CHECKING:
-    from feedline.analysis.diff.budget import Budget, Checked
-    from feedline.analysis.diff.model import Diff
-    from feedline.analysis.diff.side import Measured
+    from feedline.analysis.diff.budget import Budget, CheckedLimit
+    from feedline.analysis.diff.run_diff import RunDiff
+    from feedline.analysis.diff.side import MeasuredRun
 
 
 class Check:
@@ -56,17 +56,17 @@ class Check:
         for path in (args.junit, None if appends else args.markdown, args.json):
             output.refuse_taken(path, args.force)
 
-        from feedline.analysis.diff.budget import check
-        from feedline.analysis.diff.side import Measured
+        from feedline.analysis.diff.budget import check_budget
+        from feedline.analysis.diff.side import MeasuredRun
         from feedline.analysis.report.console import Console
         from feedline.cli import budget_file, check_output
 
         budget = budget_file.read(args.budget)
         refuse_twice([args.run, *budget.base], "run folder")
-        run = Measured.of(args.run)
-        base = [Measured.of(Path(path)) for path in budget.base]
+        run = MeasuredRun.of(args.run)
+        base = [MeasuredRun.of(Path(path)) for path in budget.base]
         diffs = _against_base(budget, run, base)
-        checked = check(budget, run, base, diffs)
+        checked = check_budget(budget, run, base, diffs)
         console = Console(quiet=args.quiet)
         check_output.show(checked, run, console)
         if not args.quiet and (args.github or os.environ.get("GITHUB_ACTIONS")):
@@ -85,23 +85,23 @@ class Check:
         return _ended(checked)
 
 
-def _against_base(budget: "Budget", run: "Measured", base: "list[Measured]") -> "dict[str, Diff]":
+def _against_base(budget: "Budget", run: "MeasuredRun", base: "list[MeasuredRun]") -> "dict[str, RunDiff]":
     """Limit against the base -> the comparison with its smallest change."""
-    from feedline.analysis.diff.compare import diff
+    from feedline.analysis.diff.diff_runs import diff
 
     by_change = {change: diff(base, [run], change) for change in set(budget.than_base.values())}
     return {name: by_change[change] for name, change in budget.than_base.items()}
 
 
-def _ended(checked: "list[Checked]") -> int:
+def _ended(checked: "list[CheckedLimit]") -> int:
     """0 if every limit holds.
 
     Raises:
         OverBudget: one is exceeded. NotJudged: none is, but one could not be judged.
     """
-    from feedline.analysis.diff.budget import unmet
+    from feedline.analysis.diff.budget import count_unmet
 
-    exceeded, unknown = unmet(checked)
+    exceeded, unknown = count_unmet(checked)
     also = f"; {unknown} could not be judged" if unknown else ""
     if exceeded:
         raise OverBudget(f"{exceeded} of {len(checked)} limits {'is' if exceeded == 1 else 'are'} exceeded{also}")

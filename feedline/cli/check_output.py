@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 from rich.text import Text
 
-from feedline.analysis.diff.budget import EXCEEDED, PASSED, Checked, unmet
-from feedline.analysis.diff.model import UNKNOWN, Diff
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff.budget import CheckedLimit, LimitOutcome, count_unmet
+from feedline.analysis.diff.run_diff import Outcome, RunDiff
+from feedline.analysis.diff.side import MeasuredRun
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain as as_plain
 from feedline.analysis.report.tables import plain
@@ -19,30 +19,30 @@ from feedline.profiler.errors import OutputError
 from feedline.profiler.printable import printable
 
 _SCHEMA_VERSION = 1
-_STYLES = {PASSED: "green", EXCEEDED: "bold red", UNKNOWN: "bold yellow"}
-_MARKS = {PASSED: "✅ passed", EXCEEDED: "❌ exceeded", UNKNOWN: "❔ unknown"}
+_STYLES = {LimitOutcome.PASSED: "green", LimitOutcome.EXCEEDED: "bold red", Outcome.UNKNOWN: "bold yellow"}
+_MARKS = {LimitOutcome.PASSED: "✅ passed", LimitOutcome.EXCEEDED: "❌ exceeded", Outcome.UNKNOWN: "❔ unknown"}
 _PLACE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 
 
-def title(checked: Sequence[Checked]) -> str:
+def title(checked: Sequence[CheckedLimit]) -> str:
     """What it comes to, in one line."""
-    exceeded, unknown = unmet(list(checked))
+    exceeded, unknown = count_unmet(list(checked))
     if exceeded:
         return f"Over budget: {exceeded} of {len(checked)} limits exceeded{f', {unknown} unknown' if unknown else ''}"
     return f"Not judged: {unknown} of {len(checked)} limits unknown" if unknown else f"Within budget: all {len(checked)} limits hold"
 
 
-def show(checked: Sequence[Checked], run: Measured, console: Console) -> None:
+def show(checked: Sequence[CheckedLimit], run: MeasuredRun, console: Console) -> None:
     """Print it: what does not hold comes first."""
     console.print(plain(f"{title(checked)} ({run.report.run.name})", "bold"))
     console.print()
-    for one in sorted(checked, key=lambda one: (EXCEEDED, UNKNOWN, PASSED).index(one.outcome)):
+    for one in sorted(checked, key=lambda one: (LimitOutcome.EXCEEDED, Outcome.UNKNOWN, LimitOutcome.PASSED).index(one.outcome)):
         line = Text(f"{one.outcome:9}", _STYLES[one.outcome])
         console.print(line.append(Text(printable(f"{one.id}: {one.message}"), style="default")), soft_wrap=True)
     console.print()
 
 
-def _place(one: Checked, run: Measured) -> tuple[str, str]:
+def _place(one: CheckedLimit, run: MeasuredRun) -> tuple[str, str]:
     """File and line that a result is about: where the loader is made, or else the script. "": unknown."""
     for loader in run.report.loaders if one.about == "input" else ():
         if loader.role == "training" and (found := _PLACE.match(str(loader.settings.get("made_at", "")))):
@@ -51,10 +51,10 @@ def _place(one: Checked, run: Measured) -> tuple[str, str]:
     return script, ""
 
 
-def annotations(checked: Sequence[Checked], run: Measured) -> Iterator[str]:
+def annotations(checked: Sequence[CheckedLimit], run: MeasuredRun) -> Iterator[str]:
     """Workflow commands: ``::error file=train.py,line=31,title=...::...`` for what does not hold."""
     for one in checked:
-        if one.outcome != PASSED:
+        if one.outcome != LimitOutcome.PASSED:
             file, line = _place(one, run)
             file, line = ("", "") if masks.MASK in file else (file, line)
             of = {"file": file, "line": line, "title": f"feedline: {one.id}"}
@@ -69,25 +69,25 @@ def escaped(text: str, also: str = "") -> str:
     return printable(text)
 
 
-def junit(checked: Sequence[Checked], run: Measured) -> str:
+def junit(checked: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     """One test case per limit: exceeded is a failure, unknown an error."""
-    exceeded, unknown = unmet(list(checked))
+    exceeded, unknown = count_unmet(list(checked))
     counts = {"tests": str(len(checked)), "failures": str(exceeded), "errors": str(unknown)}
     root = ElementTree.Element("testsuites", counts)
     suite = ElementTree.SubElement(root, "testsuite", {"name": "feedline check", "time": f"{run.report.run.duration_s:.3f}", **counts})
     for one in checked:
         case = ElementTree.SubElement(suite, "testcase", {"classname": f"feedline.{printable(run.report.run.name)}", "name": one.id})
         said = printable(one.message)
-        if one.outcome == PASSED:
+        if one.outcome == LimitOutcome.PASSED:
             ElementTree.SubElement(case, "system-out").text = said
         else:
-            kind = "failure" if one.outcome == EXCEEDED else "error"
+            kind = "failure" if one.outcome == LimitOutcome.EXCEEDED else "error"
             ElementTree.SubElement(case, kind, {"message": said, "type": one.outcome}).text = f"{one.id}: {said}"
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def markdown(checked: Sequence[Checked], run: Measured) -> str:
+def markdown(checked: Sequence[CheckedLimit], run: MeasuredRun) -> str:
     """A heading and a table."""
     lines = [f"### feedline: {cell(title(checked))}", "", f"{cell(run.report.run.name)}: {cell(run.report.verdict)}", ""]
     lines += ["| limit | outcome | |", "|---|---|---|"]
@@ -112,9 +112,9 @@ def save_markdown(path: Path, text: str, appends: bool) -> None:
         raise OutputError.unwritable(path, error) from error
 
 
-def as_json(checked: Sequence[Checked], run: Measured, diffs: Mapping[str, Diff]) -> object:
+def as_json(checked: Sequence[CheckedLimit], run: MeasuredRun, diffs: Mapping[str, RunDiff]) -> object:
     """The results as data, with the comparisons that they are from."""
-    exceeded, unknown = unmet(list(checked))
-    outcome = EXCEEDED if exceeded else UNKNOWN if unknown else PASSED
+    exceeded, unknown = count_unmet(list(checked))
+    outcome = LimitOutcome.EXCEEDED if exceeded else Outcome.UNKNOWN if unknown else LimitOutcome.PASSED
     against = next(iter(diffs.values()), None)
     return as_plain({"schema_version": _SCHEMA_VERSION, "run": run.name, "outcome": outcome, "limits": list(checked), "diff": against})

@@ -12,7 +12,7 @@ from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import OutputError, ScriptError
 
 if TYPE_CHECKING:
-    from feedline.analysis.diff.model import Diff as Result
+    from feedline.analysis.diff.run_diff import RunDiff as Result
 
 
 class Diff:
@@ -50,10 +50,10 @@ class Diff:
             raise OutputError(f"{args.output}: the comparison is written as HTML (.html), or as JSON with --json FILE")
         check_files(args)
 
-        from feedline.analysis.diff.compare import diff
-        from feedline.analysis.diff.side import Measured
+        from feedline.analysis.diff.diff_runs import diff
+        from feedline.analysis.diff.side import MeasuredRun
 
-        _show(diff([Measured.of(path) for path in before], [Measured.of(path) for path in after], args.min_change), args)
+        _show(diff([MeasuredRun.of(path) for path in before], [MeasuredRun.of(path) for path in after], args.min_change), args)
         return 0
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from feedline.analysis.diff.conclusion import differing, reasons
+from feedline.analysis.diff.conclusion import describe_difference, machine_reasons
 from feedline.analysis.diff.context import STAYED, UNJUDGED
-from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE, Diff, FindingChange, Quantity, RunName
+from feedline.analysis.diff.run_diff import FindingChange, Outcome, Quantity, RunDiff, RunName
 from feedline.analysis.diff.side import OF_STEP
 from feedline.analysis.formatting import BLANK, counted, value
 from feedline.analysis.report.console import Console
@@ -25,14 +25,21 @@ _GROUPS = {
     "work": "Work",
     "gauge": "Gauges",
 }
-_OUTCOMES = {CHANGED: "changed", MACHINE: "machine", EITHER: "unclear", "same": "", "unknown": "not tested", "one side": "one side only"}
+_OUTCOMES = {
+    Outcome.CHANGED: "changed",
+    Outcome.MACHINE: "machine",
+    Outcome.EITHER: "unclear",
+    "same": "",
+    "unknown": "not tested",
+    "one side": "one side only",
+}
 _SHOWN = ("step", "stage", "cpu", "sample", "blocked", "work", "collective")  # in the terminal; the others where they changed
-_STYLES = {CHANGED: "bold yellow", MACHINE: "cyan", EITHER: "cyan"}
+_STYLES = {Outcome.CHANGED: "bold yellow", Outcome.MACHINE: "cyan", Outcome.EITHER: "cyan"}
 _MOST = 8  # settings in the terminal
 _LEAST = 0.01  # of the step or of a sample: smaller stages that did not change are not listed
 
 
-def show(diff: Diff, console: Console) -> None:
+def show(diff: RunDiff, console: Console) -> None:
     """Print it."""
     diff = printable_in(diff)
     console.print(plain(diff.conclusion, "bold"))
@@ -49,9 +56,14 @@ def show(diff: Diff, console: Console) -> None:
     console.print()
 
 
-def _sections(diff: Diff) -> list[tuple[str, list[str]]]:
+def _sections(diff: RunDiff) -> list[tuple[str, list[str]]]:
     """What comes below the table."""
-    all_of = {"Machine": list(reasons(diff.machine)), "Findings": _findings(diff.findings), "Differs": settings(diff), "Notes": diff.notes}
+    all_of = {
+        "Machine": list(machine_reasons(diff.machine)),
+        "Findings": _findings(diff.findings),
+        "Differs": settings(diff),
+        "Notes": diff.notes,
+    }
     return [(title, lines) for title, lines in all_of.items() if lines]
 
 
@@ -60,7 +72,7 @@ def runs(side: Sequence[RunName]) -> str:
     return ", ".join(f"{run.name} ({counted(run.steps, 'step')})" for run in side)
 
 
-def _listed(diff: Diff) -> list[Quantity]:
+def _listed(diff: RunDiff) -> list[Quantity]:
     """Those that the terminal shows."""
     step, sample = diff.of("step/mean"), diff.of("sample/total")
     wholes = {"stage": step, "cpu": step, "collective": step, "sample": sample, "blocked": sample}
@@ -68,12 +80,12 @@ def _listed(diff: Diff) -> list[Quantity]:
     def shows(quantity: Quantity) -> bool:
         whole = wholes.get(quantity.group)
         large = whole is None or max(quantity.before or 0.0, quantity.after or 0.0) >= _LEAST * max(whole.before or 0.0, whole.after or 0.0)
-        return quantity.outcome == CHANGED or (quantity.group in _SHOWN and large)
+        return quantity.outcome == Outcome.CHANGED or (quantity.group in _SHOWN and large)
 
     return [quantity for quantity in diff.quantities if shows(quantity)]
 
 
-def _table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
+def _table(diff: RunDiff, quantities: Sequence[Quantity]) -> Table:
     """Both sides of each quantity, the ratio with its interval, and what it comes to."""
     made = columns("", "A", "B", "B/A", "95 %", "", gap=2)
     made.columns[-1].justify = "left"
@@ -86,7 +98,7 @@ def _table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
     return made
 
 
-def title(group: str, diff: Diff) -> str:
+def title(group: str, diff: RunDiff) -> str:
     """Of the rows of a group: what they are, and per step or sample: ``Stages per step``."""
     per = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
     return f"{_GROUPS[group]} per {per}" if per else _GROUPS[group]
@@ -129,13 +141,13 @@ def change(finding: FindingChange) -> str:
     return "in A; unknown in B" if finding.severity_before else "in B; unknown in A"
 
 
-def settings(diff: Diff) -> list[str]:
+def settings(diff: RunDiff) -> list[str]:
     """Settings, versions and hardware that differ."""
     return list(_settings(diff))
 
 
-def _settings(diff: Diff) -> Iterator[str]:
+def _settings(diff: RunDiff) -> Iterator[str]:
     for one in diff.settings[:_MOST]:
-        yield f"{one.kind}: {differing(one)}" if one.kind != one.name else differing(one)
+        yield f"{one.kind}: {describe_difference(one)}" if one.kind != one.name else describe_difference(one)
     if len(diff.settings) > _MOST:
         yield f"and {len(diff.settings) - _MOST} more; --json FILE has all"

@@ -63,13 +63,13 @@ class Ingest:
         if os.path.lexists(output) and not args.force and not read_before:
             raise PlaceTaken.exists(output)
 
-        from feedline.analysis.ranks.ingest import ingest
-        from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
+        from feedline.analysis.ranks.ingest_traces import ingest
+        from feedline.analysis.traces.trace_columns import DEFAULT, TraceLimits
         from feedline.cli.ranks import pool_of
         from feedline.cli.report import show_run
         from feedline.cli.work import working
 
-        limits = Limits.of(args.max_events) if args.max_events else DEFAULT
+        limits = TraceLimits.of(args.max_events) if args.max_events else DEFAULT
         problems: dict[str, str] = {}
         try:
             if read_before:

@@ -7,10 +7,10 @@ from rich.text import Text
 
 from feedline.analysis.formatting import BLANK, Scale, count, counted, number, seconds, share, size
 from feedline.analysis.ranks.blame import PERSISTENT_SHARE
-from feedline.analysis.ranks.many.result import Many, RankCost
-from feedline.analysis.ranks.model import SHARES
+from feedline.analysis.ranks.communication import SHARES
+from feedline.analysis.ranks.many.reduce import Many, RankCost
 from feedline.analysis.report.console import Console
-from feedline.analysis.report.figures.rank_parts import PARTS
+from feedline.analysis.report.figures.rank_parts import PART_LABELS
 from feedline.analysis.report.tables import columns, plain
 from feedline.profiler.printable import printable_in
 
@@ -67,7 +67,7 @@ def _tables(many: Many) -> Iterator[tuple[str, Table]]:
     """(title, table) of each part that has content."""
     if many.kinds:
         yield "Collectives", _collectives(many)
-    yield "Mean step", step(many.ranks, [name for name in PARTS if many.collectives or name == "compute_s"])
+    yield "Mean step", step(many.ranks, [name for name in PART_LABELS if many.collectives or name == "compute_s"])
     if many.late:
         yield "Stragglers", _late(many)
 
@@ -77,7 +77,7 @@ def step(ranks: Sequence[RankCost], parts: Sequence[str]) -> Table:
     scale = Scale.column(max(one.step_s for one in ranks))
     made = columns("", f"mean {scale.unit}", "of step", "least", "most", "on rank", gap=2)
     whole = sum(one.step_s for one in ranks)
-    for name, words in [*((name, PARTS[name].short) for name in parts), ("step_s", "step")]:
+    for name, words in [*((name, PART_LABELS[name].short) for name in parts), ("step_s", "step")]:
         values = [getattr(one, name) for one in ranks]
         worst = ranks[values.index(max(values))] if max(values) > 0 else None
         mean = sum(values) / len(values)

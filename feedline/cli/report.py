@@ -19,7 +19,7 @@ from feedline.profiler.store import processes
 
 if TYPE_CHECKING:
     from feedline.analysis.explain.model import Report as ReportModel
-    from feedline.analysis.ranks.recorded import NetworkHints
+    from feedline.analysis.ranks.comparison import NetworkHints
     from feedline.analysis.traces.windows import Windows
     from feedline.cli.report_parts import Told
     from feedline.profiler.store.read import Run
@@ -170,7 +170,7 @@ def _told_of(
     from feedline.analysis.explain.build_traces import holds_traces
     from feedline.analysis.explain.pipeline import ceilings_of, of_process, report_of
     from feedline.analysis.report import trace
-    from feedline.analysis.traces.windows import windows as find_windows
+    from feedline.analysis.traces.windows import read_windows as find_windows
     from feedline.cli.report_parts import one_training, several_trainings
     from feedline.profiler.store.trainings import TRAINING
 
@@ -207,7 +207,7 @@ def _beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHint
     Raises:
         ScriptError: the log cannot be read.
     """
-    from feedline.analysis.ranks.recorded import NetworkHints
+    from feedline.analysis.ranks.comparison import NetworkHints
 
     try:
         lines = nccl_log.read_text(errors="replace").splitlines() if nccl_log else []

@@ -15,8 +15,8 @@ from feedline.profiler.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
     from feedline.analysis.scaling.efficiency import Point
-    from feedline.analysis.scaling.predict import Basis
-    from feedline.analysis.scaling.time_to_accuracy import Noise
+    from feedline.analysis.scaling.predict import ScalingBasis
+    from feedline.analysis.scaling.study import Noise
 
 _FILES = ("scale.html", "scale.json")
 _MOST_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay finite
@@ -152,7 +152,7 @@ def _reasonable(text: str) -> float:
 
 def _noise_of(args: argparse.Namespace) -> "Noise | None":
     """The values of ``--noise-scale`` and ``--min-steps``. Raises ScriptError for the steps alone."""
-    from feedline.analysis.scaling.time_to_accuracy import Noise
+    from feedline.analysis.scaling.study import Noise
 
     if args.noise_scale is None:
         if args.min_steps is not None:
@@ -173,7 +173,7 @@ class Measured(NamedTuple):
     """What a study is made from: see its arguments."""
 
     points: "list[Point]"
-    basis: "Basis | None" = None
+    basis: "ScalingBasis | None" = None
     late: str = ""
     refused: str = ""
 
@@ -191,15 +191,16 @@ def from_runs(paths: list[Path]) -> Measured:
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
-    from feedline.analysis.scaling import basis, late, measured, together
+    from feedline.analysis.scaling import measured, together
+    from feedline.analysis.scaling.step_profile import basis_of
     from feedline.profiler.store.opening import open_run
     from feedline.profiler.store.parts import only
 
     launches = measured.launches([only(open_run(path)) for path in paths])
     points = measured.points_of(launches)
-    if refused := together.refusal(launches, points):
+    if refused := together.why_incomparable(launches, points):
         return Measured(points, refused=refused)
-    return Measured(points, basis.basis_of(launches), late.late_of(launches[-1], points[-1]))
+    return Measured(points, basis_of(launches), together.late_of(launches[-1], points[-1]))
 
 
 def show(given: Measured, args: argparse.Namespace, folder: Path | None) -> int:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from feedline.analysis.report import page, phrases
-from feedline.analysis.report.figures.scaling import scaling
+from feedline.analysis.report.figures.throughput import throughput_by_ranks
 from feedline.analysis.scaling.study import Study
 from feedline.cli import scale_text
 from feedline.profiler.printable import printable_in
@@ -19,7 +19,7 @@ def render(study: Study) -> str:
         it=study,
         opening=phrases.opening(study.conclusion),
         about=scale_text.kind(study),
-        figure=scaling(study),
+        figure=throughput_by_ranks(study),
         predicted=[one for one in study.predictions if one.samples_per_s is not None],
         meaning=list(scale_text.meaning(study)),
         worth=scale_text.worth,

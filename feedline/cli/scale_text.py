@@ -8,10 +8,9 @@ from rich.text import Text
 from feedline.analysis.formatting import BLANK, count, number, seconds, share
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import plain
-from feedline.analysis.scaling.conclusion import counted
-from feedline.analysis.scaling.efficiency import STEPS, Row
-from feedline.analysis.scaling.predict import Prediction
-from feedline.analysis.scaling.study import Study
+from feedline.analysis.scaling.efficiency import ScalingRow, Unit
+from feedline.analysis.scaling.predict import ThroughputPrediction
+from feedline.analysis.scaling.study import Study, counted
 from feedline.profiler.printable import printable_in
 
 _KINDS = {
@@ -43,7 +42,7 @@ def kind(study: Study) -> str:
     """Weak or strong, in words."""
     if study.refused:
         return "Throughput by number of ranks."
-    if study.unit == STEPS:
+    if study.unit == Unit.STEPS:
         return "No samples were recorded: steps of all ranks together are compared, assuming weak scaling (constant batch per rank)."
     first = study.rows[0].point
     batch = first.batch or 0.0
@@ -74,7 +73,7 @@ def interval(low: float | None, high: float | None) -> str:
     return BLANK if low is None or high is None else f"{number(low)} {BLANK} {number(high)}"
 
 
-def worth(row: Row) -> list[str]:
+def worth(row: ScalingRow) -> list[str]:
     """Efficiency with a mark if it is flagged, marginal efficiency, Karp-Flatt."""
     marginal = BLANK if row.marginal is None else share(row.marginal)
     return [
@@ -84,7 +83,7 @@ def worth(row: Row) -> list[str]:
     ]
 
 
-def efficiency(study: Study, one: Prediction) -> str:
+def efficiency(study: Study, one: ThroughputPrediction) -> str:
     """Efficiency of a prediction, relative to the same base as the measured rows."""
     assert one.samples_per_s is not None
     return share(one.samples_per_s / one.ranks * study.rows[0].point.rank_s)
@@ -110,10 +109,10 @@ def meaning(study: Study) -> Iterator[str]:
     made = [one for one in study.predictions if one.samples_per_s is not None]
     if made:
         yield f"predicted with {made[0].model}; about 80 % of measurements fall within such an interval"
-        others = [law for law in study.laws if law.name != made[0].model]
-        for one in made if others else []:
-            said = ", ".join(f"{law.name} {number(law.samples_per_s[one.ranks])}" for law in others)
-            yield f"other laws for {count(one.ranks)} ranks: {said} {study.unit}"
+        for law in study.laws:
+            for one in made if law.name != made[0].model else []:
+                rate = f"{number(law.samples_per_s[one.ranks])} {study.unit}"
+                yield f"from throughputs alone, {law.name} gives {rate} for {count(one.ranks)} ranks"
         yield from study.contradictions
         yield from study.left_out
     if study.times:

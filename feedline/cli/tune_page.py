@@ -5,7 +5,7 @@ from pathlib import Path
 from feedline.analysis.formatting import BLANK
 from feedline.analysis.predict.search import Tuning
 from feedline.analysis.report import page
-from feedline.analysis.report.figures.throughput_by_workers import workers
+from feedline.analysis.report.figures.throughput import throughput_by_workers
 from feedline.cli import tune_text
 from feedline.profiler.printable import printable_in
 
@@ -21,7 +21,7 @@ def render(found: Tuning) -> str:
         it=found.search,
         line=found.line,
         advice=tune_text.conclusion(found.search),
-        figure=workers(found.search),
+        figure=throughput_by_workers(found.search),
         remarks=list(tune_text.why_not_more(found)),
         names=tune_text.NAMES,
         interval=tune_text.interval,

@@ -1,7 +1,7 @@
 """Marks in a trace of torch.profiler with a known time on feedline's clock, to align the two clocks.
 
 The clock is read before each mark begins, so a mark lies between its own reading and that of the mark after it: whatever both clocks are,
-the difference between them is known within the narrowest of these gaps (analysis/traces/shared_clock.py).
+the difference between them is known within the narrowest of these gaps (analysis/traces/windows.py).
 """
 
 from contextlib import suppress

@@ -10,20 +10,19 @@ import sys
 import typing
 from pathlib import Path
 
-from feedline.analysis.convergence import model as convergence
+from feedline.analysis.convergence import training_series as convergence
 from feedline.analysis.explain import model
 from feedline.analysis.ledger import finding
 from feedline.analysis.ledger import table as ledger
 from feedline.analysis.measure import model as measured
-from feedline.analysis.ranks import model as communication
-from feedline.analysis.report.frames import FRAMES
+from feedline.analysis.ranks import communication
 from feedline.analysis.report.json_report import key_of
-from feedline.analysis.traces import gpu_work
+from feedline.analysis.report.run_frames import ALL_FRAMES
 from feedline.profiler.taps.operations import LIBRARIES
 from report_docs.fields import FIELDS
 from report_docs.schema import schema
 
-DESCRIBED = (model, measured, gpu_work, ledger, communication, convergence, finding)
+DESCRIBED = (model, measured, ledger, communication, convergence, finding)
 MARK = "<!-- from here on written by scripts/report_docs -->\n"
 FIRST, LAST = "<!-- written by scripts/report_docs -->\n", "<!-- end -->\n"
 
@@ -40,7 +39,7 @@ def tables() -> str:
 
 def frames() -> str:
     """One Markdown section per data frame."""
-    return "\n".join(table.markdown() for table in FRAMES)
+    return "\n".join(table.markdown() for table in ALL_FRAMES)
 
 
 def libraries() -> str:

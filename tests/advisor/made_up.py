@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from feedline.analysis.convergence.recorded import Curve, GradientNorms, Recorded
+from feedline.analysis.convergence.training_record import Curve, GradientNorms, TrainingRecord
 
 EPOCH = 4096
 SETUP = {
@@ -59,7 +59,7 @@ def run(
         "eval loss": curve(loss(held, epochs, noise=0.0), batch, updates),
         "lr": curve(0.08 * (1 + np.cos(np.pi * np.linspace(0, 1, updates))) / 2, batch),
     }
-    return Recorded(
+    return TrainingRecord(
         name=name,
         curves={**shown, **(curves or {})},
         norms=gradients(updates, batch, max(ranks, 2), scale, seed=seed) if norms else None,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from advisor.made_up import run, with_curve, with_norms
 
-from feedline.analysis.convergence.advise import advise
+from feedline.analysis.convergence.advisor import advise
 from feedline.analysis.convergence.target import StepTime
 from feedline.analysis.report.console import Console
 from feedline.cli.converge import advise as advise_command
@@ -119,7 +119,7 @@ def test_a_gain_that_is_unknown_is_not_mentioned():
 
 
 def test_the_train_loss_is_the_one_that_report_and_verify_give():
-    from feedline.analysis.convergence.summary import summarise
+    from feedline.analysis.convergence.read_training import summarise
     from feedline.analysis.convergence.trial import final_value
     from feedline.analysis.report.of_convergence import progress
 

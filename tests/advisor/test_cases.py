@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from advisor.made_up import curve, loss, run, with_curve, with_norms
 
-from feedline.analysis.convergence.advise import WRITTEN, advise, written
-from feedline.analysis.convergence.curves import outbreak
+from feedline.analysis.convergence.advisor import _WRITTEN, advise, is_written
+from feedline.analysis.convergence.curves import find_spike
 from feedline.convergence.fixes import FIXES
 
 SMALL = run("small", batch=32, train=0.10, held=0.30, ranks=1, norms=False)
@@ -64,8 +64,8 @@ def test_an_early_bump_that_was_made_good_is_no_instability():
     values = np.concatenate([np.linspace(2.3, 1.6, 60), np.linspace(1.6, 2.0, 20), np.linspace(2.0, 0.2, 400)])
     late = np.concatenate([np.linspace(2.3, 1.6, 60), np.linspace(1.6, 2.0, 20), np.linspace(2.0, 1.5, 400)])
 
-    assert outbreak(curve(values, 32)) is None
-    assert outbreak(curve(late, 32)) is not None  # half of what it came down in all
+    assert find_spike(curve(values, 32)) is None
+    assert find_spike(curve(late, 32)) is not None  # half of what it came down in all
 
 
 def test_a_loss_that_is_lost_is_an_instability_too():
@@ -175,12 +175,12 @@ def test_every_advice_has_a_control_and_every_fix_a_line_that_verifies_it():
         assert found.advice
         for advice in found.advice:
             assert advice.control and advice.why
-            assert bool(advice.verify) == bool(advice.fix and not written(advice.fix))
+            assert bool(advice.verify) == bool(advice.fix and not is_written(advice.fix))
             assert not advice.verify or (advice.fix in advice.verify and "{seed}" in advice.verify and "{arm}" in advice.verify)
 
 
 def test_fixes_without_a_command_are_those_that_cannot_be_applied_from_outside():
-    assert sorted(WRITTEN) == sorted(fix.name for fix in FIXES if fix.attach is None)
+    assert sorted(_WRITTEN) == sorted(fix.name for fix in FIXES if fix.attach is None)
 
 
 def test_adam_is_given_the_square_root():

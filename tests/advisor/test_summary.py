@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from advisor.made_up import curve, run, with_curve
 
-from feedline.analysis.convergence import curves, model
-from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.convergence import curves, training_series
+from feedline.analysis.convergence.read_training import summarise
 
 
 def test_a_summary_is_plain_json():
@@ -21,7 +21,7 @@ def test_a_summary_is_plain_json():
 
 
 def test_every_field_has_a_type_that_the_schema_knows():
-    for cls in vars(model).values():
+    for cls in vars(training_series).values():
         if dataclasses.is_dataclass(cls):
             assert typing.get_type_hints(cls)
 
@@ -29,7 +29,7 @@ def test_every_field_has_a_type_that_the_schema_knows():
 def test_curves_are_thinned_to_200_points_with_their_mean_kept():
     long = curve(np.linspace(2, 0, 12_345), 32)
 
-    found = curves.thin("train loss", long)
+    found = curves.thinned_points("train loss", long)
 
     assert len(found.values) == 200
     assert np.mean(found.values) == pytest.approx(1.0, abs=0.01)
@@ -37,13 +37,13 @@ def test_curves_are_thinned_to_200_points_with_their_mean_kept():
 
 
 def test_values_that_are_not_finite_are_counted_and_left_out():
-    found = curves.thin("train loss", curve([1.0, np.nan, np.inf, 2.0], 32))
+    found = curves.thinned_points("train loss", curve([1.0, np.nan, np.inf, 2.0], 32))
 
     assert (found.values, found.not_finite) == ([1.0, 2.0], 2)
 
 
 def test_a_curve_of_nothing_is_empty():
-    assert curves.thin("x", curve([np.nan], 1)).values == []
+    assert curves.thinned_points("x", curve([np.nan], 1)).values == []
 
 
 def test_checks_are_told_by_their_cause():
@@ -53,5 +53,5 @@ def test_checks_are_told_by_their_cause():
 
 
 def test_names_say_which_way_is_better():
-    assert curves.rises("val/top1_acc") and curves.rises("accuracy") and curves.rises("eval accuracy")
-    assert not curves.rises("val loss") and not curves.rises("train loss") and not curves.rises("backprop")
+    assert curves.is_higher_better("val/top1_acc") and curves.is_higher_better("accuracy") and curves.is_higher_better("eval accuracy")
+    assert not curves.is_higher_better("val loss") and not curves.is_higher_better("train loss") and not curves.is_higher_better("backprop")

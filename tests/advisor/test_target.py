@@ -6,9 +6,9 @@ from advisor.made_up import curve, loss, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.convergence import batch_cost, noise
-from feedline.analysis.convergence.model import NoiseOverTraining
-from feedline.analysis.convergence.target import PROXY, Reached, StepTime, steps_to_target, time_to_target, updates_at
+from feedline.analysis.convergence import batch_cost, noise_windows
+from feedline.analysis.convergence.target import _PROXY, Reached, StepTime, _updates_at, steps_to_target, time_to_target
+from feedline.analysis.convergence.training_series import NoiseOverTraining
 
 MEASURED = StepTime(1, 0.02, 0.019, 0.021, "measured")
 HALF_WAY = Reached(1000.0, 32_000.0, 20.0, 950.0, 1060.0)
@@ -61,20 +61,20 @@ def test_a_target_that_is_no_number_is_refused(target):
 
 @given(batch=st.floats(1, 1e5), base=st.floats(1, 1e5), critical=st.floats(0, 1e6))
 def test_a_larger_batch_never_takes_more_updates_nor_fewer_samples(batch, base, critical):
-    updates = updates_at(1000.0, base, batch, critical)
+    updates = _updates_at(1000.0, base, batch, critical)
 
     if batch >= base:
         assert updates <= 1000 * (1 + 1e-9)
         assert updates * batch >= 1000 * base * (1 - 1e-9)
-    assert updates_at(updates, batch, base, critical) == pytest.approx(1000.0)
+    assert _updates_at(updates, batch, base, critical) == pytest.approx(1000.0)
 
 
 def test_the_band_joins_the_curve_the_noise_scale_and_the_step():
     found = time_to_target(HALF_WAY, 32, 256, known(), MEASURED)
 
     assert found.updates == pytest.approx(1000 * (1 + 144 / 256) / (1 + 144 / 32))
-    assert found.updates_low == pytest.approx(950 * (1 + PROXY * 392 / 256) / (1 + PROXY * 392 / 32))
-    assert found.updates_high == pytest.approx(1060 * (1 + 27 / PROXY / 256) / (1 + 27 / PROXY / 32))
+    assert found.updates_low == pytest.approx(950 * (1 + _PROXY * 392 / 256) / (1 + _PROXY * 392 / 32))
+    assert found.updates_high == pytest.approx(1060 * (1 + 27 / _PROXY / 256) / (1 + 27 / _PROXY / 32))
     assert (found.time_s, found.low_s, found.high_s) == pytest.approx(
         (found.updates * 0.02, found.updates_low * 0.019, found.updates_high * 0.021)
     )
@@ -110,7 +110,7 @@ def test_updates_to_70_percent_of_the_study_lie_in_the_band():
 
 @pytest.mark.parametrize(("batch", "where"), [(2000, "far above"), (500, "above"), (100, "near"), (20, "below"), (5, "far below")])
 def test_a_batch_has_its_place(batch, where):
-    found = batch_cost.price(known(), batch)
+    found = batch_cost.price_batch(known(), batch)
 
     assert found.where == where
     assert found.samples_low <= found.samples_factor <= found.samples_high
@@ -120,12 +120,12 @@ def test_a_batch_has_its_place(batch, where):
 def test_a_lower_end_alone_places_a_small_batch():
     bounded = NoiseOverTraining(None, 5000.0, None, "its interval holds 0", "ddp", [], 0)
 
-    assert batch_cost.price(bounded, 64).where == "far below"
-    assert batch_cost.price(bounded, 8000).where == "unknown"
+    assert batch_cost.price_batch(bounded, 64).where == "far below"
+    assert batch_cost.price_batch(bounded, 8000).where == "unknown"
 
 
 def test_price_and_its_complement_are_one_curve():
-    found = batch_cost.price(known(), 256)
+    found = batch_cost.price_batch(known(), 256)
 
     assert (found.samples_factor - 1) * (found.updates_factor - 1) == pytest.approx(1.0)
 
@@ -133,11 +133,11 @@ def test_price_and_its_complement_are_one_curve():
 @pytest.mark.parametrize("batch", [0, -1, np.nan])
 def test_a_batch_without_samples_has_no_price(batch):
     with pytest.raises(ValueError):
-        batch_cost.price(known(), batch)
+        batch_cost.price_batch(known(), batch)
 
 
 def test_the_noise_scale_of_a_training_is_near_that_of_its_gradients():
-    found = noise.over_training(run(batch=64, scale=100.0, epochs=40, ranks=4))
+    found = noise_windows.noise_over_training(run(batch=64, scale=100.0, epochs=40, ranks=4))
 
     assert found.value == pytest.approx(100.0, rel=0.25)
     assert found.low < 100 < found.high
@@ -145,11 +145,12 @@ def test_the_noise_scale_of_a_training_is_near_that_of_its_gradients():
 
 
 def test_a_run_without_norms_says_what_they_need():
-    assert "one micro-batch" in noise.over_training(run(norms=False)).why
+    assert "one micro-batch" in noise_windows.noise_over_training(run(norms=False)).why
 
 
 def test_a_training_too_noisy_for_short_windows_is_measured_in_longer_ones():
-    found = [noise.over_training(run(batch=16, scale=500.0, epochs=2, seed=seed)) for seed in range(20)]  # 512 updates: up to 16 windows
+    runs = [run(batch=16, scale=500.0, epochs=2, seed=seed) for seed in range(20)]  # 512 updates: up to 16 windows
+    found = [noise_windows.noise_over_training(one) for one in runs]
 
     assert sum(one.low <= 500 <= one.high for one in found) >= 16
     assert np.median([len(one.windows) for one in found]) < 8
@@ -157,7 +158,7 @@ def test_a_training_too_noisy_for_short_windows_is_measured_in_longer_ones():
 
 
 def test_a_noise_scale_that_cannot_be_measured_at_all_still_bounds_the_batch():
-    found = noise.over_training(run(batch=8, scale=1e6, epochs=1))
+    found = noise_windows.noise_over_training(run(batch=8, scale=1e6, epochs=1))
 
     assert (found.value, found.high, len(found.windows)) == (None, None, 1)
-    assert batch_cost.price(found, 8).where == "far below"
+    assert batch_cost.price_batch(found, 8).where == "far below"

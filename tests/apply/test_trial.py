@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedline.analysis.convergence.trial import Branch, decide, is_lower_better
+from feedline.analysis.convergence.trial import Branch, _is_lower_better, decide
 
 
 def branches(baseline, fix, control=(), samples=1000.0):
@@ -33,8 +33,8 @@ def test_what_the_seeds_support_decides(rows, verdict, why):
 
 def test_of_a_loss_the_lower_is_better():
     assert decide("a", "", "eval loss", branches([2.0, 2.1, 2.2], [1.0, 1.1, 1.21])).verdict == "accept"
-    assert is_lower_better("val error") and not is_lower_better("accuracy")
-    assert is_lower_better("test/WER") and is_lower_better("rmse_cm") and not is_lower_better("answered")
+    assert _is_lower_better("val error") and not _is_lower_better("accuracy")
+    assert _is_lower_better("test/WER") and _is_lower_better("rmse_cm") and not _is_lower_better("answered")
 
 
 def test_a_fix_that_diverges_is_rejected_and_a_baseline_that_does_settles_nothing():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.convergence.training_record import TrainingRecord
 from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli import main
 from feedline.cli.converge.branches import see_that_seeds_differ
@@ -69,7 +69,7 @@ def test_branches_from_one_checkpoint_decide_and_are_written_down(training, capf
 
 def test_seeds_that_change_nothing_are_refused():
     one, other = (SimpleNamespace(values=np.array(values)) for values in ([1.0, 0.5], [1.0, 0.6]))
-    run = Recorded("run", {"train loss": one}, None, "", {}, 1, 8.0, 16.0, None, 2, 0.1, True)
+    run = TrainingRecord("run", {"train loss": one}, None, "", {}, 1, 8.0, 16.0, None, 2, 0.1, True)
 
     with pytest.raises(FixError, match="two seeds gave identical losses: pass {seed}"):
         see_that_seeds_differ({("baseline", 0): run, ("baseline", 1): run})

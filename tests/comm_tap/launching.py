@@ -15,7 +15,7 @@ import numpy as np
 from warm_python import Program, WarmPython
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.ranks.read_collectives import collectives_of, in_order
+from feedline.analysis.ranks.read_collectives import _in_order, collectives_of
 from feedline.analysis.traces.collectives import PHASES, Collectives
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.store.opening import open_run
@@ -156,7 +156,7 @@ def buckets(main: Process) -> IntArray:
     Returns:
         int64 [n], one for each collective in order of start.
     """
-    records = in_order(main)
+    records = _in_order(main)
     backward = np.sort(main.of(Stage.BACKWARD)["start"])
     found = np.full(len(records), -1, np.int64)
     counts: dict[tuple[int, int], int] = {}

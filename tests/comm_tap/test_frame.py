@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from feedline.analysis.report.frames.collectives import COLLECTIVES
 from feedline.analysis.report.loaded import LoadedRun
+from feedline.analysis.report.run_frames import COLLECTIVES
 from feedline.profiler.store.opening import open_run
 
 KIND = ["operation", "bytes", "group_size", "backend"]

@@ -10,13 +10,13 @@ import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.finding import CostKind
-from feedline.analysis.ranks.many.passes import WARM_UP
+from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.ranks.many.passes import _LEFT_OUT_STEPS
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.ranks.many.reduce import reduce_ranks
-from feedline.analysis.ranks.summary import compare
 from feedline.analysis.report import terminal
-from feedline.analysis.scaling.late import late_of
 from feedline.analysis.scaling.measured import point_of
+from feedline.analysis.scaling.together import late_of
 from feedline.profiler.store.opening import open_run
 
 
@@ -64,7 +64,7 @@ def test_what_ranks_wait_in_broadcasts_is_the_same_in_the_report_and_by_rank(tmp
     """DistributedDataParallel broadcasts the buffers of BatchNorm from rank 0, which is late: the others wait for it there."""
     ranks = launch(tmp_path, "late_rank.py", 3, "buffers", warm=warm_python)
     say_what_went_wrong(ranks)
-    together = compare([rank.collectives for rank in ranks], first=WARM_UP)
+    together = compare_collectives([rank.collectives for rank in ranks], first=_LEFT_OUT_STEPS)
     with here() as pool:
         by_rank = reduce_ranks([str(tmp_path / "run")], pool)
 

@@ -5,8 +5,8 @@ import pytest
 from explain.made_up_records import MadeUp
 
 from feedline.analysis.measure.gather import RankMetrics
+from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded
 from feedline.analysis.ranks.read_collectives import clock_of, collectives_of
-from feedline.analysis.ranks.recorded import NOTHING, compared
 from feedline.analysis.traces.collectives import PHASES
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.reasons import OTHER_LIBRARY
@@ -121,7 +121,7 @@ def test_a_library_that_no_tap_sees_is_named_with_the_time_that_no_stage_explain
     gathered = {number: RankMetrics.of(rank) for number, rank in ranks.items()}
     notes = []
 
-    assert compared(gathered, gathered[1], None, NOTHING, notes, {}) is None
+    assert compare_recorded(gathered, gathered[1], None, NO_HINTS, notes, {}) is None
 
     assert "communication by Horovod: not seen; no stage explains 11.1 % of the mean step" in notes  # 20 of 180 ns
 

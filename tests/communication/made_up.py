@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feedline.analysis.intervals import IntArray
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, Collectives, Group, RankClock
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, Collectives, ProcessGroup, RankClock
 
 MS = 1_000_000
 MB = 1_000_000
@@ -132,7 +132,7 @@ def _collectives(plan: Training, rank: int, rows: list, edges: list, stages: dic
         start, end, nbytes, sequence = (np.array(column) for column in zip(*rows, strict=True))
         table["start"], table["end"] = own_time(plan, rank, start), own_time(plan, rank, end)
         table["nbytes"], table["sequence"], table["phase"] = nbytes, sequence, PHASES.index("backward")
-    group = Group("0", tuple(range(plan.ranks)), plan.backend)
+    group = ProcessGroup("0", tuple(range(plan.ranks)), plan.backend)
     spans = {name: own_time(plan, rank, np.array(spans)).reshape(-1, 2) for name, spans in stages.items()}
     return Collectives(rank, plan.hosts[rank * len(plan.hosts) // plan.ranks], table, [group], ["allreduce_"], ["float32"],
                        own_time(plan, rank, np.stack([edges[:-1], edges[1:]], 1)), spans, _clock(plan, rank, edges),
@@ -171,6 +171,6 @@ def messages(sent: list[float], received: list[float], ended: list[float], nbyte
         edges = BOOT + np.linspace(0, max(ended) + 50, steps + 1).astype(np.int64) * MS
         clock = RankClock(edges[:1], np.zeros(1, np.int64), 1000.0)
         name = "recv" if rank else "send"
-        ranks.append(Collectives(rank, "a", table, [Group("0 0>1", (0, 1), "gloo")], [name], ["float32"],
+        ranks.append(Collectives(rank, "a", table, [ProcessGroup("0 0>1", (0, 1), "gloo")], [name], ["float32"],
                                  np.stack([edges[:-1], edges[1:]], 1), {}, clock))  # fmt: skip
     return ranks

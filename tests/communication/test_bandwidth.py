@@ -5,12 +5,12 @@ from communication.made_up import MB, Training, always, train
 
 from feedline.analysis.ranks import bandwidth
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.traces.collective_operations import bus_factor, operation
+from feedline.analysis.traces.collectives import bus_factor, operation
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 
 def kinds(ranks):
-    return bandwidth.kinds(combine(ranks))
+    return bandwidth.collective_kinds(combine(ranks))
 
 
 @pytest.mark.parametrize("name,meant,factor", [
@@ -50,7 +50,7 @@ def probe(rate, nbytes=25 * MB):
 def test_the_verdict_is_in_words(rate, words):
     (kind,) = kinds(train(Training(ranks=4, buckets=(20 * MB,))).ranks)
 
-    against = bandwidth.verdict(kind, Ceilings([probe(rate)]))
+    against = bandwidth._verdict(kind, Ceilings([probe(rate)]))
 
     assert words in against.message and against.share == pytest.approx(1e9 / rate, rel=0.02)
 
@@ -58,7 +58,7 @@ def test_the_verdict_is_in_words(rate, words):
 def test_the_probe_of_the_most_similar_size_is_taken():
     (kind,) = kinds(train(Training(ranks=4, buckets=(20 * MB,))).ranks)
 
-    rate, _ = bandwidth.measured_ceiling(Ceilings([probe(3e8, 1 << 20), probe(2e9), probe(9e9, 1 << 33)]), kind)
+    rate, _ = bandwidth._measured_ceiling(Ceilings([probe(3e8, 1 << 20), probe(2e9), probe(9e9, 1 << 33)]), kind)
 
     assert rate == 2e9
 
@@ -66,12 +66,12 @@ def test_the_probe_of_the_most_similar_size_is_taken():
 def test_a_specified_link_goes_before_the_probe():
     (kind,) = kinds(train(Training(ranks=4, buckets=(20 * MB,))).ranks)
 
-    assert bandwidth.verdict(kind, Ceilings([probe(9e9)]), 2e9).share == pytest.approx(0.5, rel=0.02)
+    assert bandwidth._verdict(kind, Ceilings([probe(9e9)]), 2e9).share == pytest.approx(0.5, rel=0.02)
 
 
 def test_without_anything_to_compare_with_nothing_is_judged():
     (kind,) = kinds(train(Training(ranks=4, buckets=(20 * MB,))).ranks)
 
-    against = bandwidth.verdict(kind, None)
+    against = bandwidth._verdict(kind, None)
 
     assert against.share is None and "to judge it, give the link's speed" in against.message

@@ -10,8 +10,8 @@ from feedline.analysis.ranks.cross_rank import combine
 
 
 def blamed(ranks, first=0):
-    found = blame.blame(combine(ranks))
-    return found, blame.summary(found, ranks, first)
+    found = blame.blame_steps(combine(ranks))
+    return found, blame.list_late_ranks(found, ranks, first)
 
 
 @pytest.mark.parametrize("phase", ["wait", "forward", "backward"])

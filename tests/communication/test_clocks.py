@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from communication.made_up import MS, Training, always, train
 
-from feedline.analysis.ranks.clocks import align
+from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import match
 from feedline.analysis.traces.collectives import RankClock
 

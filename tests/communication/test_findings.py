@@ -15,8 +15,8 @@ import feedline
 from feedline.analysis.explain.diagnose import diagnose
 from feedline.analysis.explain.verdict import verdict
 from feedline.analysis.ledger.finding import Severity
-from feedline.analysis.ranks.model import CollectiveKind, ExposedKind
-from feedline.analysis.ranks.summary import compare
+from feedline.analysis.ranks.communication import CollectiveKind, ExposedKind
+from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 RECORDED = Path(__file__).parents[1] / "golden" / "runs" / "ranks"  # two ranks on Gloo
@@ -25,7 +25,7 @@ SAMPLES = {rank: {"read": 1e-3, "decode": 30e-3 if rank == 3 else 4e-3} for rank
 
 
 def facts_of(plan, ceilings=None, costs=None):
-    compared = compare(train(plan).ranks, ceilings, costs)
+    compared = compare_collectives(train(plan).ranks, ceilings, costs)
     assert compared is not None
     total = sum(value or 0.0 for value in vars(compared.parts[0]).values()) * 1e3
     facts = made_up_facts(stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05})
@@ -128,13 +128,13 @@ def test_communication_that_backward_hides_is_not_spoken_of():
 def test_one_rank_or_no_collective_gives_nothing():
     made = train(Training(ranks=2, steps=4))
 
-    assert compare([with_table(one, one.table[:0]) for one in made.ranks]) is None
-    assert compare(train(Training(ranks=1, steps=4)).ranks) is None
+    assert compare_collectives([with_table(one, one.table[:0]) for one in made.ranks]) is None
+    assert compare_collectives(train(Training(ranks=1, steps=4)).ranks) is None
 
 
 def test_parts_sum_to_the_mean_step_of_their_rank():
     made = train(Training(ranks=3, jitter=2.0))
-    compared = compare(made.ranks, first=4)
+    compared = compare_collectives(made.ranks, first=4)
 
     for one in made.ranks:
         assert sum(vars(compared.parts[one.rank]).values()) == pytest.approx(one.walls[4:].mean() / 1e9, rel=1e-9)
@@ -142,9 +142,9 @@ def test_parts_sum_to_the_mean_step_of_their_rank():
 
 def test_evaluation_is_in_no_part_and_in_no_replayed_step():
     plan = Training(ranks=2, steps=40)
-    compared = compare(train(replace(plan, evaluation=dict.fromkeys((9, 19, 29), 1000.0))).ranks)
+    compared = compare_collectives(train(replace(plan, evaluation=dict.fromkeys((9, 19, 29), 1000.0))).ranks)
 
-    usual = compare(train(plan).ranks)
+    usual = compare_collectives(train(plan).ranks)
     assert compared.parts == usual.parts
     assert compared.communication.what_if[0].step_s == pytest.approx(usual.communication.what_if[0].step_s, rel=1e-3)
 
@@ -157,14 +157,14 @@ def test_what_was_not_kept_is_in_no_part_and_in_no_replayed_step():
         kept = one.table[(place < gone.start) | (place >= gone.stop)]
         ranks.append(replace(with_table(one, kept), steps=np.delete(one.steps, gone, 0)))
 
-    compared, usual = compare(ranks), compare(train(plan).ranks)
+    compared, usual = compare_collectives(ranks), compare_collectives(train(plan).ranks)
 
     assert vars(compared.parts[0]) == pytest.approx(vars(usual.parts[0]))
     assert compared.communication.what_if[0].step_s == pytest.approx(usual.communication.what_if[0].step_s, rel=1e-3)
 
 
 def test_a_rank_without_a_folder_leaves_a_report_that_says_so():
-    compared = compare(train(Training(late=always(3, range(30), "wait", 50.0))).ranks[:3])
+    compared = compare_collectives(train(Training(late=always(3, range(30), "wait", 50.0))).ranks[:3])
 
     assert any("rank 3 left no records" in note for note in compared.notes)
     assert not compared.communication.late or compared.communication.late[0].late_s < 1e-3
@@ -173,7 +173,7 @@ def test_a_rank_without_a_folder_leaves_a_report_that_says_so():
 @pytest.mark.parametrize("ranks,measured", [(3, True), (4, False)])
 def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ranks, measured):
     plan = Training(late=always(3, range(30), "wait", 50.0), steps=5 if measured else 1, measured=measured)
-    compared = compare(train(plan).ranks[:ranks], link_bytes_per_s=1e9)
+    compared = compare_collectives(train(plan).ranks[:ranks], link_bytes_per_s=1e9)
     comm = compared.communication
     facts = replace(made_up_facts(stages={"forward": 40.0, "backward": 60.0}), comm=comm, comm_parts=compared.parts)
 
@@ -185,7 +185,7 @@ def test_where_waiting_cannot_be_told_from_transfer_the_network_is_not_judged(ra
 
 
 def test_messages_between_two_ranks_are_one_kind_with_the_bandwidth_of_the_link():
-    compared = compare(messages([0, 200, 400], [20, 220, 420], [104, 304, 504], 84 * MB), link_bytes_per_s=1e9)
+    compared = compare_collectives(messages([0, 200, 400], [20, 220, 420], [104, 304, 504], 84 * MB), link_bytes_per_s=1e9)
 
     (kind,) = compared.communication.collectives
     assert (kind.name, kind.n, kind.count, kind.busbw_gbps) == ("send_recv", 2, 3, pytest.approx(1.0))
@@ -196,7 +196,7 @@ def test_what_no_tap_could_see_is_in_the_report():
     made = train(Training(ranks=2, steps=6))
     ranks = [replace(made.ranks[0], unseen=["horovod: its collectives are not torch's"]), made.ranks[1]]
 
-    assert "horovod: its collectives are not torch's" in compare(ranks).communication.unseen
+    assert "horovod: its collectives are not torch's" in compare_collectives(ranks).communication.unseen
 
 
 def test_a_group_destroyed_in_mid_run_and_a_smaller_one_after_it_are_both_seen():
@@ -214,6 +214,6 @@ def test_a_group_destroyed_in_mid_run_and_a_smaller_one_after_it_are_both_seen()
             replace(one, table=np.concatenate([one.table, table]), groups=[*one.groups, replace(two.groups[0], name="7")], steps=steps)
         )
 
-    compared = compare(ranks)
+    compared = compare_collectives(ranks)
 
     assert {(kind.n, kind.count) for kind in compared.communication.collectives} == {(4, 20), (4, 10), (2, 10)}

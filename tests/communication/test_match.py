@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from communication.made_up import BOOT, MB, MS, Training, always, messages, train, with_table
 
-from feedline.analysis.ranks.clocks import align
+from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import MISSING, generations, match
-from feedline.analysis.traces.collectives import Group
+from feedline.analysis.traces.collectives import ProcessGroup
 
 
 def test_clocks_years_apart_do_not_disturb_the_matching():
@@ -16,7 +16,7 @@ def test_clocks_years_apart_do_not_disturb_the_matching():
 
     matched = match(made.ranks)
 
-    assert len(matched.group) == 15 and matched.whole.all()
+    assert len(matched.group) == 15 and matched.complete.all()
     assert (np.diff(matched.start - matched.start[:1], axis=1) == 0).all()
 
 
@@ -24,9 +24,9 @@ def test_groups_and_names_may_be_listed_in_another_order_on_each_rank():
     first, second = train(Training(ranks=2, steps=3)).ranks
     table = second.table.copy()
     table["group"], table["name"] = 1, 1
-    second = replace(second, table=table, groups=[Group("other", (1,), "gloo"), *second.groups], names=["barrier", *second.names])
+    second = replace(second, table=table, groups=[ProcessGroup("other", (1,), "gloo"), *second.groups], names=["barrier", *second.names])
 
-    assert match([first, second]).whole.all()
+    assert match([first, second]).complete.all()
 
 
 def test_a_group_made_again_under_the_same_name_is_another_one():
@@ -37,7 +37,7 @@ def test_a_group_made_again_under_the_same_name_is_another_one():
 
     matched = match([with_table(one, table) for one, table in zip((first, second), tables, strict=True)])
 
-    assert len(matched.group) == 12 and matched.whole.all()
+    assert len(matched.group) == 12 and matched.complete.all()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_neighbors_swapped_on_one_rank_still_match():
     table = second.table.copy()
     table["sequence"][[0, 1]] = table["sequence"][[1, 0]]
 
-    assert match([first, with_table(second, table)]).whole.all()
+    assert match([first, with_table(second, table)]).complete.all()
 
 
 def test_sends_within_a_group_do_not_make_its_collectives_begin_anew():
@@ -69,7 +69,7 @@ def test_sends_within_a_group_do_not_make_its_collectives_begin_anew():
     sent["name"], sent["start"] = len(second.names), second.table["start"][[3, 6, 9]] + 1
     table = np.sort(np.concatenate([second.table, sent]), order="start")
 
-    assert match([first, replace(second, table=table, names=[*second.names, "send"])]).whole.all()
+    assert match([first, replace(second, table=table, names=[*second.names, "send"])]).complete.all()
 
 
 def test_a_rank_without_records_is_named():
@@ -77,7 +77,7 @@ def test_a_rank_without_records_is_named():
 
     matched = match(made.ranks[:2] + made.ranks[3:])
 
-    assert not matched.whole.any()
+    assert not matched.complete.any()
     assert any("rank 2 left no records" in note for note in matched.notes)
 
 
@@ -142,7 +142,7 @@ def test_a_send_and_its_recv_are_one():
 
     matched = match(ranks)
 
-    assert matched.notes == [] and matched.whole.tolist() == [True] * 3
+    assert matched.notes == [] and matched.complete.tolist() == [True] * 3
     assert {matched.names[name] for name in matched.name} == {"send_recv"}
     assert matched.start[0].tolist() == [BOOT, BOOT + 20 * MS]
 
@@ -156,7 +156,7 @@ def test_sends_that_have_no_number_on_both_sides_are_not_matched():
 
 @pytest.mark.parametrize(
     ("group", "matched"),
-    [(Group("0", (0, 1), "gloo"), 0), (Group("0 any>1", (), "gloo"), 0), (Group("others", (), "gloo"), 2)],
+    [(ProcessGroup("0", (0, 1), "gloo"), 0), (ProcessGroup("0 any>1", (), "gloo"), 0), (ProcessGroup("others", (), "gloo"), 2)],
 )
 def test_where_a_rank_receives_from_anybody_no_message_is_matched_and_else_those_that_have_a_number(group, matched):
     first, second = messages([0, 50], [20, 70], [104, 154], 84 * MB)
@@ -173,5 +173,5 @@ def test_a_run_that_ended_earlier_on_one_rank_still_matches():
 
     matched = match([made.ranks[0], short])
 
-    assert matched.whole.sum() == 12
+    assert matched.complete.sum() == 12
     assert align([made.ranks[0], short], matched).bound < MS

@@ -8,11 +8,11 @@ from communication.made_up import MB, MS, NO_CLOCK, Training, always, messages, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.ranks.clocks import Alignment, align
+from feedline.analysis.ranks.aligned_clocks import Alignment, align
+from feedline.analysis.ranks.comparison import mean_parts
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.partition import PARTS, computing
-from feedline.analysis.ranks.summary import means
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, Collectives, Group
+from feedline.analysis.ranks.partition import RANK_PARTS, computing_spans
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, Collectives, ProcessGroup
 
 
 def parts_of(ranks, column, bound=None):
@@ -77,8 +77,8 @@ def test_a_backward_that_computes_on_after_its_last_collective_hides_it():
     one = made.ranks[0]
     longer = one.stages["backward"] + np.array([0, 40 * MS])
 
-    assert (computing(one)[:, 1] < one.stages["backward"][:, 1]).all()
-    assert (computing(replace(one, stages={"backward": longer}))[:, 1] == longer[:, 1]).all()
+    assert (computing_spans(one)[:, 1] < one.stages["backward"][:, 1]).all()
+    assert (computing_spans(replace(one, stages={"backward": longer}))[:, 1] == longer[:, 1]).all()
 
 
 def bucketed(one):
@@ -92,10 +92,10 @@ def test_a_backward_that_copies_its_last_bucket_into_the_gradients_computed_no_l
     one = train(Training(ranks=2, buckets=(10 * MB,), link=1e9)).ranks[0]  # 10 ms
     one = replace(one, stages={"backward": one.stages["backward"] + np.array([0, copying_ms * MS])})
 
-    ends = computing(bucketed(one))[:, 1]
+    ends = computing_spans(bucketed(one))[:, 1]
 
     assert (ends == (one.table["start"] if waits else one.stages["backward"][:, 1])).all()
-    assert (computing(one)[:, 1] == one.stages["backward"][:, 1]).all(), "of other collectives nobody knows what follows"
+    assert (computing_spans(one)[:, 1] == one.stages["backward"][:, 1]).all(), "of other collectives nobody knows what follows"
 
 
 def test_transfer_of_the_last_bucket_is_exposed_and_not_hidden():
@@ -111,7 +111,7 @@ def test_where_the_recorder_saw_the_wait_it_is_not_computing():
     one = train(Training(ranks=2)).ranks[0]
     blocked = one.stages["backward"][:, 1:] - np.array([[3 * MS, 1 * MS]])
 
-    spans = computing(replace(one, stages=one.stages | {"blocked": blocked}))
+    spans = computing_spans(replace(one, stages=one.stages | {"blocked": blocked}))
 
     assert (spans[:, 1] - spans[:, 0]).sum() == (np.diff(one.stages["backward"]) - 2 * MS).sum()
 
@@ -137,9 +137,9 @@ def test_what_a_rank_waits_is_unknown_where_it_never_met_another():
     made = train(Training(ranks=2, late=always(1, range(30), "wait", 40.0)))
     table = made.ranks[1].table.copy()
     table["group"] = 1
-    apart = replace(made.ranks[1], table=table, groups=[*made.ranks[1].groups, Group("of its own", (1,), "gloo")])
+    apart = replace(made.ranks[1], table=table, groups=[*made.ranks[1].groups, ProcessGroup("of its own", (1,), "gloo")])
 
-    alone, together = (means(parts_of(ranks, 0), 0) for ranks in ([made.ranks[0], apart], made.ranks))
+    alone, together = (mean_parts(parts_of(ranks, 0), 0) for ranks in ([made.ranks[0], apart], made.ranks))
 
     assert (alone.hidden_wait_s, alone.exposed_wait_s, alone.queue_s) == (None, None, None)
     assert alone.exposed_transfer_s > 0 and together.exposed_wait_s > 0
@@ -157,7 +157,7 @@ def test_an_end_that_nobody_could_tell_is_counted_and_not_guessed():
 
 def test_a_collective_behind_one_that_waits_stands_in_a_queue():
     """A two-rank group inside three ranks: on rank 1, its second collective cannot run before the first, which waits for rank 0's slot."""
-    pair, rows = Group("p", (0, 1), "nccl"), [[(0, 90), (10, 100)], [(0, 10), (10, 100)]]
+    pair, rows = ProcessGroup("p", (0, 1), "nccl"), [[(0, 90), (10, 100)], [(0, 10), (10, 100)]]
     ranks = []
     for rank, spans in enumerate(rows):
         table = np.zeros(2, COLLECTIVE_DTYPE)
@@ -207,7 +207,7 @@ def any_ranks(draw):
         steps = np.stack([edges[:-1], edges[1:]], 1)[sorted(kept)]
         evaluation = np.array(sorted(draw(st.sets(st.integers(0, 110), min_size=2, max_size=4)))[:2]).reshape(1, 2)
         backend = draw(st.sampled_from(["gloo", "nccl"])) if rank == 0 else ranks[0].groups[0].backend
-        group = Group("0", tuple(range(count)), backend)
+        group = ProcessGroup("0", tuple(range(count)), backend)
         ranks.append(Collectives(rank, "a", table, [group], ["all_reduce"], [], steps, {"blocked": np.zeros((0, 2), np.int64),
                                  "backward": np.array([[a, b]])}, NO_CLOCK, evaluation=evaluation))  # fmt: skip
     return ranks
@@ -215,7 +215,7 @@ def any_ranks(draw):
 
 def slow(one, column, matched, met, slots):
     """The same partition, nanosecond by nanosecond."""
-    counts = {name: np.zeros(len(one.steps), int) for name in PARTS}
+    counts = {name: np.zeros(len(one.steps), int) for name in RANK_PARTS}
     for step, now in [(step, now) for step, (start, end) in enumerate(one.steps) for now in range(start, end)]:
         if any(start <= now < end for start, end in one.evaluation):
             continue

@@ -8,17 +8,16 @@ from communication.made_up import MB, Training, always, train, with_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, timeline
+from feedline.analysis.ranks.buckets import NoTimeline, backward_passes, cut_timeline
+from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.cross_rank import combine
-from feedline.analysis.ranks.replay import _share, fit
-from feedline.analysis.ranks.summary import compare
-from feedline.analysis.ranks.what_if import WhatIf, bucket_edges, micro_batches, split_ready
+from feedline.analysis.ranks.replay import BucketReplay, _bucket_edges, _share, _split_ready, fit_link, micro_batch_seconds
 
 
 def asked(ranks, **more):
     together = combine(ranks)
-    made = timeline(together)
-    return WhatIf(made, fit(made, together), **more)
+    made = cut_timeline(together)
+    return BucketReplay(made, fit_link(made, together), **more)
 
 
 def truth(plan):
@@ -91,7 +90,7 @@ def test_accumulation_saves_the_transfer_of_all_batches_but_one():
     made = train(plan)
     step, compute = truth(plan), (plan.wait + plan.forward + plan.backward) / 1e3
 
-    answer = asked(made.ranks).accumulate(4, micro_batches(made.ranks))
+    answer = asked(made.ranks).accumulate(4, micro_batch_seconds(made.ranks))
 
     assert answer.step_s == pytest.approx((step + 3 * compute) / 4, rel=0.01)
 
@@ -100,11 +99,11 @@ def test_a_program_that_sends_gradients_in_each_of_its_backward_passes_is_spared
     plan = Training(ranks=2, buckets=(20 * MB,), optimizer=0, steps=32)
     ranks = [accumulated(one, 4) for one in train(plan).ranks]
 
-    answer = asked(ranks).no_sync(backward_passes(ranks[0], timeline(combine(ranks))))
+    answer = asked(ranks).no_sync(backward_passes(ranks[0], cut_timeline(combine(ranks))))
 
     compute = (plan.wait + plan.forward + plan.backward) / 1e3
     assert answer.value == 4 and answer.step_s == pytest.approx(4 * compute + (truth(plan) - compute), rel=0.01)
-    predictions = {one.id for one in compare(ranks).communication.what_if}
+    predictions = {one.id for one in compare_collectives(ranks).communication.what_if}
     assert "no_sync" in predictions and "accumulation" not in predictions, "it accumulates already"
 
 
@@ -116,7 +115,7 @@ def test_no_sync_is_refused_to_a_program_that_has_it():
         table["sequence"] = np.arange(len(table))
         ranks.append(with_table(one, table))
 
-    answer = asked(ranks).no_sync(backward_passes(ranks[0], timeline(combine(ranks))))
+    answer = asked(ranks).no_sync(backward_passes(ranks[0], cut_timeline(combine(ranks))))
 
     assert answer.value == 4 and answer.step_s is None and "not sent in every backward pass" in answer.why
 
@@ -141,7 +140,7 @@ def test_what_a_program_does_between_its_steps_is_not_spared_by_accumulation():
     made = train(plan)
     step, compute = truth(plan), (plan.wait + plan.forward + plan.backward + plan.between) / 1e3
 
-    answer = asked(made.ranks).accumulate(4, micro_batches(made.ranks))
+    answer = asked(made.ranks).accumulate(4, micro_batch_seconds(made.ranks))
 
     assert answer.step_s == pytest.approx((step + 3 * compute) / 4, rel=0.01)
 
@@ -179,7 +178,7 @@ def test_too_few_steps_are_refused():
 
 def test_a_replay_that_misses_the_measured_step_predicts_nothing():
     replay = asked(train(Training()).ranks)
-    off = WhatIf(replay.made, replace(replay.link, bytes_per_s=replay.link.bytes_per_s / 20))
+    off = BucketReplay(replay.made, replace(replay.link, bytes_per_s=replay.link.bytes_per_s / 20))
 
     assert off.faster_link(2).step_s is None and "misses the measured step by" in off.faster_link(2).why
 
@@ -201,7 +200,7 @@ def test_a_shared_link_is_never_faster_than_its_bandwidth_nor_slower_than_one_af
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200 * MB), st.integers(MB // 16, 300 * MB))
 def test_new_buckets_hold_the_same_bytes(total, cap):
-    edges = bucket_edges(total, cap)
+    edges = _bucket_edges(total, cap)
 
     assert edges[0] == 0 and edges[-1] == total and (np.diff(edges) > 0).all() and np.diff(edges).max() <= max(cap, MB + 50_000)
 
@@ -210,4 +209,4 @@ def test_the_measured_buckets_split_at_their_own_edges_are_ready_as_they_were():
     ready = np.sort(np.random.default_rng(0).integers(0, 10**6, (5, 4, 2)), axis=1)
     nbytes = np.array([1, 5, 5, 3])
 
-    assert (split_ready(ready, nbytes, np.array([0, 1, 6, 11, 14])) == ready).all()
+    assert (_split_ready(ready, nbytes, np.array([0, 1, 6, 11, 14])) == ready).all()

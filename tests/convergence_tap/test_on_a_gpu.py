@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 import feedline
-from feedline.analysis.convergence.read import read
+from feedline.analysis.convergence.read_training import read
 from feedline.convergence.fixes.lamb import Lamb
 from feedline.convergence.fixes.lars import Lars
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import feedline
 from feedline.analysis.convergence import checks
-from feedline.analysis.convergence.read import read
+from feedline.analysis.convergence.read_training import read
 from feedline.convergence.fixes.ghost_bn import convert_ghost_batchnorm
 
 SAMPLES = 4

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from feedline.analysis.convergence import checks
-from feedline.analysis.convergence.advise import advise
-from feedline.analysis.convergence.read import read
-from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.convergence.advisor import advise
+from feedline.analysis.convergence.read_training import read, summarise
 
 
 def truth(folder, way):

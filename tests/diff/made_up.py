@@ -6,19 +6,18 @@ from functools import cache
 
 from golden.record import RUNS
 
-from feedline.analysis.diff.measure import Measure
-from feedline.analysis.diff.side import Measured
+from feedline.analysis.diff.side import Measure, MeasuredRun
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.measure.model import Cpus
 
 
 @cache
-def stored(name: str) -> Measured:
+def stored(name: str) -> MeasuredRun:
     """A run of tests/golden."""
-    return Measured.of(RUNS / name)
+    return MeasuredRun.of(RUNS / name)
 
 
-def changed(run: Measured, change: Callable[[Measure], float], **of_run: float) -> Measured:
+def changed(run: MeasuredRun, change: Callable[[Measure], float], **of_run: float) -> MeasuredRun:
     """The same run with each value multiplied.
 
     Args:
@@ -29,18 +28,18 @@ def changed(run: Measured, change: Callable[[Measure], float], **of_run: float) 
     return replace(run, measures=measures, **of_run)  # type: ignore[arg-type]
 
 
-def quiet(run: Measured, error: float = 0.01) -> Measured:
+def quiet(run: MeasuredRun, error: float = 0.01) -> MeasuredRun:
     """The same run, recorded on a machine that does little else: all values are known well."""
     measures = {id: replace(one, error=error, drift=0.0) for id, one in run.measures.items()}
     return beside(replace(run, measures=measures), 0.0)
 
 
-def beside(run: Measured, others: float) -> Measured:
+def beside(run: MeasuredRun, others: float) -> MeasuredRun:
     """The same run beside other programs that use so many CPUs."""
     return replace(run, report=replace(run.report, cpus=Cpus(2.0, None, 2.0, 1.0, others, 1.0 - others)))
 
 
-def making(run: Measured, cpu_s: float, queued_s: float) -> Measured:
+def making(run: MeasuredRun, cpu_s: float, queued_s: float) -> MeasuredRun:
     """The same run with other times of making a sample: CPU seconds, and those that its worker waited for a CPU."""
     report, workers = run.report, run.report.workers
     assert workers is not None
@@ -51,14 +50,14 @@ def making(run: Measured, cpu_s: float, queued_s: float) -> Measured:
     return replace(run, report=report, measures=measures)
 
 
-def taking(run: Measured, step_s: float, wait_s: float) -> Measured:
+def taking(run: MeasuredRun, step_s: float, wait_s: float) -> MeasuredRun:
     """The same run with another time of the step, and of its wait for data."""
     times = {"step/mean": step_s, "stage/wait": wait_s}
     report = replace(run.report, step=replace(run.report.step, mean_s=step_s))  # type: ignore[type-var]
     return replace(run, report=report, measures={id: replace(one, value=times.get(id, one.value)) for id, one in run.measures.items()})
 
 
-def with_check(run: Measured, rule_id: str, message: str) -> Measured:
+def with_check(run: MeasuredRun, rule_id: str, message: str) -> MeasuredRun:
     """The same run with a mistake found in its training."""
     convergence = run.report.convergence
     assert convergence is not None

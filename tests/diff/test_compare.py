@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from diff.made_up import beside, changed, quiet, stored
 
-from feedline.analysis.diff.compare import diff
-from feedline.analysis.diff.measure import CPU, THREAD
-from feedline.analysis.diff.model import CHANGED, MACHINE
+from feedline.analysis.diff.diff_runs import diff
+from feedline.analysis.diff.run_diff import Outcome
+from feedline.analysis.diff.side import Influence
 
 RUNS = ("loader", "rests", "without-loader", "window", "ranks", "batch32", "gpu")
 
@@ -76,42 +76,45 @@ def test_decoding_that_is_faster_is_named_too(loader):
 
 
 def test_a_machine_on_which_everything_is_slower_is_no_change(loader):
-    slow = changed(loader, lambda one: 1.2 if one.kind in (CPU, THREAD) or one.id in ("stage/wait", "step/mean", "sample/total") else 1.0)
+    slow = changed(
+        loader,
+        lambda one: 1.2 if one.kind in (Influence.CPU, Influence.THREAD) or one.id in ("stage/wait", "step/mean", "sample/total") else 1.0,
+    )
 
     found = diff([loader], [slow])
 
     assert found.machine.speed == pytest.approx(1.2, abs=0.01)
     assert [one.id for one in found.changed] == []
-    assert found.of("sample/decode").outcome == MACHINE
+    assert found.of("sample/decode").outcome == Outcome.MACHINE
     assert found.of("sample/decode").ratio == pytest.approx(1.0, abs=0.01)
     assert "all stages took 1.20x the CPU time" in found.conclusion
 
 
 def test_decoding_is_named_although_the_machine_is_slower_too(loader):
-    slow = changed(loader, lambda one: 1.15 if one.kind in (CPU, THREAD) else 1.0)
+    slow = changed(loader, lambda one: 1.15 if one.kind in (Influence.CPU, Influence.THREAD) else 1.0)
 
     found = diff([loader], [slower_decode(slow, 1.25)])
 
     assert found.cause == "sample/decode"
     assert found.of("sample/decode").ratio == pytest.approx(1.25, abs=0.02)
-    assert found.of("sample/augment").outcome != CHANGED
+    assert found.of("sample/augment").outcome != Outcome.CHANGED
 
 
 def test_waiting_for_a_cpu_is_the_machines_where_other_programs_run(loader):
-    queued = changed(loader, lambda one: 1.5 if one.kind == THREAD else 1.0, waiting=1.5 * (loader.waiting or 1.0))
+    queued = changed(loader, lambda one: 1.5 if one.kind == Influence.THREAD else 1.0, waiting=1.5 * (loader.waiting or 1.0))
 
     found = diff([beside(loader, 0.0)], [beside(queued, 0.9)])
 
-    assert found.of("stage/forward").outcome == MACHINE
+    assert found.of("stage/forward").outcome == Outcome.MACHINE
     assert found.changed == []
 
 
 def test_waiting_for_a_cpu_is_a_change_where_no_other_program_runs(loader):
-    queued = changed(loader, lambda one: 1.5 if one.kind == THREAD else 1.0, waiting=1.5 * (loader.waiting or 1.0))
+    queued = changed(loader, lambda one: 1.5 if one.kind == Influence.THREAD else 1.0, waiting=1.5 * (loader.waiting or 1.0))
 
     found = diff([beside(loader, 0.0)], [beside(queued, 0.0)])
 
-    assert found.of("stage/forward").outcome == CHANGED
+    assert found.of("stage/forward").outcome == Outcome.CHANGED
 
 
 def test_several_runs_of_each_measure_how_runs_differ(loader):
@@ -121,19 +124,19 @@ def test_several_runs_of_each_measure_how_runs_differ(loader):
     slower_close = [changed(run, lambda one: 1.15 if one.id == "step/mean" else 1.0) for run in close]
 
     assert diff(apart, slower).between == "measured"
-    assert diff(apart, slower).of("step/mean").outcome != CHANGED
-    assert diff(close, slower_close).of("step/mean").outcome == CHANGED
+    assert diff(apart, slower).of("step/mean").outcome != Outcome.CHANGED
+    assert diff(close, slower_close).of("step/mean").outcome == Outcome.CHANGED
 
 
 def test_several_runs_of_each_tell_a_slower_machine_from_one_that_varies(loader):
     def on(speeds):
-        return [changed(loader, lambda one, by=by: by if one.kind == CPU else 1.0) for by in speeds]
+        return [changed(loader, lambda one, by=by: by if one.kind == Influence.CPU else 1.0) for by in speeds]
 
     varies = diff(on((0.97, 1.0, 1.03)), [slower_decode(run, 1.2) for run in on((0.98, 1.0, 1.03))])
     slower = diff(on((0.99, 1.0, 1.01)), on((1.19, 1.2, 1.21)))
 
     assert varies.cause == "sample/decode" and varies.of("sample/decode").machine == 1
-    assert slower.of("sample/decode").outcome == MACHINE and not [one for one in slower.changed if one.clock == "cpu"]
+    assert slower.of("sample/decode").outcome == Outcome.MACHINE and not [one for one in slower.changed if one.clock == "cpu"]
 
 
 def test_batches_of_another_size_are_compared_by_sample():

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from diff.made_up import beside, changed, making, quiet, stored, taking, with_check
 
-from feedline.analysis.diff.budget import Budget, check
-from feedline.analysis.diff.compare import diff
-from feedline.analysis.diff.measure import CPU, THREAD
-from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE
+from feedline.analysis.diff.budget import Budget, check_budget
+from feedline.analysis.diff.diff_runs import diff
+from feedline.analysis.diff.run_diff import Outcome
+from feedline.analysis.diff.side import Influence
 from feedline.analysis.measure.model import Cpus
 from feedline.cli.diff_text import cells
 
@@ -31,7 +31,7 @@ def repaired(loader):
 
 def waiting(run, factor):
     """The same run, whose main thread waited for a CPU so often that its stages took this many times as long."""
-    return changed(run, lambda one: factor if one.kind == THREAD else 1.0, waiting=factor * (run.waiting or 1.0))
+    return changed(run, lambda one: factor if one.kind == Influence.THREAD else 1.0, waiting=factor * (run.waiting or 1.0))
 
 
 def with_setting(run, **settings):
@@ -40,14 +40,14 @@ def with_setting(run, **settings):
 
 
 def of_step(limit, base, run):
-    found = check(Budget(than_base={"step": limit}, base=("base",)), run, [base], {"step": diff([base], [run], limit)})
+    found = check_budget(Budget(than_base={"step": limit}, base=("base",)), run, [base], {"step": diff([base], [run], limit)})
     return found[0].outcome, found[0].message
 
 
 def test_more_load_does_not_explain_that_a_run_is_faster(slow, repaired):
     found = diff([beside(slow, 0.51)], [beside(waiting(repaired, 1.05), 0.99)])
 
-    assert found.of("step/mean").outcome == CHANGED and found.of("stage/wait").outcome == CHANGED
+    assert found.of("step/mean").outcome == Outcome.CHANGED and found.of("stage/wait").outcome == Outcome.CHANGED
     assert found.cause == "sample/dataset"
     assert found.conclusion.startswith("B is 32 % faster than A: ")
     assert "takes 0.02x as long per sample (25.3 ms -> 586 µs CPU" in found.conclusion
@@ -57,12 +57,14 @@ def test_more_load_does_not_explain_that_a_run_is_faster(slow, repaired):
 def test_less_load_does_not_explain_that_a_run_is_slower(slow, repaired):
     found = diff([beside(waiting(repaired, 1.05), 0.99)], [beside(slow, 0.51)])
 
-    assert found.of("step/mean").outcome == CHANGED
+    assert found.of("step/mean").outcome == Outcome.CHANGED
     assert found.cause == "sample/dataset" and "B is 24 % slower than A: " in found.conclusion
     assert "machine" not in found.conclusion
 
 
-@pytest.mark.parametrize(("loads", "outcome"), [((0.0, 0.9), MACHINE), ((0.9, 0.0), CHANGED), ((0.9, 0.9), CHANGED)])
+@pytest.mark.parametrize(
+    ("loads", "outcome"), [((0.0, 0.9), Outcome.MACHINE), ((0.9, 0.0), Outcome.CHANGED), ((0.9, 0.9), Outcome.CHANGED)]
+)
 def test_waiting_for_a_cpu_is_explained_by_load_that_changed_that_way(loader, loads, outcome):
     slower = waiting(loader, 1.5)
 
@@ -70,14 +72,14 @@ def test_waiting_for_a_cpu_is_explained_by_load_that_changed_that_way(loader, lo
     assert diff([beside(slower, loads[1])], [beside(loader, loads[0])]).of("stage/backward").outcome == outcome
 
 
-@pytest.mark.parametrize(("cpus", "outcome"), [((2.0, 1.0), MACHINE), ((1.0, 2.0), CHANGED)])
+@pytest.mark.parametrize(("cpus", "outcome"), [((2.0, 1.0), Outcome.MACHINE), ((1.0, 2.0), Outcome.CHANGED)])
 def test_fewer_cpus_make_a_run_slower_and_never_faster(loader, cpus, outcome):
     first, last = (replace(loader, report=replace(loader.report, cpus=Cpus(one, one, 2.0, 0.5, 0.0, one - 0.5))) for one in cpus)
 
     found = diff([first], [waiting(last, 1.5)])
 
     assert found.of("stage/backward").outcome == outcome
-    assert ("it could use" in "".join(found.conclusion)) == (found.of("step/mean").outcome == MACHINE)
+    assert ("it could use" in "".join(found.conclusion)) == (found.of("step/mean").outcome == Outcome.MACHINE)
 
 
 def test_where_load_and_program_both_made_a_run_slower_their_shares_are_unknown(loader):
@@ -86,8 +88,8 @@ def test_where_load_and_program_both_made_a_run_slower_their_shares_are_unknown(
 
     found = diff([before], [after])
 
-    assert found.of("sample/dataset").outcome == CHANGED
-    assert found.of("step/mean").outcome == EITHER
+    assert found.of("sample/dataset").outcome == Outcome.CHANGED
+    assert found.of("step/mean").outcome == Outcome.EITHER
     assert "how much of that is due to the machine is unknown" in found.conclusion and "explains it" not in found.conclusion
     assert found.conclusion.startswith("The rest of __getitem__ takes 1.69x as long per sample (15.0 -> 25.3 ms CPU")
     assert of_step(0.05, before, after)[0] == "unknown"
@@ -99,16 +101,16 @@ def test_time_whose_waiting_for_a_cpu_was_not_measured_is_unclear_where_load_ros
     busier = changed(longer, lambda one: 1.5 if one.id == "step/cpu" else 1.0)
     before = taking(loader, 0.05, 0.0)
 
-    for run, outcome in ((longer, EITHER), (busier, CHANGED)):
+    for run, outcome in ((longer, Outcome.EITHER), (busier, Outcome.CHANGED)):
         found = diff([beside(before, 0.0)], [beside(taking(run, 0.08, 0.0), 0.9)])
         assert found.of("stage/other").outcome == outcome
-    assert diff([beside(before, 0.9)], [beside(taking(longer, 0.08, 0.0), 0.0)]).of("stage/other").outcome == CHANGED
+    assert diff([beside(before, 0.9)], [beside(taking(longer, 0.08, 0.0), 0.0)]).of("stage/other").outcome == Outcome.CHANGED
 
 
 def test_a_setting_that_changed_beside_the_load_may_be_why(loader):
     before, after = beside(loader, 0.0), with_setting(beside(waiting(loader, 1.5), 0.9), num_workers=7)
 
-    assert diff([before], [after]).of("stage/backward").outcome == EITHER
+    assert diff([before], [after]).of("stage/backward").outcome == Outcome.EITHER
 
 
 def test_the_cpu_time_that_fell_is_named_where_load_made_the_run_slower(loader):
@@ -119,7 +121,7 @@ def test_the_cpu_time_that_fell_is_named_where_load_made_the_run_slower(loader):
 
     assert found.cause == "sample/dataset"
     assert found.conclusion.startswith("The rest of __getitem__ takes 0.02x as long per sample")
-    assert "the machine explains it: the main thread waited" in found.conclusion and found.of("step/mean").outcome == MACHINE
+    assert "the machine explains it: the main thread waited" in found.conclusion and found.of("step/mean").outcome == Outcome.MACHINE
 
 
 def test_a_larger_model_is_no_slower_machine(loader):
@@ -130,16 +132,16 @@ def test_a_larger_model_is_no_slower_machine(loader):
     found = diff([before], [changed(before, lambda one: 1.4 if one.name in ("forward", "backward") else 1.0)])
 
     assert found.machine.speed == pytest.approx(1.0, abs=0.01)
-    assert found.of("cpu/forward").outcome == found.of("cpu/backward").outcome == CHANGED
+    assert found.of("cpu/forward").outcome == found.of("cpu/backward").outcome == Outcome.CHANGED
 
 
 def test_larger_images_are_no_slower_machine(loader):
     def larger(one):
-        return 1.2 if one.kind in (CPU, THREAD) or one.id in ("stage/wait", "step/mean", "work/output_pixels") else 1.0
+        return 1.2 if one.kind in (Influence.CPU, Influence.THREAD) or one.id in ("stage/wait", "step/mean", "work/output_pixels") else 1.0
 
     found = diff([loader], [changed(loader, larger)])
 
-    assert found.machine.speed is None and found.of("step/mean").outcome == CHANGED
+    assert found.machine.speed is None and found.of("step/mean").outcome == Outcome.CHANGED
 
 
 def test_files_that_were_in_the_page_cache_of_one_run_only_are_told_beside_the_wait_for_them(loader):
@@ -167,11 +169,13 @@ def test_another_python_may_be_why_all_stages_took_longer(loader):
     def on(run, python):
         return replace(run, report=replace(run.report, run=replace(run.report.run, versions={"python": python})))
 
-    slower = changed(loader, lambda one: 1.2 if one.kind in (CPU, THREAD) or one.id in ("stage/wait", "step/mean") else 1.0)
+    slower = changed(
+        loader, lambda one: 1.2 if one.kind in (Influence.CPU, Influence.THREAD) or one.id in ("stage/wait", "step/mean") else 1.0
+    )
 
     same, other = diff([on(loader, "3.12")], [on(slower, "3.12")]), diff([on(loader, "3.11")], [on(slower, "3.12")])
 
-    assert same.of("step/mean").outcome == MACHINE and other.of("step/mean").outcome == EITHER
+    assert same.of("step/mean").outcome == Outcome.MACHINE and other.of("step/mean").outcome == Outcome.EITHER
     assert "python 3.11 -> 3.12 could also explain it" in other.conclusion and "the machine explains it" not in other.conclusion
     assert of_step(0.05, on(loader, "3.11"), on(slower, "3.12"))[0] == "unknown"
 
@@ -193,10 +197,10 @@ def test_a_training_that_diverged_is_told_and_does_not_pass(loader, rule_id):
     for before, after, side in ((loader, lost, "B"), (lost, loader, "A")):
         assert f"{side} diverged: the loss rose from at most 2.3 to 1.00e+33." in diff([before], [after]).conclusion
     assert "diverged" not in diff([loader], [loader]).conclusion
-    found = check(budget, lost, [loader], {"step": diff([loader], [lost])})
+    found = check_budget(budget, lost, [loader], {"step": diff([loader], [lost])})
     assert [one.outcome for one in found] == ["unknown", "exceeded", "passed", "unknown"]
     assert "the training diverged: the loss rose" in found[0].message
-    against = check(budget, loader, [lost], {"step": diff([lost], [loader])})
+    against = check_budget(budget, loader, [lost], {"step": diff([lost], [loader])})
     assert [one.outcome for one in against] == ["passed", "passed", "passed", "unknown"]
 
 

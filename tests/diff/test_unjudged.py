@@ -11,14 +11,14 @@ from diff.made_up import beside, changed, quiet, stored
 from golden.record import RUNS
 from traces.kineto_made import kineto
 
-from feedline.analysis.diff import budget, unseen
-from feedline.analysis.diff.budget import Budget, check
-from feedline.analysis.diff.compare import diff
-from feedline.analysis.diff.measure import THREAD
-from feedline.analysis.diff.model import Diff, Quantity
+from feedline.analysis.diff import budget, context
+from feedline.analysis.diff.budget import Budget, check_budget
+from feedline.analysis.diff.diff_runs import diff
+from feedline.analysis.diff.run_diff import Quantity, RunDiff
+from feedline.analysis.diff.side import Influence
 from feedline.analysis.explain.model import RankGpu, Traces
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.traces.gpu import NO_COMMUNICATION
+from feedline.analysis.traces.trace_budget import NO_COMMUNICATION
 from feedline.cli import main
 
 OVER, NOT_JUDGED = 77, 75
@@ -52,13 +52,13 @@ def of_run(run, **changes):
 def against(base, run, **limits: float):
     """Outcome and message of each limit against a base."""
     diffs = {name: diff([base], [run], limit) for name, limit in limits.items()}
-    found = check(Budget(than_base=limits, base=("base",)), run, [base], diffs)
+    found = check_budget(Budget(than_base=limits, base=("base",)), run, [base], diffs)
     return {one.id.removeprefix("than_base."): (one.outcome, one.message) for one in found}
 
 
 def finding(run, rule_id: str):
     """Outcome and message of a limit on a finding."""
-    (found,) = check(Budget(rules=(rule_id,)), run, [], {})
+    (found,) = check_budget(Budget(rules=(rule_id,)), run, [], {})
     return found.outcome, found.message
 
 
@@ -129,7 +129,7 @@ def test_what_is_wrong_with_the_set_up_counts_although_it_is_no_finding_of_the_r
 def test_only_a_stage_that_would_have_been_seen_takes_no_time(loader, stage, outcome):
     run = replace(loader, measures={id: one for id, one in loader.measures.items() if id != f"stage/{stage}"})
 
-    (found,) = check(Budget(at_most={f"stage_s.{stage}": 1.0}), run, [], {})
+    (found,) = check_budget(Budget(at_most={f"stage_s.{stage}": 1.0}), run, [], {})
 
     assert found.outcome == outcome
 
@@ -137,7 +137,7 @@ def test_only_a_stage_that_would_have_been_seen_takes_no_time(loader, stage, out
 def test_a_stage_that_its_hook_could_not_see_is_unknown(loader):
     blind = replace(loader, report=replace(loader.report, hooks=[replace(hook, attached=False) for hook in loader.report.hooks]))
 
-    (found,) = check(Budget(at_most={"stage_s.compile": 1.0}), blind, [], {})
+    (found,) = check_budget(Budget(at_most={"stage_s.compile": 1.0}), blind, [], {})
 
     assert found.outcome == "unknown"
 
@@ -156,7 +156,7 @@ def test_a_trace_has_stages_of_its_own(folder, capsys):
 def test_a_value_that_is_no_number_is_unknown(loader):
     run = changed(loader, lambda one: math.nan if one.id == "step/mean" else 1.0)
 
-    (found,) = check(Budget(at_most={"step_mean_s": 1000.0}), run, [], {})
+    (found,) = check_budget(Budget(at_most={"step_mean_s": 1000.0}), run, [], {})
 
     assert (found.outcome, found.message) == ("unknown", "not measured")
 
@@ -202,7 +202,7 @@ def test_fewer_steps_than_show_how_runs_drift_are_too_few(loader):
     few = {id: replace(one, drift=math.nan) for id, one in loader.measures.items()}
     short = replace(loader, measures=few, report=replace(loader.report, throughput=replace(loader.report.throughput, steps=12)))
 
-    found = diff([short], [changed(short, lambda one: 1.5 if one.kind == THREAD or one.id == "step/mean" else 1.0)])
+    found = diff([short], [changed(short, lambda one: 1.5 if one.kind == Influence.THREAD or one.id == "step/mean" else 1.0)])
 
     assert found.conclusion.startswith("Too few steps to compare: A has 12, B has 12; at least 16")
     assert not [one for one in found.changed if one.clock == "wall"]
@@ -255,7 +255,7 @@ def test_what_only_one_side_knows_of_its_machine_does_not_make_them_differ(loade
 
 def test_a_change_that_the_machine_explains_passes_and_is_told_as_that():
     step = Quantity("step/mean", "step", "step", "s", "wall", 1.0, 1.4, ratio=1.0, low=0.99, high=1.01, p=0.5, outcome="machine")
-    told = Diff(**{**vars(diff([stored("loader")], [stored("loader")])), "quantities": [step]})
+    told = RunDiff(**{**vars(diff([stored("loader")], [stored("loader")])), "quantities": [step]})
 
     (found,) = budget._against_base(Budget(than_base={"step": 0.05}), stored("loader"), [stored("loader")], {"step": told})
 
@@ -275,7 +275,9 @@ def test_a_late_rank_is_ruled_out_only_by_all_ranks_on_one_clock():
         assert finding(several, rule_id)[0] == "passed"
         assert finding(ranked(clock_bound_s=None), rule_id)[0] == "unknown"
         assert finding(replace(several, world=16), rule_id)[0] == "unknown"
-    assert unseen.of_severity(several, "high") == "" and "clocks" in unseen.of_severity(ranked(clock_bound_s=None), "high")
+    assert context.why_severity_unjudged(several, "high") == "" and "clocks" in context.why_severity_unjudged(
+        ranked(clock_bound_s=None), "high"
+    )
 
 
 def test_a_slow_network_is_ruled_out_only_where_its_speed_is_known():
@@ -304,9 +306,9 @@ def traced(reason: str, *rule_ids: str):
 
 
 def test_a_trace_of_one_gpu_that_did_not_communicate_has_no_late_rank():
-    assert unseen.of_severity(traced(NO_COMMUNICATION), "high") == ""
-    assert "wait for each other" in unseen.of_severity(traced("no device"), "high")
-    assert "wait for each other" in unseen.of_severity(replace(traced(NO_COMMUNICATION), world=8), "high")
+    assert context.why_severity_unjudged(traced(NO_COMMUNICATION), "high") == ""
+    assert "wait for each other" in context.why_severity_unjudged(traced("no device"), "high")
+    assert "wait for each other" in context.why_severity_unjudged(replace(traced(NO_COMMUNICATION), world=8), "high")
 
 
 def test_a_trace_without_a_loader_does_not_rule_out_an_input_stall():

@@ -8,8 +8,8 @@ from feedline.analysis.explain.model import Hook, RankSummary, Report, Roofline
 from feedline.analysis.explain.peak import NO_CEILINGS
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.measure.model import Cost, Cpus, Flop, Loader, RunInfo, StepSeries, StepSummary, Throughput, Workers
-from feedline.analysis.ranks.model import RankParts
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.ranks.communication import RankParts
+from feedline.analysis.traces.windows import GpuWork
 from feedline.profiler.ceilings import Ceiling, Ceilings
 
 MS = 1e-3

@@ -26,7 +26,7 @@ ALLOWED = {
     "pipelines/stores/packing.py: os.open": "the store's folder, to lock it",
     "pipelines/stores/packed.py: os.open": "the store's folder, to bring its names on disk",
     "pipelines/probes/read_speed.py: os.open": "images of the user, for reading",
-    "analysis/ranks/many/sources.py: tempfile.TemporaryDirectory": "copies of remote files, in the folder for temporary files",
+    "analysis/ranks/many/passes.py: tempfile.TemporaryDirectory": "copies of remote files, in the folder for temporary files",
     "pipelines/probes/all_reduce.py: tempfile.TemporaryDirectory": "the meeting point of its ranks, in the folder for temporary files",
     "pipelines/probes/read_speed.py: tempfile.TemporaryFile": "a file without a name on the disk that is probed",
     "profiler/session/selftest.py: tempfile.TemporaryDirectory": "its run, in the folder for temporary files",

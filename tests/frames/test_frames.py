@@ -6,9 +6,8 @@ from frames.conftest import BATCH, BATCHES, EPOCHS, SHORT_STEPS
 
 import feedline
 from feedline.analysis.measure.stages import SAMPLE_STAGES
-from feedline.analysis.report.frames import FRAMES
-from feedline.analysis.report.frames.steps import column_of
 from feedline.analysis.report.loaded import LoadedRun
+from feedline.analysis.report.run_frames import ALL_FRAMES, _column_of
 
 PARTS = [f"{stage}_s" for stage in SAMPLE_STAGES if stage not in ("collate", "transport")]
 
@@ -25,7 +24,7 @@ def test_steps_are_those_of_the_report(mine):
     assert not steps["in_mean"].iloc[0]
     assert counted[run.stages].mean().tolist() == pytest.approx(list(report.step.stages.values()))
     assert steps[run.stages].sum(axis=1).tolist() == pytest.approx(steps["wall_s"].tolist())
-    assert run.stages == [column_of(stage) for stage in report.step.stages]
+    assert run.stages == [_column_of(stage) for stage in report.step.stages]
     assert "mixup_s" in run.stages
     assert (steps["start_s"].diff().dropna() >= steps["wall_s"].iloc[:-1].to_numpy() - 1e-9).all()
     assert abs((steps["time"].iloc[-1] - steps["time"].iloc[0]).total_seconds() - np.ptp(steps["start_s"])) < 1e-6
@@ -95,7 +94,7 @@ def test_each_training_of_a_sweep_has_its_own_steps(sweep):
     assert all(0 <= run.steps["start_s"].iloc[0] < 1 for run in runs), "since it began itself"
 
 
-@pytest.mark.parametrize("table", FRAMES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", ALL_FRAMES, ids=lambda table: table.name)
 @pytest.mark.parametrize("name", ["mine", "short", "nothing"])
 def test_a_frame_has_the_columns_that_are_documented(name, table, request):
     run = feedline.load(request.getfixturevalue(name))
@@ -111,12 +110,12 @@ def test_a_frame_has_the_columns_that_are_documented(name, table, request):
 
 
 def test_a_property_says_what_its_columns_are():
-    for table in FRAMES:
+    for table in ALL_FRAMES:
         told = " ".join(getattr(LoadedRun, table.name).__doc__.split())
         assert table.rows in told
         assert [column.name for column in table.columns if " ".join(column.text().split()) not in told] == []
 
 
 def test_a_stage_of_the_user_may_be_called_as_a_column():
-    assert column_of("wall") == "wall_stage_s"
-    assert column_of("wait") == "wait_s"
+    assert _column_of("wall") == "wall_stage_s"
+    assert _column_of("wait") == "wait_s"

@@ -11,7 +11,7 @@ from frames.conftest import BATCH, in_memory, train
 from traces.kineto_made import kineto
 
 import feedline
-from feedline.analysis.ranks.ingest import ingest
+from feedline.analysis.ranks.ingest_traces import ingest
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.report import json_report
 from feedline.cli import main

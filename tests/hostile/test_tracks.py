@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from feedline.analysis.traces import folder
-from feedline.analysis.traces.columns import EVENT_DTYPE, Kind, Trace, Track
-from feedline.analysis.traces.summary import summarise
+from feedline.analysis.traces.rank_trace import summarise
+from feedline.analysis.traces.trace_columns import EVENT_DTYPE, Kind, Trace, Track
 from feedline.profiler.errors import RunDamaged
 
 

@@ -20,8 +20,8 @@ from rules.made_up import made_up_facts
 from scaling.conftest import synthetic as synthetic
 from traces.kineto_made import kineto
 
-from feedline.analysis.convergence.advise import advise
-from feedline.analysis.convergence.summary import summarise
+from feedline.analysis.convergence.advisor import advise
+from feedline.analysis.convergence.read_training import summarise
 from feedline.analysis.explain import build as of_runs
 from feedline.analysis.explain import build_traces as of_traces
 from feedline.analysis.explain.diagnose import diagnose
@@ -29,16 +29,16 @@ from feedline.analysis.explain.model import FIRST_STEPS, Hook, Report
 from feedline.analysis.explain.next_limit import within
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.ledger.finding import CostKind, Evidence, Finding, Severity
+from feedline.analysis.ranks.communication import Prediction
+from feedline.analysis.ranks.comparison import compare_collectives
 from feedline.analysis.ranks.many import rank_pool
-from feedline.analysis.ranks.model import Prediction
-from feedline.analysis.ranks.summary import compare
 from feedline.analysis.report import of_convergence, phrases, terminal
-from feedline.analysis.report.figures.roofline import role
+from feedline.analysis.report.figures.roofline_chart import role
 from feedline.analysis.report.html_report import render
 from feedline.analysis.report.json_report import plain
 from feedline.analysis.scaling.measured import point_of
 from feedline.analysis.scaling.study import study
-from feedline.analysis.traces.budget import Budget
+from feedline.analysis.traces.trace_budget import StepBudget
 from feedline.cli import main
 from feedline.profiler import reasons
 from feedline.profiler.message import id_of
@@ -95,7 +95,7 @@ def test_rules_find_the_same_whatever_their_words(facts):
 )
 def test_replays_answer_the_same_questions_whatever_their_words(plan):
     def found():
-        compared = compare(train(plan).ranks, None, SAMPLES)
+        compared = compare_collectives(train(plan).ranks, None, SAMPLES)
         total = sum(value or 0.0 for value in vars(compared.parts[0]).values()) * 1e3
         facts = made_up_facts(stages={"forward": total * 0.3, "backward": total * 0.6, "optimizer": total * 0.05})
         facts = replace(facts, comm=compared.communication, comm_parts=compared.parts)
@@ -234,4 +234,4 @@ def test_what_is_rewritten_is_there():
 
     assert (rewritten[Evidence], rewritten[Hook], rewritten[Prediction]) == (["what"], ["why"], ["what", "why"])
     assert rewritten[Finding] == ["message", "fix", "how_to_check", "refused"]
-    assert "notes" in rewritten[Report] and rewritten[Budget] == ["notes"]
+    assert "notes" in rewritten[Report] and rewritten[StepBudget] == ["notes"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.analysis.convergence.read import read
+from feedline.analysis.convergence.read_training import read
 from feedline.profiler.errors import RunNotFound
 from feedline.profiler.files.lists import names
 from feedline.profiler.store.opening import open_run

@@ -9,7 +9,7 @@ from feedline.analysis.explain.model import Hook, OperatorTime, RankSummary, Rep
 from feedline.analysis.explain.roofline import roofline
 from feedline.analysis.ledger.finding import SHARE, Blame, Evidence, Finding, PredictedRate, Severity
 from feedline.analysis.measure.model import Cost, Flop, Gauge, Loader, Operation, RunInfo, StepSeries, StepSummary, Throughput, Workers
-from feedline.analysis.ranks.model import CollectiveKind, Communication, LateRank, Prediction, RankParts
+from feedline.analysis.ranks.communication import CollectiveKind, Communication, LateRank, Prediction, RankParts
 from feedline.profiler.ceilings import Ceiling, Ceilings
 from feedline.profiler.reasons import NO_NVML
 

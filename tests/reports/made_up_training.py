@@ -3,8 +3,8 @@
 import math
 from dataclasses import replace
 
-from feedline.analysis.convergence.batch_cost import price
-from feedline.analysis.convergence.model import ConvergenceSummary, CurvePoints, NoiseOverTraining, NoiseWindow
+from feedline.analysis.convergence.batch_cost import price_batch
+from feedline.analysis.convergence.training_series import ConvergenceSummary, CurvePoints, NoiseOverTraining, NoiseWindow
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
 from feedline.profiler.reasons import ONE_GRADIENT
 
@@ -60,7 +60,7 @@ def wrong() -> list[Finding]:
 def summary() -> ConvergenceSummary:
     """All there is."""
     notes = ["the noise scale is a proxy"]
-    priced = price(noise(), BATCH)
+    priced = price_batch(noise(), BATCH)
     return ConvergenceSummary(curves(), noise(), priced, [], [], float(UPDATES * BATCH), EPOCH, UPDATES, "warmup=5ep,lr_rule=sqrt", notes)
 
 
@@ -68,7 +68,9 @@ def without_scale() -> ConvergenceSummary:
     """One process that does not accumulate, with a constant loss and nothing else."""
     why = "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more"
     unseen = NoiseOverTraining(None, None, None, why, "", [], 0, ONE_GRADIENT)
-    return replace(summary(), curves=[curve("train loss", [0.7] * 40)], noise=unseen, price=price(unseen, BATCH), workers=[], fixes="")
+    return replace(
+        summary(), curves=[curve("train loss", [0.7] * 40)], noise=unseen, price=price_batch(unseen, BATCH), workers=[], fixes=""
+    )
 
 
 def mistaken() -> ConvergenceSummary:
@@ -76,4 +78,4 @@ def mistaken() -> ConvergenceSummary:
     why = "the gradients are not a mean over distinct samples (same_data)"
     unseen = NoiseOverTraining(None, None, None, why, "ddp", [], 0)
     found = [curve("train loss", [-index / 40 for index in range(40)]), curve("eval loss", [-0.5]), curve("lr", [])]
-    return replace(summary(), curves=found, noise=unseen, price=price(unseen, BATCH), workers=[], checks=wrong())
+    return replace(summary(), curves=found, noise=unseen, price=price_batch(unseen, BATCH), workers=[], checks=wrong())

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.report.figures.axis import clip_level, round_up, spread, ticks
+from feedline.analysis.report.figures.axis import clip_level, round_up, spread_labels, ticks
 
 heights = st.floats(1e-9, 1e12)
 
@@ -30,7 +30,7 @@ def test_a_rounded_end_is_not_below_the_data_and_not_far_above(high: float) -> N
 
 @given(st.lists(st.floats(0, 200), max_size=12).map(sorted), st.floats(1, 16))
 def test_labels_are_moved_apart_in_order_and_stay_inside_if_they_fit(wanted: list[float], gap: float) -> None:
-    placed = spread(wanted, gap, 0, 200)
+    placed = spread_labels(wanted, gap, 0, 200)
 
     assert all(b - a >= gap * (1 - 1e-9) for a, b in zip(placed, placed[1:], strict=False))
     if gap * (len(wanted) - 1) <= 200:
@@ -38,7 +38,7 @@ def test_labels_are_moved_apart_in_order_and_stay_inside_if_they_fit(wanted: lis
 
 
 def test_labels_that_have_room_stay_where_they_are() -> None:
-    assert spread([10, 50, 90], 14, 0, 100) == [10, 50, 90]
+    assert spread_labels([10, 50, 90], 14, 0, 100) == [10, 50, 90]
 
 
 def test_a_few_peaks_do_not_flatten_the_rest() -> None:

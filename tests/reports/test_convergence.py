@@ -7,11 +7,10 @@ import pytest
 from reports.made_up import VARIANTS, report
 from reports.made_up_training import curve, curves, mistaken, noise, summary, without_scale, wrong
 
-from feedline.analysis.convergence.model import ConvergenceSummary
-from feedline.analysis.report.figures.batch_efficiency import batch_efficiency
-from feedline.analysis.report.figures.loss_curve import loss_curve, panels
-from feedline.analysis.report.figures.noise_scale import noise_scale
-from feedline.analysis.report.figures.upward import YAxis, thousands
+from feedline.analysis.convergence.training_series import ConvergenceSummary
+from feedline.analysis.report.figures.axis import YAxis, short_count
+from feedline.analysis.report.figures.batch_size import batch_efficiency, noise_scale
+from feedline.analysis.report.figures.loss_curve import _panels, loss_curve
 from feedline.analysis.report.html_report import render as html
 from feedline.analysis.report.of_convergence import lines
 from feedline.analysis.report.terminal import render as text
@@ -27,7 +26,7 @@ def told(made: ConvergenceSummary) -> list[str]:
 
 
 def test_losses_share_a_panel_and_metrics_of_another_magnitude_do_not() -> None:
-    drawn = [[one.name for one in panel.curves] for panel in panels(curves())]
+    drawn = [[one.name for one in panel.curves] for panel in _panels(curves())]
 
     assert drawn == [["train loss", "eval loss"], ["gradient norm"], ["val/top5 accuracy of a long name", "val/accuracy"], ["lr"]]
 
@@ -66,7 +65,7 @@ def test_an_axis_is_logarithmic_beyond_a_decade_of_positive_values_and_ends_at_r
 
 
 def test_counts_of_an_axis_are_short() -> None:
-    assert [thousands(tick) for tick in (0, 0.5, 500, 20_000, 1_500_000, 2e9)] == ["0", "0.5", "500", "20 k", "1.5 M", "2 G"]
+    assert [short_count(tick) for tick in (0, 0.5, 500, 20_000, 1_500_000, 2e9)] == ["0", "0.5", "500", "20 k", "1.5 M", "2 G"]
 
 
 def test_windows_of_the_noise_scale_tell_their_interval_or_their_bound() -> None:

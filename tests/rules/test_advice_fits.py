@@ -18,7 +18,7 @@ from feedline.analysis.ledger.table import Ledger, LedgerRow, LedgerTable
 from feedline.analysis.measure.making import Making
 from feedline.analysis.measure.model import Certainty, Cpus, Flop, Operation, OwnCode, OwnFunction, Traffic, Unseen, Updated
 from feedline.analysis.rules import BY_ID, CROSS_RANK, INPUT, LOOP, MACHINE, TRACE
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.windows import GpuWork
 
 BLOCKED = {"dataset": (0.5, 0.0, 12.0)}
 NOTHING = Traffic(0.0, 0.0, 0.0, 0.0)

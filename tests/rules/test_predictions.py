@@ -19,7 +19,7 @@ from feedline.analysis.ledger.change import Change, Factor, Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.analysis.measure.model import Certainty
-from feedline.analysis.ranks.model import Communication, LateRank, Prediction, RankParts
+from feedline.analysis.ranks.communication import Communication, LateRank, Prediction, RankParts
 from feedline.analysis.rules import BY_ID, Rule
 from feedline.analysis.rules.cross_rank import late_rank
 from feedline.analysis.rules.input import blocked, cpu_saturated, too_few_workers

@@ -5,7 +5,7 @@ from rules.made_up import SAMPLE, made_up_facts, waiting, without_workers
 
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules.input.too_few_workers import check
-from feedline.analysis.traces.gpu_work import GpuWork
+from feedline.analysis.traces.windows import GpuWork
 
 SLOW = {"dataset": (12.7, 0.0, 0.0)}  # 17 ms a sample, 544 ms a batch: four workers make one every 136 ms, the step uses one every 100
 

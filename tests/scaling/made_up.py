@@ -3,7 +3,7 @@
 import numpy as np
 
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, Collectives, Group, RankClock
+from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, Collectives, ProcessGroup, RankClock
 
 MS = 1_000_000  # ns
 SOURCE = {1: 67758, 2: 142704, 4: 235271, 8: 381000}  # images/s by GPUs: the source material's table
@@ -40,7 +40,7 @@ def rank(
     spans = np.stack([edges[:-1] + backward[0], edges[:-1] + backward[1]], 1)
     at = np.array([0, 10**12], np.int64) + offset
     clock = RankClock(at, np.array([-offset, -offset], np.int64), 1000.0)
-    groups, names = [Group(group, tuple(range(ranks)), "gloo")], ["allreduce_"]
+    groups, names = [ProcessGroup(group, tuple(range(ranks)), "gloo")], ["allreduce_"]
     return Collectives(
         number, f"host{number // 8}", table, groups, names, ["float32"], np.stack([edges[:-1], edges[1:]], 1), {"backward": spans}, clock
     )

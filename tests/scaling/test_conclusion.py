@@ -1,45 +1,47 @@
 """What a study says in the end."""
 
-from feedline.analysis.scaling.conclusion import conclude, disagreement
-from feedline.analysis.scaling.efficiency import Point, rows
-from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.scaling.efficiency import Point, compare_points
+from feedline.analysis.scaling.predict import ThroughputPrediction
+from feedline.analysis.scaling.study import _conclude, _disagreement
 
-FOUR = rows([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])
-EIGHT = [Prediction(8, 150.0, 120.0, 190.0, "USL")]
+FOUR = compare_points([Point(1, 100.0), Point(2, 160.0), Point(4, 200.0)])
+EIGHT = [ThroughputPrediction(8, 150.0, 120.0, 190.0, "USL")]
 
 
 def test_a_law_that_falls_where_another_rises_is_said_and_neither_is_taken_for_the_prediction():
-    (said,) = disagreement(FOUR[-1], {"USL": {8: 150.0, 2: 10.0}, "additive": {8: 380.0}})
+    (said,) = _disagreement(FOUR[-1], {"USL": {8: 150.0, 2: 10.0}, "bucket replay": {8: 380.0}})
 
-    assert said.startswith("predictions for 8 ranks disagree: from 200 samples/s with 4 ranks, additive rises to 380, but USL falls to 150")
-    concluded = conclude(FOUR, "samples/s", EIGHT, "", [said])
+    assert said.startswith(
+        "predictions for 8 ranks disagree: from 200 samples/s with 4 ranks, bucket replay rises to 380, but USL falls to 150"
+    )
+    concluded = _conclude(FOUR, "samples/s", EIGHT, "", [said])
     assert "Predictions for 8 ranks disagree" in concluded and "150 samples/s" not in concluded
 
 
 def test_laws_that_both_rise_or_stay_do_not_contradict_each_other():
-    assert disagreement(FOUR[-1], {"USL": {8: 300.0}, "additive": {8: 380.0}}) == []
-    assert disagreement(FOUR[-1], {"USL": {8: 199.0}, "additive": {8: 380.0}}) == []
+    assert _disagreement(FOUR[-1], {"USL": {8: 300.0}, "bucket replay": {8: 380.0}}) == []
+    assert _disagreement(FOUR[-1], {"USL": {8: 199.0}, "bucket replay": {8: 380.0}}) == []
 
 
 def test_added_ranks_that_bring_little_are_named_with_what_they_bring():
-    said = conclude(FOUR, "samples/s", [], "", [])
+    said = _conclude(FOUR, "samples/s", [], "", [])
 
     assert "Each of the 2 ranks added to 2 contributes 20.0 % of a single rank." in said
 
 
 def test_a_prediction_stands_with_its_interval_and_beside_the_most_ranks_measured():
-    assert "Prediction for 8 ranks: 150 samples/s (120 to 190), 0.750 times the rate of 4 ranks." in conclude(
+    assert "Prediction for 8 ranks: 150 samples/s (120 to 190), 0.750 times the rate of 4 ranks." in _conclude(
         FOUR, "samples/s", EIGHT, "", []
     )
 
 
 def test_a_late_rank_and_a_busy_machine_are_part_of_it():
-    busy = rows([Point(1, 100.0), Point(2, 160.0, without_cpu=0.2)])
-    said = conclude(busy, "samples/s", [], "with 2 ranks, rank 1 is 40 ms late", [])
+    busy = compare_points([Point(1, 100.0), Point(2, 160.0, without_cpu=0.2)])
+    said = _conclude(busy, "samples/s", [], "with 2 ranks, rank 1 is 40 ms late", [])
 
     assert "With 2 ranks, rank 1 is 40 ms late. Ranks waited for CPUs during the measurement" in said
 
 
 def test_one_number_of_ranks_is_nothing_to_compare():
-    said = conclude(FOUR[:1], "samples/s", [], "", [])
+    said = _conclude(FOUR[:1], "samples/s", [], "", [])
     assert said == "1 rank: 100 samples/s; to compare it, measure more with `feedline scale --ranks 1,2 -- SCRIPT`."

@@ -3,9 +3,8 @@
 import pytest
 from scaling.made_up import SOURCE, points
 
-from feedline.analysis.scaling.efficiency import Point, rows, scaling_kind, sound
-from feedline.analysis.scaling.shape import shape_of
-from feedline.analysis.scaling.time_to_accuracy import Noise, time_to_accuracy
+from feedline.analysis.scaling.efficiency import Point, compare_points, scaling_kind, usable_points
+from feedline.analysis.scaling.study import Noise, _shape_of, _time_to_accuracy
 
 
 def ring(n: int) -> float:
@@ -19,35 +18,35 @@ def shared(n: int) -> float:
 
 
 def test_the_source_table_gives_its_known_efficiencies():
-    found = rows(points(SOURCE))
+    found = compare_points(points(SOURCE))
 
     assert [round(100 * row.efficiency, 1) for row in found] == [100.0, 105.3, 86.8, 70.3]
     assert [row.flagged for row in found] == [False, True, False, False]
 
 
 def test_marginal_efficiency_is_of_the_added_ranks_alone():
-    found = rows(points(SOURCE))
+    found = compare_points(points(SOURCE))
 
     assert [row.marginal and round(100 * row.marginal, 1) for row in found] == [None, 110.6, 68.3, 53.8]
 
 
 def test_karp_flatt_of_the_source_table():
-    assert [row.karp_flatt and round(row.karp_flatt, 3) for row in rows(points(SOURCE))] == [None, -0.050, 0.051, 0.060]
+    assert [row.karp_flatt and round(row.karp_flatt, 3) for row in compare_points(points(SOURCE))] == [None, -0.050, 0.051, 0.060]
 
 
 def test_an_efficiency_above_one_within_the_error_is_not_flagged():
     noisy = [Point(1, 100.0, 94.0, 106.0), Point(2, 206.0, 196.0, 216.0)]
     exact = [Point(1, 100.0, 99.9, 100.1), Point(2, 206.0, 205.9, 206.1)]
 
-    assert [rows(noisy)[1].flagged, rows(exact)[1].flagged] == [False, True]
+    assert [compare_points(noisy)[1].flagged, compare_points(exact)[1].flagged] == [False, True]
 
 
 def test_a_bad_baseline_is_left_out_of_fits():
-    assert [point.ranks for point in sound(rows(points(SOURCE)))] == [2, 4, 8]
+    assert [point.ranks for point in usable_points(compare_points(points(SOURCE)))] == [2, 4, 8]
 
 
 def test_without_one_rank_the_fewest_are_the_base_and_there_is_no_serial_fraction():
-    found = rows(points({2: 200.0, 4: 300.0}))
+    found = compare_points(points({2: 200.0, 4: 300.0}))
 
     assert [row.efficiency for row in found] == [1.0, 0.75]
     assert [row.karp_flatt for row in found] == [None, None]
@@ -63,7 +62,7 @@ def test_the_kind_of_scaling_is_read_off_the_batches(batches, kind):
 
 
 def test_the_shape_of_the_source_table_is_linear():
-    found = shape_of(sound(rows(points(SOURCE))), "unknown")
+    found = _shape_of(usable_points(compare_points(points(SOURCE))), "unknown")
 
     assert found is not None and found.name == "linear"
     assert "latency" in found.message and "ring all-reduce limited by bandwidth" in found.message
@@ -71,14 +70,14 @@ def test_the_shape_of_the_source_table_is_linear():
 
 @pytest.mark.parametrize(("law", "name"), [(ring, "saturating"), (shared, "linear"), (lambda n: 1000.0 * n, "flat")])
 def test_the_shape_tells_a_ring_from_a_shared_resource(law, name):
-    found = shape_of(points({n: law(n) for n in (1, 2, 4, 8)}), "weak")
+    found = _shape_of(points({n: law(n) for n in (1, 2, 4, 8)}), "weak")
 
     assert found is not None and found.name == name
 
 
 def test_the_shape_is_not_read_off_strong_scaling():
-    assert shape_of(points({n: ring(n) for n in (1, 2, 4, 8)}), "strong") is None
+    assert _shape_of(points({n: ring(n) for n in (1, 2, 4, 8)}), "strong") is None
 
 
 def test_time_to_accuracy_doubles_its_steps_at_the_critical_batch():
-    assert time_to_accuracy(Noise(1024, 1000), ranks=8, batch=128, step_s=0.1) == pytest.approx(200.0)
+    assert _time_to_accuracy(Noise(1024, 1000), ranks=8, batch=128, step_s=0.1) == pytest.approx(200.0)

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from feedline.analysis.report.figures.scaling import scaling
+from feedline.analysis.report.figures.throughput import throughput_by_ranks
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.study import study
 
 
 def test_linear_scaling_is_drawn_as_a_straight_line():
-    drawn = str(scaling(study([Point(ranks, 100.0 * ranks) for ranks in (1, 2, 4, 8)])))
+    drawn = str(throughput_by_ranks(study([Point(ranks, 100.0 * ranks) for ranks in (1, 2, 4, 8)])))
 
     paths = re.findall(r'class="line" d="M([^"]+)"', drawn)
     ideal, measured = ([tuple(map(float, point.split())) for point in path.split("L")] for path in paths)

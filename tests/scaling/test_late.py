@@ -6,8 +6,8 @@ from communication.made_up import Training, always, train
 
 from feedline.analysis.explain.build import build
 from feedline.analysis.formatting import seconds
-from feedline.analysis.ranks.summary import compare
-from feedline.analysis.scaling import late
+from feedline.analysis.ranks.comparison import compare_collectives
+from feedline.analysis.scaling import together
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import point_of
 from feedline.profiler.store.opening import open_run
@@ -25,22 +25,22 @@ def test_one_of_ten_ranks_that_is_always_late_is_named(synthetic, tmp_path, monk
 
     for number in range(RANKS):
         synthetic.write_rank(tmp_path / "run", Always(RANKS, STEPS, 4, per_host=RANKS), number)
-    monkeypatch.setattr(late, "MATTERS", 0.0)
+    monkeypatch.setattr(together, "_MATTERS", 0.0)
     run = open_run(tmp_path / "run")
 
-    said = late.late_of([run], point_of([run]))
+    said = together.late_of([run], point_of([run]))
 
     assert said.startswith(f"with {RANKS} ranks, rank {LATE} is {seconds(build(run).comm.late[0].late_s)} late in ")
 
 
 def test_what_it_costs_is_what_the_report_says_and_an_estimate_only_where_the_replay_refuses():
-    comm = compare(train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks).communication
+    comm = compare_collectives(train(Training(ranks=12, late=always(LATE, range(30), "wait", 40.0))).ranks).communication
     point = Point(12, 1000.0, batch=20.0)
     (told,) = [one for one in comm.what_if if (one.id, one.value) == ("rank_on_time", LATE)]
     (worst,) = comm.late
 
     refused = replace(comm, what_if=[], late=[replace(worst, cost_s=None)])
 
-    assert f"the replay predicts that {seconds(told.gain_s)} of each 240 ms step can be saved (" in late.sentence(comm, point)
-    assert "about" not in late.sentence(comm, point)
-    assert f": about {seconds(worst.waited_s)} of each 240 ms step can be saved" in late.sentence(refused, point)
+    assert f"the replay predicts that {seconds(told.gain_s)} of each 240 ms step can be saved (" in together._sentence(comm, point)
+    assert "about" not in together._sentence(comm, point)
+    assert f": about {seconds(worst.waited_s)} of each 240 ms step can be saved" in together._sentence(refused, point)

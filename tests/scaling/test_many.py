@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 from scaling.made_up import MS, rank
 
 from feedline.analysis.ranks import bandwidth
-from feedline.analysis.ranks.clocks import Alignment
+from feedline.analysis.ranks.aligned_clocks import Alignment
 from feedline.analysis.ranks.cross_rank import combine
 from feedline.analysis.ranks.many import reduce
 from feedline.analysis.ranks.many.envelope import Envelope
-from feedline.analysis.ranks.many.passes import survey
+from feedline.analysis.ranks.many.passes import find_sources, survey_ranks
 from feedline.analysis.ranks.many.rank_pool import dask, here
-from feedline.analysis.ranks.many.sources import sources
 from feedline.analysis.ranks.match import match
-from feedline.analysis.ranks.partition import PARTS
+from feedline.analysis.ranks.partition import RANK_PARTS
 from feedline.analysis.report.json_report import plain
 from feedline.cli import main
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
@@ -70,12 +69,12 @@ def test_who_was_late_and_what_the_others_waited_is_found(synthetic, plan, whole
 
 def test_the_parts_of_each_rank_sum_to_its_step(whole):
     for one in reduced(whole).ranks:
-        assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12)
+        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(one.step_s, abs=1e-12)
 
 
 def with_a_gap(one: Rank):
     """As of a run that forgot the window of steps 4 to 6."""
-    found = reduce.of_rank(one)
+    found = reduce._of_rank(one)
     place = found.step_at(found.table["start"])
     return replace(found, steps=np.delete(found.steps, [4, 5, 6], 0), table=found.table[(place < 4) | (place > 6)])
 
@@ -87,11 +86,11 @@ def test_what_a_run_forgot_is_in_no_step(whole):
     for one in found.ranks:
         assert one.steps == STEPS - 3
         assert one.step_s == pytest.approx(0.1, rel=0.02)
-        assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12)
+        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(one.step_s, abs=1e-12)
 
 
 def loaded(path: Path):
-    return [found for _, one in sorted(open_run(path).ranks.items()) if (found := reduce.of_rank(one)) is not None]
+    return [found for _, one in sorted(open_run(path).ranks.items()) if (found := reduce._of_rank(one)) is not None]
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -100,14 +99,14 @@ def test_a_rank_is_split_as_the_report_of_all_ranks_at_once_splits_it(whole, rec
     path = RUNS / "ranks" if recorded else whole
     together, costs = combine(loaded(path)), {one.rank: one for one in reduced(path).ranks}
     for number, part in together.partitions.items():
-        for name in PARTS:
+        for name in RANK_PARTS:
             assert getattr(costs[number], f"{name}_s") == pytest.approx(part.parts[name][2:].mean() / 1e9, abs=1e-9), (number, name)
 
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_bus_bandwidth_by_rank_is_that_of_the_report(whole, recorded):
     path = RUNS / "ranks" if recorded else whole
-    report = {(kind.name, kind.bytes, kind.n): kind.busbw_gbps for kind in bandwidth.kinds(combine(loaded(path)))}
+    report = {(kind.name, kind.bytes, kind.n): kind.busbw_gbps for kind in bandwidth.collective_kinds(combine(loaded(path)))}
     by_rank = {(kind.name, kind.nbytes, kind.ranks): kind.busbw_gbps for kind in reduced(path).kinds if kind.busbw_gbps}
 
     assert by_rank and by_rank == {label: pytest.approx(report[label], rel=1e-4) for label in by_rank}
@@ -275,7 +274,7 @@ def test_a_shorter_rank_is_named(synthetic, plan, copied):
 
 def test_a_rank_that_forgot_more_windows_is_named_and_not_taken_for_a_shorter_one(whole):
     def load(one):
-        made = reduce.of_rank(one)
+        made = reduce._of_rank(one)
         return replace(made, stride=2, steps=made.steps[::2]) if one.number == 4 else made
 
     with here() as pool:
@@ -293,7 +292,7 @@ def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_loo
 
     def load(one):
         looks[one.number] += 1
-        return reduce.of_rank(one if looks[one.number] == 1 else replace(one, folder=later / one.folder.name))
+        return reduce._of_rank(one if looks[one.number] == 1 else replace(one, folder=later / one.folder.name))
 
     with here() as pool:
         found = reduce.reduce_ranks([str(early)], pool, load)
@@ -301,7 +300,7 @@ def test_a_run_that_goes_on_while_it_is_read_is_taken_as_it_was_at_the_first_loo
     late = [plan.late_rank(step) for step in range(2, HALF_WAY - 1)]  # of the last step, the second look finds another end
     for one in found.ranks:
         assert one.caused_s == pytest.approx(late.count(one.rank) / len(late) * synthetic.LATE / 1e9 * (RANKS - 1), abs=2e-5)
-        assert sum(getattr(one, f"{name}_s") for name in PARTS) == pytest.approx(one.step_s, abs=1e-12) == pytest.approx(0.1)
+        assert sum(getattr(one, f"{name}_s") for name in RANK_PARTS) == pytest.approx(one.step_s, abs=1e-12) == pytest.approx(0.1)
     assert found.collectives == HALF_WAY * BUCKETS
 
 
@@ -376,13 +375,13 @@ def test_a_group_that_was_made_again_is_another_one_as_in_the_report():
 
     assert [key.generation for key in sorted(made.groups)] == [0, 1]
     assert [extents.rows["ranks"].tolist() for extents in made.groups.values()] == [[2, 2, 2]] * 2
-    assert match(ranks).whole.tolist() == [True] * 6
+    assert match(ranks).complete.tolist() == [True] * 6
 
 
 def test_a_survey_of_nothing_readable_says_why(copied):
     for number in range(RANKS):
         (copied / f"rank{number}" / "manifest.json").write_text("{")
 
-    assert set(survey(sources([str(copied)]).found, reduce.of_rank).unread) == set(range(RANKS))
+    assert set(survey_ranks(find_sources([str(copied)]).found, reduce._of_rank).unread) == set(range(RANKS))
     with pytest.raises(RunDamaged, match="no rank of .* can be read; rank 0"):
         reduced(copied)

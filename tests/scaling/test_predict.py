@@ -5,12 +5,9 @@ from dataclasses import replace
 import pytest
 from scaling.made_up import SOURCE, points
 
-from feedline.analysis.scaling import models, replay
 from feedline.analysis.scaling.efficiency import Point
-from feedline.analysis.scaling.predict import Basis, fit, predict
-from feedline.analysis.scaling.step_profile import Bucket, Ring, StepProfile, ring_s
-from feedline.analysis.scaling.study import study
-from feedline.analysis.scaling.time_to_accuracy import Noise
+from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepProfile, _last_end, _ring_s, _step_s, _usl, fit_laws, predict
+from feedline.analysis.scaling.study import Noise, study
 
 LINK = Ring(bandwidth=25e6, low=25e6, high=25e6, alpha_s=0.0, slots=2)
 ANATOMY = StepProfile(0.100, (0.030, 0.090), (Bucket(0.050, 500e3), Bucket(0.070, 500e3), Bucket(0.090, 500e3)))
@@ -18,42 +15,42 @@ ANATOMY = StepProfile(0.100, (0.030, 0.090), (Bucket(0.050, 500e3), Bucket(0.070
 
 def measured(anatomy: StepProfile, link: Ring, ranks: list[int], batch: float = 8, constant_s: float = 0.0) -> list[Point]:
     """What a world in which the replay is true would measure."""
-    steps = {n: replay.step_s(anatomy, n, link) + (constant_s if n > 1 else 0.0) for n in ranks}
+    steps = {n: _step_s(anatomy, n, link) + (constant_s if n > 1 else 0.0) for n in ranks}
     return [Point(n, n * batch / step, batch=batch) for n, step in steps.items()]
 
 
 def test_a_bucket_that_is_alone_takes_the_time_of_a_ring():
     link = replace(LINK, alpha_s=1e-3)
 
-    assert replay.last_end((Bucket(0.0, 1e6),), 4, link) == pytest.approx(ring_s(1e6, 4, 25e6, 1e-3))
+    assert _last_end((Bucket(0.0, 1e6),), 4, link) == pytest.approx(_ring_s(1e6, 4, 25e6, 1e-3))
 
 
 def test_a_slot_more_hides_the_latency_of_one_bucket_behind_the_other():
     link, both = replace(LINK, alpha_s=10e-3), (Bucket(0.0, 500e3), Bucket(0.0, 500e3))
 
-    assert replay.last_end(both, 2, replace(link, slots=1)) == pytest.approx(2 * (0.020 + 0.020))
-    assert replay.last_end(both, 2, link) == pytest.approx(0.020 + 0.040)
+    assert _last_end(both, 2, replace(link, slots=1)) == pytest.approx(2 * (0.020 + 0.020))
+    assert _last_end(both, 2, link) == pytest.approx(0.020 + 0.040)
 
 
 def test_what_ends_before_the_backward_costs_nothing():
     hidden = StepProfile(0.100, (0.030, 0.090), (Bucket(0.040, 250e3),))
 
-    assert replay.step_s(hidden, 8, LINK) == pytest.approx(0.100)
+    assert _step_s(hidden, 8, LINK) == pytest.approx(0.100)
 
 
 def test_only_what_outlasts_the_backward_is_added():
     shown = StepProfile(0.100, (0.030, 0.090), (Bucket(0.080, 500e3),))
 
-    assert replay.step_s(shown, 2, LINK) == pytest.approx(0.100 - 0.090 + 0.080 + 0.020)
+    assert _step_s(shown, 2, LINK) == pytest.approx(0.100 - 0.090 + 0.080 + 0.020)
 
 
 def test_what_blocks_is_added_whole():
-    assert replay.step_s(replace(ANATOMY, buckets=(), blocking=(1e6,)), 2, LINK) == pytest.approx(0.140)
+    assert _step_s(replace(ANATOMY, buckets=(), blocking=(1e6,)), 2, LINK) == pytest.approx(0.140)
 
 
 def test_the_replay_predicts_a_world_in_which_it_is_true():
     true = {point.ranks: point for point in measured(ANATOMY, LINK, [1, 2, 3, 4], constant_s=0.005)}
-    basis = Basis([true[1], true[2]], "weak", ANATOMY, LINK)
+    basis = ScalingBasis([true[1], true[2]], "weak", ANATOMY, LINK)
 
     for ranks in (3, 4):
         found = predict(basis, ranks)
@@ -64,7 +61,7 @@ def test_the_replay_predicts_a_world_in_which_it_is_true():
 
 def test_amdahl_gives_back_its_serial_part():
     serial = {n: 100 * n / (1 + 0.1 * (n - 1)) for n in (1, 2, 4)}
-    law = models.usl(points(serial))
+    law = _usl(points(serial))
 
     assert law.name == "Amdahl"
     assert law.parameters["sigma"] == pytest.approx(0.1)
@@ -72,34 +69,26 @@ def test_amdahl_gives_back_its_serial_part():
 
 
 def test_usl_gives_back_both_its_parts():
-    law = models.usl(points({n: 100 * n / (1 + 0.05 * (n - 1) + 0.01 * n * (n - 1)) for n in (1, 2, 4, 8)}))
+    law = _usl(points({n: 100 * n / (1 + 0.05 * (n - 1) + 0.01 * n * (n - 1)) for n in (1, 2, 4, 8)}))
 
     assert (law.parameters["sigma"], law.parameters["kappa"]) == (pytest.approx(0.05), pytest.approx(0.01))
 
 
 def test_no_fitted_law_has_a_negative_part():
-    law = models.usl(points({1: 100, 2: 210, 4: 430}))
+    law = _usl(points({1: 100, 2: 210, 4: 430}))
 
     assert (law.parameters["sigma"], law.parameters["kappa"]) == (0, 0)
 
 
-def test_the_p_norm_meets_the_point_it_is_fitted_to():
-    point = Point(2, 2 * 8 / 0.120, batch=8)
-    law = models.p_norm(ANATOMY, LINK, point)
-
-    assert law is not None and law.rank_s(2) * 8 == pytest.approx(0.120)
-    assert 1 < law.parameters["gamma"] < 10
-
-
 def test_the_interval_from_one_and_two_ranks_holds_the_source_tables_eight():
     without_flag = {**SOURCE, 1: SOURCE[2] / 2}
-    found = predict(Basis(points({n: without_flag[n] for n in (1, 2)}), "unknown"), 8)
+    found = predict(ScalingBasis(points({n: without_flag[n] for n in (1, 2)}), "unknown"), 8)
 
     assert found.low < SOURCE[8] < found.high
 
 
 def test_the_interval_grows_with_the_distance():
-    basis = Basis(points({1: 100, 2: 190}), "weak")
+    basis = ScalingBasis(points({1: 100, 2: 190}), "weak")
     widths = [(one.high - one.low) / one.samples_per_s for one in (predict(basis, n) for n in (3, 4, 8))]
 
     assert widths == sorted(widths) and widths[0] < widths[2]
@@ -108,9 +97,9 @@ def test_the_interval_grows_with_the_distance():
 @pytest.mark.parametrize(
     ("basis", "ranks", "why"),
     [
-        (Basis(points({1: 100}), "weak"), 2, "two or more rank counts"),
-        (Basis(points({1: 100, 2: 190}), "weak"), 9, "more than 4 times the 2"),
-        (Basis(points({1: 100, 2: 190}), "mixed"), 4, "batch per rank"),
+        (ScalingBasis(points({1: 100}), "weak"), 2, "two or more rank counts"),
+        (ScalingBasis(points({1: 100, 2: 190}), "weak"), 9, "more than 4 times the 2"),
+        (ScalingBasis(points({1: 100, 2: 190}), "mixed"), 4, "batch per rank"),
     ],
 )
 def test_what_cannot_be_known_is_refused_with_its_reason(basis, ranks, why):
@@ -122,14 +111,14 @@ def test_what_cannot_be_known_is_refused_with_its_reason(basis, ranks, why):
 
 def test_the_replay_is_refused_where_it_does_not_explain_what_was_measured():
     slow = [Point(1, 8 / 0.1, batch=8), Point(2, 16 / 0.4, batch=8)]
-    fitted, refused = fit(Basis(slow, "weak", ANATOMY, LINK))
+    fitted, refused = fit_laws(ScalingBasis(slow, "weak", ANATOMY, LINK))
 
     assert "bucket replay" not in [law.name for law in fitted]
     assert any("unexplained" in why for why in refused)
 
 
 def test_the_replay_is_refused_for_strong_scaling():
-    fitted, refused = fit(Basis([Point(1, 80, batch=16), Point(2, 150, batch=8)], "strong", ANATOMY, LINK))
+    fitted, refused = fit_laws(ScalingBasis([Point(1, 80, batch=16), Point(2, 150, batch=8)], "strong", ANATOMY, LINK))
 
     assert [law.name for law in fitted] == ["Amdahl"]
     assert "constant batch per rank" in refused[0]

@@ -7,9 +7,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from feedline.analysis.traces.columns import Trace
-from feedline.analysis.traces.tracks import micros
-from feedline.analysis.traces.windows import Texts
+from feedline.analysis.traces.perfetto import _micros
+from feedline.analysis.traces.trace_columns import Trace
+from feedline.analysis.traces.windows import _Texts
 
 #: Times count from a multiple of this, as in libkineto, so that those of ranks stay comparable and a double holds their nanoseconds.
 BASE_NS = 30 * 86_400 * 10**9
@@ -58,9 +58,9 @@ def _events(trace: Trace, base_ns: int) -> Iterator[str]:
         if track.name or track.device >= 0:  # a stream without a name must not get that of a thread of the same number
             args = {"name": track.name} | ({"device": track.device} if track.device >= 0 else {})
             yield f'{{"name": "thread_name", "ph": "M", "ts": 0, {place}, "args": {json.dumps(args)}}}'
-    texts = Texts(trace)
+    texts = _Texts(trace)
     for start, wall, correlation, nbytes, name, track_, shape, collective, kind in trace.events.tolist():
-        times = f'"ts": {micros(trace.origin_ns + start - base_ns)}, "dur": {micros(wall)}'
+        times = f'"ts": {_micros(trace.origin_ns + start - base_ns)}, "dur": {_micros(wall)}'
         args_ = texts.args(track_, correlation, nbytes, shape, collective)
         yield f'{{"ph": "X", {texts.categories[kind]}, {texts.names[name]}, {places[track_]}, {times}, "args": {{{args_}}}}}'
 

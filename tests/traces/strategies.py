@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from feedline.analysis.traces.columns import DEVICE_WORK, EVENT_DTYPE, CollectiveArgs, Kind, Shape, Trace, Track
+from feedline.analysis.traces.trace_columns import DEVICE_WORK, EVENT_DTYPE, CollectiveArgs, Kind, Shape, Trace, Track
 
 ON_STREAMS = (*DEVICE_WORK, Kind.DEVICE_ANNOTATION)
 ODD = [

@@ -7,8 +7,8 @@ import zipfile
 import pytest
 import viztracer
 
-from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.reading import read_trace
+from feedline.analysis.ranks.ingest_traces import read_trace
+from feedline.analysis.traces.trace_columns import Kind
 from feedline.cli import main
 from feedline.profiler.errors import TraceDamaged
 

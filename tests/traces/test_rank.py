@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feedline.analysis.traces.columns import EVENT_DTYPE, Trace
-from feedline.analysis.traces.rank import assign, rank_in, rank_of
+from feedline.analysis.ranks.ingest_traces import _assign, _rank_in, _rank_of
+from feedline.analysis.traces.trace_columns import EVENT_DTYPE, Trace
 from feedline.profiler.errors import RankCollision
 
 NOBODY = Trace("t.json", "kineto", None, None, 0, np.zeros(1, EVENT_DTYPE), ["a"], [])
@@ -39,37 +39,37 @@ NOBODY = Trace("t.json", "kineto", None, None, 0, np.zeros(1, EVENT_DTYPE), ["a"
     ],
 )
 def test_a_name_says_the_rank_or_nothing(name, rank):
-    assert rank_in(name) == rank
+    assert _rank_in(name) == rank
 
 
 def test_the_content_is_believed_before_the_name_and_the_user_before_both():
     own = replace(NOBODY, rank=5)
-    assert rank_of(own, "rank3.json") == (5, "content")
-    assert rank_of(own, "rank3.json", 7) == (7, "argument")
-    assert rank_of(NOBODY, "a/rank3.json") == (3, "file name")
-    assert rank_of(NOBODY, "s3://bucket/rank3/trace.json") == (3, "file name")
-    assert rank_of(NOBODY, "trace.json") == (None, "unknown")
+    assert _rank_of(own, "rank3.json") == (5, "content")
+    assert _rank_of(own, "rank3.json", 7) == (7, "argument")
+    assert _rank_of(NOBODY, "a/rank3.json") == (3, "file name")
+    assert _rank_of(NOBODY, "s3://bucket/rank3/trace.json") == (3, "file name")
+    assert _rank_of(NOBODY, "trace.json") == (None, "unknown")
 
 
 def test_two_traces_of_one_rank_are_an_error_that_names_both():
     three = replace(NOBODY, rank=3)
     with pytest.raises(RankCollision) as error:
-        assign([("a.json.gz", three), ("b.json.gz", three)])
+        _assign([("a.json.gz", three), ("b.json.gz", three)])
     assert str(error.value) == "rank 3 appears twice, in a.json.gz and b.json.gz: pass --rank FILE=N for one of them"
 
 
 def test_naming_the_ranks_parts_two_traces_that_claim_one():
     three = replace(NOBODY, rank=3)
-    ranked = assign([("x/a.json.gz", three), ("b.json.gz", replace(three, source="b.json.gz"))], {"x/a.json.gz": 4})
+    ranked = _assign([("x/a.json.gz", three), ("b.json.gz", replace(three, source="b.json.gz"))], {"x/a.json.gz": 4})
     assert [(index, trace.rank) for index, trace in ranked] == [(1, 3), (0, 4)]
 
 
 def test_a_trace_alone_without_a_rank_is_rank_0_and_that_is_said():
-    ((_, trace),) = assign([("trace.json", NOBODY)])
+    ((_, trace),) = _assign([("trace.json", NOBODY)])
     assert trace.rank == 0
     assert trace.notes == ["neither the trace nor its file name contains a rank: it is shown as rank 0"]
 
 
 def test_one_of_several_without_a_rank_is_an_error():
     with pytest.raises(RankCollision, match="neither .*b.json nor its name contains a rank"):
-        assign([("rank0.json", NOBODY), ("b.json", NOBODY)])
+        _assign([("rank0.json", NOBODY), ("b.json", NOBODY)])

@@ -14,7 +14,7 @@ from whatif.closed_form import ClosedForm
 
 from feedline.analysis.predict.limits import CPUS, STEP, NextLimit
 from feedline.analysis.predict.search import Limits, Memory, Search, Searcher, Tuning
-from feedline.analysis.report.figures.throughput_by_workers import workers
+from feedline.analysis.report.figures.throughput import throughput_by_workers
 from feedline.cli import main, tune_text
 from feedline.cli.arguments import byte_count
 from feedline.cli.parser import Parser
@@ -136,7 +136,7 @@ def searched(predict: ClosedForm, **now: object) -> Search:
 
 
 def test_the_figure_marks_the_advice_and_the_measured_point():
-    drawn = str(workers(searched(ClosedForm())))
+    drawn = str(throughput_by_workers(searched(ClosedForm())))
 
     assert 'data-tip="4 workers, predicted: 100 samples/s (99.0 to 101), the advice"' in drawn
     assert 'data-tip="1 worker, measured: 30.0 samples/s"' in drawn
@@ -147,7 +147,7 @@ def test_a_figure_of_one_number_of_workers_can_be_drawn():
     found = Searcher(ClosedForm(), {"num_workers": 0}, 1, Limits(0), Memory(None, None)).search()
     assert isinstance(found, Search)
 
-    assert "no workers, measured" in str(workers(found))
+    assert "no workers, measured" in str(throughput_by_workers(found))
 
 
 def test_what_is_faster_out_of_order_is_told_with_what_it_costs():

@@ -2,7 +2,7 @@
 
 from feedline.analysis.ledger.facts import Exposed, RankFacts, RuleInputs, Waiting
 from feedline.analysis.ledger.finding import SHARE, Evidence
-from feedline.analysis.ranks.model import Communication
+from feedline.analysis.ranks.communication import Communication
 
 
 def recorded(facts: RuleInputs) -> RankFacts | None:

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 from feedline.profiler import pool
 from feedline.profiler.errors import MissingDependency, WorkersLost
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 #: Called with what is being done, how many parts are done, and of how many.
 Tell = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """Tells nothing."""
+    """Tell nothing."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class RankPool:
 class _AtOnce(Executor):
     """Works in this process, when asked."""
 
-    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        future: Future[T] = Future()
+    def submit(self, work: Callable[..., _T], /, *args: Any, **kwargs: Any) -> "Future[_T]":
+        future: Future[_T] = Future()
         try:
             future.set_result(work(*args, **kwargs))
         except Exception as error:
@@ -47,13 +47,16 @@ class _AtOnce(Executor):
 
 @contextmanager
 def here() -> Iterator[RankPool]:
-    """This process alone: for little work, for which starting others takes longer than it does."""
+    """Use this process alone.
+
+    For little work, for which starting others takes longer than it does.
+    """
     yield RankPool(_AtOnce(), lambda value: value)
 
 
 @contextmanager
 def local(processes: int | None = None) -> Iterator[RankPool]:
-    """A pool of processes on this machine; of as many as there are CPUs by default."""
+    """Start a pool of processes on this machine, by default as many as there are CPUs."""
     from feedline.profiler.samplers.cgroup import effective_cpus
 
     count = processes or max(1, min(int(effective_cpus()), os.cpu_count() or 1))
@@ -63,9 +66,10 @@ def local(processes: int | None = None) -> Iterator[RankPool]:
 
 @contextmanager
 def dask(address: str, wait_s: float = 20.0) -> Iterator[RankPool]:
-    """The workers of a running cluster. They need feedline, and have to see the run folders under the same paths.
+    """Use the workers of a running cluster, which need feedline and the run folders under the same paths.
 
     Args:
+        address: of its scheduler.
         wait_s: for the scheduler to answer.
 
     Raises:
@@ -85,23 +89,28 @@ def dask(address: str, wait_s: float = 20.0) -> Iterator[RankPool]:
         client.close()
 
 
-def chunked(todo: Sequence[T], size: int) -> list[Sequence[T]]:
-    """Parts of at most ``size``."""
+def chunked(todo: Sequence[_T], size: int) -> list[Sequence[_T]]:
+    """Divide what is to be done into parts of at most ``size``."""
     return [todo[at : at + size] for at in range(0, len(todo), size)]
 
 
 def each(
-    pool: RankPool, work: Callable[..., T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell = silent
-) -> Iterable[T]:
-    """``work(part, *args)`` of each part, in the order in which they are done.
+    pool: RankPool, work: Callable[..., _T], parts: Sequence[Sequence[Any]], args: tuple[Any, ...], what: str, tell: Tell = silent
+) -> Iterable[_T]:
+    """Yield ``work(part, *args)`` of each part, in the order in which they are done.
 
     Args:
+        pool: of workers.
         work: a function of a module, so that workers can find it.
+        parts: what is divided among them.
+        args: given with each part.
+        what: is being done, for ``tell``.
+        tell: called with what is done.
 
     Raises:
         WorkersLost: they are gone.
     """
-    waiting: dict[Future[T], int] = {pool.executor.submit(work, part, *args): len(part) for part in parts}
+    waiting: dict[Future[_T], int] = {pool.executor.submit(work, part, *args): len(part) for part in parts}
     done, total = 0, sum(map(len, parts))
     try:
         for future in as_completed(waiting):

@@ -1,4 +1,4 @@
-"""Where ticks and labels go, and logarithmic axes."""
+"""Axes of figures: where ticks and labels go, linear or logarithmic."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,14 +6,17 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from feedline.analysis.formatting import count
+from feedline.analysis.formatting import count, number
 from feedline.analysis.report.figures.svg import WIDTHS, percent, tag
 
-_WIDEST = 1080  # px, a figure on the widest page (report.css)
+_WIDEST_PX = 1080  # px, a figure on the widest page (report.css)
+DECADE = 10.0
+_ROOM = 1.15  # of a logarithmic axis beyond the outermost values, as a factor
+_PX_A_ROW = 40
 
 
-def nice_step(span: float, most: int) -> float:
-    """The smallest of 1, 2, 5 x 10^k that divides ``span`` into at most ``most`` parts."""
+def _nice_step(span: float, most: int) -> float:
+    """Return the smallest of 1, 2, 5 x 10^k that divides ``span`` into at most ``most`` parts."""
     if not span > 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(span / most))
@@ -21,22 +24,28 @@ def nice_step(span: float, most: int) -> float:
 
 
 def ticks(high: float, most: int = 4) -> list[float]:
-    """Round numbers from 0 up to ``high``, at most ``most`` + 1 of them; from ``most`` = 3 on, at least two."""
-    step = nice_step(high, most)
+    """Round numbers from 0 up to ``high``, at most ``most`` + 1 of them.
+
+    From ``most`` = 3 on, at least two.
+    """
+    step = _nice_step(high, most)
     return [step * index for index in range(math.floor(high / step * (1 + 1e-9)) + 1)]
 
 
 def round_up(high: float, most: int = 4) -> float:
-    """The smallest multiple of the tick step that is not below ``high``."""
-    step = nice_step(high, most)
+    """Return the smallest multiple of the tick step that is not below ``high``."""
+    step = _nice_step(high, most)
     return step * max(1, math.ceil(high / step * (1 - 1e-9)))
 
 
-def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move labels apart: positions in ascending order, each at least ``gap`` from the next, within [low, high] if they fit at all.
+def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move labels apart: each at least ``gap`` from the next, within [low, high] if they fit at all.
 
     Args:
         wanted: positions in ascending order.
+        gap: least distance.
+        low: lowest position.
+        high: highest position.
     """
     placed: list[float] = []
     for position in wanted:
@@ -58,12 +67,12 @@ class Box(NamedTuple):
     bottom: float
 
     def apart(self, other: "Box", width: float) -> bool:
-        """Whether they do not touch in a figure of this width."""
+        """Tell whether they do not touch in a figure of this width."""
         beside = self._right(width) <= other._left(width) or other._right(width) <= self._left(width)
         return beside or self.bottom <= other.top or other.bottom <= self.top
 
     def inside(self, width: float, height: float) -> bool:
-        """Whether none of it leaves the figure."""
+        """Tell whether none of it leaves the figure."""
         return self._left(width) >= 0 and self._right(width) <= width and self.top >= 0 and self.bottom <= height
 
     def _left(self, width: float) -> float:
@@ -74,14 +83,18 @@ class Box(NamedTuple):
 
 
 def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> int | None:
-    """From which of WIDTHS on a label is inside the figure and clear of all others, at each larger width, too. None: at none.
+    """Return from which of WIDTHS on a label is inside the figure and clear of all others.
+
+    None: at none.
 
     Args:
+        label: where it would be.
         taken: others, and the width from which on each is shown.
+        height: px, of the figure.
     """
     free = None
-    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST), strict=True))):  # between two widths all boxes move evenly
-        apart = all(label.apart(other, one) for one in (since, width) for shown, other in taken if shown <= since)
+    for since, width in reversed(list(zip(WIDTHS, (*WIDTHS[1:], _WIDEST_PX), strict=True))):  # between two widths all boxes move evenly
+        apart = all(label.apart(other, step) for step in (since, width) for shown, other in taken if shown <= since)
         if not (apart and label.inside(since, height) and label.inside(width, height)):
             break
         free = since
@@ -89,7 +102,7 @@ def clear_from(label: Box, taken: Sequence[tuple[int, Box]], height: float) -> i
 
 
 def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
-    """How high a series' axis should go: over everything, unless a few peaks would flatten the rest.
+    """Return how high a series' axis should go: over everything, unless a few peaks would flatten the rest.
 
     Peaks are left out of the axis (and marked) only when the highest is more than twice the 95th percentile of the peaks.
     """
@@ -100,29 +113,35 @@ def clip_level(peaks: Sequence[float], stack: Sequence[float]) -> float:
 
 
 def log_share(value: float, low: float, high: float) -> float:
-    """Where a value is on a logarithmic axis, 0 to 1."""
+    """Return where a value is on a logarithmic axis, 0 to 1."""
     return math.log(value / low) / math.log(high / low)
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
-    """1, 2, 5 times powers of ten between both; only the powers, or every second or third of them, where that would be too many."""
+    """1, 2, 5 times powers of ten between both.
+
+    Only the powers, or every second or third of them, where that would be too many.
+    """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors, stride in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
-        found = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
-        found = [tick for tick in found if low <= tick <= high]
-        if len(found) <= most:
+        values = [factor * 10.0**power for power in range(first, last + 1) if power % stride == 0 for factor in factors]
+        values = [tick for tick in values if low <= tick <= high]
+        if len(values) <= most:
             break
-    return found
+    return values
 
 
 def log_rows(low: float, high: float, height: float, words: Callable[[float], str]) -> list[Markup]:
-    """Level lines with their numbers on the left, of an axis that goes upwards from ``height`` (px) to 0."""
-    found = _log_ticks(low, high, round(height / 40))
-    return [mark for tick in found for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))]
+    """Draw level lines with their numbers on the left, from ``height`` px upwards to 0."""
+    values = _log_ticks(low, high, round(height / 40))
+    return [mark for tick in values for mark in level_line(height * (1 - log_share(tick, low, high)), words(tick))]
 
 
 def log_columns(low: float, high: float, y: float, words: Callable[[float], str], name: str, most: int) -> list[Markup]:
-    """An axis over the whole width with its name below, at ``y`` px; numbers that would stick out at its ends are left out."""
+    """Draw an axis over the whole width with its name below, at ``y`` px.
+
+    Numbers that would stick out at its ends are left out.
+    """
     marks = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)]
     for tick in _log_ticks(low, high, most):
         x = log_share(tick, low, high)
@@ -133,57 +152,126 @@ def log_columns(low: float, high: float, y: float, words: Callable[[float], str]
 
 
 def base_line(y: float) -> Markup:
-    """The line of an axis across, without ticks."""
+    """Draw the line of an axis across, without ticks."""
     return tag("line", class_="axis", x1=0, x2="100%", y1=y, y2=y)
 
 
 def level_line(y: float, words: str) -> list[Markup]:
-    """A level line at ``y`` px, with its number on the left."""
+    """Draw a level line at ``y`` px, with its number on the left."""
     return [tag("line", class_="grid", x1=0, x2="100%", y1=y, y2=y), tag("text", words, class_="tick y", x=-8, y=y + 4)]
 
 
 def count_rows(top: float, height: float, most: int = 4) -> list[Markup]:
-    """The rows of an axis of counts from 0, at ``height`` px, up to ``top``."""
+    """Draw the rows of an axis of counts from 0, at ``height`` px, up to ``top``."""
     return [mark for tick in ticks(top, most) for mark in level_line(height * (1 - tick / top), count(tick))]
 
 
 def count_columns(counts: Sequence[float], places: Sequence[float], y: float, name: str, most: int) -> list[Markup]:
-    """Counts at their places (0 to 1) below a line at ``y`` px, as many as have room, and the name of the axis."""
+    """Draw counts at their places (0 to 1) below a line at ``y`` px, and the name of the axis.
+
+    As many as have room.
+    """
     marks, last = [base_line(y), tag("text", name, class_="tick x", x="50%", y=y + 32)], -1.0
-    for number, x in zip(counts, places, strict=True):
+    for value, x in zip(counts, places, strict=True):
         if x - last >= 1 / most:
-            marks.append(tag("text", count(number), class_="tick x", x=percent(x), y=y + 16))
+            marks.append(tag("text", count(value), class_="tick x", x=percent(x), y=y + 16))
             last = x
     return marks
 
 
-def drop(x: float, height: float, words: str) -> list[Markup]:
-    """An upright line at ``x`` (0 to 1) with words at its foot, on the side that has more room."""
+def drop_line(x: float, height: float, words: str) -> list[Markup]:
+    """Draw an upright line at ``x`` (0 to 1) with words at its foot, on the side that has more room."""
     left = x < 0.5
     label = tag("text", words, class_=f"tick {'first' if left else 'last'}", x=percent(x), dx=6 if left else -6, y=height - 8)
     return [tag("line", class_="drop", x1=percent(x), x2=percent(x), y1=0, y2=height), label]
 
 
-def interval(x: float, low: float, high: float) -> Markup:
-    """An upright bar at ``x`` (0 to 1) between two heights in px."""
+def interval_bar(x: float, low: float, high: float) -> Markup:
+    """Draw an upright bar at ``x`` (0 to 1) between two heights in px."""
     return tag("line", class_="spread", x1=percent(x), x2=percent(x), y1=low, y2=high)
 
 
-def evenly(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
-    """Places (0 to 1) on a linear axis from the first to the last value; a single one stands in the middle.
+def even_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+    """Return places (0 to 1) on a linear axis from the first to the last value.
+
+    A single one stands in the middle.
 
     Args:
+        values: ascending.
         edge: room left and right of them, as a share of the width.
     """
     low, high = values[0], values[-1]
     return lambda value: edge + (1 - 2 * edge) * ((value - low) / (high - low) if high > low else 0.5)
 
 
-def doublings(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
-    """Places (0 to 1) on an axis of doublings from the first to the last value; a single one stands in the middle.
+def doubling_scale(values: Sequence[float], edge: float = 0.0) -> Callable[[float], float]:
+    """Return places (0 to 1) on an axis of doublings from the first to the last value.
+
+    A single one stands in the middle.
 
     Args:
+        values: ascending.
         edge: room left and right of them, as a share of the width.
     """
     low, high = math.log(values[0]), math.log(values[-1])
     return lambda value: edge + (1 - 2 * edge) * ((math.log(value) - low) / (high - low) if high > low else 0.5)
+
+
+class YAxis(NamedTuple):
+    """From ``low`` at the bottom, ``height`` px, to ``high`` at 0."""
+
+    low: float
+    high: float
+    log: bool
+    height: float
+
+    @classmethod
+    def over(cls, values: Sequence[float], height: float, log: bool | None = None) -> "YAxis":
+        """Make an axis around all of the values.
+
+        Args:
+            values: to be drawn.
+            height: px.
+            log: None: where all are above 0 and span more than a decade.
+        """
+        low, high = min(values), max(values)
+        if log is None:
+            log = low > 0 and high > DECADE * low
+        if log:
+            return cls(low / _ROOM, high * _ROOM, True, height)
+        if low == high:
+            low, high = (low - abs(low) / 2, high + abs(high) / 2) if low else (0.0, 1.0)
+        step = _nice_step(high - low, max(2, round(height / _PX_A_ROW)))
+        return cls(step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9), False, height)
+
+    def y(self, value: float) -> float:
+        """Return the px of a value; beyond the axis, those of its end."""
+        if self.log:
+            share = log_share(max(value, self.low), self.low, self.high)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return self.height * (1 - min(max(share, 0.0), 1.0))
+
+    def rows(self) -> list[Markup]:
+        """Draw level lines with their numbers on the left."""
+        if self.log:
+            return log_rows(self.low, self.high, self.height, _plain_number)
+        step = _nice_step(self.high - self.low, max(2, round(self.height / _PX_A_ROW)))
+        decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+        marks: list[Markup] = []
+        for index in range(round((self.high - self.low) / step) + 1):
+            tick, y = self.low + index * step, self.height * (1 - index * step / (self.high - self.low))
+            words = f"{tick:,.{decimals}f}" if decimals < 6 else f"{tick:.1e}"
+            marks += level_line(y, words)
+        return marks
+
+
+def _plain_number(tick: float) -> str:
+    """Return a tick of a logarithmic axis: 0.05, 20, 5,000, 2e+06."""
+    return number(tick, 1) if 1e-4 <= tick < 1e6 else f"{tick:.0e}"
+
+
+def short_count(tick: float) -> str:
+    """Write a count in few characters: 500, 20 k, 1.5 M."""
+    power = min(max(int(math.floor(math.log10(tick) / 3 + 1e-9)), 0), 5) if tick > 0 else 0
+    return f"{tick / 1000**power:.4g}{('', ' k', ' M', ' G', ' T', ' P')[power]}"

@@ -7,25 +7,24 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from feedline.analysis.convergence.curves import words
-from feedline.analysis.convergence.model import CurvePoints
+from feedline.analysis.convergence.curves import words_of_name
+from feedline.analysis.convergence.training_series import CurvePoints
 from feedline.analysis.formatting import count, counted, number, seconds
-from feedline.analysis.report.figures.axis import base_line, spread, ticks
-from feedline.analysis.report.figures.svg import WIDTH, cut, figure, percent, stretched, tag
-from feedline.analysis.report.figures.upward import DECADE, YAxis, thousands
+from feedline.analysis.report.figures.axis import DECADE, YAxis, base_line, short_count, spread_labels, ticks
+from feedline.analysis.report.figures.svg import FIGURE_UNITS, figure, percent, shorten, stretched, tag
 
 _LOSSES, _OTHERS, _RATE = 190, 110, 56  # px: heights of panels
 _TITLE, _GAP, _AXIS = 18, 20, 36  # px: above a panel, below it, and of the axis across
 _LABEL_PX, _NAME = 14, 13
-_READ = 60  # places that can be read out
+_MAX_READ_OUT = 60  # places that can be read out
 _DOTS = 30  # points, up to which a curve has dots on it
 _PANELS, _CURVES = 3, 6  # of other metrics, and on a panel: more are in the JSON report
-COLORS = {"train loss": "c-forward", "eval loss": "c-wait", "lr": "c-compile"}
+_CURVE_COLORS = {"train loss": "c-forward", "eval loss": "c-wait", "lr": "c-compile"}
 _USER_COLORS = 6  # palette.USER
 _TIMES = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
-class Panel(NamedTuple):
+class _Panel(NamedTuple):
     """Curves over one axis upwards."""
 
     title: str
@@ -42,9 +41,11 @@ class _Across(NamedTuple):
 
 
 def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> list[tuple[str, Markup]]:
-    """(samples, figure), (updates, figure), (time, figure), without the first where samples are not known. Nothing where no curve has two
-    points."""
-    drawn = panels(curves)
+    """Draw curves over samples, updates and time: pairs of the axis and its figure.
+
+    Without the first where samples are not known; nothing where no curve has two points.
+    """
+    drawn = _panels(curves)
     if not any(len(curve.values) > 1 for panel in drawn for curve in panel.curves):
         return []
     longest = max((curve.at_s[-1] for panel in drawn for curve in panel.curves), default=0.0)
@@ -59,32 +60,34 @@ def loss_curve(curves: Sequence[CurvePoints], samples_known: bool = True) -> lis
 
 
 def colors_of(curves: Sequence[CurvePoints]) -> dict[str, str]:
-    """Name -> CSS class that sets its color."""
-    own = [curve.name for curve in curves if curve.name not in COLORS]
-    return COLORS | {name: f"c-user{index % _USER_COLORS}" for index, name in enumerate(own)}
+    """Return the name -> CSS class that sets its color."""
+    own = [curve.name for curve in curves if curve.name not in _CURVE_COLORS]
+    return _CURVE_COLORS | {name: f"c-user{index % _USER_COLORS}" for index, name in enumerate(own)}
 
 
-def panels(curves: Sequence[CurvePoints]) -> list[Panel]:
-    """Losses first, then metrics that are of one magnitude together, then the learning rate."""
+def _panels(curves: Sequence[CurvePoints]) -> list[_Panel]:
+    """Arrange curves: losses, then metrics of one magnitude together, then the learning rate."""
     there = [curve for curve in curves if curve.values]
-    losses = [curve for curve in there if "loss" in words(curve.name)][:_CURVES]
-    made = [Panel("loss", _LOSSES, losses)] if losses else []
-    rest = sorted((curve for curve in there if "loss" not in words(curve.name) and curve.name != "lr"), key=lambda one: -_size(one))
+    losses = [curve for curve in there if "loss" in words_of_name(curve.name)][:_CURVES]
+    listed = [_Panel("loss", _LOSSES, losses)] if losses else []
+    rest = sorted(
+        (curve for curve in there if "loss" not in words_of_name(curve.name) and curve.name != "lr"), key=lambda item: -_size(item)
+    )
     groups: list[list[CurvePoints]] = []
     for curve in rest:
         if groups and len(groups[-1]) < _CURVES and _size(curve) * DECADE > _size(groups[-1][0]):
             groups[-1].append(curve)
         else:
             groups.append([curve])
-    made += [Panel(cut(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
-    return made + [Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"]
+    listed += [_Panel(shorten(", ".join(curve.name for curve in group), 40), _OTHERS, group) for group in groups[:_PANELS]]
+    return listed + [_Panel("learning rate", _RATE, [curve]) for curve in there if curve.name == "lr"]
 
 
 def _size(curve: CurvePoints) -> float:
     return max(abs(value) for value in curve.values)
 
 
-def _figure(drawn: list[Panel], across: _Across, colors: dict[str, str], samples_known: bool) -> Markup:
+def _figure(drawn: list[_Panel], across: _Across, colors: dict[str, str], samples_known: bool) -> Markup:
     places = {curve.name: across.of(curve) for panel in drawn for curve in panel.curves}
     end = max(max(place) for place in places.values()) or 1.0
     parts: list[Markup] = []
@@ -99,16 +102,16 @@ def _figure(drawn: list[Panel], across: _Across, colors: dict[str, str], samples
     return figure(parts, y + _AXIS, label, f"marks across-{across.key}")
 
 
-def _panel(panel: Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]) -> list[Markup]:
+def _panel(panel: _Panel, places: dict[str, list[float]], end: float, colors: dict[str, str]) -> list[Markup]:
     upward = YAxis.over([value for curve in panel.curves for value in curve.values], panel.height)
     title = f"{panel.title}, logarithmic" if upward.log else panel.title
     parts = [tag("text", title, class_="tick first", x=0, y=-7), *upward.rows(), base_line(panel.height)]
     ends: list[tuple[float, str]] = []
     for curve in panel.curves:
         at = [(place / end, upward.y(value)) for place, value in zip(places[curve.name], curve.values, strict=True)]
-        line = "M" + "L".join(f"{WIDTH * x:.1f} {10 * y:.0f}" for x, y in at)
+        line = "M" + "L".join(f"{FIGURE_UNITS * x:.1f} {10 * y:.0f}" for x, y in at)
         kind = f"curve {colors[curve.name]}{'' if curve.name in ('train loss', 'lr') else ' other'}"
-        parts.append(tag("g", stretched(WIDTH, panel.height, tag("path", class_="line", d=line)), *_dots(at), class_=kind))
+        parts.append(tag("g", stretched(FIGURE_UNITS, panel.height, tag("path", class_="line", d=line)), *_dots(at), class_=kind))
         ends.append((at[-1][1], curve.name))
     return parts + _names(sorted(ends), panel.height, colors)
 
@@ -119,9 +122,9 @@ def _dots(at: list[tuple[float, float]]) -> list[Markup]:
 
 def _names(ends: list[tuple[float, str]], height: int, colors: dict[str, str]) -> list[Markup]:
     labels = []
-    for place, (_, name) in zip(spread([place for place, _ in ends], _LABEL_PX, 0, height), ends, strict=True):
+    for place, (_, name) in zip(spread_labels([place for place, _ in ends], _LABEL_PX, 0, height), ends, strict=True):
         swatch = tag("tspan", "■ ", class_=f"swatch {colors[name]}")
-        labels.append(tag("text", swatch, cut(name, _NAME), class_="aside", x="100%", dx=6, y=place + 4))
+        labels.append(tag("text", swatch, shorten(name, _NAME), class_="aside", x="100%", dx=6, y=place + 4))
     return labels
 
 
@@ -130,15 +133,18 @@ def _axis(end: float, y: float, name: str) -> list[Markup]:
     for tick in ticks(end, most=5):
         marks.append(tag("line", class_="axis", x1=percent(tick / end), x2=percent(tick / end), y1=y, y2=y + 4))
         if tick / end <= 0.97:
-            marks.append(tag("text", thousands(tick), class_="tick x", x=percent(tick / end), y=y + 17))
+            marks.append(tag("text", short_count(tick), class_="tick x", x=percent(tick / end), y=y + 17))
     return marks
 
 
-def _read_out(drawn: list[Panel], places: dict[str, list[float]], end: float, height: float, samples_known: bool) -> list[Markup]:
-    """Columns that the pointer and the arrow keys find: each says all curves' values at its place."""
+def _read_out(drawn: list[_Panel], places: dict[str, list[float]], end: float, height: float, samples_known: bool) -> list[Markup]:
+    """Draw columns that the pointer and the arrow keys find.
+
+    Each says all curves' values at its place.
+    """
     curves = [curve for panel in drawn for curve in panel.curves]
     guide = max(curves, key=lambda curve: len(curve.values))
-    chosen = sorted({round(index * (len(guide.values) - 1) / (_READ - 1)) for index in range(_READ)})
+    chosen = sorted({round(index * (len(guide.values) - 1) / (_MAX_READ_OUT - 1)) for index in range(_MAX_READ_OUT)})
     at = [places[guide.name][index] / end for index in chosen]
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(at)), 1.0]
     return [
@@ -148,11 +154,11 @@ def _read_out(drawn: list[Panel], places: dict[str, list[float]], end: float, he
 
 
 def _tip(guide: CurvePoints, index: int, curves: list[CurvePoints], samples_known: bool) -> str:
-    made = guide.updates[index]
-    told = []
+    update = guide.updates[index]
+    lines = []
     for curve in curves:
-        last = bisect_right(curve.updates, made) - 1
+        last = bisect_right(curve.updates, update) - 1
         if last >= 0:
-            told.append(f"{curve.name} {number(curve.values[last])}")
+            lines.append(f"{curve.name} {number(curve.values[last])}")
     samples = f"{count(guide.samples[index])} samples, " if samples_known else ""
-    return f"{samples}{counted(made, 'update')}, {seconds(guide.at_s[index])}: {', '.join(told)}"
+    return f"{samples}{counted(update, 'update')}, {seconds(guide.at_s[index])}: {', '.join(lines)}"

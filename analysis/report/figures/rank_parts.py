@@ -6,10 +6,11 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from feedline.analysis.formatting import Scale, share
-from feedline.analysis.ranks.model import RankParts
+from feedline.analysis.ranks.communication import RankParts
 from feedline.analysis.report.figures.svg import figure, percent, tag
 
 _ROW, _BAR = 22, 14  # px
+QUEUE_KEY = "queue_s"
 
 
 class _Part(NamedTuple):
@@ -20,26 +21,24 @@ class _Part(NamedTuple):
     color: str
 
 
-QUEUE = "queue_s"
-
 #: Green moves and red waits, as in the stages of a step; what backward hides is the light one.
-PARTS = {
+PART_LABELS = {
     "compute_s": _Part("all else", "all else", "c-forward"),
     "hidden_transfer_s": _Part("transfer hidden by backward", "transfer, hidden", "c-transport"),
     "exposed_transfer_s": _Part("exposed transfer", "transfer, exposed", "c-pin"),
     "hidden_wait_s": _Part("waiting hidden by backward", "waiting, hidden", "c-sampler"),
     "exposed_wait_s": _Part("exposed waiting", "waiting, exposed", "c-wait"),
-    QUEUE: _Part("queue behind other collectives", "queue", "c-checkpoint"),
+    QUEUE_KEY: _Part("queue behind other collectives", "queue", "c-checkpoint"),
 }
 
 
 def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
-    """Bars on one scale, the first rank on top.
+    """Draw bars on one scale, the first rank on top.
 
     Args:
         parts: by rank.
     """
-    totals = {rank: sum(getattr(own, name) or 0.0 for name in PARTS) for rank, own in parts.items()}
+    totals = {rank: sum(getattr(own, name) or 0.0 for name in PART_LABELS) for rank, own in parts.items()}
     longest = max(totals.values(), default=0.0)
     if longest <= 0:
         return None
@@ -48,7 +47,7 @@ def rank_parts(parts: Mapping[str, RankParts]) -> Markup | None:
     for row, (rank, own) in enumerate(parts.items()):
         y, start = row * _ROW, 0.0
         marks.append(tag("text", f"rank {rank}", class_="tick name y", x=-8, y=y + 11))
-        for name, (words, _, color) in PARTS.items():
+        for name, (words, _, color) in PART_LABELS.items():
             width = (getattr(own, name) or 0.0) / longest
             if width <= 0:
                 continue

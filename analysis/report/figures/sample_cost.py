@@ -1,17 +1,85 @@
-"""What a sample costs in a worker: one bar per stage, split into CPU, waiting for a CPU, and blocked."""
+"""What a sample costs in a worker: one bar per stage, split into CPU, waiting for a CPU, and blocked; and how long single ones took."""
+
+import math
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from feedline.analysis.formatting import Scale
+from feedline.analysis.formatting import Scale, count, seconds, share
 from feedline.analysis.measure.model import Cost, Workers
-from feedline.analysis.report.figures.svg import cut, figure, percent, tag
+from feedline.analysis.report.figures.axis import base_line, count_rows, round_up
+from feedline.analysis.report.figures.svg import figure, percent, shorten, tag
 from feedline.analysis.report.palette import Palette
 
+_HISTOGRAM_HEIGHT, _HISTOGRAM_AXIS = 120, 22  # px
+_MAX_EDGE_LABELS = 4
+
+_Bins = Sequence[tuple[float, int]]
 _ROW, _BAR = 24, 14  # px
 
 
+def _filled(bins: _Bins) -> list[tuple[float | None, float, int]]:
+    """(lower edge, upper edge, samples) of the bins from the first to the last with a sample.
+
+    The very first has no lower edge.
+    """
+    edges: list[float | None] = [None, *(edge for edge, _ in bins)]
+    all_bins = [(low, high, samples) for low, (high, samples) in zip(edges, bins, strict=False)]
+    holding = [index for index, (_, _, samples) in enumerate(all_bins) if samples > 0]
+    return all_bins[holding[0] : holding[-1] + 1] if holding else []
+
+
+def quantile_edge(bins: _Bins, part: float) -> float | None:
+    """Return the upper edge of the bin in which ``part`` (0 to 1) of the samples is reached.
+
+    That part took at most so long.
+    """
+    total = sum(samples for _, samples in bins)
+    passed = 0
+    for edge, samples in bins:
+        passed += samples
+        if total and passed >= part * total:
+            return edge
+    return None
+
+
+def histogram(bins: _Bins) -> Markup | None:
+    """Draw bars of equal width, one a bin; the axis names the bins' edges."""
+    shown = _filled(bins)
+    if not shown:
+        return None
+    total = sum(samples for _, _, samples in shown)
+    top = round_up(max(samples for _, _, samples in shown), 3)
+    parts = count_rows(top, _HISTOGRAM_HEIGHT, 3)
+    for index, (low, high, samples) in enumerate(shown):
+        span = f"up to {_edge(high)}" if low is None else f"{_edge(low)} to {_edge(high)}"
+        tip = f"{span}: {count(samples)} samples, {share(samples / total)}"
+        height = max(_HISTOGRAM_HEIGHT * samples / top, 1.5 if samples else 0)
+        place = {"x": percent(index / len(shown)), "width": percent(1 / len(shown))}
+        parts.append(tag("rect", class_="bin", y=_HISTOGRAM_HEIGHT - height, height=height, **place))
+        parts.append(tag("rect", class_="hit", y=0, height=_HISTOGRAM_HEIGHT, data_tip=tip, **place))
+    parts += _edges(shown)
+    return figure(parts, _HISTOGRAM_HEIGHT + _HISTOGRAM_AXIS, "Wall time of single samples")
+
+
+def _edge(edge: float) -> str:
+    return "more" if math.isinf(edge) else seconds(edge)
+
+
+def _edges(shown: list[tuple[float | None, float, int]]) -> list[Markup]:
+    parts = min(_MAX_EDGE_LABELS, len(shown))
+    marks = [base_line(_HISTOGRAM_HEIGHT)]
+    for index in (round((part + 1) * len(shown) / parts) for part in range(parts)):
+        edge = shown[index - 1][1]
+        marks.append(tag("text", _edge(edge), class_="tick x", x=percent(index / len(shown)), y=_HISTOGRAM_HEIGHT + 16))
+    return marks
+
+
 def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
-    """Bars share one scale; the largest stage fills the width. "total" is left to the table: it would shrink every other bar."""
+    """Draw bars on one scale; the largest stage fills the width.
+
+    "total" is left to the table: it would shrink every other bar.
+    """
     costs = {stage: cost for stage, cost in workers.per_sample.items() if stage != "total"}
     longest = max((cost.wall_s for cost in costs.values()), default=0.0)
     if not longest > 0:
@@ -20,9 +88,9 @@ def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
     rows: list[Markup] = []
     for index, (stage, cost) in enumerate(costs.items()):
         y = index * _ROW
-        tip = f"{stage}: {words(cost, scale)}"
+        tip = f"{stage}: {_words(cost, scale)}"
         bars = _bars(cost, longest, y + (_ROW - _BAR) / 2)
-        rows.append(tag("text", cut(stage, 12), class_="tick y name", x=-8, y=y + _ROW / 2 + 4))
+        rows.append(tag("text", shorten(stage, 12), class_="tick y name", x=-8, y=y + _ROW / 2 + 4))
         rows.append(tag("g", *bars, class_=palette.css_class(stage), data_tip=tip))
         rows.append(tag("text", scale.full(cost.wall_s), class_="tick amount", x=percent(cost.wall_s / longest), dx=6, y=y + _ROW / 2 + 4))
     label = "Wall time of one sample, by stage"
@@ -30,12 +98,12 @@ def sample_cost(workers: Workers, palette: Palette) -> Markup | None:
 
 
 def is_split(cost: Cost) -> bool:
-    """Whether all three parts were measured."""
+    """Tell whether all three parts were measured."""
     return None not in (cost.cpu_s, cost.runqueue_s, cost.blocked_s)
 
 
-def words(cost: Cost, scale: Scale) -> str:
-    """One line: ``4.20 ms = 3.90 CPU + 0.20 waiting for CPU + 0.10 blocked``."""
+def _words(cost: Cost, scale: Scale) -> str:
+    """Return one line: ``4.20 ms = 3.90 CPU + 0.20 waiting for CPU + 0.10 blocked``."""
     if not is_split(cost):
         return f"{scale.full(cost.wall_s)}, not split"
     cpu, runqueue, blocked = scale(cost.cpu_s), scale(cost.runqueue_s), scale(cost.blocked_s)
@@ -48,9 +116,9 @@ def _bars(cost: Cost, longest: float, y: float) -> list[Markup]:
         parts = [("unsplit", cost.wall_s)]
     bars: list[Markup] = []
     start, end = 0.0, cost.wall_s / longest
-    for kind, seconds in parts:
+    for kind, part_s in parts:
         # clocks that are read one after another can add up to more than the wall time
-        width = min(max(0.0, seconds or 0.0) / longest, end - start)
+        width = min(max(0.0, part_s or 0.0) / longest, end - start)
         if width > 0:
             place = {"x": percent(start), "y": y, "width": percent(width), "height": _BAR}
             bars.append(tag("rect", class_=f"part {kind}", **place))

@@ -6,9 +6,8 @@ from feedline.analysis.formatting import seconds, sentence, share
 from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import Exposed, RankFacts
 from feedline.analysis.ledger.finding import Finding, Severity
-from feedline.analysis.ranks.model import Communication, ExposedKind, Prediction
-from feedline.analysis.ranks.question import QuestionId
-from feedline.analysis.ranks.recorded import MIN_SHARE
+from feedline.analysis.ranks.communication import Communication, ExposedKind, Prediction, QuestionId
+from feedline.analysis.ranks.comparison import MIN_EXPOSED_SHARE
 from feedline.analysis.rules.rule import Effort, Rule
 
 SLOW = "slow_network"
@@ -83,7 +82,7 @@ _ALONE = (
 def check(facts: RankFacts) -> Finding | None:
     """Find transfer that nothing hides, where the network is fast enough or its speed unknown."""
     exposed = facts.exposed
-    if exposed is None or exposed.share < MIN_SHARE or _slow(facts):
+    if exposed is None or exposed.share < MIN_EXPOSED_SHARE or _slow(facts):
         return None
     best = _best(exposed, facts.comm)
     return Finding(
@@ -101,7 +100,7 @@ def check(facts: RankFacts) -> Finding | None:
 def slow(facts: RankFacts) -> Finding | None:
     """Find transfer that nothing hides, where the network reaches less than half of its bandwidth."""
     exposed, comm = facts.exposed, facts.comm
-    if exposed is None or comm is None or exposed.share < MIN_SHARE or not _slow(facts):
+    if exposed is None or comm is None or exposed.share < MIN_EXPOSED_SHARE or not _slow(facts):
         return None
     return Finding(
         SLOW,

@@ -7,8 +7,7 @@ from feedline.analysis.ledger.change import Refused
 from feedline.analysis.ledger.facts import RankFacts, Waiting
 from feedline.analysis.ledger.finding import SHARE, Blame, CostKind, Evidence, Finding, Severity
 from feedline.analysis.ledger.view.recorded_ranks import FEWEST_STEPS
-from feedline.analysis.ranks.model import BEFORE_TRACE, Communication, LateRank, Prediction, in_turns
-from feedline.analysis.ranks.question import QuestionId
+from feedline.analysis.ranks.communication import BEFORE_TRACE, Communication, LateRank, Prediction, QuestionId, describe_late_ranks
 from feedline.analysis.rules.rule import Rule
 
 RULE_ID = "late_rank"
@@ -83,7 +82,7 @@ def changing(facts: RankFacts) -> Finding | None:
         SPREAD,
         None if told is None else told.gain_s,
         told,
-        message=f"the slow rank changes: {in_turns(facts.late)}; {varies} varies most",
+        message=f"the slow rank changes: {describe_late_ranks(facts.late)}; {varies} varies most",
         fix=_ALIKE.get(phase, _NOW_AND_THEN),
         how_to_check="Record more steps. If the same rank is late in nearly all of them, this finding is wrong.",
         blame=Blame(None, phase),

@@ -6,7 +6,7 @@ from feedline.analysis.ledger.finding import SHARE, Evidence, Finding, Severity
 from feedline.analysis.ledger.trace_facts import TraceFacts
 from feedline.analysis.ledger.view.tensor_cores import FIXES, MIN_SHARE, TensorCores, tensor_cores
 from feedline.analysis.rules.rule import Rule
-from feedline.analysis.traces.kernel_names import short
+from feedline.analysis.traces.kernel_names import short_name
 from feedline.analysis.traces.kinds_of_work import ELEMENTWISE, FLOAT32_PRODUCT, NCHW_TO_NHWC
 
 RULE_ID = "device_bound"
@@ -25,7 +25,7 @@ def check(facts: TraceFacts) -> Finding | None:
     if facts.perhaps_communication:
         return _unknown(facts, part)
     top = next((kernel for kernel in facts.shown.kernels if not kernel.communication), None)
-    name = top.operator or short(top.name) if top else ""
+    name = top.operator or short_name(top.name) if top else ""
     of = "one kernel of " if top and top.operator else ""
     where = f"; {share(top.busy_share)} of its busy time is {of}{name}" if top else ""
     gpu = facts.shown.gpu
@@ -60,7 +60,7 @@ def _less_work(facts: TraceFacts) -> str:
 
 def _unknown(facts: TraceFacts, part: float) -> Finding:
     found = facts.perhaps_communication
-    total, names = sum(row.busy_share for row in found), " and ".join(dict.fromkeys(short(row.name) for row in found[:2]))
+    total, names = sum(row.busy_share for row in found), " and ".join(dict.fromkeys(short_name(row.name) for row in found[:2]))
     return Finding(
         RULE_ID,
         Severity.INFO,

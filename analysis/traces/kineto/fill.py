@@ -1,26 +1,194 @@
-"""Blocks of events become rows of columns."""
+"""Blocks of events become rows of columns; each name, track, shape and collective is held once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from feedline.analysis.traces.columns import CollectiveArgs, Kind, Track
-from feedline.analysis.traces.kineto.decode import Block
-from feedline.analysis.traces.kineto.limits import Limits
-from feedline.analysis.traces.kineto.rows import Growing, Rows
-from feedline.analysis.traces.kineto.schema import NONE, AnySpan, Args, Begin, End, kind_of
-from feedline.analysis.traces.kineto.tables import LONGEST_SHAPE, Budget, Numbered, Tracks, collective_of, is_stream, shape_of
-from feedline.analysis.traces.kineto.times import UNREADABLE
+from feedline.analysis.traces.kineto.event_blocks import NONE, UNREADABLE, AnySpan, Args, Begin, Block, End, kind_of
+from feedline.analysis.traces.kineto.stream import as_int
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Growing, Kind, Rows, Shape, TraceLimits, Track
 from feedline.profiler.errors import TraceDamaged
 
-Mark = tuple[int, Begin | End]
+_Key = TypeVar("_Key")
+_LONGEST_SHAPE = 1 << 16  # bytes of text; a list of a thousand tensors has half of it
+_NO_STREAM = (-1, (1 << 32) - 1)  # CUPTI_SYNCHRONIZATION_INVALID_VALUE, as libkineto writes it
+_Mark = tuple[int, Begin | End]
+_ON_DEVICE = np.zeros(256, bool)
+_ON_DEVICE[[Kind.KERNEL, Kind.COPY, Kind.SET, Kind.DEVICE_ANNOTATION, Kind.SYNC]] = True
+_HAS_BYTES = np.zeros(256, bool)
+_HAS_BYTES[[Kind.COPY, Kind.SET]] = True
+_SYNC = int(Kind.SYNC)
+_name, _category, _place = attrgetter("name"), attrgetter("cat"), attrgetter("pid", "tid")
+_args, _correlation = attrgetter("args"), attrgetter("correlation")
 
 
-def _paired(marks: Sequence[Mark]) -> tuple[Block, int]:
-    """Join each end with the last begin of its thread that is open; and how many have no partner.
+class _Budget:
+    """Bytes of text that may still be held."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path, self.left = path, size
+
+    def take(self, size: int) -> None:
+        """Raises: TraceDamaged: that is too much."""
+        self.left -= size
+        if self.left < 0:
+            raise TraceDamaged(f"{self.path} has more names and arguments than allowed: raise --max-events if it is a trace")
+
+
+class _NumberedValues(dict[_Key, int], Generic[_Key]):
+    """Numbers values as they are asked for: ``numbered[value]``. ``held[number]`` is what ``meaning`` makes of it."""
+
+    def __init__(self, budget: _Budget, meaning: Callable[[_Key], Any] = lambda key: key) -> None:
+        super().__init__()
+        self.budget, self.meaning, self.held = budget, meaning, list[Any]()
+
+    def __missing__(self, key: _Key) -> int:
+        self.budget.take(100 + (len(key) if isinstance(key, (str, bytes)) else 8 * len(repr(key))))
+        self[key] = number = len(self.held)
+        self.held.append(self.meaning(key))
+        return number
+
+
+class _Tracks:
+    """Tracks by what events have of them, and the names that the file gives threads.
+
+    Attributes:
+        processes: pid -> name that the file gives it.
+    """
+
+    def __init__(self, budget: _Budget) -> None:
+        self.budget = budget
+        self.hosts: _NumberedValues[tuple[Any, ...]] = _NumberedValues(budget)
+        self.streams: _NumberedValues[tuple[Any, ...]] = _NumberedValues(budget)
+        self.processes: dict[str, str] = {}
+        self._names: dict[tuple[str, str, int | None], str] = {}
+
+    def label(self, pid: object, tid: object, args: Args) -> None:
+        """Take the name of a thread.
+
+        Of two names the greater one, as the order of a file means nothing.
+        """
+        if args.name is not None:
+            key = (str(pid), str(tid), args.device if isinstance(args.device, int) else None)
+            self.budget.take(200 + len(args.name))
+            self._names[key] = max(self._names.get(key, ""), args.name)
+
+    def process(self, pid: object, args: Args) -> None:
+        """Take the name of a process, as ``label`` does of a thread."""
+        if args.name is not None:
+            self.budget.take(200 + len(args.name))
+            self.processes[str(pid)] = max(self.processes.get(str(pid), ""), args.name)
+
+    def found(self) -> list[Track]:
+        """Return all tracks: those of hosts, then those of streams."""
+        hosts = [Track(str(pid), str(tid), -1, self._name(pid, tid, None)) for pid, tid in self.hosts]
+        streams = []
+        for pid, tid, device, stream in self.streams:
+            number = _device_of(pid, device)
+            streams.append(Track(str(pid), _stream_of(tid, stream), number, self._name(pid, tid, number)))
+        return hosts + streams
+
+    def _name(self, pid: object, tid: object, device: int | None) -> str:
+        place = str(pid), str(tid)
+        return self._names.get((*place, device), self._names.get((*place, None), ""))
+
+
+def _is_stream(args: Args) -> bool:
+    """Tell whether it is a stream that waits in a synchronization, and not a thread of the host."""
+    return args.device is not None and isinstance(args.stream, int) and args.stream not in _NO_STREAM
+
+
+def _device_of(pid: object, device: object) -> int:
+    """Return the device of an event: what its arguments say, else its process, which is the device's number on streams."""
+    for value in (device, pid):
+        number = as_int(value, -1)
+        if number >= 0:
+            return number
+    return 0
+
+
+def _stream_of(tid: object, stream: object) -> str:
+    """Return the number of a stream, as text: what the arguments say, else its thread, which was called "stream 7" in 2021."""
+    number = as_int(stream, -1) if stream is not None else -1
+    return str(number) if number >= 0 else str(tid).removeprefix("stream ")
+
+
+def _shape_of(key: bytes) -> Shape:
+    """Sizes and types of inputs, from the texts of both lists with a bar between them.
+
+    A list of tensors stands as that many inputs of its type.
+    """
+    sizes, dtypes = (_list(text) for text in key.split(b"|", 1))
+    inputs: list[tuple[int, ...]] = []
+    types: list[str] = []
+    for number, size in enumerate(sizes):
+        several = size if isinstance(size, list) and size and all(isinstance(part, list) for part in size) else [size]
+        inputs += [_sizes(part) for part in several]
+        types += [str(dtypes[number])] * len(several) if number < len(dtypes) else []
+    types += map(str, dtypes[len(sizes) :])
+    return Shape(tuple(inputs), tuple(types))
+
+
+def _collective_of(args: Args) -> CollectiveArgs:
+    """Return what a kernel or a call of record_param_comms says of its collective."""
+    return CollectiveArgs(
+        operation=_named(args.operation),
+        group=_named(args.group),
+        ranks=_ranks(args),
+        size=_counted(args.size),
+        sequence=_counted(args.sequence),
+        elements_in=_counted(args.elements_in),
+        elements_out=_counted(args.elements_out),
+        dtype=_named(args.dtype),
+    )
+
+
+def _ranks(args: Args) -> tuple[int, ...] | None:
+    """Return ranks of a group.
+
+    Above 30, libkineto leaves out those in the middle, and newer ones say how the list goes on.
+    """
+    ranks = _list(bytes(args.ranks)) if args.ranks is not NONE else []
+    if isinstance(ranks, str):
+        ranks = _list(ranks.encode())
+    if ranks and all(isinstance(rank, int) for rank in ranks):
+        return tuple(ranks)
+    first, stride, size = (as_int(value, -1) for value in (args.first, args.stride, args.size))
+    if ranks == "..." and first >= 0 and stride > 0 and 0 < size <= 1 << 20:
+        return tuple(range(first, first + stride * size, stride))
+    return None
+
+
+def _list(text: bytes) -> Any:
+    if not text or len(text) > _LONGEST_SHAPE:
+        return []
+    try:
+        return msgspec.json.decode(text, type=list[Any] | str)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return "..."
+
+
+def _sizes(sizes: object) -> tuple[int, ...]:
+    return tuple(sizes) if isinstance(sizes, list) and all(type(size) is int for size in sizes) else ()
+
+
+def _named(value: object) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _counted(value: object) -> int | None:
+    number = as_int(value, -1) if value is not None else -1
+    return number if number >= 0 else None
+
+
+def _paired(marks: Sequence[_Mark]) -> tuple[Block, int]:
+    """Join each end with the last begin of its thread that is open.
+
+    And how many have no partner.
 
     Args:
         marks: (ns, event) in the order of the file, which decides between marks of one moment.
@@ -44,15 +212,6 @@ def _paired(marks: Sequence[Mark]) -> tuple[Block, int]:
     return Block([span[0] for span in spans], start, wall, [], np.empty(0, np.int64), []), alone
 
 
-_ON_DEVICE = np.zeros(256, bool)
-_ON_DEVICE[[Kind.KERNEL, Kind.COPY, Kind.SET, Kind.DEVICE_ANNOTATION, Kind.SYNC]] = True
-_HAS_BYTES = np.zeros(256, bool)
-_HAS_BYTES[[Kind.COPY, Kind.SET]] = True
-_SYNC = int(Kind.SYNC)
-_name, _category, _place = attrgetter("name"), attrgetter("cat"), attrgetter("pid", "tid")
-_args, _correlation = attrgetter("args"), attrgetter("correlation")
-
-
 class Filled:
     """Rows of all blocks so far, and what their numbers mean.
 
@@ -65,17 +224,17 @@ class Filled:
         TraceDamaged: more events or text than the limits.
     """
 
-    def __init__(self, path: str, limits: Limits) -> None:
+    def __init__(self, path: str, limits: TraceLimits) -> None:
         self.path, self.limits = path, limits
-        budget = Budget(path, limits.text_bytes)
-        self.names: Numbered[str] = Numbered(budget)
+        budget = _Budget(path, limits.text_bytes)
+        self.names: _NumberedValues[str] = _NumberedValues(budget)
         self.kinds = _Kinds()
-        self.tracks = Tracks(budget)
-        self.shapes: Numbered[bytes] = Numbered(budget, shape_of)
-        self.collectives: Numbered[CollectiveArgs] = Numbered(budget)
+        self.tracks = _Tracks(budget)
+        self.shapes: _NumberedValues[bytes] = _NumberedValues(budget, _shape_of)
+        self.collectives: _NumberedValues[CollectiveArgs] = _NumberedValues(budget)
         self.unreadable = self.negative = self.alone = 0
         self._growing = Growing()
-        self._marks: list[Mark] = []
+        self._marks: list[_Mark] = []
 
     @property
     def rows(self) -> Rows:
@@ -111,7 +270,10 @@ class Filled:
             self.add(block)
 
     def track_values(self, rows: Rows) -> list[Track]:
-        """What numbers of tracks mean, once those of streams in these rows have been moved behind those of hosts."""
+        """Return what numbers of tracks mean.
+
+        Those of streams in these rows have been moved behind those of hosts.
+        """
         column = rows["track"]
         streams = column < 0
         column[streams] = len(self.tracks.hosts) - 1 - column[streams]
@@ -131,7 +293,7 @@ class Filled:
         rows["nbytes"][sized] = [args[number].bytes for number in sized.tolist()]
         shaped = [number for number, given in enumerate(args) if given.dims is not NONE]
         keys = [b"|".join((given.dims, given.dtypes)) for given in map(args.__getitem__, shaped)]
-        rows["shape"][shaped] = [self.shapes[key] if len(key) < LONGEST_SHAPE else -1 for key in keys]
+        rows["shape"][shaped] = [self.shapes[key] if len(key) < _LONGEST_SHAPE else -1 for key in keys]
         together = [number for number, given in enumerate(args) if given.operation is not None or given.group is not None]
         rows["collective"][together] = [self._collective(args[number]) for number in together]
 
@@ -139,13 +301,13 @@ class Filled:
         tracks = _column(map(self.tracks.hosts.__getitem__, map(_place, spans)), "i4", len(spans))
         for number in np.flatnonzero(_ON_DEVICE[kinds]).tolist():
             event, given = spans[number], args[number]
-            if kinds[number] != _SYNC or is_stream(given):
+            if kinds[number] != _SYNC or _is_stream(given):
                 tracks[number] = -1 - self.tracks.streams[event.pid, event.tid, given.device, given.stream]
         return tracks
 
     def _collective(self, args: Args) -> int:
-        said = collective_of(args)
-        return self.collectives[said] if said != CollectiveArgs() else -1
+        collective = _collective_of(args)
+        return self.collectives[collective] if collective != CollectiveArgs() else -1
 
 
 class _Kinds(dict[str, int]):

@@ -12,9 +12,9 @@ from feedline.cli.output import check_files, save
 from feedline.profiler.errors import ScriptError
 
 if TYPE_CHECKING:
-    from feedline.analysis.convergence.advise import Advised
-    from feedline.analysis.convergence.recorded import Recorded
+    from feedline.analysis.convergence.advisor import Advised
     from feedline.analysis.convergence.target import Reached, StepTime
+    from feedline.analysis.convergence.training_record import TrainingRecord
     from feedline.cli.converge.advise_text import ToTarget
 
 
@@ -44,8 +44,8 @@ class Advise:
         refuse_twice(args.runs, "run folder")
         if args.ranks and args.target is None:
             raise ScriptError("--ranks needs --target CURVE=VALUE")
-        from feedline.analysis.convergence.advise import advise
-        from feedline.analysis.convergence.read import read
+        from feedline.analysis.convergence.advisor import advise
+        from feedline.analysis.convergence.read_training import read
         from feedline.analysis.report.console import Console
         from feedline.cli.converge import advise_text
 
@@ -78,7 +78,7 @@ def target(text: str) -> tuple[str, float]:
     return name.strip(), number
 
 
-def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded, Reached]":
+def chosen(runs: "list[TrainingRecord]", wanted: tuple[str, float]) -> "tuple[TrainingRecord, Reached]":
     """The run with the smallest batch that reaches the target, else the one with the smallest batch; and when it did.
 
     Raises:
@@ -92,11 +92,11 @@ def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded
     if not having:
         there = ", ".join(sorted({curve for run in runs for curve in run.curves})) or "none"
         raise ScriptError(f"no run with a known batch size has a curve {name!r}; the curves are {there}")
-    tried = [(run, steps_to_target(run.curves[name], value, rising=curves.rises(name))) for run in having]
+    tried = [(run, steps_to_target(run.curves[name], value, rising=curves.is_higher_better(name))) for run in having]
     return next((pair for pair in tried if pair[1].updates is not None), tried[0])
 
 
-def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", workers: list[int]) -> "list[StepTime]":
+def step_times(paths: "list[Path]", runs: "list[TrainingRecord]", like: "TrainingRecord", workers: list[int]) -> "list[StepTime]":
     """Seconds per update for each number of workers, with as many samples per worker as in ``like``: measured in the runs, or predicted by
     the scaling laws fitted to them.
 
@@ -122,7 +122,7 @@ def _predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "l
         part: samples of one worker in an update.
     """
     from feedline.analysis.convergence.target import StepTime
-    from feedline.analysis.scaling.efficiency import STEPS
+    from feedline.analysis.scaling.efficiency import Unit
     from feedline.analysis.scaling.study import study
     from feedline.cli.scale import from_runs
 
@@ -133,24 +133,24 @@ def _predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "l
         if not one.samples_per_s or not one.low or not one.high:
             made.append(StepTime(one.ranks, None, None, None, one.why))
             continue
-        whole = one.ranks * (1 if found.unit == STEPS else part)
+        whole = one.ranks * (1 if found.unit == Unit.STEPS else part)
         made.append(StepTime(one.ranks, whole / one.samples_per_s, whole / one.high, whole / one.low, one.model))
     return made
 
 
-def _part_of(run: "Recorded") -> float:
+def _part_of(run: "TrainingRecord") -> float:
     """Samples of one worker in an update; 0 if unknown."""
     return (run.batch or 0.0) / run.ranks
 
 
-def _same_part(run: "Recorded", like: "Recorded") -> bool:
+def _same_part(run: "TrainingRecord", like: "TrainingRecord") -> bool:
     """Whether a worker has equally many samples in an update in both runs."""
     from feedline.analysis.scaling.efficiency import SAME_BATCH
 
     return abs(_part_of(run) / _part_of(like) - 1) <= SAME_BATCH
 
 
-def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
+def time_to(run: "TrainingRecord", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
     """Time to the target for each number of workers, with the batch that it has there.
 
     Args:

@@ -9,12 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from feedline.analysis.convergence import curves
-from feedline.analysis.convergence.advise import Advice, Advised, written
-from feedline.analysis.convergence.batch_says import DOUBT
-from feedline.analysis.convergence.classify import HEALTHY, WORDS, Verdict
-from feedline.analysis.convergence.curves import TRAIN
-from feedline.analysis.convergence.model import TimeToTarget
-from feedline.analysis.convergence.recorded import Recorded
+from feedline.analysis.convergence.advisor import Advice, Advised, is_written
+from feedline.analysis.convergence.batch_cost import DOUBT
+from feedline.analysis.convergence.curves import TRAIN, VERDICT_WORDS, LossKind, Verdict
+from feedline.analysis.convergence.training_record import TrainingRecord
+from feedline.analysis.convergence.training_series import TimeToTarget
 from feedline.analysis.formatting import BLANK, count, counted, number, seconds, sentence
 from feedline.analysis.ledger.finding import Finding, Severity
 from feedline.analysis.report.console import Console
@@ -34,13 +33,13 @@ class ToTarget:
     rows: list[TimeToTarget]
 
 
-def show(runs: Sequence[Recorded], found: Advised, to: ToTarget | None, console: Console) -> None:
+def show(runs: Sequence[TrainingRecord], found: Advised, to: ToTarget | None, console: Console) -> None:
     """Print it, at most 80 columns wide."""
     for part in _parts(printable_in(runs), printable_in(found), printable_in(to)):
         console.print(part, width=min(_WIDTH, console.width))
 
 
-def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Iterator[RenderableType]:
+def _parts(runs: Sequence[TrainingRecord], found: Advised, to: ToTarget | None) -> Iterator[RenderableType]:
     yield _runs(runs)
     wrong = [part for name, one in found.findings for part in _finding(len(runs) > 1, name, one)]
     yield from _section("Set-up", wrong or [plain("no mistake found")])
@@ -62,7 +61,7 @@ def _conclusion(found: Advised) -> list[str]:
     if not found.advice:
         if any(finding.severity is not Severity.INFO for _, finding in found.findings):
             return ["Fix what is wrong with the set-up first."]
-        healthy = all(one.kind == HEALTHY for one in found.verdicts)
+        healthy = all(one.kind == LossKind.HEALTHY for one in found.verdicts)
         return ["No change needed: the batch size is not too large." if healthy else "No advice possible from what was recorded."]
     first = found.advice[0]
     gain = f" Expected gain: {first.gain}." if first.gain else ""
@@ -82,10 +81,10 @@ def _item(text: str) -> Padding:
     return Padding(plain(f"- {text}"), 0)
 
 
-def _runs(runs: Sequence[Recorded]) -> Table:
+def _runs(runs: Sequence[TrainingRecord]) -> Table:
     made = columns("run", "batch", "ranks", "samples", "updates", TRAIN, gap=2)
     for run in sorted(runs, key=lambda one: one.batch or 0.0):
-        last = curves.final(TRAIN, run.curves[TRAIN]) if TRAIN in run.curves else None
+        last = curves.final_value_of(TRAIN, run.curves[TRAIN]) if TRAIN in run.curves else None
         samples = count(round(run.samples)) if run.samples_known else BLANK
         cells = [count(run.batch) if run.batch else BLANK, str(run.ranks), samples, count(run.updates)]
         made.add_row(plain(run.name), *cells, number(last) if last is not None else BLANK)
@@ -106,7 +105,9 @@ def _under(label: str, text: str) -> Padding:
 def _verdict(verdict: Verdict) -> Text:
     who = f"{verdict.run} compared with {verdict.reference}" if verdict.reference else verdict.run
     maybe = "suspected " if verdict.suspected else ""
-    return Text.assemble(plain(f"{who}: "), (maybe, "yellow"), plain(WORDS[verdict.kind], "bold"), plain(f". {sentence(verdict.message)}."))
+    return Text.assemble(
+        plain(f"{who}: "), (maybe, "yellow"), plain(VERDICT_WORDS[verdict.kind], "bold"), plain(f". {sentence(verdict.message)}.")
+    )
 
 
 def _price(found: Advised) -> Iterator[Text]:
@@ -123,7 +124,7 @@ def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
     if advice.fix:
         how = (
             f"`feedline run --fix {advice.fix} SCRIPT` prints the lines to add to the program"
-            if written(advice.fix)
+            if is_written(advice.fix)
             else f"--fix {advice.fix}"
         )
         yield _under("fix", how)

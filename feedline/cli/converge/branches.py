@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from feedline.analysis.convergence.read import read
-from feedline.analysis.convergence.recorded import Recorded
-from feedline.analysis.convergence.trial import Branch, Trial, decide, final_value, usual_metric
+from feedline.analysis.convergence.read_training import read
+from feedline.analysis.convergence.training_record import TrainingRecord
+from feedline.analysis.convergence.trial import Branch, FixTrial, decide, final_value, usual_metric
 from feedline.cli import child
 from feedline.cli.branch import command as recording
 from feedline.cli.branch import filled
@@ -59,21 +59,21 @@ def _name_of(arm: str, seed: int) -> str:
     return f"{arm}-seed{seed}"
 
 
-def record(plan: Plan, unfinished: Unfinished) -> Trial:
+def record(plan: Plan, unfinished: Unfinished) -> FixTrial:
     """Run every branch and decide. Arms alternate, so that a machine that becomes slower affects all of them.
 
     Raises:
         OutputError: there is no room. ScriptError: the unchanged training fails with the first seed.
         FixError: the fix did not act, the seeds change nothing, or no branch has the metric.
     """
-    runs: dict[tuple[str, int], Recorded | str] = {}
+    runs: dict[tuple[str, int], TrainingRecord | str] = {}
     for seed in range(plan.seeds):
         for arm, fix in plan.arms.items():
             runs[arm, seed] = _branch(plan, arm, seed, fix, unfinished)
             if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
                 raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
             see_that_seeds_differ(runs)
-    good = {key: run for key, run in runs.items() if isinstance(run, Recorded)}
+    good = {key: run for key, run in runs.items() if isinstance(run, TrainingRecord)}
     try:
         metric = plan.metric or usual_metric(list(good.values()))
     except ValueError as error:
@@ -85,7 +85,7 @@ def record(plan: Plan, unfinished: Unfinished) -> Trial:
     return decide(plan.arms["fix"], plan.arms.get("control", ""), metric, branches, plan.margin)
 
 
-def _branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> Recorded | str:
+def _branch(plan: Plan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> TrainingRecord | str:
     """Train once, unless that was already done. Returns what was recorded, or why there is nothing.
 
     Raises:
@@ -117,21 +117,21 @@ def _train(plan: Plan, run: Path, log: Path, arm: str, seed: int) -> int:
     return child.run(command, log, environment)
 
 
-def _not_applied(run: Recorded) -> str:
+def _not_applied(run: TrainingRecord) -> str:
     """Fixes that were not applied."""
     failed = run.setup.get("fixes_failed")
     return "; ".join(f"{name}: {why}" for name, why in failed.items()) if isinstance(failed, dict) else ""
 
 
-def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
+def see_that_seeds_differ(runs: dict[tuple[str, int], TrainingRecord | str]) -> None:
     """Raises FixError if the first two seeds of the baseline have identical losses."""
-    first = [run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), Recorded)]
+    first = [run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), TrainingRecord)]
     losses = [run.curves["train loss"].values for run in first if "train loss" in run.curves]
     if len(losses) == 2 and np.array_equal(losses[0], losses[1], equal_nan=True):
         raise FixError("two seeds gave identical losses: pass {seed} in the training's arguments, or read FEEDLINE_SEED in it")
 
 
-def _outcome(arm: str, seed: int, run: Recorded | str, metric: str) -> Branch:
+def _outcome(arm: str, seed: int, run: TrainingRecord | str, metric: str) -> Branch:
     """The metric of a branch."""
     if isinstance(run, str):
         return Branch(arm, seed, None, 0.0, 0, None, masks.text(run.splitlines()[0]))

@@ -4,13 +4,13 @@ import statistics
 
 from rich.table import Table
 
-from feedline.analysis.convergence.trial import Branch, Trial
+from feedline.analysis.convergence.trial import Branch, FixTrial
 from feedline.analysis.formatting import BLANK
 from feedline.analysis.report.console import Console
 from feedline.profiler.printable import printable_in
 
 
-def show(trial: Trial, console: Console) -> None:
+def show(trial: FixTrial, console: Console) -> None:
     """Arms, differences, and the verdict."""
     trial = printable_in(trial)
     better = "lower" if trial.lower_is_better else "higher"

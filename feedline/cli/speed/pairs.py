@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from feedline.analysis.explain.measured import gather_ranks
 from feedline.analysis.explain.speed_trial import CHANGED, UNCHANGED, SpeedTrial, TrialRun, decide
-from feedline.analysis.ranks import recorded as between_ranks
+from feedline.analysis.ranks import comparison as between_ranks
 from feedline.cli import branch, child
 from feedline.cli.speed.guarded import OUT, guard
 from feedline.cli.speed.plan import Plan

@@ -12,7 +12,7 @@ from feedline.analysis.ledger.change import Change, PredictedRate, Refused
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.ledger.view.page_faults import environment
 from feedline.analysis.measure.model import Throughput
-from feedline.analysis.ranks.model import Prediction
+from feedline.analysis.ranks.communication import Prediction
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli.predicting import Replayable, replayable
 from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from feedline.analysis.traces.columns import EVENT_DTYPE, CollectiveArgs, Kind, Trace, Track
-from feedline.analysis.traces.summary import RankTrace, summarise
+from feedline.analysis.traces.rank_trace import RankTrace, summarise
+from feedline.analysis.traces.trace_columns import EVENT_DTYPE, CollectiveArgs, Kind, Trace, Track
 
 MS = 1_000_000
 UNIX = 1_700_000_000_000_000_000

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from traces.between.made_up import MS, Training, trained
 
-from feedline.analysis.ranks.traced.compare import Between, compare
-from feedline.analysis.traces.columns import CollectiveArgs
+from feedline.analysis.ranks.traced_ranks import RankComparison, compare
+from feedline.analysis.traces.trace_columns import CollectiveArgs
 
 
 def always(rank: int, what: str, ms: float, steps: int = 6) -> dict[tuple[int, int], tuple[str, float]]:
     return {(step, rank): (what, ms) for step in range(steps)}
 
 
-def compared(plan: Training) -> Between:
+def compared(plan: Training) -> RankComparison:
     found = compare(trained(plan))
     assert found is not None
     return found
 
 
-def waited(found: Between, rank: int) -> int:
+def waited(found: RankComparison, rank: int) -> int:
     return int((found.waiting[rank][:, 1] - found.waiting[rank][:, 0]).sum())
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feedline.analysis.ranks.clocks import align
+from feedline.analysis.ranks.aligned_clocks import align
 from feedline.analysis.ranks.match import match
-from feedline.analysis.ranks.traced.compare import Between, compare
-from feedline.analysis.ranks.traced.numbering import numbered
-from feedline.analysis.traces.kineto.read import read_kineto
-from feedline.analysis.traces.nsight.read import read_nsight
-from feedline.analysis.traces.summary import RankTrace, summarise
+from feedline.analysis.ranks.traced_ranks import RankComparison, _numbered, compare
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.nsight.nsight_reader import read_nsight
+from feedline.analysis.traces.rank_trace import RankTrace, summarise
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "traces"
 
@@ -31,7 +30,7 @@ def read(pattern: str) -> dict[int, RankTrace]:
 
 
 @pytest.fixture(scope="module")
-def dlrm() -> Between:
+def dlrm() -> RankComparison:
     found = compare(read("dlrm8/*"))
     assert found is not None
     return found
@@ -98,7 +97,7 @@ def test_two_of_128_ranks_do_not_tell_who_was_late():
 def test_clocks_from_ends_are_worth_what_the_one_clock_of_a_file_with_two_ranks_says():
     (path,) = there("nsys/h100_2gpu_sendrecv.sqlite")
     traces = dict(enumerate(map(summarise, read_nsight(str(path)))))
-    made, found = numbered(traces), compare(traces)
+    made, found = _numbered(traces), compare(traces)
     passive = align(made.ranks, match(made.ranks))
 
     error = float(np.abs(passive.clocks[1].offset).max())

@@ -11,9 +11,8 @@ from traces.joined.training import BATCH, SAMPLES
 from warm_python import WarmPython
 
 from feedline.analysis.report import trace
-from feedline.analysis.traces.kineto.read import read_kineto
-from feedline.analysis.traces.shared_clock import READINGS_NS, marks_in, shared_clock
-from feedline.analysis.traces.windows import windows
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.windows import READINGS_NS, _marks_in, read_windows, shared_clock
 from feedline.cli import main
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import OutputError
@@ -39,7 +38,7 @@ def file(run: Path) -> File:
 
 @pytest.fixture(scope="module")
 def bound_ns(run: Path) -> float:
-    return windows(open_run(run)).by_rank[0].clock.clock.bound
+    return read_windows(open_run(run)).by_rank[0].clock.clock.bound
 
 
 @pytest.fixture
@@ -135,7 +134,7 @@ def test_the_marks_and_the_runs_own_readings_agree(run):
     opened = open_run(run).ranks[0]
     trace = read_kineto(str(opened.folder / "kineto.json.gz"))
     by_marks = shared_clock(trace, opened.manifest.anchors)
-    rows, _ = marks_in(trace)
+    rows, _ = _marks_in(trace)
     trace.events["name"][rows] = trace.events["name"][0]
     by_readings = shared_clock(trace, opened.manifest.anchors)
 
@@ -145,7 +144,7 @@ def test_the_marks_and_the_runs_own_readings_agree(run):
 
 def test_a_trace_without_marks_is_joined_by_the_runs_own_readings(copy, tmp_path):
     rewritten(copy / "rank0" / "kineto.json.gz", lambda event: not str(event.get("name")).startswith(MARK))
-    found = windows(open_run(copy))
+    found = read_windows(open_run(copy))
     trace.write(open_run(copy), tmp_path / "trace.json.gz", found)
     file = File(tmp_path / "trace.json.gz")
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces.strategies import made
 
-from feedline.analysis.traces.columns import Kind, Trace, Track
-from feedline.analysis.traces.shared_clock import READINGS_NS, shared_clock
+from feedline.analysis.traces.trace_columns import Kind, Trace, Track
+from feedline.analysis.traces.windows import READINGS_NS, shared_clock
 from feedline.profiler.clock import MARK
 
 UNIX, BOOT = 1_790_000_000_000_000_000, 4_000_000_000_000

@@ -9,7 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
 import feedline
-from feedline.analysis.traces.kineto.read import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 from feedline.cli import main
 
 

@@ -13,9 +13,9 @@ from traces.kineto_writer import write_kineto
 from traces.strategies import made, traces
 
 from feedline.analysis.report import trace
-from feedline.analysis.traces.columns import Kind, Trace, Track
-from feedline.analysis.traces.lanes import MOST, NOWHERE, lanes
-from feedline.analysis.traces.windows import windows
+from feedline.analysis.traces.perfetto import _MAX_LANES, NOWHERE, assign_lanes
+from feedline.analysis.traces.trace_columns import Kind, Trace, Track
+from feedline.analysis.traces.windows import read_windows
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.store.layout import KINETO, SEGMENTS, main_segment
 from feedline.profiler.store.manifest import Manifest
@@ -40,7 +40,7 @@ def joined(folder: Path, window: Trace, rank: int = 0) -> Path:
 
 def written(folder: Path) -> File:
     run = open_run(folder)
-    notes = trace.write(run, folder / "trace.json.gz", windows(run))
+    notes = trace.write(run, folder / "trace.json.gz", read_windows(run))
     assert notes == []
     return File(folder / "trace.json.gz")
 
@@ -109,7 +109,7 @@ def test_whatever_torch_profiler_wrote_the_file_keeps_the_rules(window):
     window = replace(window, origin_ns=window.origin_ns and UNIX)
     with tempfile.TemporaryDirectory() as folder:
         run = open_run(joined(Path(folder), window))
-        found = windows(run)
+        found = read_windows(run)
         notes = trace.write(run, Path(folder) / "trace.json", found)
         file = File(Path(folder) / "trace.json")
 
@@ -120,8 +120,8 @@ def test_whatever_torch_profiler_wrote_the_file_keeps_the_rules(window):
 def test_a_trace_of_another_day_is_not_taken_for_one_of_this_run(tmp_path):
     run = open_run(joined(tmp_path, replace(on_a_gpu(), origin_ns=UNIX - 86_400 * 10**9)))
 
-    assert windows(run).by_rank == {}
-    assert windows(run).notes == ["rank 0: kineto.json.gz was not recorded during this run: it is missing from the Perfetto trace"]
+    assert read_windows(run).by_rank == {}
+    assert read_windows(run).notes == ["rank 0: kineto.json.gz was not recorded during this run: it is missing from the Perfetto trace"]
 
 
 @given(spans=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40))
@@ -131,7 +131,7 @@ def test_events_of_one_lane_nest_and_lanes_are_as_few_as_first_come_needs(spans)
         if spans
         else (np.zeros(0, np.int64),) * 2
     )
-    found = lanes(start, wall)
+    found = assign_lanes(start, wall)
 
     for lane in range(int(found.max(initial=0)) + 1):
         rows = np.flatnonzero(found == lane)
@@ -142,17 +142,17 @@ def test_events_of_one_lane_nest_and_lanes_are_as_few_as_first_come_needs(spans)
 
 
 def test_what_needs_more_lanes_than_anybody_looks_at_is_left_out():
-    count = MOST + 3
-    found = lanes(np.arange(count), np.full(count, 1000))
+    count = _MAX_LANES + 3
+    found = assign_lanes(np.arange(count), np.full(count, 1000))
 
-    assert found.tolist() == [*range(MOST), NOWHERE, NOWHERE, NOWHERE]
+    assert found.tolist() == [*range(_MAX_LANES), NOWHERE, NOWHERE, NOWHERE]
 
 
 def test_events_that_were_left_out_are_said(tmp_path):
-    rows = [event("kernel", STREAM, start, 1000, Kind.KERNEL) for start in range(MOST + 3)]
+    rows = [event("kernel", STREAM, start, 1000, Kind.KERNEL) for start in range(_MAX_LANES + 3)]
     run = open_run(joined(tmp_path, made(rows, rank=0, world_size=1, origin_ns=UNIX)))
 
-    assert trace.write(run, tmp_path / "trace.json.gz", windows(run)) == [
+    assert trace.write(run, tmp_path / "trace.json.gz", read_windows(run)) == [
         "rank 0: 3 events are not in the trace: more overlap than there are tracks"
     ]
 

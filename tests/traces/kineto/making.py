@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from feedline.analysis.traces.columns import Trace
-from feedline.analysis.traces.kineto.read import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.trace_columns import Trace
 
 TS = 1_700_000_000_000_000
 

@@ -7,9 +7,9 @@ import zlib
 import pytest
 from traces.kineto.making import TS, event, read, rows, text
 
-from feedline.analysis.traces.kineto import inflate
-from feedline.analysis.traces.kineto.limits import Limits
-from feedline.analysis.traces.kineto.read import read_kineto
+from feedline.analysis.traces.kineto import stream
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import TraceDamaged
 
 MANY = [event(f"op{number % 7}", TS + number, args={"External id": number}) for number in range(5000)]
@@ -59,7 +59,7 @@ def test_a_packed_file_is_known_by_its_content(tmp_path):
 
 
 def test_without_isal_the_standard_library_unpacks(tmp_path, monkeypatch):
-    monkeypatch.setattr(inflate, "inflating", zlib)
+    monkeypatch.setattr(stream, "inflating", zlib)
     packed = gzip.compress(text(*MANY).encode())
     assert len(read(tmp_path, packed + packed[:10] + b"\0", piece=1000).events) == 5000
 
@@ -143,7 +143,7 @@ def test_a_trace_elsewhere_is_read_through_fsspec():
 
 def test_limits_name_the_option_that_raises_them(tmp_path):
     content = gzip.compress(text(*MANY).encode())
-    for limits in (Limits(events=100), Limits(inflated_bytes=10_000), Limits(text_bytes=100)):
+    for limits in (TraceLimits(events=100), TraceLimits(inflated_bytes=10_000), TraceLimits(text_bytes=100)):
         with pytest.raises(TraceDamaged, match="--max-events"):
             read(tmp_path, content, limits=limits)
 

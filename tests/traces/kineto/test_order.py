@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from traces.kineto_writer import write_kineto
 from traces.strategies import content, traces
 
-from feedline.analysis.traces.kineto.read import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
 
 same_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 

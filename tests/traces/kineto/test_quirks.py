@@ -5,7 +5,7 @@ import json
 import pytest
 from traces.kineto.making import TS, event, kernel, read, rows, text
 
-from feedline.analysis.traces.columns import CollectiveArgs, Kind, Shape, Track
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape, Track
 
 NS = TS * 1000
 

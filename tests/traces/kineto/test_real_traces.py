@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feedline.analysis.traces.columns import Kind, Trace
-from feedline.analysis.traces.kineto.read import read_kineto
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.trace_columns import Kind, Trace
 
 TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "traces"
 FILES = sorted(TRACES.rglob("*.json.gz"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from traces.nsight.made_up import export, kernel
 
-from feedline.analysis.traces.kineto.limits import Limits
-from feedline.analysis.traces.nsight.read import read_nsight
+from feedline.analysis.traces.nsight.nsight_reader import read_nsight
+from feedline.analysis.traces.trace_columns import TraceLimits
 from feedline.profiler.errors import TraceDamaged
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -82,7 +82,7 @@ def test_an_export_in_which_nothing_happened_says_what_to_record(file):
 
 
 def test_a_file_that_is_being_written_is_waited_for_and_named(file, monkeypatch):
-    monkeypatch.setattr("feedline.analysis.traces.nsight.database.PATIENCE_S", 0.05)
+    monkeypatch.setattr("feedline.analysis.traces.nsight.database._LOCK_PATIENCE_S", 0.05)
     writer = sqlite3.connect(whole(file), isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     with pytest.raises(TraceDamaged, match="being written by another program"):
@@ -165,17 +165,17 @@ def cells(content: bytearray, page: int) -> int:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="sqlite3 has no limits before Python 3.11")
 def test_a_cell_that_is_too_long_is_not_read_into_memory(file, monkeypatch):
-    monkeypatch.setattr("feedline.analysis.traces.nsight.database.LONGEST_CELL", 10_000)
+    monkeypatch.setattr("feedline.analysis.traces.nsight.database._LONGEST_CELL", 10_000)
     with pytest.raises(TraceDamaged, match="too big"):
         read_nsight(export(file, {KERNELS: [kernel(1, 2)]}, {1: "x" * 50_000}))
 
 
 def test_a_log_that_is_too_long_is_not_even_looked_at(file, monkeypatch):
-    monkeypatch.setattr("feedline.analysis.traces.nsight.database.LONGEST_CELL", 10_000)
+    monkeypatch.setattr("feedline.analysis.traces.nsight.database._LONGEST_CELL", 10_000)
     (trace,) = read_nsight(export(file, {KERNELS: [kernel(1, 2)]}, {1: "gemm", 2: "x" * 50_000}))
     assert trace.names == ["gemm"]
 
 
 def test_a_file_with_more_events_than_the_limit_is_refused_with_the_way_round(file):
     with pytest.raises(TraceDamaged, match="more than 100 events: raise --max-events"):
-        read_nsight(whole(file, 101), Limits.of(100))
+        read_nsight(whole(file, 101), TraceLimits.of(100))

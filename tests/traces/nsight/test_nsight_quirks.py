@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces.nsight.made_up import MARK, NAMES_A_DOMAIN, NAMES_A_THREAD, call, export, gpid, gtid, kernel, pushed
 
-from feedline.analysis.traces.columns import CollectiveArgs, Kind, Shape, Trace, Track
-from feedline.analysis.traces.nsight.read import read_nsight
+from feedline.analysis.traces.nsight.nsight_reader import read_nsight
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape, Trace, Track
 
 KERNELS, COPIES, SETS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 SYNCS, GRAPHS, CALLS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"

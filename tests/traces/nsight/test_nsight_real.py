@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from traces.nsight.real import Asked, file
 
-from feedline.analysis.traces.basis import Basis
-from feedline.analysis.traces.columns import DEVICE_WORK, Kind, Trace
-from feedline.analysis.traces.gpu import device_work, gpu
-from feedline.analysis.traces.nsight.read import read_nsight
+from feedline.analysis.traces.nsight.nsight_reader import read_nsight
+from feedline.analysis.traces.trace_budget import device_work, gpu_figures
+from feedline.analysis.traces.trace_columns import DEVICE_WORK, Kind, Trace
+from feedline.analysis.traces.trace_steps import TraceWindow
 
 H100, SAXPY = "h100_2gpu_sendrecv.sqlite", "saxpy_mpi_2022_non_utf8.sqlite"
 DRIVEN = [(H100, 0, 144, 0), (H100, 1, 145, 1), (SAXPY, 0, 1230493, 0)]
@@ -35,7 +35,7 @@ def kernels(trace: Trace, communication: bool) -> np.ndarray:
 @pytest.mark.parametrize(("name", "number", "process", "device"), DRIVEN)
 def test_the_report_s_figures_of_a_device_are_those_of_sql(name, number, process, device):
     asked, work = Asked(file(name), process, device), device_work(read_nsight(file(name))[number])
-    figures = gpu(work, Basis(int(work.busy[0, 0]), int(work.busy[-1, 1]), 1))
+    figures = gpu_figures(work, TraceWindow(int(work.busy[0, 0]), int(work.busy[-1, 1]), 1))
 
     assert figures.span_ns == asked.span
     assert figures.busy_ns == asked.busy

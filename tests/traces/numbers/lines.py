@@ -4,7 +4,7 @@ from typing import Any
 
 from traces.strategies import made
 
-from feedline.analysis.traces.columns import Kind, Shape, Trace, Track
+from feedline.analysis.traces.trace_columns import Kind, Shape, Trace, Track
 
 US = 1000
 MAIN = Track("1", "1")

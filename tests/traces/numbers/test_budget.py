@@ -8,21 +8,29 @@ from traces.numbers.lines import AUTOGRAD, LOADER, NCCL, SIDE, WATCHDOG, call, k
 from traces.strategies import traces
 
 from feedline.analysis.intervals import common, union
-from feedline.analysis.traces.basis import basis
-from feedline.analysis.traces.budget import ONE_RANK, PARTS, Activity, Budget, activity, of_trace, split, with_waiting
-from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.gpu import device_work
-from feedline.analysis.traces.input import loading
-from feedline.analysis.traces.steps import find_steps
-from feedline.analysis.traces.threads import threads
+from feedline.analysis.traces.threads import find_threads
+from feedline.analysis.traces.trace_budget import (
+    _ONE_RANK,
+    STEP_PARTS,
+    Activity,
+    StepBudget,
+    budget_of_rank,
+    device_work,
+    find_activity,
+    find_waits,
+    split_steps,
+    with_waiting,
+)
+from feedline.analysis.traces.trace_columns import Kind
+from feedline.analysis.traces.trace_steps import find_steps, window_of
 
 STEP = said("ProfilerStep#1", 0, 100)
 
 
 def budget(one):
-    who, work = threads(one), device_work(one)
+    who, work = find_threads(one), device_work(one)
     steps = find_steps(one, who)
-    return of_trace(steps, basis(one, steps), activity(one, who, steps, work, loading(one, who)), work)
+    return budget_of_rank(steps, window_of(one, steps), find_activity(one, who, steps, work, find_waits(one, who)), work)
 
 
 def us(*rows):
@@ -67,7 +75,7 @@ def test_python_functions_of_the_main_thread_are_the_hosts():
 def test_one_rank_alone_says_that_it_cannot_tell_waiting():
     found = budget(trace(STEP, kernel(0, 40, NCCL)))
 
-    assert found.parts["waiting_for_rank"].tolist() == [0] and ONE_RANK in found.notes
+    assert found.parts["waiting_for_rank"].tolist() == [0] and _ONE_RANK in found.notes
 
 
 def test_without_a_device_operators_are_the_compute():
@@ -88,14 +96,14 @@ def test_without_steps_the_budget_is_of_the_whole_trace():
 def test_the_budget_of_nothing_is_empty():
     found = budget(trace())
 
-    assert found.shares == {} and set(found.parts) == set(PARTS)
+    assert found.shares == {} and set(found.parts) == set(STEP_PARTS)
 
 
 @given(activities, edges, sets)
 def test_parts_sum_to_the_steps_whatever_went_on(act, at, waiting):
-    parts = split(act, at[:-1], at[1:], waiting)
+    parts = split_steps(act, at[:-1], at[1:], waiting)
 
-    assert list(parts) == list(PARTS)
+    assert list(parts) == list(STEP_PARTS)
     assert all((part >= 0).all() and part.dtype == np.int64 for part in parts.values())
     assert (sum(parts.values()) == at[1:] - at[:-1]).all()
 
@@ -103,23 +111,23 @@ def test_parts_sum_to_the_steps_whatever_went_on(act, at, waiting):
 @given(activities, edges, sets)
 def test_each_moment_belongs_to_the_first_part_that_holds_it(act, at, waiting):
     layers = (act.compute, common(waiting, act.communication), act.communication, act.copy, act.input, act.synchronisation, act.host)
-    wanted = {name: np.zeros(max(len(at) - 1, 0), np.int64) for name in PARTS}
+    wanted = {name: np.zeros(max(len(at) - 1, 0), np.int64) for name in STEP_PARTS}
     for number in range(max(len(at) - 1, 0)):
         for moment in range(at[number], at[number + 1]):
             held = [bool(((layer[:, 0] <= moment) & (moment < layer[:, 1])).any()) for layer in layers]
-            wanted[PARTS[held.index(True) if True in held else -1]][number] += 1
+            wanted[STEP_PARTS[held.index(True) if True in held else -1]][number] += 1
 
-    found = split(act, at[:-1], at[1:], waiting)
+    found = split_steps(act, at[:-1], at[1:], waiting)
 
     assert {name: part.tolist() for name, part in found.items()} == {name: part.tolist() for name, part in wanted.items()}
 
 
 @given(activities, edges, sets)
 def test_waiting_that_is_known_later_moves_out_of_transfer_as_if_it_had_been_known(act, at, waiting):
-    alone = Budget(at, split(act, at[:-1], at[1:]), (ONE_RANK,))
+    alone = StepBudget(at, split_steps(act, at[:-1], at[1:]), (_ONE_RANK,))
     found = with_waiting(alone, common(act.communication, act.compute), act.communication, waiting)
 
-    wanted = split(act, at[:-1], at[1:], waiting)
+    wanted = split_steps(act, at[:-1], at[1:], waiting)
     assert {name: part.tolist() for name, part in found.parts.items()} == {name: part.tolist() for name, part in wanted.items()}
     assert found.notes == ()
 

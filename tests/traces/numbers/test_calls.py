@@ -7,19 +7,18 @@ from hypothesis import strategies as st
 from traces.numbers.lines import AUTOGRAD, NCCL, SIDE, call, kernel, line, operator, said, trace
 
 from feedline.analysis.intervals import flatten
-from feedline.analysis.traces.basis import Basis
-from feedline.analysis.traces.calls import calls
-from feedline.analysis.traces.columns import CollectiveArgs, Kind
+from feedline.analysis.traces.calls import _nest, sum_calls
 from feedline.analysis.traces.kinds_of_work import Copy
-from feedline.analysis.traces.nesting import nest
-from feedline.analysis.traces.tables import copies, kernels
-from feedline.analysis.traces.threads import threads
+from feedline.analysis.traces.rank_trace import _copies, _kernels
+from feedline.analysis.traces.threads import find_threads
+from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind
+from feedline.analysis.traces.trace_steps import TraceWindow
 
-WHOLE = Basis(0, 1 << 40, 0)
+WHOLE = TraceWindow(0, 1 << 40, 0)
 
 
 def rows(one, window=WHOLE):
-    return {row.name: row for row in calls(one, threads(one), window).rows}
+    return {row.name: row for row in sum_calls(one, find_threads(one), window).rows}
 
 
 @st.composite
@@ -48,13 +47,13 @@ def test_own_time_is_that_of_the_innermost(spans):
     pieces = flatten(start, wall)
     wanted = np.bincount(pieces.owner, pieces.end - pieces.start, len(start)) if len(pieces.owner) else np.zeros(len(start))
 
-    assert nest(start, wall).own.tolist() == wanted.tolist()
+    assert _nest(start, wall).own.tolist() == wanted.tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30)), max_size=20))
 def test_spans_that_do_not_nest_still_make_a_tree(spans):
     start, wall = np.array(sorted(spans, key=lambda row: (row[0], -row[1])), np.int64).reshape(-1, 2).T
-    tree = nest(np.ascontiguousarray(start), np.ascontiguousarray(wall))
+    tree = _nest(np.ascontiguousarray(start), np.ascontiguousarray(wall))
 
     assert (tree.parent < np.arange(len(start))).all()
     assert (tree.own >= 0).all() and (tree.own <= wall).all()
@@ -63,7 +62,7 @@ def test_spans_that_do_not_nest_still_make_a_tree(spans):
 
 
 def test_a_child_that_ends_one_tick_after_its_parent_is_still_its_child():
-    tree = nest(np.array([0, 5, 9]), np.array([10, 6, 1]))
+    tree = _nest(np.array([0, 5, 9]), np.array([10, 6, 1]))
 
     assert tree.parent.tolist() == [-1, 0, 1]
     assert tree.own.tolist() == [5, 4, 1]
@@ -71,7 +70,7 @@ def test_a_child_that_ends_one_tick_after_its_parent_is_still_its_child():
 
 def test_two_hundred_thousand_calls_fifty_deep_are_quick():
     depth, each = np.tile(np.arange(50), 4000), np.repeat(np.arange(4000), 50)
-    tree = nest(each * 10_000 + depth, 9000 - 2 * depth)
+    tree = _nest(each * 10_000 + depth, 9000 - 2 * depth)
 
     assert len(tree.levels) == 50
     assert (tree.own[depth < 49] == 2).all()
@@ -149,8 +148,8 @@ def test_kernels_are_summed_by_name_with_the_operator_that_launched_most_of_them
         kernel(110, 130, "elementwise", correlation=2),
         kernel(130, 140, "lost", correlation=3),
     )
-    who = threads(one)
-    found = kernels(one, who, calls(one, who, WHOLE), 40_000, WHOLE)
+    who = find_threads(one)
+    found = _kernels(one, who, sum_calls(one, who, WHOLE), 40_000, WHOLE)
 
     assert [(row.name, row.count, row.total_ns, row.busy_share, row.operator) for row in found] == [
         ("elementwise", 2, 30_000, 0.75, "aten::mul"),
@@ -165,22 +164,24 @@ def test_communication_is_under_the_name_of_its_range():
         call("cudaLaunchKernelExC", 2, 3, correlation=1),
         kernel(20, 30, NCCL, SIDE, correlation=1),
     )
-    who = threads(one)
+    who = find_threads(one)
 
-    assert [(row.operator, row.communication) for row in kernels(one, who, calls(one, who, WHOLE), 1, WHOLE)] == [("nccl:all_reduce", True)]
+    assert [(row.operator, row.communication) for row in _kernels(one, who, sum_calls(one, who, WHOLE), 1, WHOLE)] == [
+        ("nccl:all_reduce", True)
+    ]
 
 
 def test_a_runtime_call_knows_the_collective_around_it():
     about = CollectiveArgs("allreduce", "0")
     one = trace(operator("record_param_comms", 1, 9, collective=about), call("cudaLaunchKernelExC", 2, 3, correlation=1))
-    found = calls(one, threads(one), WHOLE).collective
+    found = sum_calls(one, find_threads(one), WHOLE).collective
 
     assert [one.collectives[number] for number in found[found >= 0]] == [about]
 
 
 def test_copies_are_summed_by_direction_and_memory():
     pinned, pageable = "Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pageable -> Device)"
-    found = copies(
+    found = _copies(
         trace(
             line(Kind.COPY, pinned, 0, 10, SIDE, nbytes=120_000),
             line(Kind.COPY, pinned, 20, 30, SIDE, nbytes=80_000),
@@ -203,10 +204,10 @@ def test_tables_are_of_the_steps_alone():
         operator("aten::mm", 20, 25), kernel(28, 36),
         line(Kind.COPY, pinned, 2, 9, SIDE, nbytes=7), line(Kind.COPY, pinned, 5, 15, SIDE, nbytes=90),
     )  # fmt: skip
-    who, steps = threads(one), Basis(10_000, 30_000, 2)
-    called = calls(one, who, steps)
+    who, steps = find_threads(one), TraceWindow(10_000, 30_000, 2)
+    called = sum_calls(one, who, steps)
 
-    (computed,), (copied,) = kernels(one, who, called, 8000, steps), copies(one, steps)
+    (computed,), (copied,) = _kernels(one, who, called, 8000, steps), _copies(one, steps)
 
     assert (computed.count, computed.total_ns, computed.busy_share, computed.operator) == (2, 8000, 1.0, "aten::mm")
     assert (copied.count, copied.total_ns, copied.nbytes, copied.gb_per_s) == (1, 5000, 90, 90 / 10_000)

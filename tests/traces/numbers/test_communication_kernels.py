@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.analysis.traces.communication_kernels import LIBRARIES, may_communicate, operation_of
+from feedline.analysis.traces.kernel_names import _COMMUNICATION_LIBRARIES, may_communicate, operation_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "traces.md"
 
@@ -81,5 +81,5 @@ def test_what_may_be_either_is_neither(name):
 
 def test_the_docs_name_every_library_and_its_source():
     told = DOCS.read_text()
-    for library in LIBRARIES[:-1]:
+    for library in _COMMUNICATION_LIBRARIES[:-1]:
         assert f"| {library.name} |" in told and f"[{library.source}](https://github.com/{library.source})" in told

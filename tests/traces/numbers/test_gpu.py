@@ -2,15 +2,15 @@
 
 from traces.numbers.lines import LOADER, NCCL, SIDE, kernel, line, said, trace
 
-from feedline.analysis.traces.basis import Basis
-from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work
-from feedline.analysis.traces.gpu import gpu as figures
+from feedline.analysis.traces.trace_budget import DeviceWork, GpuFigures, device_work
+from feedline.analysis.traces.trace_budget import gpu_figures as figures
+from feedline.analysis.traces.trace_columns import Kind
+from feedline.analysis.traces.trace_steps import TraceWindow
 
-WHOLE = Basis(0, 100_000, 1)
+WHOLE = TraceWindow(0, 100_000, 1)
 
 
-def gpu(work: DeviceWork, window: Basis = WHOLE) -> Gpu:
+def gpu(work: DeviceWork, window: TraceWindow = WHOLE) -> GpuFigures:
     return figures(work, window)
 
 
@@ -23,7 +23,7 @@ def test_streams_are_one_timeline_and_what_is_covered_counts_once():
 
 
 def test_what_lies_outside_of_the_steps_does_not_count():
-    found = gpu(device_work(trace(kernel(0, 40), kernel(30, 60, NCCL, SIDE), kernel(90, 130))), Basis(20_000, 120_000, 1))
+    found = gpu(device_work(trace(kernel(0, 40), kernel(30, 60, NCCL, SIDE), kernel(90, 130))), TraceWindow(20_000, 120_000, 1))
 
     assert (found.span_ns, found.busy_ns, found.compute_ns) == (100_000, 70_000, 50_000)
     assert (found.idle_pct, found.compute_pct, found.exposed_comm_pct) == (30, 50, 20)

@@ -3,19 +3,17 @@
 import pytest
 from traces.numbers.lines import AUTOGRAD, LOADER, kernel, operator, said, trace
 
-from feedline.analysis.traces.basis import basis
-from feedline.analysis.traces.gpu import device_work
-from feedline.analysis.traces.input import find_input, loading
-from feedline.analysis.traces.steps import find_steps
-from feedline.analysis.traces.threads import threads
+from feedline.analysis.traces.threads import find_threads
+from feedline.analysis.traces.trace_budget import device_work, find_input, find_waits
+from feedline.analysis.traces.trace_steps import find_steps, window_of
 
 STEP = said("ProfilerStep#1", 0, 100)
 
 
 def found(*rows):
     one = trace(*rows)
-    who = threads(one)
-    return find_input(one, who, basis(one, find_steps(one, who)), loading(one, who), device_work(one).busy)
+    who = find_threads(one)
+    return find_input(one, who, window_of(one, find_steps(one, who)), find_waits(one, who), device_work(one).busy)
 
 
 def test_a_stall_is_waiting_for_a_batch_while_the_device_has_no_work():

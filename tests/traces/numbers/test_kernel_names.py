@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.analysis.traces.kernel_names import fitting, function_of, short
+from feedline.analysis.traces.kernel_names import _function_of, fitting_name, short_name
 
 NAMES = {
     "void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8, 2, 16, 24>(int4*, float*, bool const*, int4 const*)":
@@ -39,12 +39,12 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_cut_at_its_brackets_and_keeps_what_tells_it_apart(name):
-    assert short(name) == NAMES[name]
+    assert short_name(name) == NAMES[name]
 
 
 @given(st.text("ab<>(){}[]:, _1", max_size=40))
 def test_any_text_has_a_name_without_unbalanced_brackets(text):
-    told = function_of(text)
+    told = _function_of(text)
     assert told == text or not set("<>(){}[]") & set(told)
 
 
@@ -57,4 +57,4 @@ def test_any_text_has_a_name_without_unbalanced_brackets(text):
     ],
 )
 def test_a_name_that_is_too_long_loses_what_says_least(name, wanted):
-    assert fitting(name, 40) == wanted and len(wanted) <= 40
+    assert fitting_name(name, 40) == wanted and len(wanted) <= 40

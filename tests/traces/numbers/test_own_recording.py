@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.kineto.read import read_kineto
-from feedline.analysis.traces.summary import RankTrace, summarise
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.rank_trace import RankTrace, summarise
+from feedline.analysis.traces.trace_columns import Kind
 
 STEPS, BATCH, INPUTS, OUTPUTS = 3, 16, 64, 32
 

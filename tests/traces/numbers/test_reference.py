@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from feedline.analysis.intervals import joined, length, without
-from feedline.analysis.traces.basis import Basis, basis
-from feedline.analysis.traces.columns import Trace
-from feedline.analysis.traces.gpu import DeviceWork, Gpu, device_work, gpu
-from feedline.analysis.traces.input import Input, find_input, loading
-from feedline.analysis.traces.kineto.read import read_kineto
-from feedline.analysis.traces.summary import RankTrace, summarise
-from feedline.analysis.traces.threads import threads
+from feedline.analysis.traces.kineto.kineto_reader import read_kineto
+from feedline.analysis.traces.rank_trace import RankTrace, summarise
+from feedline.analysis.traces.threads import find_threads
+from feedline.analysis.traces.trace_budget import DeviceWork, GpuFigures, Input, device_work, find_input, find_waits, gpu_figures
+from feedline.analysis.traces.trace_columns import Trace
+from feedline.analysis.traces.trace_steps import TraceWindow, window_of
 
 TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
 REFERENCE = TRACES / "reference.json"
@@ -36,19 +35,19 @@ def of(name: str) -> RankTrace:
 
 
 @functools.cache
-def whole(name: str) -> tuple[DeviceWork, Gpu]:
+def whole(name: str) -> tuple[DeviceWork, GpuFigures]:
     """What the device did from its first work to its last."""
     work = device_work(read(name))
-    return work, gpu(work, Basis(int(work.busy[0, 0]), int(work.busy[-1, 1]), 1))
+    return work, gpu_figures(work, TraceWindow(int(work.busy[0, 0]), int(work.busy[-1, 1]), 1))
 
 
 def input_of(name: str) -> Input:
     """Of the ProfilerStep ranges; without them, from the first wait or work to the last work."""
     trace, steps = read(name), of(name).steps
-    who = threads(trace)
-    waits, busy = loading(trace, who), whole(name)[0].busy
+    who = find_threads(trace)
+    waits, busy = find_waits(trace, who), whole(name)[0].busy
     either = joined(waits, busy)
-    window = basis(trace, steps) if steps.by == "profiler_step" else Basis(int(either[0, 0]), int(busy[-1, 1]), 1)
+    window = window_of(trace, steps) if steps.by == "profiler_step" else TraceWindow(int(either[0, 0]), int(busy[-1, 1]), 1)
     return find_input(trace, who, window, waits, busy)
 
 

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 from traces.numbers.lines import AUTOGRAD, LOADER, MAIN, NCCL, SIDE, STREAM, US, call, kernel, line, operator, said, trace
 
-from feedline.analysis.traces.columns import Kind
-from feedline.analysis.traces.steps import find_steps
-from feedline.analysis.traces.threads import UNKNOWN, threads
+from feedline.analysis.traces.threads import NO_TRACK, find_threads
+from feedline.analysis.traces.trace_columns import Kind
+from feedline.analysis.traces.trace_steps import find_steps
 
 
 def steps(*rows):
     one = trace(*rows)
-    found = find_steps(one, threads(one))
+    found = find_steps(one, find_threads(one))
     return found.by, (found.edges // US).tolist()
 
 
 def main(*rows):
     one = trace(*rows)
-    number = threads(one).main
-    return one.tracks[number] if number != UNKNOWN else None
+    number = find_threads(one).main
+    return one.tracks[number] if number != NO_TRACK else None
 
 
 OPTIMIZER = [said("Optimizer.step#SGD.step", at, at + 10) for at in (90, 190, 290)]
@@ -103,7 +103,7 @@ def test_buckets_of_one_kind_are_cut_where_they_pause():
 
 def test_without_any_of_these_there_are_no_steps_and_the_report_is_told_so():
     one = trace(kernel(0, 10), operator("aten::mm", 0, 5))
-    found = find_steps(one, threads(one))
+    found = find_steps(one, find_threads(one))
 
     assert (found.by, len(found), len(found.edges)) == ("none", 0, 0)
     assert "whole trace" in found.how
@@ -137,4 +137,4 @@ def test_a_trace_of_the_device_alone_has_no_main_thread():
 def test_edges_are_whole_nanoseconds_in_order():
     one = trace(*PROFILER)
 
-    assert find_steps(one, threads(one)).edges.dtype == np.int64
+    assert find_steps(one, find_threads(one)).edges.dtype == np.int64

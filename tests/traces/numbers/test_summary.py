@@ -7,9 +7,9 @@ from hypothesis import assume, given, settings
 from traces.numbers.lines import LOADER, MAIN, NCCL, SECOND, SIDE, call, kernel, operator, said, trace
 from traces.strategies import traces
 
-from feedline.analysis.traces.budget import PARTS
-from feedline.analysis.traces.columns import CollectiveArgs
-from feedline.analysis.traces.summary import summarise
+from feedline.analysis.traces.rank_trace import summarise
+from feedline.analysis.traces.trace_budget import STEP_PARTS
+from feedline.analysis.traces.trace_columns import CollectiveArgs
 
 ABOUT = CollectiveArgs("allreduce", "0", (0, 1), 2, 7)
 
@@ -59,7 +59,7 @@ def test_before_each_collective_stands_what_the_rank_was_doing():
         kernel(150, 160, NCCL, SIDE),
         kernel(155, 170, NCCL, SECOND),
     )
-    found = [dict(zip(PARTS, row)) for row in summarise(one).collectives.before.tolist()]
+    found = [dict(zip(STEP_PARTS, row)) for row in summarise(one).collectives.before.tolist()]
 
     assert {name: ns // 1000 for name, ns in found[0].items() if ns} == {"input": 60, "compute": 20}
     assert {name: ns // 1000 for name, ns in found[1].items() if ns} == {"compute": 30, "unexplained": 20}

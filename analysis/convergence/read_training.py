@@ -1,0 +1,219 @@
+"""What a run folder holds about a training's convergence, and what its report says of it."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.analysis.convergence import batch_cost, checks, noise_windows
+from feedline.analysis.convergence.batch_cost import DOUBT
+from feedline.analysis.convergence.curves import thinned_points
+from feedline.analysis.convergence.training_record import Curve, GradientNorms, TrainingRecord
+from feedline.analysis.convergence.training_series import ConvergenceSummary
+from feedline.analysis.intervals import IntArray
+from feedline.analysis.measure.boundaries import training_loaders
+from feedline.profiler.events import Flag, Stage
+from feedline.profiler.message import Message
+from feedline.profiler.store.columns import Records
+from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.parts import only
+from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.segment_reader import Process
+
+#: First in a report; the others by name.
+_CURVE_ORDER = ("train loss", "eval loss", "lr")
+_PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is not a step
+
+
+def summarise(recorded: TrainingRecord) -> ConvergenceSummary:
+    """Return all that one run tells by itself."""
+    names = [name for name in _CURVE_ORDER if name in recorded.curves]
+    names += sorted(set(recorded.curves) - set(names))
+    findings = checks.run_checks(recorded)
+    scale = noise_windows.usable_noise(recorded, findings)
+    priced = batch_cost.price_batch(scale, recorded.batch) if recorded.batch else None
+    notes = list(recorded.notes)
+    if priced is None:
+        notes.append("the cost of the batch size is unknown: samples per update were not recorded")
+    elif scale.value is not None:
+        notes.append(DOUBT)
+    return ConvergenceSummary(
+        [thinned_points(name, recorded.curves[name]) for name in names],
+        scale,
+        priced,
+        [],
+        findings,
+        recorded.samples if recorded.samples_known else None,
+        recorded.samples_per_epoch if recorded.samples_known else None,
+        recorded.updates,
+        recorded.fixes,
+        notes,
+    )
+
+
+def read(path: Path) -> TrainingRecord:
+    """Read a run folder, of one rank or many.
+
+    Raises:
+        RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``, and for a folder that holds several trainings.
+    """
+    return of_run(only(open_run(path)))
+
+
+def of_run(run: Run) -> TrainingRecord:
+    """Read what the advisor needs of a run that is open.
+
+    Raises:
+        RunDamaged: the records of rank 0's training process, or of the lowest rank that is there, are missing.
+    """
+    shown = run.ranks[min(run.ranks)]
+    main, feeding = shown.main, training_loaders(shown.main)
+    setup = _of_loaders(shown.manifest.training, feeding)
+    ranks = int(str(shown.manifest.place.get("world_size", 1)))
+    values = main.view(Stage.VALUE)
+    curves = {
+        main.names.get(source, "?"): _curve(values[values["source"] == source], ranks, values) for source in np.unique(values["source"])
+    }
+    norms, why = _read_norms(run, values, ranks)
+    loss = curves.get("train loss")
+    return TrainingRecord(
+        name=run.name,
+        curves=curves,
+        norms=norms,
+        why=why or _why_no_norms(setup) if norms is None else "",
+        setup=setup,
+        ranks=ranks,
+        batch=_batch(loss),
+        samples=float(int(str(setup.get("samples", values["samples"].max() if len(values) else 0)))) * ranks,
+        samples_known=bool(setup.get("samples_known", feeding)),
+        samples_per_epoch=_samples_per_epoch([about for number, about in enumerate(shown.manifest.loaders) if number in feeding], ranks),
+        updates=int(str(setup.get("updates", int(loss.updates[-1]) + 1 if loss is not None else 0))),
+        step_s=_step_s(loss),
+        ended=shown.manifest.ended and shown.manifest.exit_code == 0,
+        fixes=str(setup.get("fixes", "")),
+        notes=list(run.notes),
+    )
+
+
+def _why_no_norms(setup: dict[str, object]) -> str:
+    """Return what the recorder says of it; empty where it saw some."""
+    why = str(setup.get("noise_scale", ""))
+    reason = str(setup.get("noise_scale_reason", ""))
+    return Message(why, reason) if reason else why
+
+
+def _curve(records: Records, ranks: int, all_values: Records) -> Curve:
+    """Return one name's VALUE records, in the order of updates."""
+    records = records[np.argsort(records["updates"], kind="stable")]
+    begun = int(all_values["start"].min())
+    return Curve(
+        updates=records["updates"].astype(np.int64),
+        samples=records["samples"].astype(np.float64) * ranks,
+        at_s=(records["start"] - begun) / 1e9,
+        values=np.ascontiguousarray(records["value"]).view(np.float64).copy(),
+    )
+
+
+def _batch(loss: Curve | None) -> float | None:
+    """Return samples per update, median, of all ranks."""
+    if loss is None or len(loss.updates) < 2:
+        return None
+    apart = np.diff(loss.updates) > 0
+    each = np.diff(loss.samples)[apart] / np.diff(loss.updates)[apart]
+    usual = float(np.median(each)) if len(each) else 0.0
+    return usual if usual > 0 else None
+
+
+def _step_s(loss: Curve | None) -> float | None:
+    """Return the mean seconds of an update, without those that something else came before."""
+    if loss is None or len(loss.updates) < 3:
+        return None
+    each = np.diff(loss.at_s)[np.diff(loss.updates) == 1]
+    each = each[each <= _PAUSE * np.median(each)] if len(each) else each
+    return float(each.mean()) if len(each) else None
+
+
+def _samples_per_epoch(feeding: list[dict[str, object]], ranks: int) -> float | None:
+    """Return what all ranks together are handed in a pass over the loader that feeds the training.
+
+    None: it does not say, or there are several.
+    """
+    counts = [entry.get("epoch_samples", entry.get("dataset_samples") if ranks == 1 else None) for entry in feeding]
+    return float(int(str(counts[0]))) * ranks if len(counts) == 1 and counts[0] is not None else None
+
+
+def _of_loaders(setup: dict[str, object], feeding: frozenset[int]) -> dict[str, object]:
+    """Return the set-up without samplers that draw for other loaders: an evaluation may take the same order every time."""
+    listed = setup.get("samplers")
+    if not isinstance(listed, list):
+        return setup
+    kept = [sampler for sampler in listed if not isinstance(sampler, dict) or "loader" not in sampler or sampler["loader"] in feeding]
+    return {**setup, "samplers": kept}
+
+
+def _read_norms(run: Run, values: Records, ranks: int) -> tuple[GradientNorms | None, str]:
+    """Return the updates' norms, mean over the ranks that were recorded.
+
+    None, and why, where there are none.
+    """
+    own = {number: _gradients(rank) for number, rank in sorted(run.ranks.items())}
+    own = {number: (records, names) for number, (records, names) in own.items() if len(records)}
+    if not own:
+        return None, ""
+    records, how = _keep_usual(*next(iter(own.values())))
+    shared = records["updates"]
+    kept = [records]
+    for other, names in list(own.values())[1:]:
+        other, other_how = _keep_usual(other, names)
+        if other_how == how:
+            shared = np.intersect1d(shared, other["updates"])
+            kept.append(other)
+    sharded = bool(records["flags"][0] & Flag.SHARD)
+    if sharded and len(kept) < ranks:
+        return None, f"with {how}, each rank holds a shard of the gradient, and only {len(kept)} of {ranks} ranks are in the run folder"
+    if not len(shared):
+        return None, "no update was measured by all ranks"
+    rows = [rank[np.searchsorted(rank["updates"], shared)] for rank in kept]
+    pairs = np.stack([np.ascontiguousarray(rank["norms_sq"]).view(np.float32).reshape(-1, 2).astype(np.float64) for rank in rows])
+    first = rows[0]
+    b = first["part_samples"].astype(np.float64)
+    b[b == 0] = np.nan
+    begun = int(values["start"].min()) if len(values) else int(first["start"].min())
+    return (
+        GradientNorms(
+            updates=shared.astype(np.int64),
+            samples=_samples_at(shared, values, ranks),
+            at_s=(first["start"] - begun) / 1e9,
+            small_sq=pairs[:, :, 0].mean(0),
+            big_sq=pairs[:, :, 1].sum(0) if sharded else pairs[:, :, 1].mean(0),
+            b=b,
+            B=b * first["parts"],
+            how=how,
+            parts=int(first["parts"][0]),
+        ),
+        "",
+    )
+
+
+def _gradients(rank: Rank) -> tuple[Records, dict[int, str]]:
+    """Return a rank's GRADIENT records in the order of updates, each update once."""
+    main: Process = rank.main
+    records = main.view(Stage.GRADIENT)
+    _, first = np.unique(records["updates"], return_index=True)
+    return records[first], main.names
+
+
+def _keep_usual(records: Records, names: dict[int, str]) -> tuple[Records, str]:
+    """Return the records that were seen in the way, and made of as many parts, as most were: one estimate is of one kind."""
+    kinds, counts = np.unique(records[["source", "parts"]], return_counts=True)
+    usual = kinds[counts.argmax()]
+    kept = records[(records["source"] == usual["source"]) & (records["parts"] == usual["parts"])]
+    return kept, names.get(int(usual["source"]), "?")
+
+
+def _samples_at(updates: IntArray, values: Records, ranks: int) -> npt.NDArray[np.float64]:
+    """Return samples that all ranks had trained on by these updates, between the values that were written down."""
+    if not len(values):
+        return np.full(len(updates), np.nan)
+    ordered = values[np.argsort(values["updates"], kind="stable")]
+    return np.interp(updates, ordered["updates"], ordered["samples"]) * ranks
