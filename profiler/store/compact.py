@@ -13,9 +13,9 @@ from feedline.profiler.files import owned, removal
 from feedline.profiler.files.checking import checked
 from feedline.profiler.files.columns import columns, table_of
 from feedline.profiler.files.reading import MOST_JSON, json_of
-from feedline.profiler.store import bins, trusted
-from feedline.profiler.store import segment as seg
+from feedline.profiler.store import trusted
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
+from feedline.profiler.store.segment import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import Process, read_segment
 from feedline.profiler.store.shapes import Processes
 
@@ -77,11 +77,11 @@ def read_compact(folder: Path) -> list[Process]:
 
 def _sums(path: Path, processes: int) -> tuple[list[_Sums], list[_Sums]]:
     """Totals and histograms of each process."""
-    split = seg.STAGES * seg.FIELDS
+    split = STAGES * FIELDS
     with columns(path, _AGAIN) as file:
-        if file.rows != split + 2 * bins.BINS:
+        if file.rows != split + 2 * BINS:
             raise ValueError(f"it has {file.rows:,} rows")
         rows = {f"process{number}": np.empty(file.rows, np.int64) for number in range(processes)}
         file.into(np.empty(file.rows, np.dtype([])), rows)
-        totals = [trusted.totals(row[:split].reshape(seg.STAGES, seg.FIELDS)) for row in rows.values()]
-        return totals, [trusted.sums(row[split:].reshape(2, bins.BINS), "histograms") for row in rows.values()]
+        totals = [trusted.totals(row[:split].reshape(STAGES, FIELDS)) for row in rows.values()]
+        return totals, [trusted.sums(row[split:].reshape(2, BINS), "histograms") for row in rows.values()]

@@ -19,13 +19,11 @@ import numpy.typing as npt
 
 from feedline.profiler.errors import FeedlineError, RunNotFound
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store import bins
-from feedline.profiler.store import segment as seg
 from feedline.profiler.store.columns import Records
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Part, Rank, Run, Slice, rank_folders
+from feedline.profiler.store.segment import BINS, FIELDS, SAMPLE_HISTOGRAM, STAGES, bin_of, sums_of
 from feedline.profiler.store.segment_reader import Process
-from feedline.profiler.store.sums import sums_of
 from feedline.profiler.store.trainings import inner_folders, is_own
 
 PARTS = "parts"
@@ -151,9 +149,9 @@ def _beginning(main: Process, optimizer: int) -> Beginning:
     one = begun[begun["optimizer"] == optimizer][0]
     sums = main.of(Stage.SUMS)
     sums = sums[sums["start"] == one["start"]]
-    before = np.zeros((seg.STAGES, seg.FIELDS), np.int64)
+    before = np.zeros((STAGES, FIELDS), np.int64)
     for row in sums:
-        stage, of_cpu = int(row["source"]) % _OF_CPU % seg.STAGES, row["source"] >= _OF_CPU
+        stage, of_cpu = int(row["source"]) % _OF_CPU % STAGES, row["source"] >= _OF_CPU
         for column, name in ((2, "cpu"), (3, "runqueue")) if of_cpu else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra")):
             before[stage, column] = row[name]
     updates, samples = max(int(one["updates_before"]), 0), max(int(one["samples_before"]), 0)
@@ -235,10 +233,10 @@ def _scaled(process: Process, kept: Sums) -> Sums:
 
 def _histograms(own: Records) -> npt.NDArray[np.int64]:
     """Of the samples seen in detail, which stand for all of the part's; rounded as running sums, so that none is lost between bins."""
-    found = np.zeros((2, bins.BINS), np.float64)
+    found = np.zeros((2, BINS), np.float64)
     samples = own[(own["stage"] == Stage.SAMPLE) & (own["nbytes"] > 0) & (own["wall"] > 0)]
     for wall, size, times in zip(samples["wall"].tolist(), samples["nbytes"].tolist(), samples["extra"].tolist()):
-        found[bins.SAMPLE_HISTOGRAM, min(bins.bin_of(wall // size), bins.BINS - 1)] += size * max(times, 1)
+        found[SAMPLE_HISTOGRAM, min(bin_of(wall // size), BINS - 1)] += size * max(times, 1)
     whole = float(own["extra"][own["stage"] == Stage.FETCH].sum())
     running = np.round(np.cumsum(found, axis=1) * (whole / (found.sum() or 1.0)))
     return np.diff(running, axis=1, prepend=0).astype(np.int64)

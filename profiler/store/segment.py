@@ -31,12 +31,58 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.profiler import masks
+from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
-from feedline.profiler.files import single
+from feedline.profiler.files import owned, single
 from feedline.profiler.files.descriptor import Descriptor, Mapping
-from feedline.profiler.store.bins import bin_of
-from feedline.profiler.store.own_file import own_file
-from feedline.profiler.store.sums import FIELDS, STAGES, sums_of
+
+BINS = 256
+SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
+
+
+def bin_of(wall_ns: int) -> int:
+    """Histogram bin of a duration: four per octave, so an edge is at most 25 % away."""
+    octave = wall_ns.bit_length()
+    return (octave << 2 | wall_ns >> octave - 3 & 3) if octave > 2 else wall_ns
+
+
+def bin_edge_ns(index: int) -> int:
+    """Lower edge of a bin: the smallest duration with ``bin_of(...) == index``."""
+    octave = index >> 2
+    return (4 | index & 3) << octave - 3 if octave > 2 else index
+
+
+STAGES, FIELDS = 64, 8
+
+
+def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Sums of records by stage: int64 [64, 8] as in a segment's header; unmeasured times count as 0."""
+    found = np.zeros((STAGES, FIELDS), np.int64)
+    for stage in np.unique(records["stage"]).tolist():
+        own = records[records["stage"] == stage]
+        found[stage, 0] = len(own)
+        for column, name in enumerate(("wall", "cpu", "runqueue", "nbytes", "extra"), 1):
+            values = own[name]
+            found[stage, column] = (values if column > 3 else np.maximum(values, 0)).sum()
+    return found
+
+
+def own_file(path: Path) -> tuple[Path, int]:
+    """Open ``path``, or ``path`` with a number if a live process holds it. The lock is released with the process, however it ends."""
+    owned.ensure(path.parent)
+    for number in itertools.count():
+        candidate = path if number == 0 else path.with_stem(f"{path.stem}.{number}")
+        try:
+            fd = owned.reopen(path.parent, candidate.name)
+        except PlaceTaken:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return candidate, fd
+        except OSError:
+            os.close(fd)
+    raise AssertionError("unreachable")
+
 
 MAGIC = b"FEEDSEG2"
 PAGE = 4096

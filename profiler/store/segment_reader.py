@@ -9,9 +9,8 @@ import numpy.typing as npt
 from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD_DTYPE, Flag, Stage
 from feedline.profiler.files.reading import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, whole
-from feedline.profiler.store import bins, columns, trusted
-from feedline.profiler.store import segment as seg
-from feedline.profiler.store.sums import sums_of
+from feedline.profiler.store import columns, trusted
+from feedline.profiler.store.segment import BINS, FIELDS, HISTOGRAMS_AT, MAGIC, PAGE, RECORDS_AT, STAGES, TOTALS_AT, sums_of
 
 
 @dataclass(frozen=True)
@@ -77,16 +76,16 @@ def read_segment(path: Path) -> Process:
         RunDamaged: it is too short, does not begin as a segment does, or holds what no recording writes.
     """
     data = whole(path, MOST_SEGMENT, OF_SEGMENT)
-    if len(data) < seg.RECORDS_AT or not data.startswith(seg.MAGIC):
+    if len(data) < RECORDS_AT or not data.startswith(MAGIC):
         raise RunDamaged(f"{path} is not a segment, or its header is truncated: its process is skipped")
     try:
-        header = trusted.header(json_of(data[len(seg.MAGIC) : seg.PAGE].rstrip(b"\0")))
+        header = trusted.header(json_of(data[len(MAGIC) : PAGE].rstrip(b"\0")))
     except ValueError as error:
         raise RunDamaged(f"the header of {path} cannot be read ({one_line(error)}): its process is skipped") from error
-    forgotten = np.frombuffer(data, np.int64, seg.STAGES * seg.FIELDS, seg.TOTALS_AT).reshape(seg.STAGES, seg.FIELDS)
-    histograms = np.frombuffer(data, np.int64, 2 * bins.BINS, seg.HISTOGRAMS_AT).reshape(2, bins.BINS)
-    count = (len(data) - seg.RECORDS_AT) // RECORD_DTYPE.itemsize
-    records = np.frombuffer(data, RECORD_DTYPE, count, seg.RECORDS_AT)
+    forgotten = np.frombuffer(data, np.int64, STAGES * FIELDS, TOTALS_AT).reshape(STAGES, FIELDS)
+    histograms = np.frombuffer(data, np.int64, 2 * BINS, HISTOGRAMS_AT).reshape(2, BINS)
+    count = (len(data) - RECORDS_AT) // RECORD_DTYPE.itemsize
+    records = np.frombuffer(data, RECORD_DTYPE, count, RECORDS_AT)
     named = records[records["stage"] == Stage.NAME]
     names = {int(name["source"]): name.tobytes()[:56].rstrip(b"\0").decode(errors="replace") for name in named}
     try:
