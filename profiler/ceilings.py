@@ -13,7 +13,7 @@ from feedline.profiler.files.checking import NotNegative, Positive, WorldSize, c
 from feedline.profiler.files.reading import MOST_JSON, OF_RUN, OF_USER, json_of, one_line, whole
 
 _CEILINGS_SCHEMA_VERSION = 1
-FILE = "ceilings.json"
+CEILINGS_FILE = "ceilings.json"
 
 
 @dataclass(frozen=True)

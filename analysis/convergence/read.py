@@ -10,10 +10,9 @@ from feedline.analysis.measure.boundaries import training_loaders
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import Message
 from feedline.profiler.store.columns import Records
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.segment_reader import Process
+from feedline.profiler.store.trainings import open_run, require_one_training
 
 _PAUSE = 5.0  # times the median: an update that took longer has an evaluation or a checkpoint before it, and is not a step
 
@@ -24,7 +23,7 @@ def read(path: Path) -> Recorded:
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``, and for a folder that holds several trainings.
     """
-    return of_run(only(open_run(path)))
+    return of_run(require_one_training(open_run(path)))
 
 
 def of_run(run: Run) -> Recorded:

@@ -14,9 +14,8 @@ from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.build import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.parts import only
 from feedline.profiler.store.read import Run, rank_folders
+from feedline.profiler.store.trainings import open_run, require_one_training
 
 #: Groups of quantities that are per step.
 OF_STEP = ("step", "stage", "cpu", "wait", "collective")
@@ -51,7 +50,7 @@ class Measured:
             RunDamaged, SchemaTooNew: it cannot be read.
         """
         folder, number = pipeline.place(path, None)
-        run = open_run(path) if number is not None else only(open_run(folder))
+        run = open_run(path) if number is not None else require_one_training(open_run(folder))
         report = pipeline.report_of(run, pipeline.ceilings_of(folder))
         manifest = run.ranks[min(run.ranks)].manifest
         if pipeline.holds_traces(run):

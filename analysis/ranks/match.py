@@ -11,7 +11,7 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.collective_operations import BETWEEN_TWO, MESSAGE, TOGETHER, operation
 from feedline.analysis.traces.collectives import Collectives, Group
-from feedline.profiler.store.restarts import named
+from feedline.profiler.store.read import name_ranks
 
 BoolArray = npt.NDArray[np.bool_]
 MISSING = np.iinfo(np.int64).min
@@ -57,7 +57,7 @@ class CollectiveTable:
 
 
 def match(ranks: Sequence[Collectives]) -> CollectiveTable:
-    """Join the tables of all ranks. Ranks of another run are left out, and named.
+    """Join the tables of all ranks. Ranks of another run are left out, and name_ranks.
 
     Raises:
         ValueError: two of them are the same rank.
@@ -277,7 +277,7 @@ def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collective
     first = by_rank[waiting[0]]
     number = int(first.table["sequence"][joined.rows[joined.ranks.index(waiting[0])] == row][0])
     return (
-        f"rank {one.rank} left its loop after {counted(one.left_after, 'batch', 'batches')} of its last epoch; {named(waiting)} "
+        f"rank {one.rank} left its loop after {counted(one.left_after, 'batch', 'batches')} of its last epoch; {name_ranks(waiting)} "
         f"wait{'s' * (len(waiting) == 1)} for it in {operation(joined.names[int(joined.name[row])])} {number}"
     )
 

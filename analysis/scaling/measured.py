@@ -15,8 +15,7 @@ from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.few import few
-from feedline.profiler.store.read import Rank, Run
-from feedline.profiler.store.restarts import NAMED
+from feedline.profiler.store.read import MAX_RANKS_NAMED, Rank, Run
 
 _BLOCKS, _LEAST = 10, 3  # blocks of steps, and steps in a block at least
 _FEWEST = 6  # steps, below which a throughput is called doubtful
@@ -101,9 +100,9 @@ def point_of(runs: Sequence[Run]) -> Point:
     if not found:
         raise RunDamaged(f"{where}: no rank recorded a step: record more steps, or give another run")
     if idle:
-        notes.append(f"{len(idle)} of {size} ranks ({few(idle, NAMED)}) made no step and count as 0")
+        notes.append(f"{len(idle)} of {size} ranks ({few(idle, MAX_RANKS_NAMED)}) made no step and count as 0")
     if missing := sorted(set(range(size)) - set(found) - set(idle)):
-        notes.append(f"{len(missing)} of {size} ranks are missing ({few(missing, NAMED)}): assumed to be as fast as the others")
+        notes.append(f"{len(missing)} of {size} ranks are missing ({few(missing, MAX_RANKS_NAMED)}): assumed to be as fast as the others")
     return _point(size, size - len(idle), list(found.values()), notes)
 
 

@@ -192,10 +192,9 @@ def from_runs(paths: list[Path]) -> Measured:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
     from feedline.analysis.scaling import basis, late, measured, together
-    from feedline.profiler.store.opening import open_run
-    from feedline.profiler.store.parts import only
+    from feedline.profiler.store.trainings import open_run, require_one_training
 
-    launches = measured.launches([only(open_run(path)) for path in paths])
+    launches = measured.launches([require_one_training(open_run(path)) for path in paths])
     points = measured.points_of(launches)
     if refused := together.refusal(launches, points):
         return Measured(points, refused=refused)

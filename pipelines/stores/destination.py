@@ -11,7 +11,7 @@ from feedline.pipelines.stores.kinds import open_packed
 from feedline.pipelines.stores.listing import Listing
 from feedline.pipelines.stores.manifest import MANIFEST, PLAN, Manifest, Plan
 from feedline.profiler.errors import OutputError, StoreDamaged
-from feedline.profiler.files import lists, owned, removal, single
+from feedline.profiler.files import own_folders, owned, single
 
 _KIND = "store"
 
@@ -60,9 +60,9 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise OutputError(f"another pack is writing to {folder}: wait for it, or name another folder") from error
-        removal.sweep(folder)
+        own_folders.sweep(folder)
         before = Plan.read(folder)
-        if not force and (lists.names(folder) & _present(folder)) and (before is None or not before.same_data(plan)):
+        if not force and (own_folders.listed_names(folder) & _present(folder)) and (before is None or not before.same_data(plan)):
             was = f"of {before.source} as {before.kind}" if before else "of unknown origin"
             raise OutputError(f"{folder} holds an unfinished pack {was}, not of this data: start over with -f, or name another folder")
         if force:
@@ -75,17 +75,17 @@ def prepared(folder: Path, listing: Listing, plan: Plan, force: bool) -> Iterato
 
 def _strangers(folder: Path) -> list[str]:
     """Files that no pack wrote. Raises OSError."""
-    return sorted(_present(folder) - lists.names(folder))
+    return sorted(_present(folder) - own_folders.listed_names(folder))
 
 
 def _present(folder: Path) -> set[str]:
     """Names of everything in the folder except the list and half-written files of a killed process. Raises OSError."""
-    return {path.name for path in folder.iterdir() if path.name != lists.LIST and not path.name.startswith(single.PART)}
+    return {path.name for path in folder.iterdir() if path.name != own_folders.LIST_NAME and not path.name.startswith(single.PART)}
 
 
 def empty(folder: Path) -> None:
     """Remove only the files of a store, the manifest first. Raises OSError."""
-    for name in sorted(lists.names(folder), key=lambda name: (name != MANIFEST, name)):
+    for name in sorted(own_folders.listed_names(folder), key=lambda name: (name != MANIFEST, name)):
         owned.discard(folder, name)
 
 

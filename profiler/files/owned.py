@@ -13,8 +13,19 @@ from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
 from feedline.profiler.few import few
 from feedline.profiler.files import single
-from feedline.profiler.files.lists import INNER, LIST, NAMED, Listing, add, article, begin, names, read_list
-from feedline.profiler.files.removal import Busy, remove
+from feedline.profiler.files.own_folders import (
+    INNER_KIND,
+    LIST_NAME,
+    MAX_NAMED,
+    Busy,
+    Listing,
+    add_to_list,
+    begin_list,
+    kind_with_article,
+    listed_names,
+    read_list,
+    remove,
+)
 
 PRIVATE, SHARED = 0o700, 0o777
 _BUSY_S = 5.0  # how long another rank may take to replace the folder that this one is to replace too
@@ -31,7 +42,7 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = single.part_name(path)
         part.mkdir(mode)
-        begin(part, kind, launch)
+        begin_list(part, kind, launch)
         try:
             os.rename(part, path)
             return
@@ -43,19 +54,19 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
         raise PlaceTaken(f"{path} is {'a broken link' if path.is_symlink() else 'a file'}", ELSEWHERE)
     if not os.listdir(path):
         with suppress(FileExistsError):
-            begin(path, kind, launch)
+            begin_list(path, kind, launch)
             return
     listing = _settled_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} holds files that feedline did not make ({few(sorted(os.listdir(path)), NAMED)})", ELSEWHERE)
+        raise PlaceTaken(f"{path} holds files that feedline did not make ({few(sorted(os.listdir(path)), MAX_NAMED)})", ELSEWHERE)
     if (listing.kind, listing.launch) != (kind, launch):
-        raise _Older(f"{path} already holds {article(listing.kind)}", ELSEWHERE, OVERWRITE)
+        raise _Older(f"{path} already holds {kind_with_article(listing.kind)}", ELSEWHERE, OVERWRITE)
 
 
 def claim_within(folder: Path, name: str, kind: str, launch: str) -> None:
     """As ``claim``, for a folder inside one of feedline's. Raises as ``claim``."""
     claim(folder / name, kind, launch)
-    if name not in names(folder):
+    if name not in listed_names(folder):
         _enlist(folder, name)
 
 
@@ -85,7 +96,7 @@ def staging(path: Path, kind: str) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = single.part_name(path)
     part.mkdir(PRIVATE)
-    begin(part, kind, "")
+    begin_list(part, kind, "")
     try:
         yield part
     finally:
@@ -119,7 +130,7 @@ def subfolder(folder: Path, name: str) -> Path:
     """
     made = folder / name
     made.mkdir(PRIVATE)
-    begin(made, INNER, "")
+    begin_list(made, INNER_KIND, "")
     _enlist(folder, name)
     return made
 
@@ -247,7 +258,7 @@ class _Older(PlaceTaken):
 def _settled_list(folder: Path) -> Listing | None:
     """As ``read_list``; of a folder that another process is just beginning, once it has."""
     deadline = time.monotonic() + _BUSY_S
-    while (listing := read_list(folder)) is None and os.listdir(folder) == [LIST] and time.monotonic() < deadline:
+    while (listing := read_list(folder)) is None and os.listdir(folder) == [LIST_NAME] and time.monotonic() < deadline:
         time.sleep(0.01)
     return listing
 
@@ -263,7 +274,7 @@ def _put(written: ExitStack, folder: Path, name: str, new: bool) -> None:
 def _enlist(folder: Path, name: str) -> None:
     """Add a name to the list, or take back the new file: one that is not listed would be in the way for good."""
     try:
-        add(folder, name)
+        add_to_list(folder, name)
     except OSError:
         with suppress(OSError):
             single.remove(folder / name)
@@ -277,5 +288,5 @@ def _see_that_ours(folder: Path, name: str) -> None:
 
 
 def _drop_new(folder: Path) -> None:
-    os.unlink(folder / LIST)
+    os.unlink(folder / LIST_NAME)
     os.rmdir(folder)

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feedline.profiler.errors import ELSEWHERE, OutputError, PlaceTaken
-from feedline.profiler.files import lists, output, owned, removal, single
+from feedline.profiler.files import output, own_folders, owned, single
 
 
 def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
@@ -26,7 +26,7 @@ def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError.unwritable(f"the folder {folder}", error, ELSEWHERE) from error
-    ours = lists.read_list(folder)
+    ours = own_folders.read_list(folder)
     for path in (folder / name for name in names):
         if os.path.lexists(path) and (ours is None or path.name not in ours.names):
             raise PlaceTaken.foreign(path)
@@ -73,7 +73,7 @@ def run_folder(run: Path) -> Iterator[None]:
     with _told(run):
         drop_empty(run)  # left by a killed command
         if os.path.lexists(run):
-            removal.remove(run, "run")
+            own_folders.remove(run, "run")
         run.mkdir(owned.PRIVATE)
     try:
         yield
@@ -84,9 +84,9 @@ def run_folder(run: Path) -> Iterator[None]:
 def drop_empty(folder: Path) -> None:
     """Remove a results folder if it is empty."""
     with suppress(OSError):
-        listing = lists.read_list(folder)
-        if listing is not None and listing.kind == lists.RESULTS and os.listdir(folder) == [lists.LIST]:
-            single.remove(folder / lists.LIST)
+        listing = own_folders.read_list(folder)
+        if listing is not None and listing.kind == own_folders.RESULTS_KIND and os.listdir(folder) == [own_folders.LIST_NAME]:
+            single.remove(folder / own_folders.LIST_NAME)
         os.rmdir(folder)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from feedline.profiler import masks
 from feedline.profiler.arrivals import arrivals
 from feedline.profiler.files import owned
-from feedline.profiler.files.lists import INNER
+from feedline.profiler.files.own_folders import INNER_KIND
 from feedline.profiler.follow import leaving, processes, reporting
 from feedline.profiler.follow.asked import Asked
 from feedline.profiler.follow.groups import Group, attach_groups, holds, launch_of, place_of
@@ -160,16 +160,16 @@ class Following:
 
 def _rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
     """Where the folder of a rank may be created: beside the ranks of its group, else in a new training's folder."""
-    from feedline.profiler.store.trainings import TRAINING, inner_folders
+    from feedline.profiler.store.trainings import TRAINING_PREFIX, inner_trainings
 
-    for folder in [run, *inner_folders(run)] if group else []:
+    for folder in [run, *inner_trainings(run)] if group else []:
         if holds(folder, group):
             yield folder, lambda: None
     number = 0
     while True:
         number += 1
-        name = f"{TRAINING}{number}"
-        yield run / name, lambda name=name: owned.claim_within(run, name, INNER, launch)  # type: ignore[misc]
+        name = f"{TRAINING_PREFIX}{number}"
+        yield run / name, lambda name=name: owned.claim_within(run, name, INNER_KIND, launch)  # type: ignore[misc]
 
 
 def _make_run_folder(asked: Asked) -> None:

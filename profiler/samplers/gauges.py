@@ -84,8 +84,8 @@ def read_legend(gauges: Path) -> Legend:
     path = legend_path(gauges)
     try:
         data = json_of(whole(path, MOST_JSON))
-        version = checked(data, shapes.Version)["schema_version"]
-        legend = checked(data, shapes.Legend) if version <= SCHEMA_VERSION else {}
+        version = checked(data, shapes.VersionShape)["schema_version"]
+        legend = checked(data, shapes.LegendShape) if version <= SCHEMA_VERSION else {}
     except ValueError as error:
         raise RunDamaged(f"{path} cannot be read ({one_line(error)}): delete it and {gauges.name} to see the run without gauges") from error
     if version > SCHEMA_VERSION:

@@ -11,7 +11,7 @@ from feedline.profiler.samplers.source import Source
 from feedline.profiler.store import processes
 
 if TYPE_CHECKING:
-    from feedline.profiler.store.shapes import Line
+    from feedline.profiler.store.shapes import LineShape
 
 _VARIABLE = b"FEEDLINE_RUN="
 _LIBRARY = b"/libtorch_cpu.so"
@@ -64,7 +64,7 @@ class Unfollowed(Source):
         else:
             return
         shown = privacy.recorded_argv(_script(command), self._record_argv)
-        line: Line = {"pid": pid, "started": proc.started(pid), "command": shown, "unseen": why}
+        line: LineShape = {"pid": pid, "started": proc.started(pid), "command": shown, "unseen": why}
         processes.write(self._run, line)
 
 

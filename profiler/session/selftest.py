@@ -12,8 +12,8 @@ from feedline.profiler.clock import counters
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.pool import sheltered
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment_reader import Process, read_segment
+from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps.operations.selftest import Result, selftests
 
 _START_METHODS = ("fork", "spawn", "forkserver")

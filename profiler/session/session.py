@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from feedline.profiler import clock, masks, proc, ranks
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
-from feedline.profiler.files import owned, removal
+from feedline.profiler.files import own_folders, owned
 from feedline.profiler.message import id_of
 from feedline.profiler.record import privacy
 from feedline.profiler.record.recorder import recorder
@@ -225,21 +225,21 @@ def _beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Ite
         (owned.replace if replaces else owned.claim)(run, "run", launch)
         old = rank_folder(run, place.rank, place.restart)
         if replaces and old.exists():
-            removal.remove(old)  # of an earlier recording of this process
+            own_folders.remove(old)  # of an earlier recording of this process
 
     for number in range(1, _MOST_NAMES + 1):
         run = path if number == 1 else path.with_name(f"{path.name}-{number}")
         yield run, partial(claim, run, overwrite and number == 1)
 
 
-def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, removal.Hold], PlaceTaken | None]:
+def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, own_folders.Hold], PlaceTaken | None]:
     """Create a run folder for the processes below this one, and a hold on it. Returns as ``_first_with_room``.
 
     Raises:
         OutputError: it is taken, or cannot be made.
     """
     try:
-        return _first_with_room(_beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, removal.Hold(run)))
+        return _first_with_room(_beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, own_folders.Hold(run)))
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -250,12 +250,12 @@ def _unwritable(path: Path, error: OSError) -> OutputError:
     return OutputError.unwritable(f"the run folder {path}", error, *ways)
 
 
-def _make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[removal.Hold]], PlaceTaken | None]:
+def _make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[own_folders.Hold]], PlaceTaken | None]:
     """Create a folder for this rank, and a hold on it and its run folder. Returns and raises as ``_first_with_room``."""
 
-    def take(run: Path) -> tuple[Path, list[removal.Hold]]:
+    def take(run: Path) -> tuple[Path, list[own_folders.Hold]]:
         folder = _new_folder(run, rank_folder(run, place.rank, place.restart).name)
-        return folder, [removal.Hold(run), removal.Hold(folder)]
+        return folder, [own_folders.Hold(run), own_folders.Hold(folder)]
 
     return _first_with_room(rooms, strict, take)
 

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from feedline.profiler.files.lists import LIST
+from feedline.profiler.files.own_folders import LIST_NAME
 from feedline.profiler.store.layout import SEGMENTS, main_segment, rank_folder
-from feedline.profiler.store.processes import FILE
+from feedline.profiler.store.processes import PROCESSES_FILE
 from feedline.profiler.store.segment import RECORDS_AT
 
 
@@ -14,7 +14,10 @@ def is_empty(run: Path) -> bool:
     rank = rank_folder(run, 0)
     main = main_segment(rank)
     try:
-        alone = set(os.listdir(run)) <= {LIST, rank.name, FILE} and set(os.listdir(rank / SEGMENTS)) <= {LIST, main.name}
+        alone = set(os.listdir(run)) <= {LIST_NAME, rank.name, PROCESSES_FILE} and set(os.listdir(rank / SEGMENTS)) <= {
+            LIST_NAME,
+            main.name,
+        }
         return alone and main.stat().st_size <= RECORDS_AT
     except OSError:
         return False

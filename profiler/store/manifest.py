@@ -56,12 +56,12 @@ class Manifest:
             SchemaTooNew: a newer feedline wrote it.
         """
         from feedline.profiler.files.checking import checked
-        from feedline.profiler.store.shapes import ManifestShape, Version
+        from feedline.profiler.store.shapes import ManifestShape, VersionShape
 
         path = rank / MANIFEST
         try:
             data = json_of(whole(path, MOST_JSON))
-            version = checked(data, Version)["schema_version"]
+            version = checked(data, VersionShape)["schema_version"]
             if version <= SCHEMA_VERSION:
                 checked(data, ManifestShape)
                 return cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})

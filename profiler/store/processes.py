@@ -14,15 +14,15 @@ from feedline.profiler.files import owned
 from feedline.profiler.files.reading import MOST_JSON, OF_RUN, json_of, whole
 
 if TYPE_CHECKING:  # msgspec is for readers
-    from feedline.profiler.store.shapes import Line
+    from feedline.profiler.store.shapes import LineShape
 
-FILE = "processes.jsonl"
+PROCESSES_FILE = "processes.jsonl"
 _NAMED = 5  # processes that a note names
 _WORDS = 6  # of a command
 
 
 @dataclass
-class Seen:
+class SeenProcess:
     """A process.
 
     Attributes:
@@ -43,20 +43,20 @@ class Seen:
         return f"{' '.join(self.command[:_WORDS])}{more} (pid {self.pid})"
 
 
-def write(run: Path, line: "Line") -> None:
+def write(run: Path, line: "LineShape") -> None:
     """Add a line. A run folder that is missing or not writable gets none."""
     with suppress(OSError, OutputError):
-        owned.add_line(run, FILE, json.dumps(line))
+        owned.add_line(run, PROCESSES_FILE, json.dumps(line))
 
 
-def read(run: Path) -> list[Seen]:
+def read(run: Path) -> list[SeenProcess]:
     """All processes, in order of appearance."""
-    processes: dict[tuple[int, int], Seen] = {}
+    processes: dict[tuple[int, int], SeenProcess] = {}
     for line in _lines(run):
         pid = line.get("pid", 0)
         if "ended_by" in line:
             continue
-        seen = processes.setdefault((pid, line.get("started", 0)), Seen(pid, line.get("started", 0), line.get("command", [])))
+        seen = processes.setdefault((pid, line.get("started", 0)), SeenProcess(pid, line.get("started", 0), line.get("command", [])))
         seen.recorded += [line["recorded"]] if "recorded" in line else []
         seen.unseen = seen.unseen or line.get("unseen", "")
     return list(processes.values())
@@ -67,18 +67,18 @@ def ended(run: Path) -> set[tuple[int, int]]:
     return {(line.get("pid", 0), line.get("started", 0)) for line in _lines(run) if "ended_by" in line}
 
 
-def _lines(run: Path) -> "Iterator[Line]":
+def _lines(run: Path) -> "Iterator[LineShape]":
     """A line that is damaged is left out."""
     from feedline.profiler.files.checking import checked
-    from feedline.profiler.store.shapes import Line
+    from feedline.profiler.store.shapes import LineShape
 
     try:
-        lines = whole(run / FILE, MOST_JSON, OF_RUN).splitlines()
+        lines = whole(run / PROCESSES_FILE, MOST_JSON, OF_RUN).splitlines()
     except (OSError, RunDamaged):
         return
     for text in lines:
         with suppress(ValueError):
-            yield checked(json_of(text), Line)
+            yield checked(json_of(text), LineShape)
 
 
 def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:

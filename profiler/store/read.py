@@ -1,14 +1,17 @@
-"""Opens a run folder, whether live, finished or killed. Never needs torch."""
+"""Opens a run folder, whether live, finished or killed. Never needs torch.
+
+torchrun restarts all ranks when one fails, and not all need come back: the folders of a launch's last start are read.
+"""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from feedline.profiler.errors import RunDamaged, RunNotFound
+from feedline.profiler.few import few
 from feedline.profiler.files.reading import refuse_link
-from feedline.profiler.store import restarts
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment_reader import Process, read_segment
@@ -150,7 +153,7 @@ class Run:
             raise RunDamaged(damaged[0])
         last = max(rank.restart for rank in found)
         ranks = {rank.number: rank for rank in found if rank.restart == last}
-        return cls(path, ranks, [*damaged, *restarts.said((place for place, _ in folders), last)])
+        return cls(path, ranks, [*damaged, *restart_notes((place for place, _ in folders), last)])
 
 
 def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
@@ -166,3 +169,26 @@ def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
         return [(place, folder) for place, folder in found if folder.is_dir()]
     except OSError as error:
         raise RunDamaged(f"{path} cannot be listed ({error.strerror}): you need permission to read it") from error
+
+
+MAX_RANKS_NAMED = 8  # ranks in a sentence
+
+
+def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
+    """Notes on a launch that was restarted.
+
+    Args:
+        places: (rank, restart) of every folder.
+        last: the restart that is shown.
+    """
+    if not last:
+        return []
+    notes = [f"torchrun restarted the ranks {last} time{'s' * (last > 1)}: only the last start is shown"]
+    places = set(places)
+    gone = sorted({rank for rank, _ in places} - {rank for rank, restart in places if restart == last})
+    return [*notes, f"{name_ranks(gone)} did not come back after the last restart"] if gone else notes
+
+
+def name_ranks(ranks: Sequence[int]) -> str:
+    """``rank 3``, or ``ranks 3, 4, 9 and 2 more``."""
+    return f"rank{'s' * (len(ranks) > 1)} {few(ranks, MAX_RANKS_NAMED)}"

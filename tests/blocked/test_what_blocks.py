@@ -21,7 +21,7 @@ from feedline.analysis.explain.model import Report
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers import system_calls
 from feedline.profiler.samplers.looks import Looks
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 SAMPLES, BATCH, WAIT_S = 96, 8, 0.01
 FORK = multiprocessing.get_context("fork")

@@ -10,9 +10,9 @@ from gpu.made_up import MS, MadeUpGpu, on_its_clock
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.session.session import Session
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
+from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps.collectives.cuda import CudaEnds
 from feedline.profiler.taps.collectives.ends import Row
 from feedline.profiler.taps.collectives.operations import operations

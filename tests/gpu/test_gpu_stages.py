@@ -11,8 +11,8 @@ from feedline.analysis.report import html_report, terminal, trace
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.session.session import Session
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.read import Run
+from feedline.profiler.store.trainings import open_run
 
 STEP = {Stage.FORWARD: (10, 20), Stage.BACKWARD: (10, 40), Stage.OPTIMIZER: (5, 2)}  # ms on the host, on the GPU
 

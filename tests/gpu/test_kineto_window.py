@@ -9,7 +9,7 @@ from warm_python import WarmPython
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.window import OFF, Window
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 PROGRAM = Path(__file__).with_name("training.py")
 

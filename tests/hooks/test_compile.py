@@ -9,9 +9,9 @@ from torch._dynamo.callback import CallbackTrigger, callback_handler
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
+from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps.compile import CompileTap, graph_number
 from feedline.profiler.taps.patch import Patches
 

@@ -15,7 +15,7 @@ from feedline.analysis.traces import folder
 from feedline.cli import main
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import Stage
-from feedline.profiler.files.pages import pages
+from feedline.profiler.files.parquet import pages
 from feedline.profiler.store.compact import read_compact
 
 MOST_MB = 1024

@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader
 from feedline.profiler import reasons
 from feedline.profiler.events import Stage
 from feedline.profiler.session import session
-from feedline.profiler.store.parts import first_optimizers
 from feedline.profiler.store.segment import Segment
+from feedline.profiler.store.trainings import first_optimizers
 
 sys.path.insert(0, str(Path(__file__).with_name("programs")))
 from trainings import FEATURES, data, evaluate, fit, folds, job, net, update  # noqa: E402

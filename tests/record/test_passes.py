@@ -16,7 +16,7 @@ from feedline.analysis.predict.change import Change
 from feedline.analysis.rules.input import slow_sampler
 from feedline.analysis.rules.input.too_few_workers import NOT_SPLIT
 from feedline.profiler.events import Stage
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps import dataset_facts
 
 

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import feedline
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment import SAMPLE_HISTOGRAM, bin_of
+from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps.fetch import EARLY
 
 SAMPLES, BATCH = 63, 10  # the last batch is short; no more than DENSE in any case

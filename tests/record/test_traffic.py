@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 import feedline
 from feedline.profiler.clock import counters
 from feedline.profiler.events import Stage
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 from feedline.profiler.taps.fetch import DENSE, OPENED
 
 SIZE, BATCH = 3000, 2

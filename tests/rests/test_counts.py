@@ -15,8 +15,7 @@ import feedline
 from feedline.analysis.explain.build import build
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.parts import parts
+from feedline.profiler.store.trainings import open_run, split_run
 from feedline.profiler.taps import rests
 
 STEPS = 1200
@@ -186,7 +185,7 @@ def test_trainings_that_follow_each_other_have_their_own_steps(tmp_path, loader)
 
     run = open_run(tmp_path / "run")
     assert rested(run.ranks[0].main) > 300
-    assert [build(part).throughput.steps for part in parts(run)] == [400, 400, 400]
+    assert [build(part).throughput.steps for part in split_run(run)] == [400, 400, 400]
 
 
 def test_evaluations_and_checkpoints_are_told(recorded, tmp_path):

@@ -17,8 +17,7 @@ from feedline.analysis.ranks.many.sources import Source
 from feedline.analysis.ranks.partition import PARTS, partition
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.read import Rank
-from feedline.profiler.store.restarts import named
+from feedline.profiler.store.read import Rank, name_ranks
 
 WARM_UP = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
 Load = Callable[[Rank], Collectives | None]
@@ -103,7 +102,7 @@ class Spent:
 
 
 def survey(chunk: Sequence[Source], load: Load) -> Survey:
-    """Read ranks one after the other; one that cannot be read is named."""
+    """Read ranks one after the other; one that cannot be read is name_ranks."""
     return reduce(Survey.merge, (_survey(source, load) for source in chunk), Survey())
 
 
@@ -157,7 +156,7 @@ def foreign(seen: Mapping[int, RankScan]) -> dict[int, str]:
         most = max(by_launch.values(), key=len)
         for ranks in by_launch.values():
             if ranks is not most:
-                found |= dict.fromkeys(ranks, f"its folder belongs to a different launch than {named(most)} on the same host")
+                found |= dict.fromkeys(ranks, f"its folder belongs to a different launch than {name_ranks(most)} on the same host")
     return found
 
 

@@ -10,7 +10,7 @@ from feedline.analysis.ranks.bandwidth import bandwidth
 from feedline.analysis.ranks.many.envelope import KINDS, Envelope
 from feedline.analysis.ranks.many.passes import Label, Spent, Survey
 from feedline.analysis.ranks.match import kept
-from feedline.profiler.store.restarts import named
+from feedline.profiler.store.read import name_ranks
 
 _SCHEMA_VERSION = 1
 _MOST_KINDS = 12  # rows of the table of collectives
@@ -122,12 +122,12 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     seen = everybody.seen
     missing = sorted(set(range(size)) - set(seen) - set(everybody.unread))
     if missing:
-        yield f"{named(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} counts as transfer"
+        yield f"{name_ranks(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} counts as transfer"
     for rank, why in sorted(everybody.unread.items()):
         yield f"rank {rank} is left out: {why}"
     least = min((one.stride for one in seen.values()), default=1)
     for stride in sorted({one.stride for one in seen.values()} - {least}):
-        ranks = named(sorted(rank for rank, one in seen.items() if one.stride == stride))
+        ranks = name_ranks(sorted(rank for rank, one in seen.items() if one.stride == stride))
         yield (
             f"{ranks} kept 1 of {stride} windows of 64 batches, others {kept(least)}: "
             "collectives in windows that not all ranks kept count as not begun by all"
@@ -135,7 +135,7 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     made = {rank: one.steps for rank, one in seen.items() if one.stride == least}
     longest = max(made.values(), default=0)
     for steps in sorted(set(made.values()) - {longest}):
-        yield f"{named(sorted(rank for rank in made if made[rank] == steps))} completed {steps} of {longest} steps"
+        yield f"{name_ranks(sorted(rank for rank in made if made[rank] == steps))} completed {steps} of {longest} steps"
     ended = ("ended", "ended by its own program: everything up to then is shown")
     cut = ("cut", "killed: everything up to then is shown")
     left = {rank for rank, one in seen.items() if one.state == "cut" and one.left_after is not None}
@@ -145,9 +145,9 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     for state, message in (cut, ended, ("live", "still running")):
         these = sorted(rank for rank, one in seen.items() if one.state == state and rank not in left)
         if these:
-            yield f"{named(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
+            yield f"{name_ranks(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
     for why in sorted({why for one in seen.values() for why in one.unseen}):
-        yield f"{named(sorted(rank for rank, one in seen.items() if why in one.unseen))}: {why}"
+        yield f"{name_ranks(sorted(rank for rank, one in seen.items() if why in one.unseen))}: {why}"
 
 
 def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[Kind], int, int]:

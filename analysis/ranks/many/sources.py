@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from feedline.profiler.errors import MissingDependency, RunDamaged, RunNotFound
-from feedline.profiler.store import restarts
 from feedline.profiler.store.layout import parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Rank, rank_folders
+from feedline.profiler.store.read import Rank, rank_folders, restart_notes
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def sources(urls: Sequence[str]) -> Sources:
             everything[place] = Source(folder, *place)
     last = max(restart for _, restart in everything)
     kept = [source for (_, restart), source in sorted(everything.items()) if restart == last]
-    return Sources(kept, restarts.said(everything, last))
+    return Sources(kept, restart_notes(everything, last))
 
 
 def folders(url: str) -> list[str]:

@@ -20,9 +20,8 @@ from feedline.profiler.errors import FeedlineError, FixError, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.printable import say
 from feedline.profiler.session import overrides
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.read import Run
-from feedline.profiler.store.trainings import trainings
+from feedline.profiler.store.trainings import open_run, trainings
 
 RECORDED = "recorded"
 #: What costs time in a recording and says nothing about throughput; the same in both arms.
