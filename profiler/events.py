@@ -16,7 +16,7 @@ RECORD_DTYPE = np.dtype(
         ("wall", "<i8"),  # ns
         ("cpu", "<i8"),  # ns of this thread's CPU time; -1: not measured
         ("runqueue", "<i8"),  # ns runnable but not running; -1: not measured
-        ("nbytes", "<i8"),  # see the stage; readers have names for each (store/columns.py)
+        ("nbytes", "<i8"),  # see the stage; readers have names for each (store/record_columns.py)
         ("number", "<i8"),  # a batch key (epoch << 32 | batch in the epoch) unless the stage says otherwise
         ("extra", "<i8"),  # see the stage
         ("source", "<u2"),  # which loader, module, optimizer or named operation
@@ -107,8 +107,8 @@ class Stage(enum.IntEnum):
     #: cpu: sum of wall. nbytes, extra: sums of these. A second one, whose source is 256 more: sums of cpu and runqueue
     SUMS = 49
 
-    #: No span: a thread that makes batches was blocked when it was looked at from outside (samplers/looks.py). number: its process.
-    #: source: what it waited for (samplers/system_calls.py). extra: ns that the look stands for
+    #: No span: a thread that makes batches was blocked when it was looked at from outside (samplers/blocked_threads.py).
+    #: number: its process. source: what it waited for. extra: ns that the look stands for
     LOOK = 55
 
     # What ranks do together (taps/collectives).

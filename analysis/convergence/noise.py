@@ -10,9 +10,8 @@ from feedline.analysis.convergence import checks
 from feedline.analysis.convergence.model import NoiseOverTraining, NoiseWindow
 from feedline.analysis.convergence.recorded import FloatArray, GradientNorms, Recorded
 from feedline.analysis.ledger.finding import Finding
-from feedline.profiler.message import Message, id_of
+from feedline.profiler.message import ONE_GRADIENT, Message, id_of
 from feedline.profiler.noise_scale import WINDOWS, Window, windows
-from feedline.profiler.reasons import ONE_GRADIENT
 
 _NEEDS = Message("needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT)
 _UNSEEN = "the ranks' own gradients were not seen before they were averaged"

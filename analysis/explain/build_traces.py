@@ -20,8 +20,7 @@ from feedline.analysis.traces.kernel_names import short
 from feedline.analysis.traces.summary import RankTrace, summarise
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.few import few
-from feedline.profiler.message import reworded
+from feedline.profiler.message import few, reworded
 from feedline.profiler.store.read import Run
 
 _SHOWN_ROWS = 100  # of each table

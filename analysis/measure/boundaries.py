@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, holds
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.columns import Records, view
+from feedline.profiler.store.record_columns import Records, view
 from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.turns import Turns
 

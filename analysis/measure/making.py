@@ -13,7 +13,7 @@ import numpy.typing as npt
 from feedline.analysis.intervals import IntArray, Pieces, holds, overlap
 from feedline.analysis.measure.boundaries import Boundaries
 from feedline.profiler.events import Stage
-from feedline.profiler.store.columns import Records
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 STAGE = "input"

@@ -19,7 +19,7 @@ from feedline.analysis.measure.making import step_of
 from feedline.analysis.measure.model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.measure.rested import FloatArray
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.columns import Records
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 _FEWEST = 3  # steps whose code was looked at that are worth a mean

@@ -12,7 +12,7 @@ from feedline.pipelines.compare.choice import SYNTHETIC
 from feedline.pipelines.compare.ranking import median_interval, places
 from feedline.pipelines.compare.result import Comparison, Row
 from feedline.pipelines.translate.difference import Difference
-from feedline.profiler.few import few
+from feedline.profiler.message import few
 from feedline.profiler.printable import printable_in
 
 _NAMED = 3  # files named per kind of problem

@@ -10,9 +10,9 @@ from feedline.cli.arguments import at_least, refuse_twice
 from feedline.cli.options import add_output, add_rank_pool
 from feedline.cli.output import below_runs, check_json
 from feedline.profiler.errors import FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
-from feedline.profiler.few import few
 from feedline.profiler.files import single
 from feedline.profiler.files.own_folders import MAX_NAMED
+from feedline.profiler.message import few
 from feedline.profiler.printable import say
 from feedline.profiler.ranks import MOST_RANKS
 

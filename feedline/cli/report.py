@@ -15,7 +15,7 @@ from feedline.cli.parser import Parser
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import own_folders, owned
 from feedline.profiler.printable import say
-from feedline.profiler.store import processes
+from feedline.profiler.store import process_log
 
 if TYPE_CHECKING:
     from feedline.analysis.explain.model import Report as ReportModel
@@ -105,7 +105,7 @@ class Report:
             found = trainings(path)
             if len(found) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
                 open_run(path)  # raises: which of them?
-            notes = processes.notes(path, {one.name for one in found}, worker_pids(found))
+            notes = process_log.notes(path, {one.name for one in found}, worker_pids(found))
             told = [_told_of(args, path, number, one, len(found) > 1, notes, done) for one in found]
             rows = [row for own in told for row in own.rows]
             outside = told[0].outside if len(told) == 1 else None

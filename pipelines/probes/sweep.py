@@ -11,7 +11,7 @@ from feedline.pipelines.probes.measure import Measured, Plan, ceiling, in_turns,
 from feedline.pipelines.probes.subject import Subject
 from feedline.pipelines.probes.training_step import Step, cached_batch
 from feedline.profiler.ceilings import Ceiling
-from feedline.profiler.samplers.memory import Memory
+from feedline.profiler.samplers.machine import Memory
 
 LARGEST = 4096
 _KNEE_SHARE = 0.95  # of the best throughput

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 
 from feedline.pipelines.photos import LOOKED_AT
 from feedline.pipelines.stores.listing import Listing
-from feedline.profiler.few import few
+from feedline.profiler.message import few
 
 TABLES = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".lst", ".xml", ".yaml", ".yml"}
 _MOST_TABLES = 16  # files with images' names are annotations of one image each, and are not read

@@ -20,8 +20,8 @@ from feedline.pipelines.stores.index import Index, Place
 from feedline.pipelines.stores.indexed import IndexedStore
 from feedline.pipelines.stores.protocol import Sample
 from feedline.profiler.errors import MissingDependency
-from feedline.profiler.few import few
 from feedline.profiler.files import output, owned
+from feedline.profiler.message import few
 
 DATA = "data.mdb"
 _PAGE_BYTES = 4096

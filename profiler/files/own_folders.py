@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from feedline.profiler.errors import ELSEWHERE, PlaceTaken
-from feedline.profiler.few import few
 from feedline.profiler.files import single
 from feedline.profiler.files.descriptor import Descriptor
+from feedline.profiler.message import few
 
 LIST_NAME = ".feedline"
 RESULTS_KIND = "results"  # the kind of a folder of the user's own in which feedline has files

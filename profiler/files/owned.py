@@ -11,7 +11,6 @@ from typing import BinaryIO
 
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
-from feedline.profiler.few import few
 from feedline.profiler.files import single
 from feedline.profiler.files.own_folders import (
     INNER_KIND,
@@ -26,6 +25,7 @@ from feedline.profiler.files.own_folders import (
     read_list,
     remove,
 )
+from feedline.profiler.message import few
 
 PRIVATE, SHARED = 0o700, 0o777
 _BUSY_S = 5.0  # how long another rank may take to replace the folder that this one is to replace too

@@ -12,7 +12,7 @@ _MB = 1 << 20
 #: Bytes of a file that no recording reaches: a manifest has a few KB, a segment 8 MB (store/segment.py), gauges 2 MB (samplers/writer.py).
 MOST_JSON, MOST_SEGMENT, MOST_GAUGES = 16 * _MB, 32 * _MB, 16 * _MB
 MOST_WINDOW = 256 * _MB  # packed: five steps have some 1 MB
-MOST_COLUMNS = 1 << 40  # a trace of another tool; what is in it is bounded by its pages (files/pages.py)
+MOST_COLUMNS = 1 << 40  # a trace of another tool; what is in it is bounded by its pages (files/parquet.py)
 _OF_RANK, OF_SEGMENT, OF_RUN, OF_USER = 2, 3, 1, 0  # names of a path below the run folder: rank0/manifest.json; not in one, but named
 _PLACE = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

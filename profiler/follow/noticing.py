@@ -3,32 +3,197 @@
 Sentinels are hooks on calls that every training makes (sentinels.py). The first one called outside a loader's worker removes all of them,
 starts a Session, whose taps replace them, and repeats the call. A fork of a recorded process gets sentinels of its own, above its
 parent's taps.
+
+Watched beside them are the process group that the program creates, which gives this process its rank, and ends that bypass ``atexit``:
+os._exit, os.exec*, and a signal from its parent, as multiprocessing.Pool sends to its workers.
 """
 
 import atexit
 import functools
+import hashlib
+import inspect
 import os
+import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from feedline.profiler import masks
+from feedline.profiler import masks, proc, ranks
 from feedline.profiler.arrivals import arrivals
+from feedline.profiler.errors import RunDamaged
 from feedline.profiler.files import owned
 from feedline.profiler.files.own_folders import INNER_KIND
-from feedline.profiler.follow import leaving, processes, reporting
+from feedline.profiler.follow import reporting
 from feedline.profiler.follow.asked import Asked
-from feedline.profiler.follow.groups import Group, attach_groups, holds, launch_of, place_of
+from feedline.profiler.ranks import Place
 from feedline.profiler.record import privacy
 from feedline.profiler.say import say
 from feedline.profiler.session.ending import Ending
+from feedline.profiler.store import process_log
+from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.taps.patch import Patches
 
-if TYPE_CHECKING:  # imported when a training begins: most processes make none
+if TYPE_CHECKING:
     from feedline.profiler.session.overrides import Overrides
     from feedline.profiler.session.session import Room, Session
+
+
+_LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than a process group does, restarts among it
+
+
+@dataclass(frozen=True)
+class JoinedGroup:
+    """The default process group.
+
+    Attributes:
+        name: the same for all its ranks; later groups at the same address have it too.
+    """
+
+    name: str
+    rank: int
+    size: int
+
+
+def _watch_groups(module: Any, joins: Callable[[JoinedGroup], None], joined: Callable[[], None]) -> None:
+    """Call ``joins`` before and ``joined`` after this process joins the default group. Neither may raise."""
+
+    def watched(original: Any) -> Any:
+        @functools.wraps(original)
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            group = _group_of(original, args, kwargs)
+            if group is not None:
+                joins(group)
+            result = original(*args, **kwargs)
+            if group is not None:
+                joined()
+            return result
+
+        return init_process_group
+
+    Patches().enter(module.init_process_group, watched)
+
+
+def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> JoinedGroup | None:
+    """The group that a call creates; None for a single rank, or if the arguments do not say."""
+    try:
+        given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
+        size, rank = _number(given, "world_size"), _number(given, "rank")
+        if size < 2 or not 0 <= rank < size:
+            return None
+        store = given.get("store")
+        address = given.get("init_method") or "env://"
+        if store is not None:
+            address = f"{getattr(store, 'host', '')}:{getattr(store, 'port', '')}:{getattr(store, 'path', '')}"
+        elif address == "env://":
+            address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        return JoinedGroup(hashlib.sha256(f"{size} {address}".encode()).hexdigest()[:12], rank, size)
+    except (TypeError, ValueError):
+        return None
+
+
+def _number(given: dict[str, Any], name: str) -> int:
+    value = given.get(name, -1)
+    return int(os.environ.get(name.upper(), -1)) if value is None or int(value) < 0 else int(value)
+
+
+def _place_in_group(group: JoinedGroup | None) -> Place:
+    """Rank and world size of this process: from its launcher, else from its group, else as a single process."""
+    place = ranks.place()
+    if group is None or place.launcher in _LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
+        return place
+    return Place(group.rank, group.rank, group.size, None, launcher="init_process_group")
+
+
+def _launch_of(place: Place, group: JoinedGroup | None) -> str:
+    """A name shared by the ranks of one training."""
+    if place.launcher in _LAUNCHERS:
+        return ranks.launch_id()
+    if group is not None:
+        return f"group-{group.name}"
+    return f"process-{os.getpid()}-{proc.started(os.getpid())}"
+
+
+def _holds_group(run: Path, group: str) -> bool:
+    """Whether a process recorded in the run folder itself belongs to this group."""
+    from feedline.profiler.store.read import rank_folders
+
+    try:
+        return any(Manifest.read(folder).group == group for _, folder in rank_folders(run))
+    except RunDamaged:
+        return False
+
+
+_Leave = Callable[[int | None], None]
+
+
+_End = Callable[[int, str], None]
+
+
+_ENDS = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # a process, where it does not handle them
+
+
+_EXECS = ("execv", "execve")  # the others call these two
+
+
+#: Methods of ``Popen`` by which a child is signalled; os.kill itself would have a frame of ours in what Ctrl-C prints.
+_SENDERS = {"subprocess": "send_signal", "multiprocessing.popen_fork": "_send_signal"}
+
+
+_patches: Patches | None = None
+
+
+def _watch_ends(leaves: _Leave, ends: _End) -> None:
+    """Call back before the end of this process or of a fork of it.
+
+    Args:
+        leaves: called with the exit code; None: this process becomes another program.
+        ends: called with a child's process id and the name of the signal that is about to be sent to it.
+    """
+    global _patches
+    if _patches is not None:
+        _patches.undo()
+    _patches = Patches()
+    _patches.set(os, "_exit", _before(os._exit, lambda status, *_, **__: leaves(int(status))))
+    for name in _EXECS:
+        _patches.set(os, name, _before(getattr(os, name), lambda *_, **__: leaves(None)))
+    for module, name in _SENDERS.items():
+        arrivals.when_imported(module, functools.partial(_watch, _patches, name, ends))
+
+
+def _watch(patches: Patches, name: str, ends: _End, module: Any) -> None:
+    def sends(child: Any, number: int) -> None:
+        if number in _ENDS:
+            ends(child.pid, signal.Signals(number).name)
+
+    patches.set(module.Popen, name, _before(getattr(module.Popen, name), sends))
+
+
+def _before(original: Any, act: Callable[..., None]) -> Any:
+    @functools.wraps(original)
+    def leave(*args: Any, **kwargs: Any) -> Any:
+        try:
+            act(*args, **kwargs)
+        except Exception:
+            pass  # the program ends as it wants to
+        return original(*args, **kwargs)
+
+    return leave
+
+
+def _note(asked: Asked, **what: str) -> None:
+    """Note what this process did: ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none."""
+    command = privacy.recorded_argv(sys.argv, asked.record_argv)
+    about = {"pid": os.getpid(), "started": proc.started(os.getpid()), "command": command}
+    process_log.write(Path(asked.run), {**about, **what})  # type: ignore[typeddict-item]
+
+
+def _note_end(asked: Asked, pid: int, by: str) -> None:
+    """Write down that this process is about to end another one, if that is still there."""
+    if started := proc.started(pid):
+        process_log.write(Path(asked.run), {"pid": pid, "started": started, "ended_by": by})
 
 
 class Following:
@@ -45,7 +210,7 @@ class Following:
         self._follows_a_command = session is None  # which says nothing of this process
         self._sentinels: Patches | None = None
         self._parents: Session | None = None  # of the process that this one was forked from
-        self._group: Group | None = None
+        self._group: JoinedGroup | None = None
         self._lock = threading.RLock()
 
     def watch(self) -> None:
@@ -106,8 +271,8 @@ class Following:
         from feedline.profiler.session.stop_after import StopAfter
 
         asked, group = self.asked, self._group
-        place = place_of(group)
-        launch = launch_of(place, group)
+        place = _place_in_group(group)
+        launch = _launch_of(place, group)
         try:
             _make_run_folder(asked)
             self.session = Session(
@@ -123,7 +288,7 @@ class Following:
                 group=group.name if group else "",
                 stop_after=StopAfter.parse(asked.stop_after) if asked.stop_after else None,
             )
-            processes.note(asked, recorded=os.path.relpath(self.session.folder, asked.run))
+            _note(asked, recorded=os.path.relpath(self.session.folder, asked.run))
         except Exception as error:
             command = " ".join(privacy.recorded_argv(sys.argv, asked.record_argv))
             say(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
@@ -143,12 +308,12 @@ class Following:
         if code is not None and self.asked.top == os.getpid():
             reporting.report_what_was_made(self.asked)
 
-    def joins(self, group: Group) -> None:
+    def joins(self, group: JoinedGroup) -> None:
         """Called before this process joins a group. If it is already recorded as this rank, it announces that now: the others wait for it
         and find its folder."""
         self._group = group
         if self.session is not None and self.session.is_mine:
-            self.session.join(place_of(group), group.name)
+            self.session.join(_place_in_group(group), group.name)
 
     def joined(self) -> None:
         """Called after it has joined. A training that has already begun continues in the folder of its rank."""
@@ -163,7 +328,7 @@ def _rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
     from feedline.profiler.store.trainings import TRAINING_PREFIX, inner_trainings
 
     for folder in [run, *inner_trainings(run)] if group else []:
-        if holds(folder, group):
+        if _holds_group(folder, group):
             yield folder, lambda: None
     number = 0
     while True:
@@ -200,15 +365,15 @@ def follow(asked: Asked, session: "Session | None" = None, overrides: "Overrides
     following = _following = Following(asked, session, overrides)
     outer = Asked.read()
     if outer is not None and outer.run != asked.run:
-        processes.note(outer, unseen=f"it is recorded by another feedline, into {masks.path(asked.run)}")
+        _note(outer, unseen=f"it is recorded by another feedline, into {masks.path(asked.run)}")
     asked.export()
     if first:
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_at_exit)
-    leaving.attach(following.leaves, functools.partial(processes.note_end, asked))
+    _watch_ends(following.leaves, functools.partial(_note_end, asked))
     if session is None:
         arrivals.when_imported("torch", lambda _: following.watch())
-    arrivals.when_imported("torch.distributed.distributed_c10d", lambda module: attach_groups(module, following.joins, following.joined))
+    arrivals.when_imported("torch.distributed.distributed_c10d", lambda module: _watch_groups(module, following.joins, following.joined))
 
 
 def follow_from_here() -> None:
@@ -218,7 +383,7 @@ def follow_from_here() -> None:
         asked = Asked.of_this_process()
         atexit.register(reporting.report_what_was_made, asked)
     follow(asked)
-    processes.note(asked, imported="torch")
+    _note(asked, imported="torch")
 
 
 def _forked() -> None:

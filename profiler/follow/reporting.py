@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 from feedline.profiler import ranks
+from feedline.profiler.files.own_folders import LIST_NAME
 from feedline.profiler.follow import ASKED, RUN
 from feedline.profiler.follow.asked import ON_PATH, Asked
 from feedline.profiler.say import say
-from feedline.profiler.store.empty import is_empty
+from feedline.profiler.store.layout import SEGMENTS, main_segment, rank_folder
+from feedline.profiler.store.process_log import PROCESSES_FILE
+from feedline.profiler.store.segment import RECORDS_AT
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 
@@ -67,3 +70,17 @@ def _not_followed() -> dict[str, str]:
     if not any(path):
         environ.pop("PYTHONPATH", None)
     return environ
+
+
+def is_empty(run: Path) -> bool:
+    """Whether rank 0 has ended without a record, and no other process recorded into the run."""
+    rank = rank_folder(run, 0)
+    main = main_segment(rank)
+    try:
+        alone = set(os.listdir(run)) <= {LIST_NAME, rank.name, PROCESSES_FILE} and set(os.listdir(rank / SEGMENTS)) <= {
+            LIST_NAME,
+            main.name,
+        }
+        return alone and main.stat().st_size <= RECORDS_AT
+    except OSError:
+        return False

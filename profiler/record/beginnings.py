@@ -1,7 +1,7 @@
 """Records what is needed to split one process into several trainings.
 
 A program that trains one model after another (a sweep, the folds of a cross-validation) creates an optimizer for each. Which optimizers
-belong to one training is decided when the run is read (store/parts.py), because only then is it known which of them alternate.
+belong to one training is decided when the run is read (store/trainings.py), because only then is it known which of them alternate.
 This module records the facts: each optimizer gets a number, and at its first update a record (events.Stage.BEGUN) names the earlier
 optimizer that it belongs with: one that has parameters of the same modules, or one that has made an update since this one began.
 If there is none, the sums of all records before it follow (Stage.SUMS), so that they stay exact when a long run discards windows.

@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 
 from feedline.profiler import masks
-from feedline.profiler.masks import MASK
-from feedline.profiler.plain import WORDS, is_name, is_plain, words_of
+from feedline.profiler.masks import MASK, WORDS, is_name, is_plain, words_of
 
 _SETTINGS = """
     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
-from feedline.profiler import nvtx_ranges
+from feedline.profiler import clock, nvtx_ranges
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record import moment
 from feedline.profiler.store.segment import STAGES, Segment
 
 
@@ -92,7 +91,7 @@ class _MakingTap(Protocol):
 
 
 class _LooksAtThreads(Protocol):
-    """Finds out what blocked threads wait for (samplers/looks.py)."""
+    """Finds out what blocked threads wait for (samplers/blocked_threads.py)."""
 
     def watch(self, makers: list[tuple[int, int]]) -> None: ...
 
@@ -283,7 +282,7 @@ class Span:
             recorder.ranges.push(self._name or nvtx_ranges.NAMES[self.stage])
         gpu = recorder.gpu
         self._gpu = None if gpu is None else gpu.begin(self.stage)
-        self._begun = moment.wall() if _WALL_ONLY[self.stage] else moment.now()
+        self._begun = clock.now_without_cpu() if _WALL_ONLY[self.stage] else clock.now()
         return self
 
     @property
@@ -292,7 +291,7 @@ class Span:
         return self._begun[0]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        wall, cpu, queue = moment.since(self._begun)
+        wall, cpu, queue = clock.since(self._begun)
         start = self._begun[0]
         if self._gpu is not None and recorder.gpu is not None:
             recorder.gpu.end(self._gpu, self.stage, start)

@@ -4,13 +4,15 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from feedline.profiler.samplers.source import read_file
+from feedline.profiler import message
+from feedline.profiler.message import Message
+from feedline.profiler.samplers.source import Rates, Source, read_file, reason_of
 
 _ROOT = Path("/")
 
 
 @dataclass(frozen=True)
-class Throttling:
+class _Throttling:
     """Counters since the group was created."""
 
     periods: int  # enforcement periods in which the group ran
@@ -19,7 +21,7 @@ class Throttling:
 
 
 @dataclass(frozen=True)
-class Level:
+class _Level:
     """A group that limits the CPU of this process: its own, or a parent of it."""
 
     folder: Path
@@ -38,7 +40,7 @@ class Level:
             period = read_file(str(self.folder / "cpu.cfs_period_us"))
         return None if quota in (b"max", b"-1") else int(quota) / int(period)
 
-    def throttling(self) -> Throttling:
+    def throttling(self) -> _Throttling:
         """Throttling by the quota so far.
 
         Raises:
@@ -47,10 +49,10 @@ class Level:
         words = read_file(str(self.folder / "cpu.stat")).split()
         stat = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
         stopped_s = stat[b"throttled_usec"] * 1e-6 if self.version == 2 else stat[b"throttled_time"] * 1e-9
-        return Throttling(stat[b"nr_periods"], stat[b"nr_throttled"], stopped_s)
+        return _Throttling(stat[b"nr_periods"], stat[b"nr_throttled"], stopped_s)
 
 
-def levels(root: Path = _ROOT) -> list[Level]:
+def _levels(root: Path = _ROOT) -> list[_Level]:
     """The control groups of this process with a CPU controller, innermost first, each once even if mounted several times. Groups that are
     not visible from here are left out.
 
@@ -104,25 +106,76 @@ def _identity(folder: Path) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 
-def _upwards(mount: Path, below: str, version: int) -> list[Level]:
+def _upwards(mount: Path, below: str, version: int) -> list[_Level]:
     folder, found = mount / below, []
     while True:
         if os.path.exists(folder / "cpu.stat"):
-            found.append(Level(folder, version))
+            found.append(_Level(folder, version))
         if folder == mount:
             return found
         folder = folder.parent
 
 
-def _levels_or_none(root: Path) -> list[Level]:
+def _levels_or_none(root: Path) -> list[_Level]:
     try:
-        return levels(root)
+        return _levels(root)
     except OSError:
         return []
 
 
-def _quota_or_none(level: Level) -> float | None:
+def _quota_or_none(level: _Level) -> float | None:
     try:
         return level.quota_cpus()
     except (OSError, ValueError):
         return None
+
+
+class CgroupThrottling(Source):
+    """All groups of this process that have a quota, combined.
+
+    cgroup/throttled: seconds per second stopped, summed over CPUs and groups, so it can be above 1. Everything in the groups counts, this
+        process and its neighbors.
+    cgroup/throttled_periods: share of the enforcement periods in which a group was stopped.
+    """
+
+    name = "cgroup"
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        super().__init__()
+        self._root = root
+        self._limited: list[_Level] = []
+        self._rates = Rates()
+
+    def prepare(self) -> str | None:
+        found = _levels(self._root)
+        if not found:
+            return f"{self._root / 'proc/self/cgroup'}: no visible control group with a CPU controller"
+        for level in found:
+            try:
+                if level.quota_cpus() is not None:
+                    level.throttling()
+                    self._limited.append(level)
+            except FileNotFoundError:  # the root group, or one where the controller is off: it has no quota
+                continue
+            except (OSError, ValueError, KeyError) as error:
+                self.missing[f"cgroup {level.folder}"] = reason_of(error)
+        if not self._limited:
+            none = f"no CPU quota is set on {' or '.join(str(level.folder) for level in found)}"
+            return "; ".join(self.missing.values()) or Message(none, message.NO_CPU_QUOTA)
+        self.units = {"cgroup/throttled": "s/s", "cgroup/throttled_periods": "1"}
+        self.read()
+        return None
+
+    def read(self) -> dict[str, float]:
+        now = [level.throttling() for level in self._limited]
+        rates = self._rates.per_second(
+            {
+                "stopped": sum(level.stopped_s for level in now),
+                "throttled": sum(level.throttled for level in now),
+                "periods": sum(level.periods for level in now),
+            }
+        )
+        if len(rates) < 3:
+            return {}
+        share = rates["throttled"] / rates["periods"] if rates["periods"] else 0.0
+        return {"cgroup/throttled": rates["stopped"], "cgroup/throttled_periods": share}

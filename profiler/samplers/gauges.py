@@ -1,11 +1,14 @@
-"""The gauges of a run on disk, and how to read them. Reading needs no torch and works on live and killed runs.
+"""The gauges of a run on disk: written through a memory map, and read. Reading needs no torch and works on live and killed runs.
 
 gauges.bin is a header and then rows, all of ROW.size bytes. The last byte of a row is written last; where it is 0 there is no row (room is
 reserved before it is used, and a killed process may leave half a row). gauges.json beside it names the gauges that rows number.
 """
 
 import json
+import os
 import struct
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -14,16 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
-from feedline.profiler.files import owned
+from feedline.profiler.files import owned, single
+from feedline.profiler.files.descriptor import Descriptor, Mapping
 from feedline.profiler.files.reading import MOST_GAUGES, MOST_JSON, json_of, one_line, whole
 
-MAGIC = b"FEEDGAU1"
-SCHEMA_VERSION = 1
-HEADER = struct.Struct("<8sH10x")
-ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad, written
+_MAGIC = b"FEEDGAU1"
+GAUGES_SCHEMA = 1
+GAUGES_HEADER = struct.Struct("<8sH10x")
+GAUGE_ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad, written
 ROW_DTYPE = np.dtype([("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")])
 _MOST_NS, _MOST_VALUE = 1 << 60, 1e24  # beyond them, and where a value is not a number, the file was changed or damaged
-assert HEADER.size == ROW.size == ROW_DTYPE.itemsize == 20
+assert GAUGES_HEADER.size == GAUGE_ROW.size == ROW_DTYPE.itemsize == 20
 
 
 class Gauges(NamedTuple):
@@ -48,10 +52,10 @@ class Gauges(NamedTuple):
 
 
 @dataclass
-class Legend:
+class GaugeLegend:
     """Content of gauges.json."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = GAUGES_SCHEMA
     gauges: list[tuple[str, str]] = field(default_factory=list)  #: name and unit
     absent: dict[str, str] = field(default_factory=dict)  #: source or gauge -> why it was not, or no longer, sampled
     machine: dict[str, object] = field(default_factory=dict)  #: facts that sources give once (GPUs, links between them, memory)
@@ -70,7 +74,7 @@ def legend_path(gauges: Path) -> Path:
     return gauges.with_suffix(".json")
 
 
-def read_legend(gauges: Path) -> Legend:
+def read_legend(gauges: Path) -> GaugeLegend:
     """Read the legend of a gauge file.
 
     Raises:
@@ -85,12 +89,12 @@ def read_legend(gauges: Path) -> Legend:
     try:
         data = json_of(whole(path, MOST_JSON))
         version = checked(data, shapes.VersionShape)["schema_version"]
-        legend = checked(data, shapes.LegendShape) if version <= SCHEMA_VERSION else {}
+        legend = checked(data, shapes.LegendShape) if version <= GAUGES_SCHEMA else {}
     except ValueError as error:
         raise RunDamaged(f"{path} cannot be read ({one_line(error)}): delete it and {gauges.name} to see the run without gauges") from error
-    if version > SCHEMA_VERSION:
-        raise SchemaTooNew.of(path, version, SCHEMA_VERSION)
-    return Legend(version, legend["gauges"], legend.get("absent", {}), legend.get("machine", {}))
+    if version > GAUGES_SCHEMA:
+        raise SchemaTooNew.of(path, version, GAUGES_SCHEMA)
+    return GaugeLegend(version, legend["gauges"], legend.get("absent", {}), legend.get("machine", {}))
 
 
 def read_gauges(path: Path) -> Gauges:
@@ -103,11 +107,11 @@ def read_gauges(path: Path) -> Gauges:
     """
     legend = read_legend(path)
     data = whole(path, MOST_GAUGES)
-    beginning = data[: len(MAGIC)].rstrip(b"\0")  # a file that was cut, or killed before its first byte, has a part of it or nothing
-    if not MAGIC.startswith(beginning):
+    beginning = data[: len(_MAGIC)].rstrip(b"\0")  # a file that was cut, or killed before its first byte, has a part of it or nothing
+    if not _MAGIC.startswith(beginning):
         raise RunDamaged(f"{path} is not a gauge file: delete it to see the run without gauges")
-    body = data[HEADER.size :]
-    rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // ROW.size)
+    body = data[GAUGES_HEADER.size :]
+    rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // GAUGE_ROW.size)
     rows = rows[(rows["written"] == 1) & (rows["gauge"] < len(legend.gauges))]
     if (
         not ((rows["time"] >= 0) & (rows["time"] < _MOST_NS) & (np.abs(rows["value"]) < _MOST_VALUE)).all()
@@ -115,3 +119,95 @@ def read_gauges(path: Path) -> Gauges:
     ):
         raise RunDamaged(f"{path} contains times or values that no sampler writes: delete it to see the run without gauges")
     return Gauges(legend.gauges, rows["time"].astype(np.int64), rows["gauge"].astype(np.int64), rows["value"].astype(np.float64))
+
+
+CHUNK_BYTES = 64 * 1024
+MAX_BYTES = 2_000_000  # 100,000 rows: 25 gauges at 1 Hz for more than an hour at full detail
+
+
+class GaugeWriter:
+    """The gauge file of one process.
+
+    When it is full it discards every second tick (all rows of one time) and continues; ``thinned`` counts how often, so that the caller can
+    take half as many samples from then on and the whole run stays evenly spaced.
+
+    Args:
+        path: a file that does not exist, in a folder that feedline made.
+        max_bytes: bound on the file. While it is thinned, a second one of half the size exists.
+
+    Raises:
+        OSError: the file exists or cannot be made, or the disk is full.
+    """
+
+    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+        self.path = path
+        self.thinned = 0
+        self._max_bytes = max_bytes
+        self._pid = os.getpid()
+        self._size = 0
+        self._used = GAUGES_HEADER.size
+        fd = owned.create(path.parent, path.name)
+        self._file = Descriptor(fd, path.absolute())
+        try:
+            self._map = self._allocate(fd, GAUGES_HEADER.size)
+        except OSError:
+            self._file.close()
+            with suppress(OSError):
+                owned.discard(path.parent, path.name)
+            raise
+        GAUGES_HEADER.pack_into(self._map.view, 0, _MAGIC, GAUGES_SCHEMA)
+
+    def append(self, time_ns: int, rows: Sequence[tuple[int, float]]) -> None:
+        """Write one tick: (gauge number, value) each. Does nothing in a forked child, whose map is the parent's file.
+
+        Raises:
+            OSError: no room on the disk. What was written before stays readable.
+        """
+        if os.getpid() != self._pid:
+            return
+        while self._used + len(rows) * GAUGE_ROW.size > self._size:
+            self._grow(len(rows) * GAUGE_ROW.size)
+        for gauge, value in rows:
+            GAUGE_ROW.pack_into(self._map.view, self._used, time_ns, value, gauge, 1)
+            self._used += GAUGE_ROW.size
+
+    def close(self) -> None:
+        """Truncate the unused end of the file."""
+        if os.getpid() != self._pid:
+            return
+        self._map.close()
+        os.ftruncate(self._file.number(), self._used)
+        self._file.close()
+
+    def _allocate(self, fd: int, at_least: int) -> Mapping:
+        """Reserve whole chunks and map them. Reserved first: a write to a sparse map on a full disk is SIGBUS, which kills the training."""
+        size = -(-at_least // CHUNK_BYTES) * CHUNK_BYTES
+        os.posix_fallocate(fd, 0, size)
+        mapped = Mapping(fd, size)
+        self._size = size
+        return mapped
+
+    def _grow(self, more: int) -> None:
+        if self._size + CHUNK_BYTES > self._max_bytes:
+            self._thin(more)
+            return
+        mapped = self._allocate(self._file.number(), self._used + more)
+        self._map.close()
+        self._map = mapped
+
+    def _thin(self, more: int) -> None:
+        """Forget every second tick, in a new file that takes the old one's place in one rename; a reader sees either."""
+        rows = np.frombuffer(bytes(self._map.view[GAUGES_HEADER.size : self._used]), ROW_DTYPE)
+        times, tick = np.unique(rows["time"], return_inverse=True)
+        kept = rows[
+            tick % 2 == len(times) % 2
+        ].tobytes()  # not the last one: the tick under way is then twice a period after the one before
+        with single.replacement(self.path) as fd:
+            mapped = self._allocate(fd, GAUGES_HEADER.size + len(kept) + more)
+            GAUGES_HEADER.pack_into(mapped.view, 0, _MAGIC, GAUGES_SCHEMA)
+            mapped.view[GAUGES_HEADER.size : GAUGES_HEADER.size + len(kept)] = kept
+        self._map.close()
+        self._file.close()
+        self._map, self._file = mapped, Descriptor(fd, self.path.absolute())
+        self._used = GAUGES_HEADER.size + len(kept)
+        self.thinned += 1

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feedline.profiler import clock, masks
-from feedline.profiler.samplers.gauges import Legend
-from feedline.profiler.samplers.looks import Looks
-from feedline.profiler.samplers.source import Source, reason
-from feedline.profiler.samplers.sources import default_sources
-from feedline.profiler.samplers.writer import MAX_BYTES, GaugeWriter
+from feedline.profiler.samplers.blocked_threads import BlockedThreads
+from feedline.profiler.samplers.cgroup import CgroupThrottling
+from feedline.profiler.samplers.gauges import MAX_BYTES, GaugeLegend, GaugeWriter
+from feedline.profiler.samplers.machine import Disk, MachineCpu, Memory, Pressure, SharedMemory, Swap
+from feedline.profiler.samplers.nvml import Gpu
+from feedline.profiler.samplers.processes import ProcessTree
+from feedline.profiler.samplers.source import Source, reason_of
 
 JOIN_S = 0.5
 _SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
@@ -49,7 +51,7 @@ class Sampler(threading.Thread):
         period_s: float = 1.0,
         max_bytes: int = MAX_BYTES,
         early: int = 0,
-        looks: Looks | None = None,
+        looks: BlockedThreads | None = None,
     ) -> None:
         if period_s <= 0:
             raise ValueError(f"period_s is {period_s}: it must be above 0")
@@ -66,7 +68,7 @@ class Sampler(threading.Thread):
         self._pid = os.getpid()
         self._ending = threading.Event()
         self._numbers: dict[str, int] = {}
-        self._legend = Legend(absent=self.absent, machine=self.machine)
+        self._legend = GaugeLegend(absent=self.absent, machine=self.machine)
         self._writer: GaugeWriter | None = None
 
     @property
@@ -169,15 +171,15 @@ class Sampler(threading.Thread):
         try:
             self.machine.update(source.describe())
         except Exception as error:
-            self.absent[f"facts of {source.name}"] = reason(error)
+            self.absent[f"facts of {source.name}"] = reason_of(error)
 
     def _drop(self, source: Source, error: Exception) -> None:
         self._sources.remove(source)
-        self.absent[source.name] = f"no longer sampled: {reason(error)}"
+        self.absent[source.name] = f"no longer sampled: {reason_of(error)}"
         self._try_to_write_legend()
 
     def _give_up(self, error: Exception) -> None:
-        self.absent[_SELF] = masks.text(f"{self.path}: stopped sampling: {reason(error)}")
+        self.absent[_SELF] = masks.text(f"{self.path}: stopped sampling: {reason_of(error)}")
         self.ready.set()
         self._try_to_write_legend()
 
@@ -195,3 +197,8 @@ class Sampler(threading.Thread):
                 self._writer.close()
         except Exception as error:
             self._give_up(error)
+
+
+def default_sources() -> list[Source]:
+    """One instance of each source."""
+    return [MachineCpu(), ProcessTree(), CgroupThrottling(), Pressure(), Disk(), Memory(), Swap(), SharedMemory(), Gpu()]

@@ -1,4 +1,4 @@
-"""Base class of sources of gauges. To add one, add a file with a subclass, and a line in ``sources.py``."""
+"""Base class of sources of gauges. To add one, add a file with a subclass, and an instance in ``default_sources`` of sampler.py."""
 
 import os
 
@@ -29,7 +29,7 @@ class Source:
         try:
             return self.prepare()
         except Exception as error:
-            return reason(error)
+            return reason_of(error)
 
     def prepare(self) -> str | None:
         """As ``probe``, but may raise. Takes the first reading of the counters, so that the first ``read`` has rates."""
@@ -110,7 +110,7 @@ def read_file(path: str) -> bytes:
         os.close(fd)
 
 
-def reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """An exception as text for a list of absent sources, with its path if it has one."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

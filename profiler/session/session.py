@@ -19,16 +19,13 @@ from feedline.profiler.message import id_of
 from feedline.profiler.record import privacy
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.record.window import Window
-from feedline.profiler.samplers.looks import Looks
-from feedline.profiler.samplers.sampler import Sampler
-from feedline.profiler.samplers.sources import default_sources
-from feedline.profiler.samplers.unfollowed import Unfollowed
-from feedline.profiler.session.allocator import allocator
+from feedline.profiler.samplers.blocked_threads import BlockedThreads
+from feedline.profiler.samplers.processes import UnfollowedProcesses
+from feedline.profiler.samplers.sampler import Sampler, default_sources
 from feedline.profiler.session.ending import WELL, Ending
-from feedline.profiler.session.hooks import Hooks
+from feedline.profiler.session.environment import allocator, versions
+from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
-from feedline.profiler.session.taps_by_library import attach_in_main
-from feedline.profiler.session.versions import versions
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment import Segment
@@ -126,8 +123,8 @@ class Session:
         except OSError as error:
             raise _unwritable(path, error) from error
         self._every, self._window, self._changes, self._stop_after = every, window, changes, stop_after
-        sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
-        self._looks = Looks()
+        sources = default_sources() + ([UnfollowedProcesses(self.path, record_argv)] if follows else [])
+        self._looks = BlockedThreads()
         self._sampler = Sampler(self.folder / GAUGES, sources, early=40, looks=self._looks)
         self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
         begins(self)

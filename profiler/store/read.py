@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from feedline.profiler.errors import RunDamaged, RunNotFound
-from feedline.profiler.few import few
 from feedline.profiler.files.reading import refuse_link
+from feedline.profiler.message import few
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment_reader import Process, read_segment
@@ -19,7 +19,7 @@ from feedline.profiler.store.segment_reader import Process, read_segment
 
 @dataclass(frozen=True)
 class Slice:
-    """The records of a rank for one training out of several (store/parts.py).
+    """The records of a rank for one training out of several (store/trainings.py).
 
     Attributes:
         begin, end: ns; the next training has begun, or the process ended, at the end.

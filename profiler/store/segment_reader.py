@@ -14,7 +14,7 @@ from feedline.profiler.errors import RunDamaged
 from feedline.profiler.events import RECORD_DTYPE, UNMEASURED, Flag, Stage
 from feedline.profiler.files.checking import MOST_NS, MOST_RANKS, checked
 from feedline.profiler.files.reading import MOST_SEGMENT, OF_SEGMENT, json_of, one_line, whole
-from feedline.profiler.store import columns
+from feedline.profiler.store import record_columns
 from feedline.profiler.store.segment import BINS, FIELDS, HISTOGRAMS_AT, MAGIC, PAGE, RECORDS_AT, STAGES, TOTALS_AT, sums_of
 from feedline.profiler.store.shapes import MainShape, WorkerShape
 
@@ -51,12 +51,12 @@ class Process:
         return self.records[np.isin(self.records["stage"], stages)]
 
     def view(self, stage: Stage) -> npt.NDArray[np.void]:
-        """The records of one stage, by its own column names (columns.py)."""
-        return columns.view(self.of(stage), stage)
+        """The records of one stage, by its own column names (record_columns.py)."""
+        return record_columns.view(self.of(stage), stage)
 
     def total(self, stage: Stage) -> dict[str, int]:
         """Sums over a stage's records, discarded ones included, by its column names, and ``records``; unmeasured values count as 0."""
-        return columns.totals(stage, self.totals[stage])
+        return record_columns.totals(stage, self.totals[stage])
 
     @property
     def batches(self) -> npt.NDArray[np.void]:

@@ -25,10 +25,10 @@ from feedline.profiler.errors import FeedlineError, RunDamaged, RunNotFound
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.files.own_folders import read_list
 from feedline.profiler.files.reading import refuse_link
-from feedline.profiler.store import processes
-from feedline.profiler.store.columns import Records
+from feedline.profiler.store import process_log
 from feedline.profiler.store.manifest import PROGRAM, Manifest
 from feedline.profiler.store.read import Part, Rank, Run, Slice, rank_folders
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment import BINS, FIELDS, SAMPLE_HISTOGRAM, STAGES, bin_of, sums_of
 from feedline.profiler.store.segment_reader import Process
 
@@ -77,7 +77,7 @@ def trainings(path: Path) -> list[Training]:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
     """
     found = _trainings(path)
-    by_program = processes.ended(path.parent if path.name.startswith(TRAINING_PREFIX) else path)
+    by_program = process_log.ended(path.parent if path.name.startswith(TRAINING_PREFIX) else path)
     _tell_ends([rank.manifest for one in found for rank in one.run.ranks.values()], by_program)
     return found
 
@@ -94,7 +94,7 @@ def _trainings(path: Path) -> list[Training]:
         return [Training(path, _own_of(path.parent))]
     inner = inner_trainings(path)
     if not inner and _is_run(path) and not rank_folders(path):
-        said = "; ".join(processes.notes(path, set(), set())) or "none of its processes imported torch"
+        said = "; ".join(process_log.notes(path, set(), set())) or "none of its processes imported torch"
         raise RunNotFound(f"{path} holds no training: no step was made ({said})")
     if not inner:
         return [Training(path, Run.of_folder(path))]

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import ConcatDataset, Subset
 
 from feedline.profiler import masks
-from feedline.profiler.plain import is_name
+from feedline.profiler.masks import is_name
 from feedline.profiler.taps.making.timing import name_of
 
 _MAKES_SAMPLES = ("__getitems__", "__getitem__", "__iter__")

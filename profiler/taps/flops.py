@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from feedline.profiler import clock, masks, reasons
+from feedline.profiler import clock, masks, message
 from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.message import Message
 from feedline.profiler.record.below_dispatch import NoFunctions
@@ -43,7 +43,7 @@ from feedline.profiler.torch_internals import is_profiled, is_traced
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
 _SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
 _UNCOUNTED = Message(
-    "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)", reasons.NO_FLOP
+    "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)", message.NO_FLOP
 )
 _WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
 _KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
@@ -302,7 +302,7 @@ class FlopTap:
         recorder.on_beginning = None
         self._unfollow()
         too_few = f"the training ended after {self._updates} updates, before one step could be counted"
-        self._end(Message(too_few, reasons.TOO_FEW_UPDATES))
+        self._end(Message(too_few, message.TOO_FEW_UPDATES))
 
     def begin(self, module: torch.nn.Module | None) -> Counter | None:
         """The wrapper through which a forward (None: a backward) is to be called; None if it is not counted."""

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import torch
 
-from feedline.profiler import clock, masks, reasons
+from feedline.profiler import clock, masks, message
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 from feedline.profiler.record.recorder import recorder
@@ -251,7 +251,7 @@ class GpuTimer:
         if self._lanes:
             self._tell(NAME, True, f"{GIVES}; {self.lost} not read" if self.lost else GIVES)
         else:
-            self._tell(NAME, False, Message("the program never used CUDA", reasons.CUDA_NOT_USED))
+            self._tell(NAME, False, Message("the program never used CUDA", message.CUDA_NOT_USED))
 
     def _elsewhere(self) -> bool:
         here = threading.get_ident()
@@ -287,7 +287,7 @@ def attach(tell: Callable[[str, bool, str], None]) -> Callable[[], None]:
         What undoes it. Holding it keeps a forked child, which may not call CUDA, from freeing the events.
     """
     if not torch.backends.cuda.is_built():
-        tell(NAME, False, Message("this torch is built without CUDA", reasons.NO_CUDA))
+        tell(NAME, False, Message("this torch is built without CUDA", message.NO_CUDA))
         return lambda: None
     recorder.gpu = timer = GpuTimer(tell)
     return timer.stop

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.torch_version import TorchVersion
 
-from feedline.profiler import clock, masks, nvtx_ranges, reasons
+from feedline.profiler import clock, masks, message, nvtx_ranges
 from feedline.profiler.events import Stage
 from feedline.profiler.files import owned
 from feedline.profiler.message import Message
@@ -145,7 +145,7 @@ class KinetoWindow:
     def _why_not(self) -> str | None:
         on_gpu = torch.cuda.is_initialized()
         if self._asked is None and not on_gpu:
-            return Message("no GPU was used: `feedline run --torch-profiler SKIP:ACTIVE` records the CPU's operators", reasons.NO_GPU)
+            return Message("no GPU was used: `feedline run --torch-profiler SKIP:ACTIVE` records the CPU's operators", message.NO_GPU)
         if self._others or is_profiled():
             return "the program runs torch.profiler itself, and only one can run at a time"
         if on_gpu and nvtx_ranges.listening():

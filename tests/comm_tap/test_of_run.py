@@ -9,7 +9,7 @@ from feedline.analysis.ranks.read_collectives import clock_of, collectives_of
 from feedline.analysis.ranks.recorded import NOTHING, compared
 from feedline.analysis.traces.collectives import PHASES
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.reasons import OTHER_LIBRARY
+from feedline.profiler.message import OTHER_LIBRARY
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.read import Rank

@@ -12,7 +12,7 @@ import pytest
 from warm_python import WarmPython
 
 from feedline.profiler.events import Stage
-from feedline.profiler.store import processes
+from feedline.profiler.store import process_log
 from feedline.profiler.store.trainings import Training, trainings
 
 TRAIN = """
@@ -187,7 +187,7 @@ if __name__ == "__main__":
 """
     ended = run(tmp_path, program, warm=warm_python)
 
-    unseen = [process for process in processes.read(tmp_path / "run") if process.unseen]
+    unseen = [process for process in process_log.read(tmp_path / "run") if process.unseen]
     why = "python -S runs no start-up hooks" if flags else "its environment was replaced"
     assert [(process.pid, process.unseen) for process in unseen] == [(int(ended.stdout), why)]
 

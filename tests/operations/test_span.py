@@ -8,7 +8,6 @@ import pytest
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
-from feedline.profiler.record import moment
 from feedline.profiler.record.detail import detail, looking
 from feedline.profiler.taps.operations import sizes
 from feedline.profiler.taps.operations.collect import collect
@@ -106,7 +105,7 @@ def test_sleeping_is_wall_time_without_cpu_or_run_queue():
 
 def test_where_the_kernel_tells_no_run_queue_it_is_unmeasured(monkeypatch):
     monkeypatch.setattr(clock.counters, "runqueue_ns", lambda: UNMEASURED)
-    monkeypatch.setattr(moment, "known", moment._Known())
+    monkeypatch.setattr(clock, "known", clock._Known())
 
     (span,) = collect(lambda: spanned(time.sleep, Stage.READ, sizes.read, "sleep")(0.001))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from feedline.profiler.plain import is_name, is_plain
+from feedline.profiler.masks import is_name, is_plain
 from feedline.profiler.record.privacy import ENVIRONMENT, MASK, environment, mask_argv, recorded_argv
 
 UNMASKED_ONCE = """-p --pw --pat --apitoken --creds --login --tok --license --kaggle-key --mykey --wandb --user --basic --password --token

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.message import id_of
-from feedline.profiler.samplers.disk import Disk, physical_disks
+from feedline.profiler.samplers.machine import Disk, physical_disks
 
 Write = Callable[[str, str], Path]
 LINE = "   8       0 {name} 1 0 {sectors} 9 9 9 9 9 0 {busy_ms} 9 0 0 0 0 0 0\n"
@@ -103,7 +103,7 @@ def test_without_a_physical_disk_the_source_is_absent(made_up: Write) -> None:
 
     why = Disk(root).probe()
 
-    assert why == f"{root}/sys/block: no physical disk in it" and id_of(why) == reasons.NO_DISK
+    assert why == f"{root}/sys/block: no physical disk in it" and id_of(why) == message.NO_DISK
 
 
 def test_a_diskstats_that_must_not_be_read_is_named(made_up: Write, open_folder: Path, as_nobody) -> None:

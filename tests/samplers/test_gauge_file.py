@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
-from feedline.profiler.samplers.gauges import ROW, Legend, legend_path, read_gauges, read_legend
-from feedline.profiler.samplers.writer import CHUNK_BYTES, GaugeWriter
+from feedline.profiler.samplers.gauges import CHUNK_BYTES, GAUGE_ROW, GaugeLegend, GaugeWriter, legend_path, read_gauges, read_legend
 
 NAMES = [("cpu/machine", "1"), ("disk/read", "B/s"), ("memory/used", "B")]
 
@@ -19,7 +18,7 @@ NAMES = [("cpu/machine", "1"), ("disk/read", "B/s"), ("memory/used", "B")]
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "gauges.bin"
-    Legend(gauges=NAMES).write(path)
+    GaugeLegend(gauges=NAMES).write(path)
     return path
 
 
@@ -42,14 +41,14 @@ def test_a_closed_file_is_as_long_as_its_rows(path: Path) -> None:
     writer.append(10, [(0, 0.5), (2, 1e9)])
     writer.close()
 
-    assert path.stat().st_size == 3 * ROW.size
+    assert path.stat().st_size == 3 * GAUGE_ROW.size
     assert len(read_gauges(path).time) == 2
 
 
 def test_a_row_that_was_half_written_is_not_there(path: Path) -> None:
     writer = GaugeWriter(path)
     writer.append(10, [(0, 0.5)])
-    ROW.pack_into(writer._map.view, writer._used, 20, 7.0, 1, 0)
+    GAUGE_ROW.pack_into(writer._map.view, writer._used, 20, 7.0, 1, 0)
 
     assert read_gauges(path).time.tolist() == [10]
 
@@ -133,7 +132,7 @@ def test_a_file_cut_anywhere_gives_its_whole_rows(path: Path, length: int) -> No
     writer.close()
     os.truncate(path, length)
 
-    assert len(read_gauges(path).time) == max(0, length // ROW.size - 1)
+    assert len(read_gauges(path).time) == max(0, length // GAUGE_ROW.size - 1)
 
 
 def test_another_kind_of_file_is_damaged_and_named(path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.message import id_of
-from feedline.profiler.samplers.gpu import Gpu, visible_gpus
+from feedline.profiler.samplers.nvml import Gpu, visible_gpus
 
 
 class NVMLError(Exception):
@@ -123,7 +123,7 @@ def test_without_a_gpu_the_source_is_absent_with_nvmls_reason() -> None:
 
     assert why is not None
     assert why.startswith("nvmlInit: ") or why == "NVML finds no GPU"
-    assert id_of(why) in (reasons.NO_NVML, reasons.NO_GPU)
+    assert id_of(why) in (message.NO_NVML, message.NO_GPU)
 
 
 def test_without_the_package_the_source_is_absent_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_hiding_every_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     why = Gpu(MadeUpNvml()).probe()
 
-    assert why == "CUDA_VISIBLE_DEVICES=-1 leaves no GPU" and id_of(why) == reasons.NO_GPU
+    assert why == "CUDA_VISIBLE_DEVICES=-1 leaves no GPU" and id_of(why) == message.NO_GPU
 
 
 def test_a_machine_without_nvml_is_told_from_one_whose_nvml_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_a_machine_without_nvml_is_told_from_one_whose_nvml_fails(monkeypatch: p
         monkeypatch.setattr(pynvml, "nvmlInit", fails)
         found.append(id_of(Gpu(pynvml).probe() or ""))
 
-    assert found == [reasons.NO_NVML, ""]
+    assert found == [message.NO_NVML, ""]
 
 
 def test_the_description_has_pcie_nvlink_and_peer_to_peer_and_fits_into_json() -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.profiler.samplers.cpu import MachineCpu
-from feedline.profiler.samplers.memory import Memory, SharedMemory, Swap
-from feedline.profiler.samplers.pressure import Pressure
+from feedline.profiler.samplers.machine import MachineCpu, Memory, Pressure, SharedMemory, Swap
 
 Write = Callable[[str, str], Path]
 

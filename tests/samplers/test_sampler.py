@@ -18,9 +18,8 @@ import pytest
 
 from feedline.profiler import masks
 from feedline.profiler.samplers import sampler as module
-from feedline.profiler.samplers.gauges import legend_path, read_gauges, read_legend
+from feedline.profiler.samplers.gauges import CHUNK_BYTES, legend_path, read_gauges, read_legend
 from feedline.profiler.samplers.sampler import Sampler
-from feedline.profiler.samplers.writer import CHUNK_BYTES
 
 SAMPLE = """
     import sys, time

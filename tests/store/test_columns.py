@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from feedline.profiler.events import RECORD_DTYPE, Stage
-from feedline.profiler.store.columns import MEANINGS, dtype_of, summed, totals, view
+from feedline.profiler.store.record_columns import MEANINGS, dtype_of, summed, totals, view
 
 ANALYSIS = Path(__file__).parents[2] / "analysis"
 ELSEWHERE = {"trace.py"}  # writes every record, whatever its stage, for Perfetto

@@ -16,7 +16,7 @@ from feedline.analysis.traces.kineto.rows import Rows, canonical, sort
 from feedline.analysis.traces.kineto.stream import Blocks
 from feedline.analysis.traces.makers import READ, of_events, refusal
 from feedline.profiler.errors import TraceDamaged
-from feedline.profiler.few import few
+from feedline.profiler.message import few
 
 _KINETO = "kineto"
 _CATEGORIES = 5  # that an error names

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from feedline.profiler import ranks, reasons
+from feedline.profiler import message, ranks
 from feedline.profiler.message import Message
 
 NAME = "collectives"  # of the hook
@@ -23,7 +23,7 @@ def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Calla
 
     def told(name: str, why: str) -> Callable[[], None]:
         said = f"not recorded, {why}: its time counts toward the stage in which it occurs, if any"
-        return lambda: tell(f"communication by {name}", False, Message(said, reasons.OTHER_LIBRARY))
+        return lambda: tell(f"communication by {name}", False, Message(said, message.OTHER_LIBRARY))
 
     alone = ranks.place().world_size == 1
     for module, (name, why) in UNSEEN.items():

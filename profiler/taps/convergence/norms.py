@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import torch
 
-from feedline.profiler import masks, reasons
+from feedline.profiler import masks, message
 from feedline.profiler.events import Flag
 from feedline.profiler.message import Message
 from feedline.profiler.ranks import place
@@ -35,7 +35,7 @@ _SELDOM = 64  # one update in N is measured whatever it costs
 _LOOKS = 8  # measured updates between two looks at what they cost
 _NEEDS = Message(
     "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more",
-    reasons.ONE_GRADIENT,
+    message.ONE_GRADIENT,
 )
 _FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 Tensors = list[torch.Tensor]

@@ -8,7 +8,6 @@ from typing import Any
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
-from feedline.profiler.record import moment
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.making.seeing import Stopwatch
@@ -38,7 +37,7 @@ class Timer:
         self._random = random.Random(0)
         self.looks = False
         self._names = {code: name_of(code) for code in codes}
-        self._begun: moment.Moment = 0, 0, 0
+        self._begun: clock.Moment = 0, 0, 0
         self._since = self._next = self._looks = 0
         self._copied = 0  # ns, by calls inside
 
@@ -48,12 +47,12 @@ class Timer:
             self.looks = False
             return False
         self._copied = 0
-        self._begun = moment.now()
+        self._begun = clock.now()
         return True
 
     def off(self) -> None:
         """The next of those calls begins."""
-        wall, cpu, queue = moment.since(self._begun)
+        wall, cpu, queue = clock.since(self._begun)
         self._watch.off()
         segment, waited = recorder.main, max(wall - cpu - max(queue, 0), 0)
         if segment is None:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.nvtx_ranges import NAMES
-from feedline.profiler.record import moment
 from feedline.profiler.record.detail import Write, detail
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.operations.collect import collect, missing
@@ -95,11 +95,11 @@ class Watch:
         self._ranges = recorder.ranges
         if self._ranges is not None:
             self._ranges.push(NAMES[Stage.DECODE])
-        self._begun = moment.now()
+        self._begun = clock.now()
 
     def end(self) -> None:
         """Restore the file, and record the times if the image was loaded. Never raises."""
-        wall, cpu, runqueue = moment.since(self._begun)
+        wall, cpu, runqueue = clock.since(self._begun)
         _loading.watch = None
         if self._ranges is not None:
             self._ranges.pop()

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.nvtx_ranges import NAMES
-from feedline.profiler.record import moment
 from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.patch import PASSED_BY, passed_by
@@ -39,12 +39,12 @@ def stopwatch(stage: Stage, size: Size) -> Timed:
         ranges = recorder.ranges
         if ranges is not None:
             ranges.push(NAMES[stage])
-        begun = moment.now()
+        begun = clock.now()
         try:
             result = function(*args, **kwargs)
             return result
         finally:
-            wall, cpu, runqueue = moment.since(begun)
+            wall, cpu, runqueue = clock.since(begun)
             if ranges is not None:
                 ranges.pop()
             try:

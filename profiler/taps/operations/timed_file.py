@@ -3,8 +3,8 @@
 import io
 from typing import Any
 
+from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
-from feedline.profiler.record import moment
 from feedline.profiler.record.detail import Write
 
 
@@ -27,13 +27,13 @@ class TimedFile:
 
     def read(self, *args: Any) -> Any:
         """The file's ``read``."""
-        begun = moment.now()
+        begun = clock.now()
         data = None
         try:
             data = self._file.read(*args)
             return data
         finally:
-            wall, cpu, runqueue = moment.since(begun)
+            wall, cpu, runqueue = clock.since(begun)
             self._wall += wall
             self._cpu += cpu
             self._start = self._start or begun[0]

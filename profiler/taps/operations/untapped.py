@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from types import ModuleType
 
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.message import Message
 from feedline.profiler.taps.operations.library import Library, NotPossible, Tap
 
@@ -20,6 +20,6 @@ def _untapped(name: str, module: str, why: str) -> Library:
 
 
 LIBRARIES = (
-    _untapped("open", "builtins", Message(_EVERYTHING, reasons.NOT_REPLACED)),
+    _untapped("open", "builtins", Message(_EVERYTHING, message.NOT_REPLACED)),
     _untapped("lmdb", "lmdb", f"Transaction.get belongs to an immutable type and reads by page faults; {_COUNTERS}"),
 )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from feedline.profiler import proc
 from feedline.profiler.errors import OutputError, RunDamaged
-from feedline.profiler.few import few
 from feedline.profiler.files import owned
 from feedline.profiler.files.reading import MOST_JSON, OF_RUN, json_of, whole
+from feedline.profiler.message import few
 
 if TYPE_CHECKING:  # msgspec is for readers
     from feedline.profiler.store.shapes import LineShape

@@ -1,5 +1,6 @@
-"""Versions of Python and of the libraries that the program has imported, as these report them."""
+"""Versions of Python and of the libraries that the program has imported, as these report them, and whose malloc the process has."""
 
+import os
 import platform
 import re
 import sys
@@ -31,3 +32,15 @@ def versions() -> dict[str, str]:
             if _VERSION.fullmatch(said):
                 found[name] = said
     return found
+
+
+_OTHERS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")  # that programs are started with, in LD_PRELOAD
+
+
+def allocator() -> str:
+    """``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``; "": not known."""
+    with suppress(OSError, ValueError, AttributeError):
+        with open("/proc/self/maps", "rb") as maps:
+            other = _OTHERS.search(maps.read())
+        return other[1].decode() if other else os.confstr("CS_GNU_LIBC_VERSION") or ""
+    return ""
