@@ -1,7 +1,7 @@
 """Decides what a run folder holds of the environment and the command line, so that it can be shared.
 
 Variables are recorded only if ENVIRONMENT names them. Of variables and arguments only values that are plainly harmless are kept
-(plain.py), with names of options and keys, and paths below the working directory; everything else becomes MASK. A list of what is secret
+(masks.py), with names of options and keys, and paths below the working directory; everything else becomes MASK. A list of what is secret
 can never be complete; a gap in a list of what is harmless costs a reader a value here and there.
 """
 

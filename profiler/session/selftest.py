@@ -17,8 +17,8 @@ from feedline.profiler.events import Stage
 from feedline.profiler.pool import sheltered
 from feedline.profiler.store.segment_reader import Process, read_segment
 from feedline.profiler.store.trainings import open_run
-from feedline.profiler.taps.operations import LIBRARIES, attach, untapped
-from feedline.profiler.taps.operations.library import Library
+from feedline.profiler.taps.operations import LIBRARIES, attach
+from feedline.profiler.taps.operations.library import UNTAPPED, Library
 
 
 class SelfTest(NamedTuple):
@@ -185,7 +185,7 @@ def library_selftests() -> list[SelfTest]:
     undo = attach(lambda name, attached, why: said.update({name: (attached, why)}))
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # importing it would ask PyPI for a newer version
     try:
-        return [try_library(library, said) for library in LIBRARIES if library not in untapped.LIBRARIES and installed(library)]
+        return [try_library(library, said) for library in LIBRARIES if library not in UNTAPPED and installed(library)]
     finally:
         undo()
 

@@ -25,7 +25,7 @@ class Manifest:
     environment: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, object] = field(default_factory=dict)
-    hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why, reason (an identifier: reasons.py)
+    hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why, reason (an identifier: message.py)
     loaders: list[dict[str, object]] = field(default_factory=list)  #: kind and settings, in the order they were first used
     training: dict[str, object] = field(default_factory=dict)  #: optimizers, schedulers, norms, samplers (taps/convergence/setup.py)
     pid: int = 0

@@ -4,10 +4,10 @@ import numpy
 import pytest
 
 from feedline.profiler.session import selftest
-from feedline.profiler.taps.operations import LIBRARIES, untapped
-from feedline.profiler.taps.operations.library import Library
+from feedline.profiler.taps.operations import LIBRARIES
+from feedline.profiler.taps.operations.library import UNTAPPED, Library
 
-TAPPED = [library for library in LIBRARIES if library not in untapped.LIBRARIES]
+TAPPED = [library for library in LIBRARIES if library not in UNTAPPED]
 
 
 @pytest.mark.parametrize("library", TAPPED, ids=[library.name for library in TAPPED])

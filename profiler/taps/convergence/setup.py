@@ -18,7 +18,7 @@ scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: upda
 updates, samples     in all, on this rank; absent in a run that was killed
 samples_known        false: samples are rows that the model was given (taps/convergence/samples.py)
 noise_scale  why no gradient norms were seen; "" where some were
-noise_scale_reason  the same as an identifier, where something depends on it (reasons.py)
+noise_scale_reason  the same as an identifier, where something depends on it (message.py)
 """
 
 import functools

@@ -5,9 +5,8 @@ from typing import Any
 
 from feedline.profiler import masks
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.operations import sizes
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
+from feedline.profiler.taps.operations.span import augmented_size, collect, decoded_size, missing
 
 DECODERS = ("imread", "imdecode")
 FRAMES = ("read", "grab", "retrieve", "set")  # set: going to a frame decodes those since the last key frame
@@ -35,8 +34,8 @@ OPERATIONS = (
 
 def install(tap: Tap, cv2: ModuleType) -> None:
     free = tap.free(cv2, (*DECODERS, *OPERATIONS))
-    tap.functions(cv2, [name for name in free if name in DECODERS], Stage.DECODE, sizes.decoded)
-    tap.functions(cv2, [name for name in free if name in OPERATIONS], Stage.AUGMENT, sizes.augmented)
+    tap.functions(cv2, [name for name in free if name in DECODERS], Stage.DECODE, decoded_size)
+    tap.functions(cv2, [name for name in free if name in OPERATIONS], Stage.AUGMENT, augmented_size)
     try:
         for name in FRAMES:
             tap.method(cv2.VideoCapture, name, Stage.DECODE, _frame, f"{_VIDEO}.{name}")

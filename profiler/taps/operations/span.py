@@ -1,11 +1,14 @@
-"""Wrappers around functions of other libraries, with a span for samples that are recorded in detail."""
+"""Wrappers around functions of other libraries, with a span for samples that are recorded in detail.
+
+The size of a result is bytes and pixels; asking for it reads no values and copies nothing.
+"""
 
 import functools
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
@@ -111,3 +114,71 @@ class Unbound(staticmethod):
 
     def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
         return pkgutil.resolve_name, (self.place,)
+
+
+def _pixels_of(image: Any) -> int:
+    """Width times height of a PIL image, a tensor [..., H, W] or an array [H, W] or [H, W, C].
+
+    Of a tuple or list the first part counts, of a dict its "image".
+
+    Raises:
+        AttributeError: it is none of these.
+    """
+    if isinstance(image, dict):
+        image = image.get("image")
+    elif isinstance(image, (tuple, list)) and image:
+        image = image[0]
+    size = getattr(image, "size", None)
+    if isinstance(size, tuple):
+        return size[0] * size[1]
+    shape = image.shape
+    if len(shape) < 2:
+        return 0
+    height, width = shape[-2:] if callable(size) else shape[:2]  # a tensor's size is a method, an array's a number
+    return int(height) * int(width)
+
+
+def read_size(result: Any) -> tuple[int, int]:
+    """For READ: bytes of an array or a tensor; 0 for data still on the disk (memmap, an archive's index)."""
+    return 0 if hasattr(result, "_mmap") else int(getattr(result, "nbytes", 0)), 0
+
+
+def decoded_size(result: Any) -> tuple[int, int]:
+    """For DECODE: bytes and pixels of an array or a tensor."""
+    return result.nbytes, _pixels_of(result)
+
+
+def augmented_size(result: Any) -> tuple[int, int]:
+    """For AUGMENT: the pixels of the result."""
+    return 0, _pixels_of(result)
+
+
+class Written(NamedTuple):
+    """A span as a tap wrote it."""
+
+    stage: Stage
+    name: str
+    start_ns: int
+    wall_ns: int
+    cpu_ns: int
+    runqueue_ns: int
+    nbytes: int
+    extra: int
+
+
+def collect(action: Callable[[], Any]) -> list[Written]:
+    """The spans that the taps write during ``action()``, in order of their end."""
+    spans: list[Written] = []
+    before, detail.write = detail.write, lambda *fields: spans.append(Written(*fields))
+    try:
+        action()
+    finally:
+        detail.write = before
+    return spans
+
+
+def missing(spans: Iterable[Written], *expected: tuple[Stage, str]) -> str | None:
+    """The expected (stage, name) that are missing, as text; None if none is."""
+    there = {(span.stage, span.name) for span in spans}
+    absent = [f"{stage.name.lower()} {name}" for stage, name in expected if (stage, name) not in there]
+    return f"no span of {', '.join(absent)}" if absent else None

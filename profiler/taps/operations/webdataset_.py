@@ -9,9 +9,8 @@ from typing import Any
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.detail import detail
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import stopwatch
+from feedline.profiler.taps.operations.span import collect, missing, stopwatch
 
 
 def _install(tap: Tap, webdataset: ModuleType) -> None:

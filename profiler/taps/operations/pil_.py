@@ -1,7 +1,8 @@
-"""PIL: loading an image, which alternates reading and decoding. A proxy for the file times the reads separately.
+"""PIL: opening images, loading them, and operations on them.
 
-``load`` is called repeatedly on the same image; only the call that loads counts. Classes that override it (WebP, AVIF, TIFF,
-plug-ins) may call the inherited one: the outermost call counts.
+Opening reads the header. Loading alternates reading and decoding: a proxy for the file times the reads separately. ``load`` is called
+repeatedly on the same image; only the call that loads counts. Classes that override it (WebP, AVIF, TIFF, plug-ins) may call the inherited
+one: the outermost call counts.
 """
 
 import io
@@ -11,14 +12,93 @@ from types import ModuleType
 from typing import Any
 
 from feedline.profiler import clock
-from feedline.profiler.events import Stage
+from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record.detail import Write, detail
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import transparent
-from feedline.profiler.taps.operations.timed_file import TimedFile
+from feedline.profiler.taps.operations.span import augmented_size, collect, missing, spanned, stopwatch, transparent
+
+METHODS = ("resize", "reduce", "crop", "transpose", "rotate", "transform", "thumbnail", "filter")
+
+
+def _install_image(tap: Tap, image: ModuleType) -> None:
+    for name in tap.free(image, ["open"]):
+        tap.function(image, name, spanned(image.open, Stage.READ, _header, "PIL.open"))
+    for name in METHODS:
+        tap.method(image.Image, name, Stage.AUGMENT, augmented_size, f"PIL.{name}")
+    tap.patches.set(image.Image, "convert", _spanned_convert(image.Image.convert))
+
+
+def _header(image: Any) -> tuple[int, int]:
+    """Bytes of a file that opening it has read. None for bytes in memory, which were read earlier."""
+    return 0 if type(image.fp) is io.BytesIO else image.fp.tell(), 0
+
+
+def _spanned_convert(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``convert``: part of decoding for an image that is loaded from a file by it; else augmentation."""
+    decode, augment = stopwatch(Stage.DECODE, lambda _: (0, 0)), stopwatch(Stage.AUGMENT, augmented_size)
+
+    def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        write = detail.write
+        if write is None:
+            return original(*args, **kwargs)
+        from_file = hasattr(args[0], "tile")  # only ImageFile has it
+        return (decode if from_file else augment)(write, "PIL.convert", original, args, kwargs)
+
+    return transparent(original, look)
+
+
+def _selftest_image() -> str | None:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (16, 16)).save(file, "PNG")
+    spans = collect(lambda: Image.open(file).convert("L").resize((8, 8)))
+    return missing(spans, (Stage.READ, "PIL.open"), (Stage.DECODE, "PIL.convert"), (Stage.AUGMENT, "PIL.resize"))
+
+
+IMAGE = Library("PIL.Image", "PIL.Image", f"opening of images; convert, {', '.join(METHODS)}", _install_image, _selftest_image)
+
+
+class TimedFile:
+    """Behaves like the file; ``write_to`` records the sum of its reads.
+
+    Bytes of an ``io.BytesIO`` are not counted: whoever put them there has read them.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._counts = type(file) is not io.BytesIO
+        self._start = 0  # of the first read
+        self._wall = self._cpu = self._runqueue = self._nbytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_file":
+            raise AttributeError(name)  # while it is being copied
+        return getattr(self._file, name)
+
+    def read(self, *args: Any) -> Any:
+        """The file's ``read``."""
+        begun = clock.now()
+        data = None
+        try:
+            data = self._file.read(*args)
+            return data
+        finally:
+            wall, cpu, runqueue = clock.since(begun)
+            self._wall += wall
+            self._cpu += cpu
+            self._start = self._start or begun[0]
+            self._runqueue = UNMEASURED if runqueue < 0 else self._runqueue + runqueue
+            if data and self._counts:
+                self._nbytes += len(data)
+
+    def write_to(self, write: Write, name: str) -> None:
+        """Write one READ span: it starts at the first read and lasts as long as all reads together."""
+        if self._start:
+            write(Stage.READ, name, self._start, self._wall, self._cpu, self._runqueue, self._nbytes, 0)
+
 
 _WIDE_MODES = {"I": 4, "F": 4, "I;16": 2}  # bytes per pixel of the modes whose bands are wider than a byte
 
@@ -30,7 +110,7 @@ class _Loading(threading.local):
 _loading = _Loading()
 
 
-def _install(tap: Tap, image_file: ModuleType) -> None:
+def _install_loading(tap: Tap, image_file: ModuleType) -> None:
     base = image_file.ImageFile
 
     def cover(cls: Any) -> None:
@@ -138,7 +218,7 @@ def _size(image: Any) -> tuple[int, int]:
     return width * height * _WIDE_MODES.get(image.mode, len(image.getbands())), width * height
 
 
-def _selftest() -> str | None:
+def _selftest_loading() -> str | None:
     from PIL import Image
 
     file = io.BytesIO()
@@ -150,10 +230,10 @@ def _selftest() -> str | None:
     return missing(spans, (Stage.READ, "PIL.read"), (Stage.DECODE, "PIL.JPEG"))
 
 
-LIBRARY = Library(
+IMAGE_LOADING = Library(
     "PIL.ImageFile",
     "PIL.ImageFile",
     "decoding, with its file reads timed separately (compressed TIFF files are read by libtiff: one span)",
-    _install,
-    _selftest,
+    _install_loading,
+    _selftest_loading,
 )
