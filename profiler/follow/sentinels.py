@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.patch import Patches, skip_in_warnings
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
 
 Begin = Callable[[], None]
@@ -44,7 +44,7 @@ def _before_call(begin: Begin) -> Any:
         begin()
         return torch.nn.Module.__call__(self, *args, **kwargs)
 
-    hide_from_dynamo(passed_by(__call__))
+    hide_from_dynamo(skip_in_warnings(__call__))
     return __call__
 
 
@@ -58,5 +58,5 @@ def _before_function(owner: Any, name: str, begin: Begin) -> Any:
         begin()
         return getattr(owner, name)(*args, **kwargs)
 
-    hide_from_dynamo(passed_by(function))
+    hide_from_dynamo(skip_in_warnings(function))
     return function

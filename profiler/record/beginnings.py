@@ -99,9 +99,9 @@ class Beginnings:
         return number
 
     def _begun(self, optimizer: Any, segment: Segment) -> int:
-        from feedline.profiler.record.below_dispatch import NoFunctions
+        from feedline.profiler.record.below_dispatch import NoFunctionModes
 
-        with NoFunctions():  # a mode of the program's counts even questions for a shape
+        with NoFunctionModes():  # a mode of the program's counts even questions for a shape
             return self._note(optimizer, segment)
 
     def _note(self, optimizer: Any, segment: Segment) -> int:
@@ -130,8 +130,8 @@ class Beginnings:
             flags=Flag.FIRST if self._mark is not None else 0,
         )
         if self.first == number > 0:
-            if recorder.on_beginning is not None:
-                recorder.on_beginning()
+            if recorder.on_new_training is not None:
+                recorder.on_new_training()
             _write_sums(segment, self._mark or segment.mark(now))
         return number
 

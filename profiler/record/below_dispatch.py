@@ -12,28 +12,28 @@ import torch
 
 from feedline.profiler.torch_internals import hide_from_dynamo
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-NoFunctions, NoDispatch = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
+_Function = TypeVar("Function", bound=Callable[..., Any])
+NoFunctionModes, NoDispatchModes = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
 
 
-def unseen(function: Function) -> Function:
+def below_user_modes(function: _Function) -> _Function:
     """Run a function whose operations no mode and no subclass of the program sees."""
 
     @functools.wraps(function)
     def quiet(*args: Any, **kwargs: Any) -> Any:
-        with NoFunctions(), NoDispatch():
+        with NoFunctionModes(), NoDispatchModes():
             return function(*args, **kwargs)
 
     hide_from_dynamo(quiet, whats_called=True)
     return quiet  # type: ignore[return-value]
 
 
-def unasked(function: Function) -> Function:
+def below_function_modes(function: _Function) -> _Function:
     """The same for a function that only queries shapes and the like, for tensors of any kind; its dispatches still get an answer."""
 
     @functools.wraps(function)
     def quiet(*args: Any, **kwargs: Any) -> Any:
-        with NoFunctions():
+        with NoFunctionModes():
             return function(*args, **kwargs)
 
     hide_from_dynamo(quiet, whats_called=True)

@@ -64,7 +64,7 @@ class ConvergenceTap(Protocol):
     def rested(self, updates: int, steps: int, batches: int, samples: int) -> None: ...
 
 
-class _MakingTap(Protocol):
+class OwnCodeTap(Protocol):
     """Observes the program's own code between models, backward passes and updates (taps/making)."""
 
     def begins(self, inference: bool = False) -> None: ...
@@ -134,14 +134,14 @@ class _Recorder:
         flops: receives forwards and backwards until it has counted a step, or None.
         convergence: receives the training's losses, gradients and updates, or None.
         beginnings: receives passes over loaders, or None.
-        on_beginning: called before the first update of a training that is not the process's first, or None.
+        on_new_training: called before the first update of a training that is not the process's first, or None.
         looks: receives the threads that make batches, or None.
-        making: receives the calls between which the program's own code runs, or None.
+        own_code: receives the calls between which the program's own code runs, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id and description of the last batch made in this process: without workers, the loader hands over the same object.
         rest: set while steps are only counted, when main and segment are None; else None.
-        paced: whether there may be rests. A tap that must see every step clears it.
+        may_pause: whether there may be rests. A tap that must see every step clears it.
         asked: whether a loader was asked for a batch since the last update.
         starting: the thread that starts a loader's workers now; 0: none.
         salt: of the marks by which batches of different workers are compared (taps/batch_contents.py); empty: none are made.
@@ -156,37 +156,37 @@ class _Recorder:
         self.flops: FlopTap | None = None
         self.convergence: ConvergenceTap | None = None
         self.beginnings: _BeginningsTap | None = None
-        self.on_beginning: Callable[[], None] | None = None
+        self.on_new_training: Callable[[], None] | None = None
         self.looks: _LooksAtThreads | None = None
-        self.making: _MakingTap | None = None
+        self.own_code: OwnCodeTap | None = None
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
         self.every: int | None = None
         self.rest: _Resting | None = None
-        self.paced = True
+        self.may_pause = True
         self.asked = False
         self.starting = 0
         self.salt = b""
 
     def open_main(self, segment: Segment, every: int | None = None) -> None:
         self.main = self.segment = segment
-        self.paced = True
+        self.may_pause = True
         self._listen(every)
 
-    def awake(self) -> Segment | None:
+    def resume(self) -> Segment | None:
         """``main``, for events that are always recorded: a rest ends."""
         if self.rest is not None:
             self.rest.end()
         return self.main
 
-    def no_more_steps(self) -> Segment | None:
+    def finish_pause(self) -> Segment | None:
         """``main``, where the training has come to its end, well or not: a rest ended with its last update."""
         if self.rest is not None:
             self.rest.finish()
         return self.main
 
-    def lasting(self) -> Segment | None:
+    def always_on_segment(self) -> Segment | None:
         """``main``, for single numbers that are recorded even during a rest."""
         return self.main if self.rest is None else self.rest.segment
 
@@ -201,7 +201,7 @@ class _Recorder:
 
     def close(self) -> None:
         """Stop recording in this process; the file is already complete."""
-        self.no_more_steps()
+        self.finish_pause()
         segment, self.main, self.segment, self.looks = self.segment, None, None, None
         if segment is not None:
             segment.close()
@@ -214,8 +214,8 @@ class _Recorder:
             rest.segment.forget()
         if self.segment is not None:
             self.segment.forget()
-        self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = self.on_beginning = self.looks = None
-        self.making = None
+        self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = self.on_new_training = self.looks = None
+        self.own_code = None
 
 
 class Inside(threading.local):
@@ -245,13 +245,13 @@ class unobserved:
     """``with unobserved():`` the program's own code is not observed meanwhile."""
 
     def __enter__(self) -> None:
-        self._making = recorder.making
-        if self._making is not None:
-            self._making.pauses()
+        self._own_code = recorder.own_code
+        if self._own_code is not None:
+            self._own_code.pauses()
 
     def __exit__(self, *_: object) -> None:
-        if self._making is not None:
-            self._making.resumes()
+        if self._own_code is not None:
+            self._own_code.resumes()
 
 
 class Span:
@@ -276,8 +276,8 @@ class Span:
         self._name = name
 
     def __enter__(self) -> "Span":
-        if _ASIDE[self.stage] and recorder.making is not None:
-            recorder.making.pauses()
+        if _ASIDE[self.stage] and recorder.own_code is not None:
+            recorder.own_code.pauses()
         if recorder.ranges is not None:
             recorder.ranges.push(self._name or nvtx_ranges.NAMES[self.stage])
         gpu = recorder.gpu
@@ -299,5 +299,5 @@ class Span:
         self.segment.add(self.stage, start, wall, cpu, queue, self.nbytes, self.number, self.extra, self.source, flags)
         if recorder.ranges is not None:
             recorder.ranges.pop()
-        if _ASIDE[self.stage] and recorder.making is not None:
-            recorder.making.resumes()
+        if _ASIDE[self.stage] and recorder.own_code is not None:
+            recorder.own_code.resumes()

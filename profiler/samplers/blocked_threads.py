@@ -60,7 +60,7 @@ class BlockedThreads:
                 with self._lock:
                     self._threads.pop(thread, None)
                 continue
-            segment = recorder.lasting()
+            segment = recorder.always_on_segment()
             if kind is not None and segment is not None:
                 stands_for = int(period * max(1, len(threads) / _MOST))
                 segment.add(Stage.LOOK, clock.wall_ns(), 0, number=pid, extra=stands_for, source=segment.name_id(kind))

@@ -103,7 +103,7 @@ def attach_in_main(
 
 
 def _torch(hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _MoreOfLoader, tell_setup: _NewSetup) -> None:
-    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, gradients, making, rests, training
+    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, gradients, own_code, rests, training
     from feedline.profiler.taps.collectives import other_libraries
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
@@ -123,7 +123,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _
     )
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
     hooks.attach("Tensor.to", "copies between devices", copy.attach)
-    hooks.attach(making.NAME, making.GIVES, lambda _: hooks.add_undo(making.attach()))
+    hooks.attach(own_code.NAME, own_code.GIVES, lambda _: hooks.add_undo(own_code.attach()))
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))
     hooks.attach("rests", "if steps are short: some windows are recorded in full, the others only counted", rests.attach)
     hooks.add_undo(rests.pace.stop)  # the first one to be undone

@@ -98,7 +98,7 @@ class Session:
         begins: "Callable[[Session], None]" = lambda session: None,
     ) -> None:
         self._stopped = False  # to the end: one that an interrupt breaks off is begun again
-        if recorder.awake() is not None:
+        if recorder.resume() is not None:
             raise OutputError("this process is already being recorded", "end that recording first")
         self.place = place or ranks.place()
         self.manifest = Manifest(
@@ -150,7 +150,7 @@ class Session:
         if not self.is_mine or self._stopped:
             return
         try:
-            recorder.no_more_steps()
+            recorder.finish_pause()
             self._hooks.detach()
             self._changing.detach()
             with suppress(Exception):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from feedline.profiler.events import Flag
-from feedline.profiler.record.below_dispatch import unasked
+from feedline.profiler.record.below_dispatch import below_function_modes
 
 LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
 _WIDE_FLOATS = torch.float32, torch.float64
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
     tensors: int = 0  # each goes through a worker's queue by a descriptor of its own
 
 
-@unasked
+@below_function_modes
 def describe(batch: Any) -> Batch:
     """Walk the dicts, lists and tuples of a batch. Reads no values. A batch whose parts raise is unknown."""
     try:
@@ -32,7 +32,7 @@ def describe(batch: Any) -> Batch:
         return Batch(0, 0, 0)
 
 
-@unasked
+@below_function_modes
 def mark(batch: Any, salt: bytes) -> int:
     """A number that two batches of one run share if they begin with the same values, and that says nothing else to who has not the salt.
 

@@ -49,7 +49,7 @@ class CompileTap:
         callback_handler.register_end_callback(self._ends)
 
     def _begins(self, args: Any) -> None:
-        segment = recorder.awake()
+        segment = recorder.resume()
         if segment is None:
             return
         with suppress(Exception):

@@ -6,10 +6,10 @@ import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.below_dispatch import NoDispatch, unasked
+from feedline.profiler.record.below_dispatch import NoDispatchModes, below_function_modes
 from feedline.profiler.record.recorder import Inside, inside, recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.patch import Patches, skip_in_warnings
 
 _moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
 
@@ -35,7 +35,7 @@ def _watched(original: Any) -> Any:
     return move
 
 
-@passed_by
+@skip_in_warnings
 def timed(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs: Any) -> torch.Tensor:
     """Call it, and write a record if it moved the tensor.
 
@@ -48,9 +48,9 @@ def timed(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs
     moved: torch.Tensor = original(self, *args, **kwargs)
     wall, cpu = clock.wall_ns() - start, clock.cpu_ns() - cpu
     source, target, pinned, nbytes = facts(self, moved)
-    making = recorder.making
-    if making is not None:
-        making.moved(self, moved, wall if source != target else 0)
+    own_code = recorder.own_code
+    if own_code is not None:
+        own_code.moved(self, moved, wall if source != target else 0)
     if source != target:
         flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
         segment.add(Stage.COPY, start, wall, cpu, nbytes=nbytes, flags=int(flags))
@@ -59,7 +59,7 @@ def timed(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs
     return moved
 
 
-@unasked
+@below_function_modes
 def facts(tensor: torch.Tensor, moved: torch.Tensor) -> tuple[torch.device, torch.device, int, int]:
     """Source, destination, pinned memory or not, bytes."""
     source, target = tensor.device, moved.device
@@ -67,6 +67,6 @@ def facts(tensor: torch.Tensor, moved: torch.Tensor) -> tuple[torch.device, torc
         return source, target, 0, 0
     pinned = 0
     if source.type == "cpu" and type(tensor) is torch.Tensor and torch.accelerator.is_available():
-        with NoDispatch():
+        with NoDispatchModes():
             pinned = Flag.PINNED if tensor.is_pinned() else 0
     return source, target, pinned, moved.numel() * moved.element_size()

@@ -24,12 +24,12 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
 
     @functools.wraps(original_init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        segment = recorder.awake()
+        segment = recorder.resume()
         if segment is None:
             return original_init(self, *args, **kwargs)
         if recorder.beginnings is not None:
             recorder.beginnings.pass_begins(segment)
-        recorder.paced = False
+        recorder.may_pause = False
         with Span(segment, Stage.EPOCH):  # it prepares the first batches
             original_init(self, *args, **kwargs)
         self._feedline = [tell(type(self).__name__, {"batch_size": getattr(self, "batch_size", None), "library": "DALI"}), 0, 0]

@@ -13,7 +13,7 @@ from torch.utils.data import ConcatDataset, Subset
 
 from feedline.profiler import masks
 from feedline.profiler.masks import is_name
-from feedline.profiler.taps.making.timing import name_of
+from feedline.profiler.taps.source_names import name_of
 
 _MAKES_SAMPLES = ("__getitems__", "__getitem__", "__iter__")
 _WORKER_INFO = "get_worker_info"

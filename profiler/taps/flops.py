@@ -34,9 +34,9 @@ import torch
 from feedline.profiler import clock, masks, message
 from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.message import Message
-from feedline.profiler.record.below_dispatch import NoFunctions
+from feedline.profiler.record.below_dispatch import NoFunctionModes
 from feedline.profiler.record.recorder import Span, recorder
-from feedline.profiler.taps.patch import passed_by
+from feedline.profiler.taps.patch import skip_in_warnings
 from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import is_profiled, is_traced
 
@@ -109,7 +109,7 @@ class _Kernels:
             noted = self.noted
             if noted is not None and not is_traced():  # a trace would hold the question for the shape
                 try:
-                    with NoFunctions():
+                    with NoFunctionModes():
                         stand_ins = {name: shape(arg) for name, arg in kwargs.items()}
                         noted.append(Noted(packet, shapes(args), stand_ins, shape(out), computed_in(packet, out)))
                 except Exception as error:
@@ -148,7 +148,7 @@ class Counter:
         self.problem: str | None = None
         kernels.noted = []
 
-    @passed_by
+    @skip_in_warnings
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function and record its operators."""
         try:
@@ -282,7 +282,7 @@ class FlopTap:
             tell(NAME, False, f"switched off by {_SWITCH}=0")
             return
         self.training_begins()
-        recorder.on_beginning = self.training_begins
+        recorder.on_new_training = self.training_begins
 
     def training_begins(self) -> None:
         """Count an early step of the training that begins."""
@@ -299,7 +299,7 @@ class FlopTap:
 
     def stop(self) -> None:
         """The training ends."""
-        recorder.on_beginning = None
+        recorder.on_new_training = None
         self._unfollow()
         too_few = f"the training ended after {self._updates} updates, before one step could be counted"
         self._end(Message(too_few, message.TOO_FEW_UPDATES))

@@ -7,7 +7,7 @@ import torch
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, inside, recorder
-from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.patch import Patches, skip_in_warnings
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
 
 NAME, GIVES = "gradients", "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_"
@@ -39,5 +39,5 @@ def _watched(original: Any) -> Any:
             finally:
                 inside.depth -= 1
 
-    hide_from_dynamo(passed_by(call))
+    hide_from_dynamo(skip_in_warnings(call))
     return call

@@ -26,10 +26,10 @@ from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
 from feedline.profiler.taps import dataset_facts
 from feedline.profiler.taps.batch_contents import Batch, describe, may_hold_more, rows
-from feedline.profiler.taps.call_site import CallSites
 from feedline.profiler.taps.loader_settings import settings
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.rests import pace
+from feedline.profiler.taps.source_names import CallSites
 from feedline.profiler.taps.worker import WorkerEntry
 
 
@@ -127,7 +127,7 @@ class LoaderTaps:
     def _watched_init(self, original: Callable[..., None], library: Library | None) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-            segment = recorder.awake()
+            segment = recorder.resume()
             if segment is None:
                 return original(iterator, loader, *args, **kwargs)
             known, flags = self._next_epoch(loader)
@@ -174,7 +174,7 @@ class LoaderTaps:
     def _watched_reset(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def _reset(iterator: Any, loader: Any, first_iter: bool = False, *args: Any, **kwargs: Any) -> None:
-            segment = recorder.awake()
+            segment = recorder.resume()
             if segment is None or first_iter or not hasattr(iterator, "_feedline"):
                 return original(iterator, loader, first_iter, *args, **kwargs)
             state = iterator._feedline
@@ -263,7 +263,7 @@ def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 return original(iterator)
             if state.loader in recorder.rest.taken:
                 return _rested_next(original, iterator, state)
-            segment = recorder.awake()
+            segment = recorder.resume()
             assert segment is not None
         recorder.asked = True
         pace.asks[state.loader] += 1
@@ -296,7 +296,7 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorS
         at_its_end = isinstance(error, StopIteration)
         if at_its_end:
             state.ended(iterator)
-        key, segment = batch_key(state.epoch, state.yielded), recorder.awake() if at_its_end else recorder.no_more_steps()
+        key, segment = batch_key(state.epoch, state.yielded), recorder.resume() if at_its_end else recorder.finish_pause()
         if segment is not None:
             flags = Flag.END if at_its_end else Flag.FAILED
             segment.window = window_of(state.epoch, state.yielded)

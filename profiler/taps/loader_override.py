@@ -21,8 +21,8 @@ from torch.utils.data import IterableDataset, SequentialSampler, get_worker_info
 
 from feedline.profiler import masks
 from feedline.profiler.errors import FixError
-from feedline.profiler.taps.call_site import call_site
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.source_names import call_site
 
 _WORKER_THREADS = "worker_threads"  # the one setting that is no argument
 #: Arguments that torch refuses without workers -> what they are then.

@@ -9,14 +9,14 @@ import torch.multiprocessing
 from torch.utils.data import BatchSampler, DataLoader, Subset
 from torch.utils.data._utils.collate import default_collate, default_convert
 
-from feedline.profiler.record.below_dispatch import unasked
+from feedline.profiler.record.below_dispatch import below_function_modes
 from feedline.profiler.record.recorder import unobserved
 from feedline.profiler.taps import dataset_facts
 
 _PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persistent_workers", "pin_memory", "drop_last", "timeout")
 
 
-@unasked
+@below_function_modes
 def settings(loader: Any) -> dict[str, object]:
     """Settings of a DataLoader; those that this torch does not have are left out."""
     found: dict[str, object] = {}

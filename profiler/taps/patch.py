@@ -7,7 +7,7 @@ A replacement has the name, module, documentation, signature and source of its o
     a function that programs  ``enter``   the same function with other code in it: earlier references see it too, and can be pickled
     import by name
 
-Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller (``passed_by``).
+Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller (``skip_in_warnings``).
 """
 
 import dis
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 _MISSING = object()
 #: warnings.warn passes by frames of files with these two words in their names, those of the import system.
-PASSED_BY = " (feedline; passed by like importlib._bootstrap)"
+SKIPPED_FILE_SUFFIX = " (feedline; passed by like importlib._bootstrap)"
 
 
 class Patch(NamedTuple):
@@ -48,7 +48,7 @@ class Patches:
         """``owner.name = new``; an inherited attribute is shadowed and later unshadowed."""
         old = vars(owner).get(name, _MISSING)
         if isinstance(owner, (type, ModuleType)):
-            new = _dressed(owner, name, new)
+            new = _mimic_signature(owner, name, new)
         setattr(owner, name, new)
         self._done.append(Patch(owner, name, old, vars(owner)[name]))
 
@@ -56,7 +56,7 @@ class Patches:
         """Make a function do what ``make(original)`` returns, wherever it is referenced."""
         twin = _twin_of(function)
         before = function.__code__
-        function.__code__ = _code_that_calls(passed_by(make(twin)), before)
+        function.__code__ = _code_that_calls(skip_in_warnings(make(twin)), before)
         function.__dict__.update(__wrapped__=twin, _torchdynamo_inline=twin)  # torch.compile traces the original
         self._entered.append((function, twin, function.__code__))
 
@@ -96,7 +96,7 @@ class _Descriptor:
     def __init__(self, original: Any, call: Callable[..., Any]) -> None:
         functools.update_wrapper(self, original)
         self.__objclass__, self.__text_signature__ = original.__objclass__, original.__text_signature__
-        self._call: Any = passed_by(call)
+        self._call: Any = skip_in_warnings(call)
         self._call.__name__, self._call.__qualname__, self._call.__doc__ = original.__name__, original.__qualname__, original.__doc__
 
     @property
@@ -123,7 +123,7 @@ class _Descriptor:
         return self.__wrapped__.__reduce_ex__(protocol)  # type: ignore[attr-defined]
 
 
-def _dressed(owner: Any, name: str, new: Any) -> Any:
+def _mimic_signature(owner: Any, name: str, new: Any) -> Any:
     """Make a function look like the one it replaces."""
     original = getattr(owner, name, None)
     if isinstance(original, MethodDescriptorType) and isinstance(new, FunctionType):
@@ -140,7 +140,7 @@ def _dressed(owner: Any, name: str, new: Any) -> Any:
     place = _found_at(original) if isinstance(original, FunctionType) else None
     if place is None or place != (owner, name) and getattr(*place, None) is not new:  # else it is there already
         function.__module__, function.__qualname__ = place_of(owner, name)
-    passed_by(function)
+    skip_in_warnings(function)
     return new
 
 
@@ -158,11 +158,11 @@ def place_of(owner: Any, name: str) -> tuple[str, str]:
     return (owner.__name__, name) if isinstance(owner, ModuleType) else (owner.__module__, f"{owner.__qualname__}.{name}")
 
 
-def passed_by(function: Any) -> Any:
+def skip_in_warnings(function: Any) -> Any:
     """Exclude the frames of a function when ``warnings.warn`` looks for its caller. Returns the function."""
     code = function.__code__
-    if not code.co_filename.endswith(PASSED_BY):
-        function.__code__ = code.replace(co_filename=code.co_filename + PASSED_BY)
+    if not code.co_filename.endswith(SKIPPED_FILE_SUFFIX):
+        function.__code__ = code.replace(co_filename=code.co_filename + SKIPPED_FILE_SUFFIX)
     return function
 
 
@@ -209,7 +209,7 @@ def _code_that_calls(called: Any, before: CodeType) -> CodeType:
     return code.replace(
         co_consts=tuple(called if constant == "called" else constant for constant in code.co_consts),
         co_name=before.co_name,
-        co_filename=before.co_filename + PASSED_BY,
+        co_filename=before.co_filename + SKIPPED_FILE_SUFFIX,
         co_firstlineno=before.co_firstlineno,
         **named,
     )

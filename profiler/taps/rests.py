@@ -317,7 +317,7 @@ class Pace:
             self._never = True  # several threads train
         self._thread = here
         quiet = recorder.ranges is None and recorder.flops is None and recorder.every != 1 and not updates.others
-        return quiet and recorder.paced and not self._never and between()
+        return quiet and recorder.may_pause and not self._never and between()
 
     def _random(self) -> float:
         """A pseudo-random number from 0 to 1, from a sequence independent of the training's."""
@@ -347,17 +347,17 @@ class Pace:
         if rest is not None:
             self._short = self._short + 1 if rest.updates < _WINDOW else 0
             if self._short < _STRANGE:  # else it is a part of the steps
-                recorder.awake()
+                recorder.resume()
 
     def made(self) -> None:
         """An optimizer is being created: another training may begin, possibly at the address of an older optimizer."""
-        recorder.awake()
+        recorder.resume()
         self.known.clear()
         self._window = max(self._window, _WINDOW)
 
     def stop(self) -> None:
         """The recording ends."""
-        recorder.awake()
+        recorder.resume()
         switches.forget()
         self._segment = None
         self.infers, self.told = 0, False

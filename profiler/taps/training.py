@@ -13,10 +13,10 @@ from torch.nn.modules.loss import _Loss
 
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.beginnings import Beginnings
-from feedline.profiler.record.below_dispatch import unasked
+from feedline.profiler.record.below_dispatch import below_function_modes
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
-from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.patch import Patches, skip_in_warnings
 from feedline.profiler.taps.rests import pace, switches
 from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
@@ -40,13 +40,13 @@ def attach_forward(patches: Patches) -> None:
             return call_metric(original, self, args, kwargs)
         return call_outermost(original, self, args, kwargs)
 
-    hide_from_dynamo(passed_by(__call__))
+    hide_from_dynamo(skip_in_warnings(__call__))
     patches.set(torch.nn.Module, "_wrapped_call_impl", __call__)  # the name that it is pickled with
     patches.set(torch.nn.Module, "__call__", __call__)
     switches.add(__call__, original)
 
 
-@passed_by
+@skip_in_warnings
 def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Call a module that is not part of another one, in a span of its own."""
     segment = recorder.main
@@ -55,12 +55,12 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
     flags = (Flag.TRAINING if module.training else 0) | (Flag.GRAD if torch.is_grad_enabled() else 0)
     if not flags & Flag.GRAD:
         pace.infers += 1
-    flops, making = recorder.flops, recorder.making
-    if making is not None:
+    flops, own_code = recorder.flops, recorder.own_code
+    if own_code is not None:
         if isinstance(module, _Loss):
-            making.begins(inference=not flags & Flag.GRAD)
+            own_code.begins(inference=not flags & Flag.GRAD)
         else:
-            flags |= making.feeds(flags, args, kwargs)
+            flags |= own_code.feeds(flags, args, kwargs)
     if not recorder.asked and next(module.parameters(), None) is None:  # without a loader, it may be what makes the batch
         flags |= Flag.BARE
     counting = None if flops is None else flops.begin(module)
@@ -73,8 +73,8 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
                 span.stage = Stage.LOSS
             elif flags & Flag.GRAD and has_loss(output):
                 span.flags |= Flag.WITH_LOSS
-            if inside.takes is not None and making is not None:
-                span.flags |= making.settled()
+            if inside.takes is not None and own_code is not None:
+                span.flags |= own_code.settled()
     finally:
         inside.depth -= 1
         inside.takes = None
@@ -82,12 +82,12 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
             flops.end(counting, span)
         if updates.waiting:
             updates.call_ended()
-    if making is not None:
-        making.gave(flags, output)
+    if own_code is not None:
+        own_code.gave(flags, output)
     if recorder.convergence is not None and not is_traced():  # a trace would hold what is asked
         _tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
-    if making is not None:
-        making.ends(inference=not flags & Flag.GRAD)
+    if own_code is not None:
+        own_code.ends(inference=not flags & Flag.GRAD)
     return output
 
 
@@ -102,7 +102,7 @@ def _tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch
         watch.inferred()
 
 
-@passed_by
+@skip_in_warnings
 def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Call a metric: neither it nor a network in it is the model that is trained."""
     inside.depth += 1
@@ -112,19 +112,19 @@ def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) 
         inside.depth -= 1
 
 
-@unasked
+@below_function_modes
 def is_metric(kind: type) -> bool:
     """Whether a module is a metric of torchmetrics, as Lightning's are."""
     return any(str(base.__module__).partition(".")[0] == _METRICS for base in kind.__mro__)
 
 
-@unasked
+@below_function_modes
 def is_number(output: Any) -> bool:
     """Whether the result of a module is a loss."""
     return isinstance(output, torch.Tensor) and output.dim() == 0
 
 
-@unasked
+@below_function_modes
 def has_loss(output: Any) -> bool:
     """Whether a model has computed its loss itself, as in nanoGPT and transformers."""
     parts = (output.get("loss"),) if isinstance(output, dict) else output[:_PARTS] if isinstance(output, tuple) else (output,)
@@ -147,9 +147,9 @@ def _watched_backward(original: Any) -> Any:
         segment = recorder.main
         if segment is None or inside.depth or dynamo_follows():
             return original(*args, **kwargs)
-        flops, making = recorder.flops, recorder.making
-        if making is not None:
-            making.begins()
+        flops, own_code = recorder.flops, recorder.own_code
+        if own_code is not None:
+            own_code.begins()
         counting = None if flops is None else flops.begin(None)
         watch = recorder.convergence
         told = watch is not None and watch.backward(args[0] if args else kwargs.get("tensors"))
@@ -165,12 +165,12 @@ def _watched_backward(original: Any) -> Any:
                 updates.call_ended()
         if watch is not None and told:
             watch.after_backward()
-        if making is not None:
-            making.backward()
-            making.ends()
+        if own_code is not None:
+            own_code.backward()
+            own_code.ends()
         return result
 
-    hide_from_dynamo(passed_by(backward))
+    hide_from_dynamo(skip_in_warnings(backward))
     return backward
 
 
@@ -205,12 +205,12 @@ class _OptimizerTap:
     def _before(self, optimizer: torch.optim.Optimizer) -> None:
         segment = recorder.main
         if recorder.rest is not None and id(optimizer) not in pace.known:
-            segment = recorder.awake()
+            segment = recorder.resume()
         if segment is None:
             return
-        making = recorder.making
-        if making is not None:
-            making.update_begins()
+        own_code = recorder.own_code
+        if own_code is not None:
+            own_code.update_begins()
         number = self._beginnings.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
@@ -229,10 +229,10 @@ class _OptimizerTap:
         if recorder.batch == 0 and self._steps % WINDOW == 0:  # no loader tells the windows: count updates
             span.segment.window = window_of(0, self._steps)
         pace.updated(optimizer, span.segment)
-        making = recorder.making
-        if making is not None:
-            making.updated(pace.cycle.may_end(id(optimizer)))
-            making.ends()
+        own_code = recorder.own_code
+        if own_code is not None:
+            own_code.updated(pace.cycle.may_end(id(optimizer)))
+            own_code.ends()
 
 
 def attach_optimizer(patches: Patches) -> Callable[[], None]:
@@ -247,7 +247,7 @@ def attach_checkpoint(patches: Patches) -> None:
 
     def watched(original: Any) -> Any:
         def save(*args: Any, **kwargs: Any) -> Any:
-            segment = recorder.awake()
+            segment = recorder.resume()
             if segment is None:
                 return original(*args, **kwargs)
             with Span(segment, Stage.CHECKPOINT):

@@ -11,7 +11,7 @@ from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps import rests
-from feedline.profiler.taps.making import own_code
+from feedline.profiler.taps.own_code import stretches
 
 READING_NS = 6_000  # of the clock: what a span's own work would take
 STALL = 50_000_000
@@ -46,7 +46,7 @@ def ticking(monkeypatch):
     monkeypatch.setattr(clock, "wall_ns", made.read)
     monkeypatch.setattr(clock, "cpu_ns", made.read)
     for name in ("BUDGET", "LATER", "LEAST"):  # a look reads the clock twenty times, which takes longer here than looking does
-        monkeypatch.setattr(own_code, name, 0.0)
+        monkeypatch.setattr(stretches, name, 0.0)
     return made
 
 

@@ -14,7 +14,7 @@ RULE_ID = "own_code"
 
 #: Of the step, all of it: below, something else is worth more, unless one function alone surely takes _MIN_NAMED.
 _MIN_SHARE = 0.20
-#: Places in libraries: masked, or shortened to fit into a record (profiler/taps/making/timing.py).
+#: Places in libraries: masked, or shortened to fit into a record (profiler/taps/own_code/producers.py).
 _OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
 #: Functions and lines below this share of the step are not named.
 NAMED_SHARE = 0.03

@@ -63,9 +63,9 @@ class _Collectives:
             self._tell(NAME, True, f"{self._gives}; {unknown:,} ends on a GPU are unknown")
 
     def _initialised(self) -> None:
-        if recorder.awake() is None:
+        if recorder.resume() is None:
             return
-        recorder.paced = False  # ranks that rest in different steps could not be matched
+        recorder.may_pause = False  # ranks that rest in different steps could not be matched
         try:
             from feedline.profiler.taps.collectives.clocks import start_clock
             from feedline.profiler.taps.collectives.tap import CollectiveTap

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag
-from feedline.profiler.record.below_dispatch import NoFunctions
+from feedline.profiler.record.below_dispatch import NoFunctionModes
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.cuda import CudaEnds
@@ -92,7 +92,7 @@ class _Kernels:
             segment, tap = recorder.main, self.tap
             begun = None
             if segment is not None and tap is not None:
-                with NoFunctions():
+                with NoFunctionModes():
                     begun = tap.begin(segment, operation, kinds, args)
             if begun is None or tap is None:
                 return redispatch(keyset & below, *args, **kwargs)

@@ -34,7 +34,7 @@ class Later:
 
     def number(self, name: str, value: float, at: int | None = None, samples: int | None = None, updates: int | None = None) -> None:
         """Record one number of the training, as of now or of an earlier moment."""
-        segment = recorder.lasting()
+        segment = recorder.always_on_segment()
         if segment is None:
             return
         samples = self._counts.samples if samples is None else samples

@@ -25,7 +25,7 @@ from feedline.profiler import masks, message
 from feedline.profiler.events import Flag
 from feedline.profiler.message import Message
 from feedline.profiler.ranks import place
-from feedline.profiler.record.below_dispatch import unseen
+from feedline.profiler.record.below_dispatch import below_user_modes
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
@@ -158,7 +158,7 @@ class Norms:
             self._small.append(_squared_norm(tensors) * scale**2)
             self._parts = ranks
 
-    @unseen
+    @below_user_modes
     def guarded(self, act: Callable[..., None], *args: Any) -> None:
         """Run a part of the measurement inside the program's own calls: an error ends the measurement, its time is counted."""
         begun = time.perf_counter()

@@ -32,7 +32,7 @@ from torch.utils.data import BatchSampler, DataLoader
 from feedline.profiler import clock
 from feedline.profiler.message import id_of
 from feedline.profiler.record.beginnings import Numbers
-from feedline.profiler.record.below_dispatch import unasked
+from feedline.profiler.record.below_dispatch import below_function_modes
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.batch_norm import BatchNorms
 from feedline.profiler.taps.loader_settings import length
@@ -158,7 +158,7 @@ class Setup:
         self._past += [facts for facts in past if facts][: _MOST - len(self._past)]
         self._schedulers = [one for one in self._schedulers if one[0]() is not None]
 
-    @unasked
+    @below_function_modes
     def _iterated(self, loader: Any, state: Any) -> None:
         """Samplers of one shape count as one: a program may make a loader for every epoch.
 

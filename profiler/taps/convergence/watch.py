@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from feedline.profiler import masks
-from feedline.profiler.record.below_dispatch import unseen
+from feedline.profiler.record.below_dispatch import below_user_modes
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.convergence.norms import Norms, WhenImported
@@ -100,7 +100,7 @@ class Watch:
         patches.set(torch.amp.GradScaler, "scale", scale)
         patches.set(torch.amp.GradScaler, "update", update)
 
-    @unseen
+    @below_user_modes
     def stop(self) -> None:
         """The recording ends."""
         if recorder.convergence is self:
@@ -123,7 +123,7 @@ class Watch:
         """A module was called outside training."""
         self._seen.inferred()
 
-    @unseen
+    @below_user_modes
     def forwarded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """A module in training has received a batch; its first tensor gives the number of samples."""
         try:
@@ -143,7 +143,7 @@ class Watch:
         except Exception as error:
             self._failed(error)
 
-    @unseen
+    @below_user_modes
     def evaluated(self, value: Any) -> None:
         """A loss module was called without gradients."""
         try:
@@ -154,7 +154,7 @@ class Watch:
         except Exception as error:
             self._failed(error)
 
-    @unseen
+    @below_user_modes
     def backward(self, tensors: Any) -> bool:
         """Backward is about to be called on these tensors. Returns whether ``after_backward`` must be called."""
         try:
@@ -174,19 +174,19 @@ class Watch:
             self._failed(error)
         return True
 
-    @unseen
+    @below_user_modes
     def after_backward(self) -> None:
         """Backward has returned."""
         self.norms.backwards += 1
         if self.norms.wanted:
             self.norms.guarded(self.norms.after_backward)
 
-    @unseen
+    @below_user_modes
     def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
         """A collective sums this tensor over this many ranks: a bucket of DistributedDataParallel, or a tensor of the program."""
         self.norms.guarded(self.norms.reduced, tensor, ranks, bucket)
 
-    @unseen
+    @below_user_modes
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
         try:
@@ -235,7 +235,7 @@ class Watch:
         taken = sum(samples for _, samples in rest.taken.values())
         return self.updates + rest.updates, self._seen.with_rest(rest.updates, taken)
 
-    @unseen
+    @below_user_modes
     def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:
         if _is_plain_number(scaled):
             self._scaled = weakref.ref(scaled), outputs.detach()  # its graph goes when the program lets go of it

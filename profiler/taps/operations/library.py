@@ -22,7 +22,7 @@ from feedline.profiler.arrivals import arrivals
 from feedline.profiler.events import Stage
 from feedline.profiler.message import Message
 from feedline.profiler.taps.operations.span import Size, Unbound, spanned
-from feedline.profiler.taps.patch import PASSED_BY, Patches
+from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, Patches
 
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
@@ -85,7 +85,7 @@ def _parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
     for cell in function.__closure__ or ():
         yield cell
         inner = cell.cell_contents
-        if isinstance(inner, FunctionType) and inner.__code__.co_filename.endswith(PASSED_BY):
+        if isinstance(inner, FunctionType) and inner.__code__.co_filename.endswith(SKIPPED_FILE_SUFFIX):
             yield from _parts(inner)
 
 

@@ -15,7 +15,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.nvtx_ranges import NAMES
 from feedline.profiler.record.detail import Write, detail, looking
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.patch import PASSED_BY, passed_by
+from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, skip_in_warnings
 
 Size = Callable[[Any], tuple[int, int]]  # a result -> (nbytes, extra), as the stage says in events.py
 Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -56,7 +56,7 @@ def stopwatch(stage: Stage, size: Size) -> Timed:
                 nbytes = extra = 0
             write(stage, name, begun[0], wall, cpu, runqueue, nbytes, extra)
 
-    return passed_by(timed)
+    return skip_in_warnings(timed)
 
 
 def spanned(original: Callable[..., Any], stage: Stage, size: Size, name: str | None = None) -> Callable[..., Any]:
@@ -93,8 +93,8 @@ def transparent(original: Callable[..., Any], look: Callable[[tuple[Any, ...], d
             positional, keywords = "".join(f"{name}, " for name in plain), ", ".join(f"{name!r}: {name}" for name in named)
     made: dict[str, Any] = {}
     source = _WRAPPER.format(parameters=parameters, arguments=arguments, positional=positional, keywords=keywords)
-    exec(compile(source, f"a tap{PASSED_BY}", "exec"), made)
-    wrapper = made["make"](original, looking, passed_by(look))
+    exec(compile(source, f"a tap{SKIPPED_FILE_SUFFIX}", "exec"), made)
+    wrapper = made["make"](original, looking, skip_in_warnings(look))
     if isinstance(original, FunctionType):
         if parameters != "*args, **kwargs":
             wrapper.__defaults__, wrapper.__kwdefaults__ = original.__defaults__, original.__kwdefaults__

@@ -18,13 +18,12 @@ from typing import Any
 import torch
 
 from feedline.profiler.events import Flag
-from feedline.profiler.record.below_dispatch import NoFunctions
+from feedline.profiler.record.below_dispatch import NoFunctionModes
 from feedline.profiler.record.recorder import inside, recorder
-from feedline.profiler.taps.making.finding import Finder
-from feedline.profiler.taps.making.own_code import OwnCode
-from feedline.profiler.taps.making.resident import Resident
-from feedline.profiler.taps.making.timing import Timer
-from feedline.profiler.taps.patch import passed_by
+from feedline.profiler.taps.own_code.producers import ProducerFinder, ProducerTimer
+from feedline.profiler.taps.own_code.resident import ResidentInput
+from feedline.profiler.taps.own_code.stretches import OwnCode
+from feedline.profiler.taps.patch import skip_in_warnings
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
 
 NAME = "the program's own code"
@@ -32,7 +31,7 @@ GIVES = "the functions outside models that take time, and the one that makes bat
 _TRAINS = Flag.TRAINING | Flag.GRAD
 
 
-class _MakingTap:
+class OwnCodeTap:
     """Receives the outermost calls of models, backward passes and updates, in the thread that calls the first model.
 
     No method raises an Exception: the tap ends instead.
@@ -40,10 +39,10 @@ class _MakingTap:
 
     def __init__(self) -> None:
         self._thread = 0
-        self._phase: Finder | Timer | None = Finder()
-        self._resident: Resident | None = Resident()
+        self._phase: ProducerFinder | ProducerTimer | None = ProducerFinder()
+        self._resident: ResidentInput | None = ResidentInput()
         self._own: OwnCode | None = OwnCode()
-        self._seeing: Finder | Timer | OwnCode | None = None  # what observes the code that runs now
+        self._seeing: ProducerFinder | ProducerTimer | OwnCode | None = None  # what observes the code that runs now
         self._paused = 0  # stages that are open which are none of the program's own code
         self._updating = False  # an optimizer makes an update
         self._inference = False  # the last model was called without gradients
@@ -97,7 +96,7 @@ class _MakingTap:
         again = self._stays((args, kwargs)) if self._resident is not None else 0
         if flags & _TRAINS == _TRAINS and self._phase is not None:
             self._thread = self._thread or threading.get_ident()
-            if isinstance(self._phase, Finder):
+            if isinstance(self._phase, ProducerFinder):
                 self._tell(self._phase.fed, recorder.asked, (args, kwargs))
         return again
 
@@ -112,11 +111,11 @@ class _MakingTap:
 
     def gave(self, flags: int, output: Any) -> None:
         """A model returned this."""
-        if isinstance(self._phase, Finder):
+        if isinstance(self._phase, ProducerFinder):
             self._tell(self._phase.gave, output)
         if self._resident is not None and not flags & Flag.BARE:
             try:
-                with NoFunctions():
+                with NoFunctionModes():
                     self._resident.gave(output)
             except Exception:
                 self._resident = None
@@ -128,7 +127,7 @@ class _MakingTap:
         if self._seeing is self._own:
             self._own.copied(took)
             return
-        if isinstance(self._phase, Finder):
+        if isinstance(self._phase, ProducerFinder):
             self._tell(self._phase.moved, source, target)
         elif self._phase is not None and took:
             self._tell(self._phase.copied, took)
@@ -162,8 +161,8 @@ class _MakingTap:
         """Stop observing and detach."""
         ended, self._phase, self._own, self._resident = (self._phase, self._own), None, None, None
         self._seeing = None
-        if recorder.making is self:
-            recorder.making = None
+        if recorder.own_code is self:
+            recorder.own_code = None
         for one in ended:
             if one is not None:
                 with suppress(Exception):
@@ -174,7 +173,7 @@ class _MakingTap:
         if resident is None or is_traced() or threading.get_ident() != (self._thread or threading.get_ident()):
             return 0
         try:
-            with NoFunctions():
+            with NoFunctionModes():
                 again = not recorder.asked and resident.fed(given)
                 if not recorder.asked and resident.looks_inside:
                     inside.takes = self._takes
@@ -185,7 +184,7 @@ class _MakingTap:
         self._end_if_given_up(resident)
         return Flag.RESIDENT if again else 0
 
-    @passed_by
+    @skip_in_warnings
     def _takes(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module for a model that takes its data itself. Modules inside one that got data get what it made."""
         inside.takes = None if self._took(args, kwargs) else self._takes
@@ -199,13 +198,13 @@ class _MakingTap:
         if self._resident is None or is_traced():
             return True
         try:
-            with NoFunctions():
+            with NoFunctionModes():
                 return self._resident.took((args, kwargs))
         except Exception:
             self._resident = None
             return True
 
-    def _end_if_given_up(self, resident: Resident) -> None:
+    def _end_if_given_up(self, resident: ResidentInput) -> None:
         if resident.gives_up:
             self._resident = None
             self._end_if_idle()
@@ -215,9 +214,9 @@ class _MakingTap:
             self.end()
 
     def _step_ends(self) -> None:
-        if isinstance(self._phase, Finder):
+        if isinstance(self._phase, ProducerFinder):
             self._tell(self._find, self._phase)
-        if isinstance(self._phase, Timer):
+        if isinstance(self._phase, ProducerTimer):
             self._tell(self._phase.step_ends, recorder.main)
         if self._own is not None:
             self._tell_own(self._own.step_ends, recorder.main)
@@ -231,17 +230,17 @@ class _MakingTap:
             except Exception:
                 self._drop(self._own)
 
-    def _find(self, finder: Finder) -> None:
+    def _find(self, finder: ProducerFinder) -> None:
         finder.step_ends()
         if finder.found:
             finder.end()
-            self._phase = Timer(finder.found)
+            self._phase = ProducerTimer(finder.found)
         elif finder.gives_up:
             finder.end()
             self._phase = None
             self._end_if_idle()
 
-    def _see(self, observer: Finder | Timer | OwnCode) -> None:
+    def _see(self, observer: ProducerFinder | ProducerTimer | OwnCode) -> None:
         if recorder.main is not None and not dynamo_follows() and observer.on():
             self._seeing = observer
 
@@ -255,7 +254,7 @@ class _MakingTap:
         except Exception:
             self._drop(observer)
 
-    def _drop(self, observer: Finder | Timer | OwnCode | None) -> None:
+    def _drop(self, observer: ProducerFinder | ProducerTimer | OwnCode | None) -> None:
         """It does not work here: end it, and leave the others."""
         if observer is None or observer is not self._own:
             self.end()
@@ -269,20 +268,20 @@ class _MakingTap:
         if threading.get_ident() != self._thread:
             return
         try:
-            with NoFunctions():
+            with NoFunctionModes():
                 tell(*args)
         except Exception:
             self.end()
 
 
 for _method in ("begins", "ends", "pauses", "resumes", "update_begins", "feeds", "settled", "gave", "moved", "backward", "updated"):
-    hide_from_dynamo(vars(_MakingTap)[_method], whats_called=True)
-hide_from_dynamo(_MakingTap._takes)
-hide_from_dynamo(_MakingTap._took, whats_called=True)
+    hide_from_dynamo(vars(OwnCodeTap)[_method], whats_called=True)
+hide_from_dynamo(OwnCodeTap._takes)
+hide_from_dynamo(OwnCodeTap._took, whats_called=True)
 
 
 def attach() -> Callable[[], None]:
     """Attach; returns a function that ends it. Raises RuntimeError if this Python allows no further tool."""
-    tap = recorder.making = _MakingTap()
+    tap = recorder.own_code = OwnCodeTap()
     os.register_at_fork(after_in_child=tap.end)
     return tap.end

@@ -13,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from feedline.profiler.taps.making.returned import DEPTH, StorageRef, shorten
+from feedline.profiler.taps.own_code.producers import DEPTH, StorageRef, shorten
 
 _MISSES = 12  # calls in a row that got something new: from then on, no more are looked at
-NEW = 32  # steps, in a row or not, in which any call did: the other models of such a step may get the same tensors again
+MAX_NEW_STEPS = 32  # steps, in a row or not, in which any call did: the other models of such a step may get the same tensors again
 _MOST = 16  # values of a call that are looked at
 _WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
 _NUMBERS = (type(None), bool, int, float)
 _PLACES = np.arange(_WORDS) * 0.6180339887498949 % 1.0  # multiples of the golden ratio
 
 
-class Resident:
+class ResidentInput:
     """The memory that models have got and returned, held weakly.
 
     Attributes:
@@ -44,7 +44,7 @@ class Resident:
     @property
     def gives_up(self) -> bool:
         """Whether too many calls or steps got something new."""
-        return self._misses >= _MISSES or self._steps >= NEW
+        return self._misses >= _MISSES or self._steps >= MAX_NEW_STEPS
 
     def fed(self, given: Any) -> bool:
         """Whether all that a model is about to get was there before, unchanged, or came from a model."""

@@ -6,6 +6,8 @@ import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from feedline.profiler import masks
@@ -69,3 +71,50 @@ def call_site(frame: Any) -> dict[str, object]:
             found["made_by"] = library
         frame = frame.f_back
     return found
+
+
+NAME_BYTES = 56  # room in a record
+
+
+_UNNAMED = {
+    "<lambda>": "a lambda",
+    "<genexpr>": "a generator",
+    **{f"<{kind}comp>": f"a {kind} comprehension" for kind in ("list", "dict", "set")},
+}
+
+
+@lru_cache(maxsize=1000)
+def _place(file: str) -> str:
+    return masks.source(file)
+
+
+def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool = False) -> str:
+    """``get_batch (train.py:116)``, or with lines ``lines 120 to 131 (train.py)``.
+
+    Args:
+        around: the code from the first line around the loop to the second.
+    """
+    name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
+    name = _UNNAMED.get(name, name)
+    place = _place(code.co_filename)
+    if lines is None:
+        place = f"{place}:{code.co_firstlineno}"
+    elif around:
+        name = f"loop around line {lines[0]}" if lines[0] == lines[1] else f"loop from line {lines[0]} around to {lines[1]}"
+    else:
+        name = f"line {lines[0]}" if lines[0] == lines[1] else f"lines {lines[0]} to {lines[1]}"
+    if len(f"{name} ({place})".encode()) > NAME_BYTES:
+        library = masks.library(code.co_filename)
+        place = f"{f'{library}…/' if library else ''}{place.rpartition('/')[2]}"
+    room = NAME_BYTES - len(" ()")
+    if lines is None:
+        name = _cut(name, max(room - len(place.encode()), 8))
+    else:  # without its numbers it says nothing
+        place = _cut(place, room - len(name))
+    return f"{name} ({place})"
+
+
+def _cut(text: str, size: int) -> str:
+    """Shorten a text to ``size`` bytes of UTF-8, with an ellipsis where something is cut off."""
+    own = text.encode()
+    return text if len(own) <= size else f"{own[: size - len('…'.encode())].decode(errors='ignore')}…"

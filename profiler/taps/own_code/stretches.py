@@ -17,16 +17,16 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.making.called import AllCalls, Called, Frame, all_the_while, line_of, running
-from feedline.profiler.taps.making.timing import name_of
+from feedline.profiler.taps.own_code.calls import CalledTimes, CallTimes, Frame, line_of, ran_throughout, running_frames
+from feedline.profiler.taps.source_names import name_of
 
 _WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
-BUDGET, LATER = 0.05, 0.003  # what share of the time looks may cost in the beginning, and in the end
+FIRST_BUDGET, LATER_BUDGET = 0.05, 0.003  # what share of the time looks may cost in the beginning, and in the end
 _BEGINNING_NS = 2_000_000_000  # then the share falls as time passes: a sudden fall lets a few looks stand for most of a short run
 #: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
 #: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
 _SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
-LEAST = 1 / 2000  # chance of a step
+MIN_CHANCE = 1 / 2000  # chance of a step
 _ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
 _MANY = 4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
 _NESTED = 3  # functions of torch, or decorators, around one of the program's
@@ -53,7 +53,7 @@ class _Lines(NamedTuple):
     last: int
 
 
-What = int | _Lines  # a function, by the id of its code, or lines of one
+_Target = int | _Lines  # a function, by the id of its code, or lines of one
 
 
 class _Sums:
@@ -72,8 +72,8 @@ class _Sums:
     def __init__(self, looking: int = 0) -> None:
         self.start = self.looks = self.took = 0
         self.looking = looking
-        self.outer: Counter[What] = Counter()
-        self.whole: Counter[What] = Counter()
+        self.outer: Counter[_Target] = Counter()
+        self.whole: Counter[_Target] = Counter()
         self.codes: dict[int, CodeType] = {}
 
     def add(self, stretch: "Stretch", weight: float) -> None:
@@ -85,18 +85,18 @@ class _Sums:
             for what, ns in times.items():
                 into[what] += round(min(ns, stretch.took) * weight)
 
-    def worth(self) -> dict[What, str]:
+    def worth(self) -> dict[_Target, str]:
         """What is worth a record, with its name."""
-        least, found = _WORTH * self.took, dict[What, str]()
+        least, found = _WORTH * self.took, dict[_Target, str]()
         for sums in (self.outer, self.whole):
             most = [what for what, took in sums.most_common() if took >= least and self._is_told(what)][:_MOST]
             found.update((what, self._name(what)) for what in most)
         return found
 
-    def _is_told(self, what: What) -> bool:
+    def _is_told(self, what: _Target) -> bool:
         return not self.codes[what if isinstance(what, int) else what.code].co_filename.startswith(_NOT_TOLD)
 
-    def _name(self, what: What) -> str:
+    def _name(self, what: _Target) -> str:
         if isinstance(what, int):
             return name_of(self.codes[what])
         code = self.codes[what.code]
@@ -120,12 +120,19 @@ class Stretch:
     """
 
     def __init__(
-        self, start: int, took: int, called: Called, before: list[Frame], after: list[Frame], loop: Container[int], ran: Mapping[int, int]
+        self,
+        start: int,
+        took: int,
+        called: CalledTimes,
+        before: list[Frame],
+        after: list[Frame],
+        loop: Container[int],
+        ran: Mapping[int, int],
     ) -> None:
         self.start, self.took = start, took
         self.codes = called.codes | {id(frame.code): frame.code for frame in after}
         self._called, self._after = called, after
-        self._through = all_the_while(before, after, called)
+        self._through = ran_throughout(before, after, called)
         inside = [frame for frame, _ in self._through if id(frame.code) not in loop]
         self.ran = {frame.number: ran.get(frame.number, 0) + 1 for frame in inside}
         self._inside = [id(frame.code) for frame in inside if self.ran[frame.number] >= _MANY]  # as a solver
@@ -136,11 +143,11 @@ class Stretch:
         over = {code: ns for code, ns in self._called.whole.items() if code not in running and not _passes_on(self.codes[code])}
         return over | dict.fromkeys(self._inside, self.took)
 
-    def outer(self) -> "Counter[What]":
+    def outer(self) -> "Counter[_Target]":
         """What the loop called, and lines of it -> ns. A function that calls a model, and so is not over, is a part of the loop here."""
         if self._inside:
             return Counter({self._inside[0]: self.took})
-        parts: Counter[What] = Counter(self._called.direct)
+        parts: Counter[_Target] = Counter(self._called.direct)
         if self._through:
             before, after = self._through[-1]
             parts[_Lines(id(before.code), before.at, after.at)] = max(self.took - sum(parts.values()), 0)
@@ -154,7 +161,7 @@ class Stretch:
             parts[_Lines(code, -1, frame.at)] += own
         return self._by_the_program(self._without_plumbing(parts))
 
-    def _by_the_program(self, parts: "Counter[What]") -> "Counter[What]":
+    def _by_the_program(self, parts: "Counter[_Target]") -> "Counter[_Target]":
         """What lines of the program call of other libraries, as these lines: a library is not the program's to change.
 
         Where a loop is a library's itself, what it calls tells more than its lines do.
@@ -173,9 +180,9 @@ class Stretch:
             parts[lines] += took
         return parts
 
-    def _without_plumbing(self, parts: "Counter[What]") -> "Counter[What]":
+    def _without_plumbing(self, parts: "Counter[_Target]") -> "Counter[_Target]":
         """What torch's functions and decorators call, in their place."""
-        kept: Counter[What] = Counter()
+        kept: Counter[_Target] = Counter()
         for _ in range(_NESTED):
             for code in [one for one in parts if isinstance(one, int) and _passes_on(self.codes[one])]:
                 took, inner = parts.pop(code), dict(self._called.inner.get(code, {}))
@@ -197,7 +204,7 @@ class OwnCode:
     """
 
     def __init__(self) -> None:
-        self._calls: AllCalls | None = None  # until the first look
+        self._calls: CallTimes | None = None  # until the first look
         self._random = random.Random(0)
         self._steps = self._looked = 0  # steps, and those that were looked at
         self._passed = self._last = 0  # ns that steps have taken so far, without rests; and when the last one ended
@@ -230,9 +237,9 @@ class OwnCode:
     def on(self) -> bool:
         """Look. False if the calls cannot be observed."""
         if self._calls is None:
-            self._calls = AllCalls()
+            self._calls = CallTimes()
         begun = clock.wall_ns()
-        before = _of_the_program(running())
+        before = _of_the_program(running_frames())
         self._copied = 0
         seen = self._calls.on()
         self._begun = begun, clock.wall_ns(), before
@@ -247,7 +254,7 @@ class OwnCode:
         took = max(whole - called.cost - self._copied, 0)
         sums = self._sums[self._after_inference and before_inference]
         if not calls.gave_up:
-            stretch = Stretch(start, took, called, before, _of_the_program(running()), self._loop, self._ran)
+            stretch = Stretch(start, took, called, before, _of_the_program(running_frames()), self._loop, self._ran)
             self._ran = stretch.ran
             sums.add(stretch, self._weight)
         around = start - begun + clock.wall_ns() - now
@@ -277,7 +284,7 @@ class OwnCode:
     def loop_runs(self) -> None:
         """A backward pass or an update was made: what runs now is the training loop."""
         if self._looks or (self._steps < _WARM_UP and recorder.flops is None):
-            self._loop.update((id(frame.code), frame.code) for frame in running())
+            self._loop.update((id(frame.code), frame.code) for frame in running_frames())
 
     def end(self) -> None:
         """Stop observing."""
@@ -289,10 +296,10 @@ class OwnCode:
         if self._steps < _WARM_UP:
             self._looks = False
             return
-        budget = max(LATER, BUDGET * min(1.0, _BEGINNING_NS / max(self._passed, 1)))
+        budget = max(LATER_BUDGET, FIRST_BUDGET * min(1.0, _BEGINNING_NS / max(self._passed, 1)))
         allowed = budget * self._passed / (self._steps - _WARM_UP + 1)  # per step
         each = self._cost / max(self._looked, 1)
-        self._chance = min(max(allowed / each, LEAST), 1.0) if each else 1.0
+        self._chance = min(max(allowed / each, MIN_CHANCE), 1.0) if each else 1.0
         self._looks = self._random.random() < self._chance
         self._stretches = [0, 0]
 
