@@ -27,7 +27,7 @@ from feedline.profiler.errors import RunDamaged
 from feedline.profiler.files import owned
 from feedline.profiler.files.own_folders import INNER_KIND
 from feedline.profiler.follow import reporting
-from feedline.profiler.follow.asked import Asked
+from feedline.profiler.follow.recording_settings import RecordingSettings
 from feedline.profiler.ranks import Place
 from feedline.profiler.record import privacy
 from feedline.profiler.say import say
@@ -183,30 +183,30 @@ def _before(original: Any, act: Callable[..., None]) -> Any:
     return leave
 
 
-def _note(asked: Asked, **what: str) -> None:
+def _note(recording: RecordingSettings, **what: str) -> None:
     """Note what this process did: ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none."""
-    command = privacy.recorded_argv(sys.argv, asked.record_argv)
+    command = privacy.recorded_argv(sys.argv, recording.record_argv)
     about = {"pid": os.getpid(), "started": proc.started(os.getpid()), "command": command}
-    process_log.write(Path(asked.run), {**about, **what})  # type: ignore[typeddict-item]
+    process_log.write(Path(recording.run), {**about, **what})  # type: ignore[typeddict-item]
 
 
-def _note_end(asked: Asked, pid: int, by: str) -> None:
+def _note_end(recording: RecordingSettings, pid: int, by: str) -> None:
     """Write down that this process is about to end another one, if that is still there."""
     if started := proc.started(pid):
-        process_log.write(Path(asked.run), {"pid": pid, "started": started, "ended_by": by})
+        process_log.write(Path(recording.run), {"pid": pid, "started": started, "ended_by": by})
 
 
 class Following:
     """State of this process in the recording that it belongs to.
 
     Args:
-        asked: settings of the recording.
+        recording: settings of the recording.
         session: of this process, if it is recorded from its start.
         overrides: which the session has attached; None: they are attached when torch is imported, before anything is recorded.
     """
 
-    def __init__(self, asked: Asked, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
-        self.asked, self.session, self.overrides = asked, session, overrides
+    def __init__(self, recording: RecordingSettings, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
+        self.recording, self.session, self.overrides = recording, session, overrides
         self._follows_a_command = session is None  # which says nothing of this process
         self._sentinels: Patches | None = None
         self._parents: Session | None = None  # of the process that this one was forked from
@@ -217,7 +217,7 @@ class Following:
         """Set the sentinels, now that torch is imported."""
         from feedline.profiler.follow.sentinels import set_sentinels
 
-        if self.asked.settings and self.overrides is None:
+        if self.recording.settings and self.overrides is None:
             self._override()
         self._sentinels = Patches()
         set_sentinels(self._sentinels, self.begin)
@@ -227,7 +227,7 @@ class Following:
         from feedline.profiler.session.hooks import Hooks
         from feedline.profiler.session.overrides import Overrides
 
-        self.overrides = Overrides(self.asked.settings, self.asked.made_at, self.asked.strict)
+        self.overrides = Overrides(self.recording.settings, self.recording.made_at, self.recording.strict)
         self.overrides.attach(Hooks(lambda *_: None, lambda: None))
 
     def forked(self) -> None:
@@ -270,27 +270,27 @@ class Following:
         from feedline.profiler.session.session import Session
         from feedline.profiler.session.stop_after import StopAfter
 
-        asked, group = self.asked, self._group
+        recording, group = self.recording, self._group
         place = _place_in_group(group)
         launch = _launch_of(place, group)
         try:
-            _make_run_folder(asked)
+            _make_run_folder(recording)
             self.session = Session(
-                Path(asked.run),
+                Path(recording.run),
                 sys.argv,
-                every=asked.every,
-                window=None if asked.window is None else Window.parse(asked.window),
+                every=recording.every,
+                window=None if recording.window is None else Window.parse(recording.window),
                 changes=[self.overrides] if self.overrides else [],
-                record_argv=asked.record_argv,
-                rooms=_rooms(Path(asked.run), launch, group.name if group else ""),
+                record_argv=recording.record_argv,
+                rooms=_rooms(Path(recording.run), launch, group.name if group else ""),
                 place=place,
                 launch=launch,
                 group=group.name if group else "",
-                stop_after=StopAfter.parse(asked.stop_after) if asked.stop_after else None,
+                stop_after=StopAfter.parse(recording.stop_after) if recording.stop_after else None,
             )
-            _note(asked, recorded=os.path.relpath(self.session.folder, asked.run))
+            _note(recording, recorded=os.path.relpath(self.session.folder, recording.run))
         except Exception as error:
-            command = " ".join(privacy.recorded_argv(sys.argv, asked.record_argv))
+            command = " ".join(privacy.recorded_argv(sys.argv, recording.record_argv))
             say(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
 
     def ends(self, ending: Ending) -> None:
@@ -305,8 +305,8 @@ class Following:
     def leaves(self, code: int | None) -> None:
         """This process ends without ``atexit``, or becomes another program (None)."""
         self.ends(Ending(code))
-        if code is not None and self.asked.top == os.getpid():
-            reporting.report_what_was_made(self.asked)
+        if code is not None and self.recording.top == os.getpid():
+            reporting.report_what_was_made(self.recording)
 
     def joins(self, group: JoinedGroup) -> None:
         """Called before this process joins a group. If it is already recorded as this rank, it announces that now: the others wait for it
@@ -337,10 +337,10 @@ def _rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
         yield run / name, lambda name=name: owned.claim_within(run, name, INNER_KIND, launch)  # type: ignore[misc]
 
 
-def _make_run_folder(asked: Asked) -> None:
+def _make_run_folder(recording: RecordingSettings) -> None:
     """Create the run folder, unless ``feedline run`` did. Raises OSError, PlaceTaken."""
-    if not os.path.isdir(asked.run):
-        owned.claim(Path(asked.run), "run", asked.launch)
+    if not os.path.isdir(recording.run):
+        owned.claim(Path(recording.run), "run", recording.launch)
 
 
 def _in_worker() -> bool:
@@ -352,25 +352,25 @@ def _in_worker() -> bool:
 _following: Following | None = None
 
 
-def follow(asked: Asked, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
+def follow(recording: RecordingSettings, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
     """Follow this process and those below it.
 
     Args:
-        asked: the recording.
+        recording: the recording.
         session: of this process, where it is recorded from its start.
         overrides: which it has attached.
     """
     global _following
     first = _following is None
-    following = _following = Following(asked, session, overrides)
-    outer = Asked.read()
-    if outer is not None and outer.run != asked.run:
-        _note(outer, unseen=f"it is recorded by another feedline, into {masks.path(asked.run)}")
-    asked.export()
+    following = _following = Following(recording, session, overrides)
+    outer = RecordingSettings.read()
+    if outer is not None and outer.run != recording.run:
+        _note(outer, unseen=f"it is recorded by another feedline, into {masks.path(recording.run)}")
+    recording.export()
     if first:
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_at_exit)
-    _watch_ends(following.leaves, functools.partial(_note_end, asked))
+    _watch_ends(following.leaves, functools.partial(_note_end, recording))
     if session is None:
         arrivals.when_imported("torch", lambda _: following.watch())
     arrivals.when_imported("torch.distributed.distributed_c10d", lambda module: _watch_groups(module, following.joins, following.joined))
@@ -378,12 +378,12 @@ def follow(asked: Asked, session: "Session | None" = None, overrides: "Overrides
 
 def follow_from_here() -> None:
     """Follow this process as its environment says; torch is about to be imported."""
-    asked = Asked.read()
-    if asked is None:  # FEEDLINE=1
-        asked = Asked.of_this_process()
-        atexit.register(reporting.report_what_was_made, asked)
-    follow(asked)
-    _note(asked, imported="torch")
+    recording = RecordingSettings.read()
+    if recording is None:  # FEEDLINE=1
+        recording = RecordingSettings.of_this_process()
+        atexit.register(reporting.report_what_was_made, recording)
+    follow(recording)
+    _note(recording, imported="torch")
 
 
 def _forked() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from feedline.profiler import ranks
 from feedline.profiler.files.own_folders import LIST_NAME
-from feedline.profiler.follow import ASKED, RUN
-from feedline.profiler.follow.asked import ON_PATH, Asked
+from feedline.profiler.follow import RUN_VARIABLE, SWITCH_VARIABLE
+from feedline.profiler.follow.recording_settings import ON_PATH, RecordingSettings
 from feedline.profiler.say import say
 from feedline.profiler.store.layout import SEGMENTS, main_segment, rank_folder
 from feedline.profiler.store.process_log import PROCESSES_FILE
@@ -20,15 +20,15 @@ from feedline.profiler.store.segment import RECORDS_AT
 _STDOUT, _STDERR = 1, 2  # file descriptors
 
 
-def report(asked: Asked) -> None:
+def report(recording: RecordingSettings) -> None:
     """Run ``feedline report``, and wait for it. Never raises.
 
     It takes a second of CPU, so it is skipped with ``-q`` for a run without a record.
     """
-    if "-q" in asked.report and "--json" not in asked.report and ranks.place().world_size == 1 and is_empty(Path(asked.run)):
+    if "-q" in recording.report and "--json" not in recording.report and ranks.place().world_size == 1 and is_empty(Path(recording.run)):
         return
-    command = ["report", asked.run, "--finish", "--wait", "20", *asked.report]
-    program = f"import sys; sys.path[:] = {json.dumps(asked.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+    command = ["report", recording.run, "--finish", "--wait", "20", *recording.report]
+    program = f"import sys; sys.path[:] = {json.dumps(recording.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
     to = _STDOUT if os.isatty(_STDOUT) else _STDERR  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
     try:
@@ -36,34 +36,34 @@ def report(asked: Asked) -> None:
             [sys.executable, *flags, "-c", program],
             stdin=subprocess.DEVNULL,
             stdout=to,
-            cwd=asked.folder,
+            cwd=recording.folder,
             env=_not_followed(),
             check=False,
         )
     except (OSError, ValueError, KeyboardInterrupt) as error:
-        say(f"the report could not be built ({error or type(error).__name__}); try again with: feedline report {asked.run}")
+        say(f"the report could not be built ({error or type(error).__name__}); try again with: feedline report {recording.run}")
 
 
-def report_what_was_made(asked: Asked) -> None:
+def report_what_was_made(recording: RecordingSettings) -> None:
     """Build the report, in the process responsible for it, if a training began in it or below it."""
-    if os.getpid() != asked.top:
+    if os.getpid() != recording.top:
         return
-    if os.path.isdir(asked.run):
-        report(asked)
+    if os.path.isdir(recording.run):
+        report(recording)
     else:
         say("nothing was recorded: no training started in this process or its children")
 
 
 def at_the_end() -> None:
     """Build the report when this process ends: it replaced the process responsible for it."""
-    asked = Asked.read()
-    if asked is not None:
-        atexit.register(report_what_was_made, asked)
+    recording = RecordingSettings.read()
+    if recording is not None:
+        atexit.register(report_what_was_made, recording)
 
 
 def _not_followed() -> dict[str, str]:
     """The environment without the variables that ``Asked.variables`` added."""
-    environ = {name: value for name, value in os.environ.items() if name not in (RUN, ASKED)}
+    environ = {name: value for name, value in os.environ.items() if name not in (RUN_VARIABLE, SWITCH_VARIABLE)}
     path = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part != ON_PATH]
     if "PYTHONPATH" in environ:
         environ["PYTHONPATH"] = os.pathsep.join(path)

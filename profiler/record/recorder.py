@@ -61,7 +61,7 @@ class ConvergenceTap(Protocol):
 
     def metric(self, name: str, value: float) -> None: ...
 
-    def rested(self, updates: int, steps: int, batches: int, samples: int) -> None: ...
+    def paused(self, updates: int, steps: int, batches: int, samples: int) -> None: ...
 
 
 class OwnCodeTap(Protocol):
@@ -96,11 +96,15 @@ class _LooksAtThreads(Protocol):
     def watch(self, makers: list[tuple[int, int]]) -> None: ...
 
 
-class _Resting(Protocol):
-    """A series of steps that are only counted (taps/rests.py). ``taken``: loader -> batches and samples that it handed over."""
+class SamplingPause(Protocol):
+    """A series of steps that are only counted (taps/recording_schedule.py).
+
+    Attributes:
+        batches_during_pause: loader -> batches and samples that it handed over.
+    """
 
     segment: Segment
-    taken: dict[int, list[int]]
+    batches_during_pause: dict[int, list[int]]
 
     @property
     def updates(self) -> int: ...
@@ -114,7 +118,7 @@ class _Resting(Protocol):
     def abandon(self) -> None: ...
 
 
-class _BeginningsTap(Protocol):
+class _OptimizerTracker(Protocol):
     """Records where one training may end and the next begin (record/beginnings.py)."""
 
     @property
@@ -133,15 +137,15 @@ class _Recorder:
         gpu: receives the training's stages, or None.
         flops: receives forwards and backwards until it has counted a step, or None.
         convergence: receives the training's losses, gradients and updates, or None.
-        beginnings: receives passes over loaders, or None.
+        optimizers: receives passes over loaders, or None.
         on_new_training: called before the first update of a training that is not the process's first, or None.
         looks: receives the threads that make batches, or None.
         own_code: receives the calls between which the program's own code runs, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id and description of the last batch made in this process: without workers, the loader hands over the same object.
-        rest: set while steps are only counted, when main and segment are None; else None.
-        may_pause: whether there may be rests. A tap that must see every step clears it.
+        pause: set while steps are only counted, when main and segment are None; else None.
+        may_pause: whether it may pause. A tap that must see every step clears it.
         asked: whether a loader was asked for a batch since the last update.
         starting: the thread that starts a loader's workers now; 0: none.
         salt: of the marks by which batches of different workers are compared (taps/batch_contents.py); empty: none are made.
@@ -155,7 +159,7 @@ class _Recorder:
         self.gpu: _GpuTimer | None = None
         self.flops: FlopTap | None = None
         self.convergence: ConvergenceTap | None = None
-        self.beginnings: _BeginningsTap | None = None
+        self.optimizers: _OptimizerTracker | None = None
         self.on_new_training: Callable[[], None] | None = None
         self.looks: _LooksAtThreads | None = None
         self.own_code: OwnCodeTap | None = None
@@ -163,7 +167,7 @@ class _Recorder:
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
         self.every: int | None = None
-        self.rest: _Resting | None = None
+        self.pause: SamplingPause | None = None
         self.may_pause = True
         self.asked = False
         self.starting = 0
@@ -175,20 +179,20 @@ class _Recorder:
         self._listen(every)
 
     def resume(self) -> Segment | None:
-        """``main``, for events that are always recorded: a rest ends."""
-        if self.rest is not None:
-            self.rest.end()
+        """``main``, for events that are always recorded: a pause ends."""
+        if self.pause is not None:
+            self.pause.end()
         return self.main
 
     def finish_pause(self) -> Segment | None:
-        """``main``, where the training has come to its end, well or not: a rest ended with its last update."""
-        if self.rest is not None:
-            self.rest.finish()
+        """``main``, where the training has come to its end, well or not: a pause ended with its last update."""
+        if self.pause is not None:
+            self.pause.finish()
         return self.main
 
     def always_on_segment(self) -> Segment | None:
-        """``main``, for single numbers that are recorded even during a rest."""
-        return self.main if self.rest is None else self.rest.segment
+        """``main``, for single numbers that are recorded even during a pause."""
+        return self.main if self.pause is None else self.pause.segment
 
     def open_worker(self, segment: Segment, loader: int, every: int | None, salt: bytes) -> None:
         self.main, self.segment, self.loader, self.salt = None, segment, loader, salt
@@ -208,13 +212,13 @@ class _Recorder:
 
     def forget_after_fork(self) -> None:
         """Detach in the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
-        rest, self.rest = self.rest, None
-        if rest is not None:
-            rest.abandon()
-            rest.segment.forget()
+        pause, self.pause = self.pause, None
+        if pause is not None:
+            pause.abandon()
+            pause.segment.forget()
         if self.segment is not None:
             self.segment.forget()
-        self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = self.on_new_training = self.looks = None
+        self.main = self.segment = self.gpu = self.flops = self.convergence = self.optimizers = self.on_new_training = self.looks = None
         self.own_code = None
 
 

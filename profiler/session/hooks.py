@@ -103,7 +103,7 @@ def attach_in_main(
 
 
 def _torch(hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _MoreOfLoader, tell_setup: _NewSetup) -> None:
-    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, gradients, own_code, rests, training
+    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, gradients, own_code, recording_schedule, training
     from feedline.profiler.taps.collectives import other_libraries
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
@@ -125,8 +125,8 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _
     hooks.attach("Tensor.to", "copies between devices", copy.attach)
     hooks.attach(own_code.NAME, own_code.GIVES, lambda _: hooks.add_undo(own_code.attach()))
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))
-    hooks.attach("rests", "if steps are short: some windows are recorded in full, the others only counted", rests.attach)
-    hooks.add_undo(rests.pace.stop)  # the first one to be undone
+    hooks.attach("rests", "if steps are short: some windows are recorded in full, the others only counted", recording_schedule.attach)
+    hooks.add_undo(recording_schedule.schedule.stop)  # the first one to be undone
     other_libraries.attach(hooks.when_imported, hooks.tell)
     hooks.when_imported(
         TORCHDATA.module,

@@ -27,8 +27,8 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
         segment = recorder.resume()
         if segment is None:
             return original_init(self, *args, **kwargs)
-        if recorder.beginnings is not None:
-            recorder.beginnings.pass_begins(segment)
+        if recorder.optimizers is not None:
+            recorder.optimizers.pass_begins(segment)
         recorder.may_pause = False
         with Span(segment, Stage.EPOCH):  # it prepares the first batches
             original_init(self, *args, **kwargs)
@@ -60,8 +60,8 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
         if segment is None or state is None:
             return original_reset(self, *args, **kwargs)
         state[1], state[2] = state[1] + 1, 0
-        if recorder.beginnings is not None:
-            recorder.beginnings.pass_begins(segment)
+        if recorder.optimizers is not None:
+            recorder.optimizers.pass_begins(segment)
         with Span(segment, Stage.EPOCH, state[0], state[1]):
             return original_reset(self, *args, **kwargs)
 

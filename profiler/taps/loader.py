@@ -28,7 +28,7 @@ from feedline.profiler.taps import dataset_facts
 from feedline.profiler.taps.batch_contents import Batch, describe, may_hold_more, rows
 from feedline.profiler.taps.loader_settings import settings
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.rests import pace
+from feedline.profiler.taps.recording_schedule import schedule
 from feedline.profiler.taps.source_names import CallSites
 from feedline.profiler.taps.worker import WorkerEntry
 
@@ -136,8 +136,8 @@ class LoaderTaps:
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
-            if recorder.beginnings is not None:
-                recorder.beginnings.pass_begins(segment)
+            if recorder.optimizers is not None:
+                recorder.optimizers.pass_begins(segment)
             with Span(segment, Stage.EPOCH, state.loader, state.epoch, flags) as span:
                 span.extra = workers = getattr(loader, "num_workers", 0)
                 if library is None:
@@ -180,8 +180,8 @@ class LoaderTaps:
             state = iterator._feedline
             state.epoch, state.yielded = self._next_epoch(loader)[0].epoch, 0
             segment.window = window_of(state.epoch, 0)
-            if recorder.beginnings is not None:
-                recorder.beginnings.pass_begins(segment)
+            if recorder.optimizers is not None:
+                recorder.optimizers.pass_begins(segment)
             with Span(segment, Stage.EPOCH, state.loader, state.epoch) as span:
                 span.extra = getattr(loader, "num_workers", 0)
                 original(iterator, loader, first_iter, *args, **kwargs)
@@ -259,14 +259,14 @@ def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if state is None or state.asked:  # a subclass calls its base's
             return original(iterator)
         if segment is None:
-            if recorder.rest is None:
+            if recorder.pause is None:
                 return original(iterator)
-            if state.loader in recorder.rest.taken:
+            if state.loader in recorder.pause.batches_during_pause:
                 return _rested_next(original, iterator, state)
             segment = recorder.resume()
             assert segment is not None
         recorder.asked = True
-        pace.asks[state.loader] += 1
+        schedule.batch_requests[state.loader] += 1
         recorder.loader, recorder.batch = state.loader, batch_key(state.epoch, state.yielded)
         with Span(segment, Stage.NEXT, state.loader, recorder.batch) as span:
             state.asked = True
@@ -287,7 +287,7 @@ def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
-    """The same during a rest: batches and samples are counted, and the end of an epoch is recorded, or that no batch came."""
+    """The same during a pause: batches and samples are counted, and the end of an epoch is recorded, or that no batch came."""
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
     try:
@@ -306,8 +306,8 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorS
         state.asked = False
     samples = state.samples(_number_of(iterator, state), batch)
     state.yielded += 1
-    if recorder.rest is not None:
-        counts = recorder.rest.taken[state.loader]
+    if recorder.pause is not None:
+        counts = recorder.pause.batches_during_pause[state.loader]
         counts[0] += 1
         counts[1] += samples
     return batch

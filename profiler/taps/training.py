@@ -12,12 +12,12 @@ import torch
 from torch.nn.modules.loss import _Loss
 
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.beginnings import Beginnings
 from feedline.profiler.record.below_dispatch import below_function_modes
+from feedline.profiler.record.optimizers import OptimizerTracker
 from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, window_of
 from feedline.profiler.taps.patch import Patches, skip_in_warnings
-from feedline.profiler.taps.rests import pace, switches
+from feedline.profiler.taps.recording_schedule import schedule, switches
 from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
 
@@ -54,7 +54,7 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
         return original(module, *args, **kwargs)
     flags = (Flag.TRAINING if module.training else 0) | (Flag.GRAD if torch.is_grad_enabled() else 0)
     if not flags & Flag.GRAD:
-        pace.infers += 1
+        schedule.forwards_without_gradients += 1
     flops, own_code = recorder.flops, recorder.own_code
     if own_code is not None:
         if isinstance(module, _Loss):
@@ -152,7 +152,7 @@ def _watched_backward(original: Any) -> Any:
             own_code.begins()
         counting = None if flops is None else flops.begin(None)
         watch = recorder.convergence
-        told = watch is not None and watch.backward(args[0] if args else kwargs.get("tensors"))
+        notified = watch is not None and watch.backward(args[0] if args else kwargs.get("tensors"))
         inside.depth += 1
         try:
             with Span(segment, Stage.BACKWARD) as span:
@@ -163,7 +163,7 @@ def _watched_backward(original: Any) -> Any:
                 flops.end(counting, span)
             if updates.waiting:
                 updates.call_ended()
-        if watch is not None and told:
+        if watch is not None and notified:
             watch.after_backward()
         if own_code is not None:
             own_code.backward()
@@ -180,17 +180,17 @@ class _OptimizerTap:
     def __init__(self) -> None:
         self._open: list[Span] = []
         self._steps = 0
-        self._beginnings = Beginnings()
+        self._optimizers = OptimizerTracker()
         self._undo = updates.follow(self._before, self._after)
-        recorder.beginnings = self._beginnings
+        recorder.optimizers = self._optimizers
 
     def attach(self, patches: Patches) -> None:
         """Detect optimizers when they are created."""
-        original, made = torch.optim.Optimizer.__init__, self._beginnings.made
+        original, made = torch.optim.Optimizer.__init__, self._optimizers.made
 
         @functools.wraps(original)
         def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
-            pace.made()
+            schedule.made()
             made()
             original(optimizer, *args, **kwargs)
 
@@ -198,20 +198,20 @@ class _OptimizerTap:
 
     def undo(self) -> None:
         """Stop detecting updates."""
-        if recorder.beginnings is self._beginnings:
-            recorder.beginnings = None
+        if recorder.optimizers is self._optimizers:
+            recorder.optimizers = None
         self._undo()
 
     def _before(self, optimizer: torch.optim.Optimizer) -> None:
         segment = recorder.main
-        if recorder.rest is not None and id(optimizer) not in pace.known:
+        if recorder.pause is not None and id(optimizer) not in schedule.known:
             segment = recorder.resume()
         if segment is None:
             return
         own_code = recorder.own_code
         if own_code is not None:
             own_code.update_begins()
-        number = self._beginnings.number(optimizer, segment)
+        number = self._optimizers.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
         self._open = [span for span in self._open if span.segment is segment][-8:]  # what a step that raised left behind
@@ -220,18 +220,18 @@ class _OptimizerTap:
 
     def _after(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.main is None or not self._open:
-            if recorder.rest is not None:
-                recorder.rest.updated(optimizer)
+            if recorder.pause is not None:
+                recorder.pause.updated(optimizer)
             return
         span = self._open.pop()
         span.__exit__(None, None, None)
         self._steps += 1
         if recorder.batch == 0 and self._steps % WINDOW == 0:  # no loader tells the windows: count updates
             span.segment.window = window_of(0, self._steps)
-        pace.updated(optimizer, span.segment)
+        schedule.updated(optimizer, span.segment)
         own_code = recorder.own_code
         if own_code is not None:
-            own_code.updated(pace.cycle.may_end(id(optimizer)))
+            own_code.updated(schedule.cycle.may_end(id(optimizer)))
             own_code.ends()
 
 

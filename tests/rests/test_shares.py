@@ -10,7 +10,7 @@ from feedline.analysis.formatting import seconds
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps import rests
+from feedline.profiler.taps import recording_schedule
 from feedline.profiler.taps.own_code import stretches
 
 READING_NS = 6_000  # of the clock: what a span's own work would take
@@ -128,7 +128,7 @@ def test_recording_costs_one_percent_of_short_steps(recorded, ticking):
 
 @pytest.mark.parametrize("switched_off", [False, True])
 def test_steps_of_ten_milliseconds_are_all_recorded(recorded, ticking, monkeypatch, switched_off):
-    monkeypatch.setenv(rests.SWITCH, "0" if switched_off else "1")
+    monkeypatch.setenv(recording_schedule.RESTS_VARIABLE, "0" if switched_off else "1")
     report, main = recorded(training(ticking, FORWARD if switched_off else 5_000_000, 300))
 
     assert not len(main.of(Stage.REST))

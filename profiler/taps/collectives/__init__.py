@@ -65,7 +65,7 @@ class _Collectives:
     def _initialised(self) -> None:
         if recorder.resume() is None:
             return
-        recorder.may_pause = False  # ranks that rest in different steps could not be matched
+        recorder.may_pause = False  # ranks that pause in different steps could not be matched
         try:
             from feedline.profiler.taps.collectives.clocks import start_clock
             from feedline.profiler.taps.collectives.tap import CollectiveTap

@@ -25,7 +25,7 @@ class Samples:
         self._inferred = self._unknown = False
         self._asked = True
         self._group: set[int] = set()  # optimizers that have made their update of this step
-        self._rested_at = 0, 0  # updates and rows at the end of the last rest
+        self._paused_at = 0, 0  # updates and rows at the end of the last pause
         self._rate = 0.0  # rows per update before it
 
     @property
@@ -76,7 +76,7 @@ class Samples:
         self._trained += samples
         self._batches += batches
 
-    def rested(self, updates: int, steps: int, batches: int, samples: int) -> None:
+    def paused(self, updates: int, steps: int, batches: int, samples: int) -> None:
         """Steps were only counted.
 
         Args:
@@ -90,14 +90,14 @@ class Samples:
         self._batches += batches
         self.steps += steps
         self._updates += updates
-        self._rested_at = self._updates, self._rows
+        self._paused_at = self._updates, self._rows
 
-    def with_rest(self, updates: int, samples: int) -> int:
-        """``number`` in the middle of a rest, of which so much has passed."""
+    def with_pause(self, updates: int, samples: int) -> int:
+        """``number`` in the middle of a pause, of which so much has passed."""
         return self._trained + samples if self._batches else self._rows + round(self._rows_per_update() * updates)
 
     def _rows_per_update(self) -> float:
-        """Since the last rest; where nothing was seen since, before it."""
-        updates, rows = self._rested_at
+        """Since the last pause; where nothing was seen since, before it."""
+        updates, rows = self._paused_at
         made = self._updates - updates
         return (self._rows - rows) / made if made else self._rate

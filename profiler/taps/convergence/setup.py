@@ -31,8 +31,8 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from feedline.profiler import clock
 from feedline.profiler.message import id_of
-from feedline.profiler.record.beginnings import Numbers
 from feedline.profiler.record.below_dispatch import below_function_modes
+from feedline.profiler.record.optimizers import ObjectNumbers
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.batch_norm import BatchNorms
 from feedline.profiler.taps.loader_settings import length
@@ -61,7 +61,7 @@ class Setup:
         self.scaler: Any = None
         self.skipped = 0
         self._optimizers: list[dict[str, Any]] = []
-        self._known = Numbers()  # optimizers
+        self._known = ObjectNumbers()  # optimizers
         self._norms: Counter[str] = Counter()
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._schedulers: list[tuple[Any, dict[str, object]]] = []  # weak references, and what was known last
@@ -113,7 +113,7 @@ class Setup:
     def _share_out(self, number: int, new: bool) -> None:
         """Passes over samplers belong to the optimizer that updates after them; those before its training began, to the one before."""
         fresh, self._fresh = self._fresh, []
-        began = recorder.beginnings.began if new and recorder.beginnings is not None else 0
+        began = recorder.optimizers.began if new and recorder.optimizers is not None else 0
         for at, one in fresh:
             of = number - 1 if at < began else number
             if 0 <= of < len(self._optimizers):

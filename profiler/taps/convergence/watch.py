@@ -216,24 +216,24 @@ class Watch:
         updates, samples = self._with_rest()
         self._later.number(f"{name} (the program's)" if name in _OWN else name, value, None, samples, updates)
 
-    def rested(self, updates: int, steps: int, batches: int, samples: int) -> None:
+    def paused(self, updates: int, steps: int, batches: int, samples: int) -> None:
         """Steps were only counted.
 
         Args:
             updates: that were made.
             batches, samples: that loaders handed over for them.
         """
-        self._seen.rested(updates, steps, batches, samples)
+        self._seen.paused(updates, steps, batches, samples)
         self.updates += updates
         self._before = self.samples
 
     def _with_rest(self) -> tuple[int, int]:
-        """Updates and samples, those of a rest that is under way too."""
-        rest = recorder.rest
-        if rest is None or not rest.updates:
+        """Updates and samples, those of a pause that is under way too."""
+        pause = recorder.pause
+        if pause is None or not pause.updates:
             return self.updates, self.samples
-        taken = sum(samples for _, samples in rest.taken.values())
-        return self.updates + rest.updates, self._seen.with_rest(rest.updates, taken)
+        taken = sum(samples for _, samples in pause.batches_during_pause.values())
+        return self.updates + pause.updates, self._seen.with_pause(pause.updates, taken)
 
     @below_user_modes
     def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:

@@ -1,14 +1,14 @@
-"""Rests: short steps are recorded in full only in windows, and counted in between.
+"""Pauses in recording: short steps are recorded in full only in windows, and counted in between.
 
 Recording a step in full costs about 150 us, however short the step is. Steps below LONG_NS pay at most BUDGET of their own time: after
-a window the recorder rests until that is met, at irregular intervals, so that what the program does every tenth step is sampled as
-often as it happens. During a rest ``recorder.main`` is None, which every tap checks first, and the functions that torch calls most often
+a window the recorder pauses until that is met, at irregular intervals, so that what the program does every tenth step is sampled as
+often as it happens. During a pause ``recorder.main`` is None, which every tap checks first, and the functions that torch calls most often
 have torch's own code: only one call after each update remains. It counts steps and from time to time records their number and
-duration, in one record per rest, so that a killed process loses only the last few.
+duration, in one record per pause, so that a killed process loses only the last few.
 
-Events that are always recorded end the rest with the step in which they occur: a loader's epoch, an evaluation (a loader that does not
-feed the steps, ``Module.eval`` unless every few steps call it), a checkpoint, a compilation. There are no rests if a loop of forwards
-without gradients occurs unannounced (rollouts of reinforcement learning, which a rest would count as parts of its steps), if the ranks of
+Events that are always recorded end the pause with the step in which they occur: a loader's epoch, an evaluation (a loader that does not
+feed the steps, ``Module.eval`` unless every few steps call it), a checkpoint, a compilation. There are no pauses if a loop of forwards
+without gradients occurs unannounced (rollouts of reinforcement learning, which a pause would count as parts of its steps), if the ranks of
 a training communicate, with DALI, in a window of torch.profiler, while operations are counted, or if a tool listens to NVTX ranges.
 """
 
@@ -24,29 +24,29 @@ import torch
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
+from feedline.profiler.record.optimizers import OptimizerAlternation
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, bare_code
 from feedline.profiler.taps.updates import between, updates
-from feedline.profiler.turns import Turns
 
-SWITCH = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
-BUDGET = 0.008  # of the steps' own time; a rest itself costs the rest of 1 %
-LONG_NS = 8_000_000  # steps from here on are always recorded in full
-FIRST, _WINDOW = 64, 16  # steps of the first window, which holds the warm-up, and of the others
-SHORTEST = 64  # steps of a rest
+RESTS_VARIABLE = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
+_BUDGET = 0.008  # of the steps' own time; a pause itself costs the remainder of 1 %
+_LONG_NS = 8_000_000  # steps from here on are always recorded in full
+_FIRST_WINDOW, _WINDOW = 64, 16  # steps of the first window, which holds the warm-up, and of the others
+_MIN_PAUSED_STEPS = 64  # steps of a pause
 _COST_NS = 150_000  # CPU of recording a step in full, until the run tells
 _LEAST_NS = 20_000  # CPU of a step: no training makes one in less
-_MOST_NS = 30_000_000_000  # a rest ends, however many steps are left
+_MOST_NS = 30_000_000_000  # a pause ends, however many steps are left
 STRETCH = 16  # updates that are counted before the clock is read and the counts are written
-_LATE = 4  # times what they take otherwise, the last updates of a rest are not what took it
-_STRANGE = 8  # rests ended by loaders that did not feed the steps, after which a whole window tells whether they do now
+_LATE = 4  # times what they take otherwise, the last updates of a pause are not what took it
+_STRANGE = 8  # pauses ended by loaders that did not feed the steps, after which a whole window tells whether they do now
 _LOOP = 8  # forwards without gradients between two updates that are a loop of their own, if neither a loader nor eval() announces it
-_FEWER = 64  # windows after which the rests are twice as long, then three times: what one more adds to what is known falls
+_FEWER = 64  # windows after which the pauses are twice as long, then three times: what one more adds to what is known falls
 
 
 class _Switches:
-    """Functions that torch calls in every step, and their code during a rest: that of the originals."""
+    """Functions that torch calls in every step, and their code during a pause: that of the originals."""
 
     def __init__(self) -> None:
         self._known: list[tuple[FunctionType, CodeType, CodeType]] = []
@@ -76,20 +76,20 @@ class _Switches:
 switches = _Switches()
 
 
-class _Cycle:
+class _StepPattern:
     """Decides update by update which of them make one step; the same rule as in analysis/measure/boundaries.py."""
 
     def __init__(self) -> None:
         self._step: list[int] = []  # whose updates it has, in order
         self._largest = 0  # updates of a step
         self._last = 0  # which optimizer came last in the largest step
-        self._turns = Turns()
+        self._alternation = OptimizerAlternation()
 
     def begins(self, optimizer: int) -> bool:
         """Whether this update is the first one of a step."""
         step = [] if recorder.asked else self._step
-        self._turns.saw(optimizer, step[-1] if step else None)
-        begins = not step or not self._turns.same_step(step, optimizer)
+        self._alternation.saw(optimizer, step[-1] if step else None)
+        begins = not step or not self._alternation.same_step(step, optimizer)
         if begins:
             recorder.asked = False
             step = self._step = []
@@ -108,23 +108,23 @@ class _Cycle:
         return self._largest <= 1 or (optimizer == self._last and len(self._step) == self._largest)
 
 
-class Rest:
+class SamplingPause:
     """Counts steps. Begins after an update, and ends after another one or on an event that is recorded.
 
     Attributes:
         segment: that of the training, meanwhile not in ``recorder.main``.
         steps, wall: as told last, ns.
-        taken: loader -> batches and samples that it handed over. Loaders that do not feed the steps are not in it.
+        batches_during_pause: loader -> batches and samples that it handed over. Loaders that do not feed the steps are not in it.
     """
 
-    def __init__(self, pace: "Pace", segment: Segment, begun: int, steps: int, until: int, feeding: list[int]) -> None:
+    def __init__(self, schedule: "RecordingSchedule", segment: Segment, begun: int, steps: int, until: int, feeding: list[int]) -> None:
         self.segment, self.steps, self.wall = segment, 0, 0
-        self.taken = {loader: [0, 0] for loader in feeding}
-        self._pace, self._begun, self._length, self._until = pace, begun, steps, until
+        self.batches_during_pause = {loader: [0, 0] for loader in feeding}
+        self._schedule, self._begun, self._length, self._until = schedule, begun, steps, until
         self._updates, self._left = 0, STRETCH
-        self._only = pace.cycle.only
-        self._place = segment.add_for_good(Stage.REST, begun, 0, cpu=pace.cost_ns)
-        self._places = [(loader, segment.add_for_good(Stage.TAKEN, begun, 0, source=loader)) for loader in feeding]
+        self._only = schedule.cycle.only
+        self._record = segment.add_for_good(Stage.REST, begun, 0, cpu=schedule.cost_ns)
+        self._batch_records = [(loader, segment.add_for_good(Stage.TAKEN, begun, 0, source=loader)) for loader in feeding]
 
     @property
     def updates(self) -> int:
@@ -132,14 +132,14 @@ class Rest:
         return self._updates + STRETCH - self._left
 
     def begin(self) -> None:
-        recorder.rest, recorder.main, recorder.segment = self, None, None
-        if not compiles():
+        recorder.pause, recorder.main, recorder.segment = self, None, None
+        if not has_compiled():
             switches.turn_off()
             updates.hand_over(self.before, self.updated)
 
     def before(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
         """An update is about to be made; one by an optimizer not seen recently is recorded."""
-        if id(optimizer) not in self._pace.known:
+        if id(optimizer) not in self._schedule.known:
             self.end()
             updates.tell_before(optimizer)
 
@@ -147,117 +147,117 @@ class Rest:
         """An update was made. This is the whole cost of most steps."""
         self._left = left = self._left - 1
         if not left or id(optimizer) != self._only:
-            self._look(id(optimizer))
+            self._count_stretch(id(optimizer))
 
-    def _look(self, optimizer: int) -> None:
+    def _count_stretch(self, optimizer: int) -> None:
         """Write down how far it is, and see whether it is over."""
-        self.steps += STRETCH - self._left - 1 + self._pace.cycle.begins(optimizer)
-        self._updates, self._left, self._only = self.updates, STRETCH, self._pace.cycle.only
+        self.steps += STRETCH - self._left - 1 + self._schedule.cycle.begins(optimizer)
+        self._updates, self._left, self._only = self.updates, STRETCH, self._schedule.cycle.only
         now = clock.wall_ns()
-        self._tell(now)
-        if (self.steps >= self._length or now > self._until) and self._pace.cycle.may_end(optimizer):
-            self._over()
+        self._write_progress(now)
+        if (self.steps >= self._length or now > self._until) and self._schedule.cycle.may_end(optimizer):
+            self._restore()
 
     def end(self) -> None:
-        """End the rest in the middle of a step, for an event that is recorded."""
-        if recorder.rest is not self:  # another thread has ended it
+        """End the pause in the middle of a step, for an event that is recorded."""
+        if recorder.pause is not self:  # another thread has ended it
             return
         segment, now = self.segment, clock.wall_ns()
         self.steps += STRETCH - self._left
         self._updates, self._left = self.updates, STRETCH
-        self._tell(now)
-        self._over()
+        self._write_progress(now)
+        self._restore()
         segment.add_for_good(Stage.WOKEN, now, 0)
-        self._pace.woken()
+        self._schedule.resumed_early()
 
     def finish(self) -> None:
-        """End the rest with its last update: the program makes no more, and what it did since then, perhaps for long, was no step.
+        """End the pause with its last update: the program makes no more, and what it did since then, perhaps for long, was no step.
 
         The clock was last read before at most STRETCH updates; where these took far longer than others, what came after them did.
         """
-        if recorder.rest is not self:
+        if recorder.pause is not self:
             return
-        now, told, updates = clock.wall_ns(), self._begun + self.wall, STRETCH - self._left
-        expected = int(updates * (self.wall / self._updates if self._updates else self._pace.full_ns))
+        now, last_read, updates = clock.wall_ns(), self._begun + self.wall, STRETCH - self._left
+        expected = int(updates * (self.wall / self._updates if self._updates else self._schedule.full_ns))
         self.steps += updates
         self._updates, self._left = self.updates, STRETCH
-        self._tell(now if now - told <= _LATE * expected else told + expected)
-        self._over()
+        self._write_progress(now if now - last_read <= _LATE * expected else last_read + expected)
+        self._restore()
 
-    def _over(self) -> None:
+    def _restore(self) -> None:
         self.abandon()
-        recorder.rest, recorder.main, recorder.segment = None, self.segment, self.segment
-        self._pace.rested(self)
+        recorder.pause, recorder.main, recorder.segment = None, self.segment, self.segment
+        self._schedule.paused(self)
 
     def abandon(self) -> None:
         """Restore the functions that torch calls; write nothing."""
         switches.turn_on()
         updates.take_back()
 
-    def _tell(self, now: int) -> None:
+    def _write_progress(self, now: int) -> None:
         self.wall = now - self._begun
-        self.segment.end(self._place, Stage.REST, self.wall, self.steps)
-        for loader, place in self._places:
-            self.segment.end(place, Stage.TAKEN, *self.taken[loader])
+        self.segment.end(self._record, Stage.REST, self.wall, self.steps)
+        for loader, place in self._batch_records:
+            self.segment.end(place, Stage.TAKEN, *self.batches_during_pause[loader])
 
 
-class Pace:
+class RecordingSchedule:
     """Decides after each update whether the next step is recorded.
 
     Attributes:
         cycle: which updates make a step.
         known: optimizers (by id) that have made updates which were recorded.
-        asks: of loaders, in the window.
-        infers: forwards without gradients since the last update.
-        told: a model was set to evaluate since the last update.
+        batch_requests: of loaders, in the window.
+        forwards_without_gradients: forwards without gradients since the last update.
+        evaluation_announced: a model was set to evaluate since the last update.
     """
 
     def __init__(self) -> None:
-        self.cycle = _Cycle()
+        self.cycle = _StepPattern()
         self.known: set[int] = set()
-        self.asks: Counter[int] = Counter()
-        self.infers = 0
-        self.told = False
+        self.batch_requests: Counter[int] = Counter()
+        self.forwards_without_gradients = 0
+        self.evaluation_announced = False
         self._segment: Segment | None = None
         self._restart()
 
     def _restart(self) -> None:
-        self.cycle = _Cycle()
+        self.cycle = _StepPattern()
         self.known = set()
-        self._never = os.environ.get(SWITCH) == "0"
+        self._always_full = os.environ.get(RESTS_VARIABLE) == "0"
         self._thread = 0
         self._state = 12345
         self._windows = self._steps = 0
-        self._window = FIRST
+        self._window = _FIRST_WINDOW
         self._walls: list[int] = []  # of the window's steps, ns
         self._cpus: list[int] = []
         self._last = clock.wall_ns(), clock.cpu_ns()
         self._since = self._last[1]
-        self._full = 0.0, 0.0  # median wall and CPU of a step in full
-        self._own = 0.0, 0.0  # mean of one in a rest
+        self._full_step = 0.0, 0.0  # median wall and CPU of a step in full
+        self._paused_step = 0.0, 0.0  # mean of one in a pause
         self._cost, self._spent = float(_COST_NS), 0.0
         self._measured = False
         self._feeding: list[int] = []
-        self._strange = 0  # rests that other loaders have ended
-        self._short = 0  # rests in turn that eval() has ended after few steps
+        self._strange_endings = 0  # pauses that other loaders have ended
+        self._short_pauses = 0  # pauses in turn that eval() has ended after few steps
 
     def updated(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
         """An update was made and recorded. Never raises."""
         if segment is not self._segment:
             self._segment = segment
             self._restart()
-        if self._never:
+        if self._always_full:
             return
         try:
             self._count(optimizer, segment)
         except Exception:
-            self._never = True
+            self._always_full = True
 
     def _count(self, optimizer: torch.optim.Optimizer, segment: Segment) -> None:
         self.known.add(id(optimizer))
-        if self.infers >= _LOOP and not self.told and not recorder.asked:
-            self._never = True
-        self.infers, self.told = 0, False
+        if self.forwards_without_gradients >= _LOOP and not self.evaluation_announced and not recorder.asked:
+            self._always_full = True
+        self.forwards_without_gradients, self.evaluation_announced = 0, False
         if self.cycle.begins(id(optimizer)):
             now, before = (clock.wall_ns(), clock.cpu_ns()), self._last
             self._steps += 1
@@ -270,83 +270,85 @@ class Pace:
     def _decide(self, segment: Segment) -> None:
         """The window is over. Its cost is CPU time, which other processes do not stretch and waiting does not increase."""
         if len(self._walls) >= _WINDOW // 2:
-            self._full = float(np.median(self._walls)), float(np.median(self._cpus))
-        wall, cpu = self._own if self._own[0] else (max(one - self._cost, one / 2) for one in self._full)
+            self._full_step = float(np.median(self._walls)), float(np.median(self._cpus))
+        wall, cpu = self._paused_step if self._paused_step[0] else (max(one - self._cost, one / 2) for one in self._full_step)
         self._spent += self._steps * self._cost
         learned = self._learn_feeding()
         self._next_window()
-        if wall >= LONG_NS:
+        if wall >= _LONG_NS:
             self._spent, self._since = 0.0, self._last[1]
-            self._own = 0.0, 0.0
+            self._paused_step = 0.0, 0.0
             return
-        debt = self._spent / BUDGET - (clock.cpu_ns() - self._since)
-        if debt > 0 and learned and self._may():
-            least = max(SHORTEST * cpu, _WINDOW * self._cost / BUDGET / 2)
+        debt = self._spent / _BUDGET - (clock.cpu_ns() - self._since)
+        if debt > 0 and learned and self._may_pause_now():
+            least = max(_MIN_PAUSED_STEPS * cpu, _WINDOW * self._cost / _BUDGET / 2)
             steps = max(debt, least) / cpu * (1 + self._windows // _FEWER) * (0.5 + self._random())
             now = clock.wall_ns()
-            Rest(self, segment, now, int(steps), now + min(int(2 * steps * wall), _MOST_NS), self._feeding).begin()
+            SamplingPause(self, segment, now, int(steps), now + min(int(2 * steps * wall), _MOST_NS), self._feeding).begin()
 
     def _learn_feeding(self) -> bool:
-        """Determine from a whole window which loaders feed the steps. False: other loaders have ended rests several times, check again."""
+        """Determine from a whole window which loaders feed the steps. False: other loaders have ended pauses several times, check again."""
         if self._steps >= _WINDOW // 2:
-            self._feeding = [loader for loader, asks in self.asks.items() if asks * 2 >= self._steps]
-        elif self.asks.keys() - set(self._feeding):
-            self._strange += 1
-            return self._strange % _STRANGE != 0
+            self._feeding = [loader for loader, requests in self.batch_requests.items() if requests * 2 >= self._steps]
+        elif self.batch_requests.keys() - set(self._feeding):
+            self._strange_endings += 1
+            return self._strange_endings % _STRANGE != 0
         return True
 
     @property
     def full_ns(self) -> float:
         """Median wall time of a step that was recorded in full."""
-        return self._full[0]
+        return self._full_step[0]
 
     @property
     def cost_ns(self) -> int:
-        """CPU time of recording a step in full; UNMEASURED before the end of the first rest."""
+        """CPU time of recording a step in full; UNMEASURED before the end of the first pause."""
         return round(self._cost) if self._measured else UNMEASURED
 
     def _next_window(self) -> None:
         self._windows += 1
         self._window, self._steps = _WINDOW, 0
         self._walls.clear()
-        self.asks.clear()
+        self.batch_requests.clear()
 
-    def _may(self) -> bool:
+    def _may_pause_now(self) -> bool:
         here = threading.get_ident()
         if self._thread not in (0, here):
-            self._never = True  # several threads train
+            self._always_full = True  # several threads train
         self._thread = here
         quiet = recorder.ranges is None and recorder.flops is None and recorder.every != 1 and not updates.others
-        return quiet and recorder.may_pause and not self._never and between()
+        return quiet and recorder.may_pause and not self._always_full and between()
 
     def _random(self) -> float:
         """A pseudo-random number from 0 to 1, from a sequence independent of the training's."""
         self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
         return (self._state >> 8) / (1 << 23)
 
-    def rested(self, rest: Rest) -> None:
-        """A rest is over."""
+    def paused(self, pause: SamplingPause) -> None:
+        """A pause is over."""
         before, self._last = self._last, (clock.wall_ns(), clock.cpu_ns())
-        if rest.steps >= SHORTEST // 2:
-            self._own = rest.wall / rest.steps, max((self._last[1] - before[1]) / rest.steps, _LEAST_NS)
-            measured = min(max(self._full[1] - self._own[1], _COST_NS / 3), _COST_NS * 8)  # 0.8 ms were seen, with a GPU
+        if pause.steps >= _MIN_PAUSED_STEPS // 2:
+            self._paused_step = pause.wall / pause.steps, max((self._last[1] - before[1]) / pause.steps, _LEAST_NS)
+            measured = min(max(self._full_step[1] - self._paused_step[1], _COST_NS / 3), _COST_NS * 8)  # 0.8 ms were seen, with a GPU
             self._cost += (measured - self._cost) / (4 if self._measured else 1)
             self._measured = True
-        if recorder.convergence is not None and rest.updates:
-            batches, samples = (sum(column) for column in zip(*rest.taken.values(), strict=True)) if rest.taken else (0, 0)
-            recorder.convergence.rested(rest.updates, rest.steps, batches, samples)
+        if recorder.convergence is not None and pause.updates:
+            batches, samples = (
+                (sum(column) for column in zip(*pause.batches_during_pause.values(), strict=True)) if pause.batches_during_pause else (0, 0)
+            )
+            recorder.convergence.paused(pause.updates, pause.steps, batches, samples)
 
-    def woken(self) -> None:
+    def resumed_early(self) -> None:
         """Record the current step, then decide again."""
         self._window = 1
 
     def evaluates(self) -> None:
         """A model is switched to evaluation mode."""
-        self.told = True
-        rest = recorder.rest
-        if rest is not None:
-            self._short = self._short + 1 if rest.updates < _WINDOW else 0
-            if self._short < _STRANGE:  # else it is a part of the steps
+        self.evaluation_announced = True
+        pause = recorder.pause
+        if pause is not None:
+            self._short_pauses = self._short_pauses + 1 if pause.updates < _WINDOW else 0
+            if self._short_pauses < _STRANGE:  # else it is a part of the steps
                 recorder.resume()
 
     def made(self) -> None:
@@ -360,25 +362,25 @@ class Pace:
         recorder.resume()
         switches.forget()
         self._segment = None
-        self.infers, self.told = 0, False
+        self.forwards_without_gradients, self.evaluation_announced = 0, False
 
 
-pace = Pace()
+schedule = RecordingSchedule()
 
 
-def compiles() -> bool:
+def has_compiled() -> bool:
     """Whether dynamo has compiled anything: its guards may refer to the code that would be exchanged."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters.get("frames"))
 
 
 def attach(patches: Patches) -> None:
-    """Let evaluations end a rest. ``eval()`` calls ``train(False)``, as some libraries do themselves."""
+    """Let evaluations end a pause. ``eval()`` calls ``train(False)``, as some libraries do themselves."""
     original = torch.nn.Module.train
 
     def train(self: Any, mode: bool = True) -> Any:
-        if not mode and not torch.compiler.is_compiling() and not pace.told:
-            pace.evaluates()
+        if not mode and not torch.compiler.is_compiling() and not schedule.evaluation_announced:
+            schedule.evaluates()
         return original(self, mode)
 
     patches.set(torch.nn.Module, "train", train)

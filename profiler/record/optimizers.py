@@ -11,7 +11,8 @@ Weak references are to optimizers and modules, never to parameters: torch refuse
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from feedline.profiler import clock
@@ -19,13 +20,13 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import FIELDS, Mark, Segment
 
-_MOST = 1000  # optimizers; those after them belong to the last training
-_TURNS = 16  # times that a new optimizer turned out to belong to one and the same training: this program makes them as it trains
+_MAX_OPTIMIZERS = 1000  # optimizers; those after them belong to the last training
+_MAX_JOINED = 16  # times that a new optimizer turned out to belong to one and the same training: this program makes them as it trains
 _UNSUMMED = (Stage.NAME, Stage.BEGUN, Stage.SUMS)
 _OF_CPU = 256  # more than stages there are: ``source`` of the second record of a stage's sums
 
 
-class Numbers:
+class ObjectNumbers:
     """Numbers living objects from 0 in order of appearance. The number of a freed object is not reused."""
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class Numbers:
         self._references.pop(key, None)
 
 
-class Beginnings:
+class OptimizerTracker:
     """Follows the optimizers of a recording.
 
     Attributes:
@@ -56,12 +57,12 @@ class Beginnings:
     """
 
     def __init__(self) -> None:
-        self.optimizers = Numbers()
+        self.optimizers = ObjectNumbers()
         self.first = self.began = 0
         self._firsts: dict[int, int] = {}  # optimizer -> first one of its training
         self._newest = 0
         self._living: dict[int, tuple[Callable[[], Any], frozenset[int]]] = {}  # optimizers by number, ids of their parameters
-        self._owners = Numbers()  # modules with parameters of their own -> the optimizer that came with them
+        self._owners = ObjectNumbers()  # modules with parameters of their own -> the optimizer that came with them
         self._model: tuple[Callable[[], Any], frozenset[int], int] = (lambda: None), frozenset(), 0  # met last, its parameters, with whom
         self._joined = 0  # times that a new optimizer turned out to belong to the training of this one:
         self._target = -1
@@ -106,7 +107,7 @@ class Beginnings:
 
     def _note(self, optimizer: Any, segment: Segment) -> int:
         number = self.optimizers.meet(optimizer)
-        if number >= _MOST or self._joined >= _TURNS and self._mark is None:
+        if number >= _MAX_OPTIMIZERS or self._joined >= _MAX_JOINED and self._mark is None:
             return number
         parameters = [tensor for group in optimizer.param_groups for tensor in group["params"]]
         own = frozenset(map(id, parameters))
@@ -182,3 +183,45 @@ def _write_sums(segment: Segment, mark: Mark) -> None:
         if number and stage not in _UNSUMMED:
             segment.add_for_good(Stage.SUMS, mark.at, 0, cpu=wall, nbytes=nbytes, number=number, extra=extra, source=int(stage))
             segment.add_for_good(Stage.SUMS, mark.at, 0, cpu=cpu, runqueue=runqueue, source=int(stage) + _OF_CPU)
+
+
+class OptimizerAlternation:
+    """Updates, and changes from one optimizer to another, added in order of time."""
+
+    def __init__(self) -> None:
+        self._made: Counter[int] = Counter()
+        self._changes: Counter[tuple[int, int]] = Counter()
+
+    def saw(self, optimizer: int, before: int | None) -> None:
+        """Add an update.
+
+        Args:
+            before: the optimizer of the update before, if the program asked no loader for a batch in between; else None.
+        """
+        self._made[optimizer] += 1
+        if before is not None and before != optimizer:
+            self._changes[before, optimizer] += 1
+
+    def same_step(self, made: Sequence[int], optimizer: int) -> bool:
+        """Whether an update belongs to the step that these optimizers have made so far.
+
+        A step makes an update again only behind another one, and if it is not of the optimizer with which the step began: SAC's steps are
+        {critic} and {critic, actor, temperature, actor, temperature}.
+
+        Args:
+            made: the optimizers of the step's updates, in order. The program has asked no loader for a batch since the last one.
+        """
+        first, before = made[0], made[-1]
+        if optimizer in (first, before) or (optimizer in made and self._made[optimizer] > self._made[first]):
+            return False
+        return self.together(before, optimizer)
+
+    def together(self, before: int, optimizer: int) -> bool:
+        """Whether updates of these two, one directly after the other, belong to one step.
+
+        They are where the program changes from one to the other again and again: after every second update at the latest of the one that
+        makes fewer (TD3 and SAC update their actors twice in a row). The last round may be cut short. A single change in a whole training
+        is that of one phase to the next, unless one of the two made a single update.
+        """
+        changes, fewer = self._changes[before, optimizer], min(self._made[before], self._made[optimizer])
+        return fewer == 1 if changes == 1 else 2 * (changes + 1) >= fewer

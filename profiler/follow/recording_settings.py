@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from feedline.profiler.follow import RUN
+from feedline.profiler.follow import RUN_VARIABLE
 
 ON_PATH = str(Path(__file__).parent / "on_path")
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordingSettings:
     """Settings of a recording.
 
     Attributes:
@@ -45,16 +45,16 @@ class Asked:
     stop_after: str = ""
 
     @classmethod
-    def read(cls, environ: Mapping[str, str] = os.environ) -> "Asked | None":
+    def read(cls, environ: Mapping[str, str] = os.environ) -> "RecordingSettings | None":
         """The settings in the environment; None if there are none, or none that can be read."""
         try:
-            data = json.loads(environ[RUN])
+            data = json.loads(environ[RUN_VARIABLE])
             return cls(**{**data, "report": tuple(data["report"]), "path": tuple(data["path"])})
         except (LookupError, ValueError, TypeError):
             return None
 
     @classmethod
-    def of_this_process(cls) -> "Asked":
+    def of_this_process(cls) -> "RecordingSettings":
         """For FEEDLINE=1: record this process and those below it, into runs/SCRIPT-TIME."""
         script = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
         folder = Path.cwd()
@@ -68,4 +68,4 @@ class Asked:
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment variables that change."""
         others = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != ON_PATH]
-        return {RUN: json.dumps(asdict(self)), "PYTHONPATH": os.pathsep.join([ON_PATH, *others])}
+        return {RUN_VARIABLE: json.dumps(asdict(self)), "PYTHONPATH": os.pathsep.join([ON_PATH, *others])}
