@@ -118,3 +118,13 @@ def say(text: object, lines: bool = False, to: TextIO | None = None) -> None:
     with suppress(OSError, ValueError, AttributeError):  # closed, or no standard error at all
         encoding = getattr(file, "encoding", None) or "utf-8"
         print(said.encode(encoding, "backslashreplace").decode(encoding), file=file, flush=True)
+
+
+def say_in_training(text: object, lines: bool = False) -> None:
+    """Print on the standard error that the process started with; the program may have replaced or closed it.
+
+    Args:
+        lines: keep line feeds in the text: it is ours.
+    """
+    with suppress(Exception):
+        say(text, lines, sys.__stderr__)

@@ -25,8 +25,8 @@ from feedline.convergence.fix import Progress
 from feedline.convergence.rates import Changed, multiply, put_back
 from feedline.profiler import ranks
 from feedline.profiler.session.hooks import Tell
-from feedline.profiler.taps.convergence.batch_norm import rows
-from feedline.profiler.taps.convergence.watch import is_model
+from feedline.profiler.taps.convergence import is_model
+from feedline.profiler.taps.convergence.setup import rows
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
 

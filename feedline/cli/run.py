@@ -14,12 +14,12 @@ from feedline.cli.run_command import elsewhere, is_command, run_command
 from feedline.cli.settings import OVERRIDES, add_settings
 from feedline.profiler import masks
 from feedline.profiler.errors import OutputError, ScriptError
-from feedline.profiler.say import say
+from feedline.profiler.printable import say_in_training
 from feedline.profiler.session.ending import Ending
 
 if TYPE_CHECKING:
     from feedline.convergence.apply.outside import FixInjector
-    from feedline.profiler.record.window import Window
+    from feedline.profiler.record.detail import ProfilerWindow
     from feedline.profiler.session.hooks import Hooks
     from feedline.profiler.session.session import Session
 
@@ -136,17 +136,17 @@ class Run:
         except Exception as error:  # whatever is wrong with recording, the training runs; but not without a change that was asked for
             if args.strict or changes:
                 raise
-            say(f"not recording: {error}")
+            say_in_training(f"not recording: {error}")
             return _unrecorded(program)
         speaks = first and not args.quiet
         if session.refused is not None and first:
-            say(elsewhere(session.refused, path, session.path))
+            say_in_training(elsewhere(session.refused, path, session.path))
         elif speaks:
-            say(f"recording into {os.path.relpath(path)}")
+            say_in_training(f"recording into {os.path.relpath(path)}")
         if speaks and fixes is not None:
-            say(fixes.lines(), lines=True)
+            say_in_training(fixes.lines(), lines=True)
         if speaks and overrides is not None:
-            say(f"changing the training's DataLoader: {overrides.text}")
+            say_in_training(f"changing the training's DataLoader: {overrides.text}")
         recording = asked(args, session.path, session.manifest.launch, start, first)
         python_start.stop()
         follow(recording, session, overrides)
@@ -154,7 +154,8 @@ class Run:
         show(ended)
         failed = {name: why for change in changes for name, why in change.failed.items()}
         if failed and session.is_mine:
-            say("these changes were not applied, or only in part: " + "; ".join(f"{name}: {why}" for name, why in failed.items()))
+            why_not = "; ".join(f"{name}: {why}" for name, why in failed.items())
+            say_in_training(f"these changes were not applied, or only in part: {why_not}")
         if first and session.is_mine:
             report(recording)
         return exit_like(ended)
@@ -212,12 +213,12 @@ class _Fixes:
         return {"--fix": "the program never imported torch"} if self._outside is None else self._outside.failed
 
 
-def _window(text: str) -> "Window":
+def _window(text: str) -> "ProfilerWindow":
     """The value of ``--torch-profiler``."""
-    from feedline.profiler.record.window import Window
+    from feedline.profiler.record.detail import ProfilerWindow
 
     try:
-        return Window.parse(text)
+        return ProfilerWindow.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -245,7 +246,7 @@ def _see_that_json_is_free(args: argparse.Namespace) -> None:
     except OutputError as error:
         if args.strict:
             raise
-        say(f"--json is ignored: {error}")
+        say_in_training(f"--json is ignored: {error}")
         args.json = None
 
 

@@ -14,7 +14,7 @@ from feedline.cli.output import below_runs
 from feedline.cli.recording import Start, asked
 from feedline.cli.settings import as_code
 from feedline.profiler.errors import FeedlineError, FixError, OutputError, PlaceTaken, ScriptError
-from feedline.profiler.say import say
+from feedline.profiler.printable import say_in_training
 
 if TYPE_CHECKING:
     from feedline.profiler.samplers.processes import UnfollowedProcesses
@@ -53,14 +53,14 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
     except OutputError as error:
         if args.strict or args.settings:
             raise
-        say(f"not recording: {error}")
+        say_in_training(f"not recording: {error}")
         return _ended(subprocess.Popen(command), None)
     if refused is not None:
-        say(elsewhere(refused, path, run))
+        say_in_training(elsewhere(refused, path, run))
     elif not args.quiet:
-        say(f"recording into {os.path.relpath(run)}")
+        say_in_training(f"recording into {os.path.relpath(run)}")
     if args.settings and not args.quiet:
-        say(f"changing the training's DataLoader: {as_code(args.settings)}")
+        say_in_training(f"changing the training's DataLoader: {as_code(args.settings)}")
     recording = asked(args, run, launch, start)
     process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
     code = _ended(process, UnfollowedProcesses(run, args.record_argv))

@@ -28,9 +28,9 @@ from feedline.profiler.files import owned
 from feedline.profiler.files.own_folders import INNER_KIND
 from feedline.profiler.follow import reporting
 from feedline.profiler.follow.recording_settings import RecordingSettings
+from feedline.profiler.printable import say_in_training
 from feedline.profiler.ranks import Place
 from feedline.profiler.record import privacy
-from feedline.profiler.say import say
 from feedline.profiler.session.ending import Ending
 from feedline.profiler.store import process_log
 from feedline.profiler.store.manifest import Manifest
@@ -266,7 +266,7 @@ class Following:
             self._record()
 
     def _record(self) -> None:
-        from feedline.profiler.record.window import Window
+        from feedline.profiler.record.detail import ProfilerWindow
         from feedline.profiler.session.session import Session
         from feedline.profiler.session.stop_after import StopAfter
 
@@ -279,7 +279,7 @@ class Following:
                 Path(recording.run),
                 sys.argv,
                 every=recording.every,
-                window=None if recording.window is None else Window.parse(recording.window),
+                window=None if recording.window is None else ProfilerWindow.parse(recording.window),
                 changes=[self.overrides] if self.overrides else [],
                 record_argv=recording.record_argv,
                 rooms=_rooms(Path(recording.run), launch, group.name if group else ""),
@@ -291,7 +291,7 @@ class Following:
             _note(recording, recorded=os.path.relpath(self.session.folder, recording.run))
         except Exception as error:
             command = " ".join(privacy.recorded_argv(sys.argv, recording.record_argv))
-            say(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
+            say_in_training(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
 
     def ends(self, ending: Ending) -> None:
         """This process ends. Never raises."""
@@ -300,7 +300,7 @@ class Following:
             session.stop(ending)
             if session.is_mine and self.overrides is not None and self._follows_a_command:
                 for name, why in self.overrides.failed.items():
-                    say(f"pid {os.getpid()} trained without {name}: {why}")
+                    say_in_training(f"pid {os.getpid()} trained without {name}: {why}")
 
     def leaves(self, code: int | None) -> None:
         """This process ends without ``atexit``, or becomes another program (None)."""

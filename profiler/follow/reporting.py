@@ -12,7 +12,7 @@ from feedline.profiler import ranks
 from feedline.profiler.files.own_folders import LIST_NAME
 from feedline.profiler.follow import RUN_VARIABLE, SWITCH_VARIABLE
 from feedline.profiler.follow.recording_settings import ON_PATH, RecordingSettings
-from feedline.profiler.say import say
+from feedline.profiler.printable import say_in_training
 from feedline.profiler.store.layout import SEGMENTS, main_segment, rank_folder
 from feedline.profiler.store.process_log import PROCESSES_FILE
 from feedline.profiler.store.segment import RECORDS_AT
@@ -28,7 +28,9 @@ def report(recording: RecordingSettings) -> None:
     if "-q" in recording.report and "--json" not in recording.report and ranks.place().world_size == 1 and is_empty(Path(recording.run)):
         return
     command = ["report", recording.run, "--finish", "--wait", "20", *recording.report]
-    program = f"import sys; sys.path[:] = {json.dumps(recording.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+    program = (
+        f"import sys; sys.path[:] = {json.dumps(recording.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+    )
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
     to = _STDOUT if os.isatty(_STDOUT) else _STDERR  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
     try:
@@ -41,7 +43,7 @@ def report(recording: RecordingSettings) -> None:
             check=False,
         )
     except (OSError, ValueError, KeyboardInterrupt) as error:
-        say(f"the report could not be built ({error or type(error).__name__}); try again with: feedline report {recording.run}")
+        say_in_training(f"the report could not be built ({error or type(error).__name__}); try again with: feedline report {recording.run}")
 
 
 def report_what_was_made(recording: RecordingSettings) -> None:
@@ -51,7 +53,7 @@ def report_what_was_made(recording: RecordingSettings) -> None:
     if os.path.isdir(recording.run):
         report(recording)
     else:
-        say("nothing was recorded: no training started in this process or its children")
+        say_in_training("nothing was recorded: no training started in this process or its children")
 
 
 def at_the_end() -> None:

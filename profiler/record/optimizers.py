@@ -100,7 +100,7 @@ class OptimizerTracker:
         return number
 
     def _begun(self, optimizer: Any, segment: Segment) -> int:
-        from feedline.profiler.record.below_dispatch import NoFunctionModes
+        from feedline.profiler.torch_internals import NoFunctionModes
 
         with NoFunctionModes():  # a mode of the program's counts even questions for a shape
             return self._note(optimizer, segment)

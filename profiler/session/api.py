@@ -9,11 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from feedline.profiler import printable
 from feedline.profiler.errors import OutputError
 from feedline.profiler.events import Stage
+from feedline.profiler.printable import say, say_in_training
 from feedline.profiler.record.recorder import Span, recorder
-from feedline.profiler.say import say
 from feedline.profiler.session import notebook
 from feedline.profiler.session.ending import INTERRUPTED, Ending
 from feedline.profiler.session.session import Session
@@ -92,7 +91,7 @@ class record(ContextDecorator):
 def _show(run: Path) -> None:
     """Show a finished run: in a notebook as a report, in a plain program as a single line."""
     if notebook.shell() is None:
-        say(f"recorded into {run}; to see it: feedline report {shlex.quote(str(run))}")
+        say_in_training(f"recorded into {run}; to see it: feedline report {shlex.quote(str(run))}")
         return
     try:
         notebook.show(run)
@@ -105,7 +104,7 @@ def _show(run: Path) -> None:
 
 def tell(text: str) -> None:
     """Print one line: below the cell in a notebook, else on the standard error that the process started with."""
-    (say if notebook.shell() is None else printable.say)(text)
+    (say_in_training if notebook.shell() is None else say)(text)
 
 
 class stage:

@@ -11,7 +11,7 @@ from pathlib import Path
 from feedline.profiler import masks, message
 from feedline.profiler.arrivals import arrivals
 from feedline.profiler.message import Message
-from feedline.profiler.record.window import Window
+from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.taps import operations
 from feedline.profiler.taps.patch import Patches
 
@@ -92,7 +92,7 @@ _NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
 
 
 def attach_in_main(
-    hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _MoreOfLoader, tell_setup: _NewSetup, window: Window | None
+    hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _MoreOfLoader, tell_setup: _NewSetup, window: ProfilerWindow | None
 ) -> None:
     """Register all taps of the training process. Imports no library: a training that never imports torch pays nothing."""
     hooks.when_imported("torch", lambda: _torch(hooks, folder, tell_loader, add_to_loader, tell_setup))
@@ -103,7 +103,7 @@ def attach_in_main(
 
 
 def _torch(hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _MoreOfLoader, tell_setup: _NewSetup) -> None:
-    from feedline.profiler.taps import collectives, convergence, copy, fetch, flops, gradients, own_code, recording_schedule, training
+    from feedline.profiler.taps import collectives, convergence, fetch, flops, own_code, recording_schedule, training
     from feedline.profiler.taps.collectives import other_libraries
     from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
 
@@ -114,7 +114,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _
     hooks.attach("nn.Module", "forward and loss of the outermost module", training.attach_forward)
     hooks.attach("autograd", "backward", training.attach_backward)
     hooks.attach("optimizer", "updates, which delimit the steps", lambda patches: hooks.add_undo(training.attach_optimizer(patches)))
-    hooks.attach(gradients.NAME, gradients.GIVES, gradients.attach)
+    hooks.attach(training.GRADIENTS_NAME, training.GRADIENTS_GIVE, training.attach_gradients)
     hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.tell).stop))
     hooks.attach(
         convergence.NAME,
@@ -122,7 +122,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _
         lambda patches: hooks.add_undo(convergence.attach(hooks.tell, patches, tell_setup, hooks.when_imported)),
     )
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
-    hooks.attach("Tensor.to", "copies between devices", copy.attach)
+    hooks.attach("Tensor.to", "copies between devices", training.attach_copies)
     hooks.attach(own_code.NAME, own_code.GIVES, lambda _: hooks.add_undo(own_code.attach()))
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.tell, patches)))
     hooks.attach("rests", "if steps are short: some windows are recorded in full, the others only counted", recording_schedule.attach)
@@ -134,7 +134,7 @@ def _torch(hooks: Hooks, folder: Path, tell_loader: _NewLoader, add_to_loader: _
     )
 
 
-def _gpu(hooks: Hooks, folder: Path, window: Window | None) -> None:
+def _gpu(hooks: Hooks, folder: Path, window: ProfilerWindow | None) -> None:
     from feedline.profiler.taps import gpu
     from feedline.profiler.taps.kineto_window import NAME, KinetoWindow
 

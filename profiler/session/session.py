@@ -17,8 +17,8 @@ from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTak
 from feedline.profiler.files import own_folders, owned
 from feedline.profiler.message import id_of
 from feedline.profiler.record import privacy
+from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.window import Window
 from feedline.profiler.samplers.blocked_threads import BlockedThreads
 from feedline.profiler.samplers.processes import UnfollowedProcesses
 from feedline.profiler.samplers.sampler import Sampler, default_sources
@@ -86,7 +86,7 @@ class Session:
         overwrite: bool = False,
         strict: bool = False,
         every: int | None = None,
-        window: Window | None = None,
+        window: ProfilerWindow | None = None,
         changes: Sequence[Changes] = (),
         record_argv: str = "masked",
         rooms: Iterator[Room] | None = None,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from feedline.profiler.events import Flag
-from feedline.profiler.record.below_dispatch import below_function_modes
+from feedline.profiler.torch_internals import below_function_modes
 
 LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
 _WIDE_FLOATS = torch.float32, torch.float64

@@ -34,11 +34,10 @@ import torch
 from feedline.profiler import clock, masks, message
 from feedline.profiler.events import Arithmetic, Stage
 from feedline.profiler.message import Message
-from feedline.profiler.record.below_dispatch import NoFunctionModes
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.taps.patch import skip_in_warnings
 from feedline.profiler.taps.updates import updates
-from feedline.profiler.torch_internals import is_profiled, is_traced
+from feedline.profiler.torch_internals import NoFunctionModes, is_profiled, is_traced
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
 _SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted

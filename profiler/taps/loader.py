@@ -24,9 +24,8 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
-from feedline.profiler.taps import dataset_facts
 from feedline.profiler.taps.batch_contents import Batch, describe, may_hold_more, rows
-from feedline.profiler.taps.loader_settings import settings
+from feedline.profiler.taps.loader_settings import _Values, attributes, changed, settings
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.recording_schedule import schedule
 from feedline.profiler.taps.source_names import CallSites
@@ -198,7 +197,7 @@ class LoaderHandle:
     loader: Callable[[], Any]  # a weak reference
     iterator: Callable[[], Any] = lambda: None  # to the one made last
     epoch: int = -1
-    dataset: dataset_facts.Values | None = None  # as the program has left it; None: unknown
+    dataset: _Values | None = None  # as the program has left it; None: unknown
     changes: list[str] | None = None  # attributes that it changed between passes; None: no two passes were compared
 
     def begins(self, loader: Any) -> list[str] | None:
@@ -206,9 +205,9 @@ class LoaderHandle:
 
         In the main process, workers change nothing: what it has is what the program makes of it.
         """
-        before, now = self.dataset, dataset_facts.attributes(loader.dataset)
+        before, now = self.dataset, attributes(loader.dataset)
         self.dataset = now if getattr(loader, "num_workers", 0) else None
-        known, found = self.changes, dataset_facts.changed(before, now) if before is not None and now is not None else None
+        known, found = self.changes, changed(before, now) if before is not None and now is not None else None
         if found is None or known is not None and (known or not found):
             return None
         self.changes = found
@@ -218,7 +217,7 @@ class LoaderHandle:
         """A pass is over. Without workers, what the dataset did to itself in it is no change by the program."""
         with suppress(Exception):  # whether it changes stays unknown
             if not iterator._num_workers:
-                self.dataset = dataset_facts.attributes(iterator._dataset)
+                self.dataset = attributes(iterator._dataset)
 
 
 @dataclass

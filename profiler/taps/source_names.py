@@ -1,4 +1,4 @@
-"""The line of the program that makes a DataLoader: file and line of the call, which a fix names."""
+"""Names of the program's functions and lines, as a fix names them, among them the line that makes a DataLoader."""
 
 import functools
 import os

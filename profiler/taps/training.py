@@ -1,6 +1,7 @@
-"""Times forward, loss, backward, optimizer and checkpoint in the main process.
+"""Times forward, loss, backward, gradients, optimizer, checkpoint and copies between devices in the main process.
 
 Only the outermost call counts: a model's layers, a forward that is recomputed inside backward, an optimizer's closure are part of theirs.
+Gradients are cleared, unscaled and clipped between these calls. Conversions of a tensor on one device belong to the caller.
 """
 
 import functools
@@ -11,15 +12,15 @@ from typing import Any
 import torch
 from torch.nn.modules.loss import _Loss
 
+from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.below_dispatch import below_function_modes
 from feedline.profiler.record.optimizers import OptimizerTracker
-from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
-from feedline.profiler.store.segment import WINDOW, window_of
+from feedline.profiler.record.recorder import ConvergenceTap, Inside, Span, inside, recorder
+from feedline.profiler.store.segment import WINDOW, Segment, window_of
 from feedline.profiler.taps.patch import Patches, skip_in_warnings
 from feedline.profiler.taps.recording_schedule import schedule, switches
 from feedline.profiler.taps.updates import updates
-from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
+from feedline.profiler.torch_internals import NoDispatchModes, below_function_modes, dynamo_follows, hide_from_dynamo, is_traced
 
 _TRAINS = Flag.TRAINING | Flag.GRAD
 _PARTS = 8  # of a model's results are looked at
@@ -256,3 +257,97 @@ def attach_checkpoint(patches: Patches) -> None:
         return save
 
     patches.enter(torch.save, watched)
+
+
+GRADIENTS_NAME, GRADIENTS_GIVE = "gradients", "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_"
+_METHODS = ((torch.optim.Optimizer, "zero_grad"), (torch.nn.Module, "zero_grad"), (torch.amp.GradScaler, "unscale_"))
+_FUNCTIONS = (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
+
+
+def attach_gradients(patches: Patches) -> None:
+    """Time them. Classes that have methods of their own are seen when these call torch's."""
+    for owner, name in _METHODS:
+        patches.set(owner, name, _watched_gradients(getattr(owner, name)))
+    for function in _FUNCTIONS:
+        patches.enter(function, _watched_gradients)
+
+
+def _watched_gradients(original: Any) -> Any:
+    """Time the outermost call: inside a forward, a backward or another of these it is part of that."""
+    is_compiling, name = torch.compiler.is_compiling, original.__name__
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        segment = recorder.main
+        if is_compiling() or segment is None or inside.depth or dynamo_follows():
+            return original(*args, **kwargs)
+        with Span(segment, Stage.GRADIENTS, segment.name_id(name)):
+            inside.depth += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                inside.depth -= 1
+
+    hide_from_dynamo(skip_in_warnings(call))
+    return call
+
+
+_moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
+
+
+def attach_copies(patches: Patches) -> None:
+    for name in ("to", "cuda"):
+        patches.set(torch.Tensor, name, _watched_copy(getattr(torch.Tensor, name)))
+
+
+def _watched_copy(original: Any) -> Any:
+    """Record a call if its result is on another device than its input."""
+
+    def move(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        segment = recorder.main
+        if segment is None or inside.depth or _moving.depth:
+            return original(self, *args, **kwargs)
+        _moving.depth += 1
+        try:
+            return _timed_copy(segment, original, self, args, kwargs)
+        finally:
+            _moving.depth -= 1
+
+    return move
+
+
+@skip_in_warnings
+def _timed_copy(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs: Any) -> torch.Tensor:
+    """Call it, and write a record if it moved the tensor.
+
+    Args:
+        self: the tensor; torch.jit.trace names values of a graph after variables in the frame that it is called from, but for this one.
+    """
+    gpu = recorder.gpu
+    pair = None if gpu is None else gpu.begin(Stage.COPY)
+    start, cpu = clock.wall_ns(), clock.cpu_ns()
+    moved: torch.Tensor = original(self, *args, **kwargs)
+    wall, cpu = clock.wall_ns() - start, clock.cpu_ns() - cpu
+    source, target, pinned, nbytes = _copy_facts(self, moved)
+    own_code = recorder.own_code
+    if own_code is not None:
+        own_code.moved(self, moved, wall if source != target else 0)
+    if source != target:
+        flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
+        segment.add(Stage.COPY, start, wall, cpu, nbytes=nbytes, flags=int(flags))
+    if gpu is not None:
+        gpu.end_copy(pair, start, source, target)
+    return moved
+
+
+@below_function_modes
+def _copy_facts(tensor: torch.Tensor, moved: torch.Tensor) -> tuple[torch.device, torch.device, int, int]:
+    """Source, destination, pinned memory or not, bytes."""
+    source, target = tensor.device, moved.device
+    if source == target:
+        return source, target, 0, 0
+    pinned = 0
+    if source.type == "cpu" and type(tensor) is torch.Tensor and torch.accelerator.is_available():
+        with NoDispatchModes():
+            pinned = Flag.PINNED if tensor.is_pinned() else 0
+    return source, target, pinned, moved.numel() * moved.element_size()

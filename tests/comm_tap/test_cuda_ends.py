@@ -13,8 +13,7 @@ from feedline.profiler.session.session import Session
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.store.trainings import open_run
-from feedline.profiler.taps.collectives.cuda import CudaEnds
-from feedline.profiler.taps.collectives.ends import Row
+from feedline.profiler.taps.collectives.ends import CudaEnds, Row
 from feedline.profiler.taps.collectives.operations import operations
 from feedline.profiler.taps.collectives.tap import CollectiveTap
 

@@ -340,12 +340,12 @@ def test_a_ragged_last_batch_is_not_what_batch_norm_gets(run):
 
 
 def test_what_goes_wrong_inside_is_told_and_the_training_goes_on(run, monkeypatch):
-    from feedline.profiler.taps.convergence.setup import Setup
+    from feedline.profiler.taps.convergence.setup import TrainingSetup
 
     def broken(*_):
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(Setup, "optimizer", broken)
+    monkeypatch.setattr(TrainingSetup, "optimizer", broken)
 
     def train():
         net = model()

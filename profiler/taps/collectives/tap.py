@@ -20,15 +20,14 @@ import torch.distributed as dist
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag
-from feedline.profiler.record.below_dispatch import NoFunctionModes
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.collectives.cuda import CudaEnds
-from feedline.profiler.taps.collectives.ends import COLLECTIVE, Ends, Row
+from feedline.profiler.taps.collectives.ends import COLLECTIVE, CudaEnds, Ends, Row
 from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
 from feedline.profiler.taps.collectives.operations import Operation, operations
 from feedline.profiler.taps.collectives.other_libraries import NAME
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.torch_internals import NoFunctionModes
 
 KEY = "BackendSelect"
 _ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame

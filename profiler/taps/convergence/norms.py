@@ -9,28 +9,115 @@ accumulation in one process          p.grad after the first backward            
 
 Each rank records its own; the mean over ranks is computed when the run is read, so nothing is sent. Updates are measured as often as
 costs at most SHARE of the training's first minute, because a training of seconds has few updates, and half of that later on.
+
+Numbers that a GPU may still be computing are recorded once they are available. The program never waits: they are copied to pinned memory
+after the kernels that compute them, and read there.
 """
 
 import functools
 import math
+import struct
 import sys
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 
-from feedline.profiler import masks, message
-from feedline.profiler.events import Flag
+from feedline.profiler import clock, masks, message
+from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.message import Message
 from feedline.profiler.ranks import place
-from feedline.profiler.record.below_dispatch import below_user_modes
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.torch_internals import below_user_modes
 
-SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
+_MAX_WAITING = 64  # numbers that wait for a GPU; the oldest is given up then
+_DOUBLE, _LONG, _FLOATS = struct.Struct("<d"), struct.Struct("<q"), struct.Struct("<ff")
+
+
+class _Progress(Protocol):
+    """Progress of the training."""
+
+    updates: int
+
+    @property
+    def samples(self) -> int: ...
+
+
+class DeviceNumbers:
+    """Writes VALUE and GRADIENT records. Args: counts: read when a number is handed over."""
+
+    def __init__(self, counts: _Progress) -> None:
+        self._counts = counts
+        self._waiting: deque[tuple[Any, Callable[[], None]]] = deque()
+
+    def number(self, name: str, value: float, at: int | None = None, samples: int | None = None, updates: int | None = None) -> None:
+        """Record one number of the training, as of now or of an earlier moment."""
+        segment = recorder.always_on_segment()
+        if segment is None:
+            return
+        samples = self._counts.samples if samples is None else samples
+        updates = self._counts.updates if updates is None else updates
+        segment.add(Stage.VALUE, at or clock.wall_ns(), 0, UNMEASURED, UNMEASURED, samples, _bits(value), updates, segment.name_id(name))
+
+    def value(self, name: str, value: torch.Tensor) -> None:
+        """The same for a tensor of one element."""
+        at, samples, updates = clock.wall_ns(), self._counts.samples, self._counts.updates
+        self._once(value, lambda there: self.number(name, there.item(), at, samples, updates))
+
+    def gradient(
+        self, how: str, small: torch.Tensor, big: torch.Tensor, samples: int, parts: int, ranks: int, flags: int, updates: int
+    ) -> None:
+        """Record the two squared norms of an update; see ``Stage.GRADIENT``."""
+        at, both = clock.wall_ns(), torch.stack([small.detach(), big.detach()])
+
+        def write(there: torch.Tensor) -> None:
+            segment = recorder.main
+            if segment is not None:
+                (number,) = _LONG.unpack(_FLOATS.pack(*(_in_float(value) for value in there.tolist())))
+                source = segment.name_id(how)
+                segment.add(Stage.GRADIENT, at, 0, parts, ranks, samples, number, updates, source, flags)
+
+        self._once(both, write)
+
+    def read(self) -> None:
+        """Record the numbers that are ready."""
+        while self._waiting and self._waiting[0][0].query():
+            self._waiting.popleft()[1]()
+        while len(self._waiting) > _MAX_WAITING:
+            self._waiting.popleft()
+
+    def stop(self) -> None:
+        """Record the numbers that are ready now; the rest is lost."""
+        self.read()
+        self._waiting.clear()
+
+    def _once(self, tensor: torch.Tensor, write: Callable[[torch.Tensor], None]) -> None:
+        if not tensor.is_cuda:
+            write(tensor)
+            return
+        there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        there.copy_(tensor, non_blocking=True)
+        passed = torch.cuda.Event()
+        passed.record(torch.cuda.current_stream(tensor.device))
+        self._waiting.append((passed, lambda: write(there)))
+
+
+def _bits(value: float) -> int:
+    """A float64 as the int64 of the same bits."""
+    (number,) = _LONG.unpack(_DOUBLE.pack(value))
+    return int(number)
+
+
+def _in_float(value: float) -> float:
+    """The value as a float32; infinity if it is too large."""
+    return value if abs(value) < 3e38 else value * float("inf")
+
+
+COST_SHARE, FIRST_SECONDS = 0.015, 60.0  # of the training's time, and seconds until it is halved
 _SELDOM = 64  # one update in N is measured whatever it costs
 _LOOKS = 8  # measured updates between two looks at what they cost
 _NEEDS = Message(
@@ -42,7 +129,7 @@ Tensors = list[torch.Tensor]
 WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
 
 
-class Counts(Protocol):
+class Progress(Protocol):
     """Progress of the training (Watch)."""
 
     @property
@@ -51,7 +138,7 @@ class Counts(Protocol):
     updates: int
 
 
-class Norms:
+class GradientNorms:
     """Measures updates, one after another.
 
     Attributes:
@@ -60,7 +147,7 @@ class Norms:
         backwards: of this update so far; the caller counts.
     """
 
-    def __init__(self, counts: Counts, later: Later) -> None:
+    def __init__(self, counts: Progress, later: DeviceNumbers) -> None:
         self._counts, self._later = counts, later
         self.why: str = _NEEDS
         self.scaled = False  # a GradScaler is in use
@@ -256,7 +343,7 @@ class Norms:
         coming = self._counts.updates + 1
         if coming >= self._look:
             now = time.perf_counter()
-            share = SHARE if now - self._created < FIRST_S else SHARE / 2
+            share = COST_SHARE if now - self._created < FIRST_SECONDS else COST_SHARE / 2
             wanted = self._every * self._spent / (share * (now - self._began))
             self._every = max(self._every, min(_SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted)))))
             self._began, self._spent, self._look = now, 0.0, coming + _LOOKS * self._every

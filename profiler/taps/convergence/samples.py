@@ -10,7 +10,7 @@ the second pass of a GAN), so that such a number compares moments of one trainin
 """
 
 
-class Samples:
+class SampleCount:
     """Counts samples on this rank.
 
     Attributes:

@@ -24,30 +24,108 @@ noise_scale_reason  the same as an identifier, where something depends on it (me
 import functools
 import weakref
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import BatchSampler, DataLoader
 
 from feedline.profiler import clock
 from feedline.profiler.message import id_of
-from feedline.profiler.record.below_dispatch import below_function_modes
 from feedline.profiler.record.optimizers import ObjectNumbers
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.convergence.batch_norm import BatchNorms
 from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.torch_internals import below_function_modes
+
+_FORWARDS = 64  # of one model that are looked at; its layers are counted again where their number is a power of two
+
+
+class BatchNormFacts:
+    """Looks at each model with batch norm in its first forwards in training, and then no more."""
+
+    def __init__(self) -> None:
+        self._found: list[dict[str, Any]] = []
+        self._looks: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+    def begin(self, model: torch.nn.Module, most: int) -> None:
+        """A model begins to train.
+
+        Args:
+            most: models that are described.
+        """
+        if len(self._found) < most and any(isinstance(part, _BatchNorm) for part in model.modules()):
+            facts: dict[str, Any] = {"layers": 0, "synced": 0, "samples": 0, "gpu": False, "forwards": 0}
+            self._found.append(facts)
+            self._looks[model] = facts
+
+    def forwarded(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], handed_over: int) -> None:
+        """A model has received a batch in training.
+
+        Args:
+            handed_over: samples of the last batch from a loader; 0: unknown. Where the input has fewer rows, they need not be samples (the
+                two rows of a graph's edges), or the program divides the batch.
+        """
+        facts = self._looks.get(model)
+        if facts is None:
+            return
+        facts["forwards"] += 1
+        facts["samples"] = max(facts["samples"], max(rows(args, kwargs), handed_over) // _replicas(model))
+        if not facts["forwards"] & (facts["forwards"] - 1):
+            layers = [part for part in model.modules() if isinstance(part, _BatchNorm)]
+            facts["synced"] = sum(_is_synced(layer) for layer in layers)
+            facts["layers"] = sum(_uses_its_batch(layer) for layer in layers)
+            facts["gpu"] = any(parameter.is_cuda for parameter in model.parameters())
+        if facts["forwards"] >= _FORWARDS:
+            del self._looks[model]
+
+    @property
+    def active(self) -> bool:
+        """Whether a model is still looked at."""
+        return bool(self._looks)
+
+    def found(self) -> list[dict[str, object]]:
+        """The models with batch norm, for the manifest."""
+        return [{key: value for key, value in facts.items() if key != "forwards"} for facts in self._found]
+
+
+def _is_synced(layer: _BatchNorm) -> bool:
+    """Whether a layer takes its statistics over all ranks: torch's SyncBatchNorm, or one of a library."""
+    return "sync" in type(layer).__name__.lower()
+
+
+def _uses_its_batch(layer: _BatchNorm) -> bool:
+    """Whether a layer normalizes with the statistics of this rank's batch: it is not frozen, and not meant to look at less."""
+    whole = not _is_synced(layer) and not hasattr(layer, "ghost")
+    return whole and (layer.training or not layer.track_running_stats or layer.running_mean is None)
+
+
+def _replicas(model: torch.nn.Module) -> int:
+    """Copies of a model that share a batch."""
+    return max(1, len(model.device_ids)) if isinstance(model, torch.nn.DataParallel) else 1
+
+
+def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """Rows of the first tensor in a model's input, or the length of a list of tensors, such as images of different sizes."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor) and value.dim():
+            return int(value.shape[0])
+        if isinstance(value, list | tuple) and value and all(isinstance(one, torch.Tensor) for one in value):
+            return len(value)
+    return 0
+
 
 _HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
 _FEW = 4  # schedulers, which are looked at on every update
-_MOST = 64  # optimizers and kinds of samplers: more are those of a search
+_MAX_DESCRIBED = 64  # optimizers and kinds of samplers: more are those of a search
 #: kind, shuffles, samples, of, loader -> epochs, values of set_epoch
 Samplers = dict[tuple[str, bool, int, int, int | None], tuple[int, set[object]]]
 _NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
 _HOW = ("fused", "foreach")  # it updates; None, the default, is not described
 
 
-class Setup:
+class TrainingSetup:
     """Collects the setup while the training runs.
 
     Attributes:
@@ -57,7 +135,7 @@ class Setup:
     """
 
     def __init__(self) -> None:
-        self.batch_norms = BatchNorms()
+        self.batch_norms = BatchNormFacts()
         self.scaler: Any = None
         self.skipped = 0
         self._optimizers: list[dict[str, Any]] = []
@@ -101,7 +179,7 @@ class Setup:
         new = number is None
         if number is None:
             number = self._known.meet(optimizer)
-            new = number < _MOST
+            new = number < _MAX_DESCRIBED
             if new:
                 kind = type(optimizer)
                 groups = [_group_facts(group) for group in optimizer.param_groups]
@@ -124,7 +202,7 @@ class Setup:
         if module not in self._models:
             self._models.add(module)
             self._norms.update(type(part).__name__ for part in module.modules() if "Norm" in type(part).__name__)
-            self.batch_norms.begin(module, _MOST)
+            self.batch_norms.begin(module, _MAX_DESCRIBED)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
         """The setup so far."""
@@ -155,7 +233,7 @@ class Setup:
     def _retire_schedulers(self) -> None:
         """Those of trainings that are over."""
         past = [facts for scheduler, facts in self._schedulers if scheduler() is None]
-        self._past += [facts for facts in past if facts][: _MOST - len(self._past)]
+        self._past += [facts for facts in past if facts][: _MAX_DESCRIBED - len(self._past)]
         self._schedulers = [one for one in self._schedulers if one[0]() is not None]
 
     @below_function_modes
@@ -175,14 +253,14 @@ class Setup:
             return
         one = {(kind, shuffles, samples, of, getattr(state, "loader", None)): (1, {getattr(sampler, "epoch", None)})}
         _count_samplers(one, self._samplers)
-        if len(self._fresh) < _MOST:
+        if len(self._fresh) < _MAX_DESCRIBED:
             self._fresh.append((clock.wall_ns(), one))
 
 
 def _count_samplers(more: Samplers, into: Samplers) -> None:
     """Add passes over samplers to those of others."""
     for shape, (epochs, distinct) in more.items():
-        if shape in into or len(into) < _MOST:
+        if shape in into or len(into) < _MAX_DESCRIBED:
             before, values = into.get(shape, (0, set()))
             into[shape] = before + epochs, values | distinct
 

@@ -18,13 +18,12 @@ from typing import Any
 import torch
 
 from feedline.profiler.events import Flag
-from feedline.profiler.record.below_dispatch import NoFunctionModes
 from feedline.profiler.record.recorder import inside, recorder
 from feedline.profiler.taps.own_code.producers import ProducerFinder, ProducerTimer
 from feedline.profiler.taps.own_code.resident import ResidentInput
 from feedline.profiler.taps.own_code.stretches import OwnCode
 from feedline.profiler.taps.patch import skip_in_warnings
-from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
+from feedline.profiler.torch_internals import NoFunctionModes, dynamo_follows, hide_from_dynamo, is_traced
 
 NAME = "the program's own code"
 GIVES = "the functions outside models that take time, and the one that makes batches without a loader"
