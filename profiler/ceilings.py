@@ -60,7 +60,7 @@ class Settings(TypedDict, total=False):
     ranks: WorldSize | None
 
 
-class CeilingShape(TypedDict, total=False):
+class _CeilingShape(TypedDict, total=False):
     """Types of one ceiling in a file."""
 
     value: NotNegative | None
@@ -74,7 +74,7 @@ class _CeilingsShape(TypedDict, total=False):
     """Types of the rest of a file, in addition to those of ``Ceilings``."""
 
     schema_version: Annotated[int, Meta(ge=1)]
-    ceilings: list[CeilingShape]
+    ceilings: list[_CeilingShape]
     flop_per_sample: Positive | None
     peak_flops: Positive | None
     sample_bytes: Positive | None

@@ -25,7 +25,7 @@ def report(recording: RecordingSettings) -> None:
 
     It takes a second of CPU, so it is skipped with ``-q`` for a run without a record.
     """
-    if "-q" in recording.report and "--json" not in recording.report and ranks.place().world_size == 1 and is_empty(Path(recording.run)):
+    if "-q" in recording.report and "--json" not in recording.report and ranks.place().world_size == 1 and _is_empty(Path(recording.run)):
         return
     command = ["report", recording.run, "--finish", "--wait", "20", *recording.report]
     program = (
@@ -74,7 +74,7 @@ def _not_followed() -> dict[str, str]:
     return environ
 
 
-def is_empty(run: Path) -> bool:
+def _is_empty(run: Path) -> bool:
     """Whether rank 0 has ended without a record, and no other process recorded into the run."""
     rank = rank_folder(run, 0)
     main = main_segment(rank)

@@ -64,7 +64,7 @@ class ConvergenceTap(Protocol):
     def paused(self, updates: int, steps: int, batches: int, samples: int) -> None: ...
 
 
-class OwnCodeTap(Protocol):
+class _OwnCodeTap(Protocol):
     """Observes the program's own code between models, backward passes and updates (taps/making)."""
 
     def begins(self, inference: bool = False) -> None: ...
@@ -96,7 +96,7 @@ class _LooksAtThreads(Protocol):
     def watch(self, makers: list[tuple[int, int]]) -> None: ...
 
 
-class SamplingPause(Protocol):
+class _SamplingPause(Protocol):
     """A series of steps that are only counted (taps/recording_schedule.py).
 
     Attributes:
@@ -162,12 +162,12 @@ class _Recorder:
         self.optimizers: _OptimizerTracker | None = None
         self.on_new_training: Callable[[], None] | None = None
         self.looks: _LooksAtThreads | None = None
-        self.own_code: OwnCodeTap | None = None
+        self.own_code: _OwnCodeTap | None = None
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
         self.every: int | None = None
-        self.pause: SamplingPause | None = None
+        self.pause: _SamplingPause | None = None
         self.may_pause = True
         self.asked = False
         self.starting = 0

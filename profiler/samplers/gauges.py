@@ -22,7 +22,7 @@ from feedline.profiler.files.descriptor import Descriptor, Mapping
 from feedline.profiler.files.reading import MOST_GAUGES, MOST_JSON, json_of, one_line, whole
 
 _MAGIC = b"FEEDGAU1"
-GAUGES_SCHEMA = 1
+_GAUGES_SCHEMA = 1
 GAUGES_HEADER = struct.Struct("<8sH10x")
 GAUGE_ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad, written
 ROW_DTYPE = np.dtype([("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")])
@@ -55,7 +55,7 @@ class Gauges(NamedTuple):
 class GaugeLegend:
     """Content of gauges.json."""
 
-    schema_version: int = GAUGES_SCHEMA
+    schema_version: int = _GAUGES_SCHEMA
     gauges: list[tuple[str, str]] = field(default_factory=list)  #: name and unit
     absent: dict[str, str] = field(default_factory=dict)  #: source or gauge -> why it was not, or no longer, sampled
     machine: dict[str, object] = field(default_factory=dict)  #: facts that sources give once (GPUs, links between them, memory)
@@ -89,11 +89,11 @@ def read_legend(gauges: Path) -> GaugeLegend:
     try:
         data = json_of(whole(path, MOST_JSON))
         version = checked(data, shapes.VersionShape)["schema_version"]
-        legend = checked(data, shapes.LegendShape) if version <= GAUGES_SCHEMA else {}
+        legend = checked(data, shapes.LegendShape) if version <= _GAUGES_SCHEMA else {}
     except ValueError as error:
         raise RunDamaged(f"{path} cannot be read ({one_line(error)}): delete it and {gauges.name} to see the run without gauges") from error
-    if version > GAUGES_SCHEMA:
-        raise SchemaTooNew.of(path, version, GAUGES_SCHEMA)
+    if version > _GAUGES_SCHEMA:
+        raise SchemaTooNew.of(path, version, _GAUGES_SCHEMA)
     return GaugeLegend(version, legend["gauges"], legend.get("absent", {}), legend.get("machine", {}))
 
 
@@ -155,7 +155,7 @@ class GaugeWriter:
             with suppress(OSError):
                 owned.discard(path.parent, path.name)
             raise
-        GAUGES_HEADER.pack_into(self._map.view, 0, _MAGIC, GAUGES_SCHEMA)
+        GAUGES_HEADER.pack_into(self._map.view, 0, _MAGIC, _GAUGES_SCHEMA)
 
     def append(self, time_ns: int, rows: Sequence[tuple[int, float]]) -> None:
         """Write one tick: (gauge number, value) each. Does nothing in a forked child, whose map is the parent's file.
@@ -204,7 +204,7 @@ class GaugeWriter:
         ].tobytes()  # not the last one: the tick under way is then twice a period after the one before
         with single.replacement(self.path) as fd:
             mapped = self._allocate(fd, GAUGES_HEADER.size + len(kept) + more)
-            GAUGES_HEADER.pack_into(mapped.view, 0, _MAGIC, GAUGES_SCHEMA)
+            GAUGES_HEADER.pack_into(mapped.view, 0, _MAGIC, _GAUGES_SCHEMA)
             mapped.view[GAUGES_HEADER.size : GAUGES_HEADER.size + len(kept)] = kept
         self._map.close()
         self._file.close()

@@ -17,7 +17,7 @@ from feedline.profiler.masks import is_plain
 from feedline.profiler.message import Message
 from feedline.profiler.samplers.source import Source, reason_of
 
-NVML_LIBRARY = "libnvidia-ml.so.1"  # the driver's, which pynvml loads
+_NVML_LIBRARY = "libnvidia-ml.so.1"  # the driver's, which pynvml loads
 _LIBRARY_NOT_FOUND = 12  # nvml.h, NVML_ERROR_LIBRARY_NOT_FOUND
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h). Left out, as nothing is wrong: 1 idle, 2 clocks set by an administrator.
@@ -126,7 +126,7 @@ class Gpu(Source):
         return values
 
     def describe(self) -> dict[str, object]:
-        return describe_gpus(self._nvml, self._gpus)
+        return _describe_gpus(self._nvml, self._gpus)
 
     def _try(self, index: int, gpu: Any, reading: _Reading) -> None:
         try:
@@ -163,7 +163,7 @@ def visible_gpus(nvml: Any, visible: str | None) -> list[int]:
 
 def _import_nvml() -> Any:
     if "pynvml" not in sys.modules:
-        ctypes.CDLL(NVML_LIBRARY)  # without it, the package's import of 15 ms would be for nothing
+        ctypes.CDLL(_NVML_LIBRARY)  # without it, the package's import of 15 ms would be for nothing
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # another package of that name warns at import that it is deprecated
         import pynvml
@@ -185,7 +185,7 @@ _PEER_TO_PEER = {"read": 0, "write": 1, "nvlink": 2}
 _P2P_OK = 0
 
 
-def describe_gpus(nvml: Any, gpus: dict[int, Any]) -> dict[str, object]:
+def _describe_gpus(nvml: Any, gpus: dict[int, Any]) -> dict[str, object]:
     """Name, memory, PCIe and NVLink of each GPU, and the connection between each pair.
 
     Args:

@@ -67,7 +67,7 @@ def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     return found
 
 
-def own_file(path: Path) -> tuple[Path, int]:
+def _own_file(path: Path) -> tuple[Path, int]:
     """Open ``path``, or ``path`` with a number if a live process holds it. The lock is released with the process, however it ends."""
     owned.ensure(path.parent)
     for number in itertools.count():
@@ -146,7 +146,7 @@ class Segment:
         self._generation = 0  # of the file, times GENERATION: thinning moves records
         self._summed = (-1, 0, np.zeros((STAGES, FIELDS), np.int64))  # generation, and how many of its records, for sums_before
         self._moved: list[npt.NDArray[np.int32]] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
-        self.path, fd = own_file(path)
+        self.path, fd = _own_file(path)
         self._file = Descriptor(fd, self.path.absolute())
         try:
             size = os.fstat(fd).st_size

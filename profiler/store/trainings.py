@@ -90,7 +90,7 @@ def _tell_ends(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> N
 
 
 def _trainings(path: Path) -> list[Training]:
-    if is_own(path):
+    if _is_own(path):
         return [Training(path, _own_of(path.parent))]
     inner = inner_trainings(path)
     if not inner and _is_run(path) and not rank_folders(path):
@@ -117,7 +117,7 @@ def _trainings(path: Path) -> list[Training]:
     return found
 
 
-def is_own(path: Path) -> bool:
+def _is_own(path: Path) -> bool:
     """Whether a path names the training of a run's own process, if there are others."""
     return path.name == _OWN and bool(path.parent.is_dir() and rank_folders(path.parent) and inner_trainings(path.parent))
 
@@ -181,7 +181,7 @@ Sums = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Beginning:
+class _Beginning:
     """Beginning of a training in one process.
 
     Attributes:
@@ -254,7 +254,7 @@ def parse_part_path(path: Path) -> tuple[Path, int] | None:
     if path.parent.name != PARTS_FOLDER or not re.fullmatch(r"[1-9]\d{0,5}", path.name, re.ASCII):
         return None
     run = path.parent.parent
-    return (run, int(path.name)) if is_own(run) or run.is_dir() and (rank_folders(run) or inner_trainings(run)) else None
+    return (run, int(path.name)) if _is_own(run) or run.is_dir() and (rank_folders(run) or inner_trainings(run)) else None
 
 
 def first_optimizers(rank: Rank) -> list[int]:
@@ -276,7 +276,7 @@ def first_optimizers(rank: Rank) -> list[int]:
     return kept
 
 
-def _apart(main: Process, before: Beginning, this: Beginning, after: Beginning | None) -> bool:
+def _apart(main: Process, before: _Beginning, this: _Beginning, after: _Beginning | None) -> bool:
     """Whether two trainings without a loader are two: each made updates, and no batch was asked for."""
     until = after.at if after is not None else _FOREVER
     asked = main.of(Stage.NEXT)["start"]
@@ -285,7 +285,7 @@ def _apart(main: Process, before: Beginning, this: Beginning, after: Beginning |
     return min(own) >= _MIN_UPDATES and not ((asked >= before.at) & (asked < until)).any()
 
 
-def _beginning(main: Process, optimizer: int) -> Beginning:
+def _beginning(main: Process, optimizer: int) -> _Beginning:
     """Where the training of an optimizer begins that belongs to no earlier training."""
     begun = main.view(Stage.BEGUN)
     one = begun[begun["optimizer"] == optimizer][0]
@@ -297,7 +297,7 @@ def _beginning(main: Process, optimizer: int) -> Beginning:
         for column, name in ((2, "cpu"), (3, "runqueue")) if of_cpu else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra")):
             before[stage, column] = row[name]
     updates, samples = max(int(one["updates_before"]), 0), max(int(one["samples_before"]), 0)
-    return Beginning(int(one["start"]), optimizer, updates, samples, before if len(sums) else None)
+    return _Beginning(int(one["start"]), optimizer, updates, samples, before if len(sums) else None)
 
 
 def _slices(rank: Rank, wanted: list[int]) -> list[Rank]:
@@ -322,7 +322,7 @@ def _last(main: Process, begun: int) -> int:
     return int((own["start"] + np.maximum(own["wall"], 0)).max(initial=begun))
 
 
-def _cut(process: Process, this: Beginning, after: Beginning | None, first: bool) -> Process | None:
+def _cut(process: Process, this: _Beginning, after: _Beginning | None, first: bool) -> Process | None:
     """The records of a process from one beginning to the next; those of the first training include what came before. None: nothing."""
     records = process.records
     begin, until = 0 if first else this.at, after.at if after is not None else _FOREVER
@@ -338,7 +338,7 @@ def _cut(process: Process, this: Beginning, after: Beginning | None, first: bool
     return Process(process.header, own, process.names, totals, histograms)
 
 
-def _renumbered(records: Records, this: Beginning) -> Records:
+def _renumbered(records: Records, this: _Beginning) -> Records:
     """Updates and samples counted from the training's own beginning on."""
     records = records.copy()
     counted = np.isin(records["stage"], _NUMBERED)
@@ -348,7 +348,7 @@ def _renumbered(records: Records, this: Beginning) -> Records:
     return records
 
 
-def _sums(process: Process, own: Records, this: Beginning, after: Beginning | None, first: bool) -> Sums:
+def _sums(process: Process, own: Records, this: _Beginning, after: _Beginning | None, first: bool) -> Sums:
     """Sums of a part: of its records where all were kept, differences of what the recording summed up, or an estimate for a worker."""
     kept = sums_of(own)
     kept[0] = process.totals[0]
@@ -384,7 +384,7 @@ def _histograms(own: Records) -> npt.NDArray[np.int64]:
     return np.diff(running, axis=1, prepend=0).astype(np.int64)
 
 
-def _manifest_of(whole: Manifest, processes: list[Process], span: tuple[int, int], this: Beginning, after: Beginning | None) -> Manifest:
+def _manifest_of(whole: Manifest, processes: list[Process], span: tuple[int, int], this: _Beginning, after: _Beginning | None) -> Manifest:
     """The manifest of one training of a run."""
     used = set(processes[0].of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
     loaders = [about if number in used else {**about, "num_workers": 0} for number, about in enumerate(whole.loaders)]
@@ -403,7 +403,7 @@ def _moved(anchor: dict[str, int], at: int) -> dict[str, int]:
     return {**anchor, "perf_counter_ns": at, "time_ns": anchor["time_ns"] + at - anchor["perf_counter_ns"]}
 
 
-def _setup_of(whole: dict[str, object], this: Beginning, after: Beginning | None) -> dict[str, object]:
+def _setup_of(whole: dict[str, object], this: _Beginning, after: _Beginning | None) -> dict[str, object]:
     """The setup of one training: its own optimizers with their settings, and its own sums."""
     last = after.optimizer if after is not None else 1 << 62
     listed, schedulers = whole.get("optimizers"), whole.get("schedulers")

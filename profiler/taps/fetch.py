@@ -73,7 +73,7 @@ class _WatchedFetch:
         self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
         self._by_index = fetcher.auto_collation and self._place == "dataset"  # it is given the indices of a batch
         at_once = self._by_index and getattr(fetcher.dataset, "__getitems__", None)
-        self._stand_in = WatchedIterator if self._place == "dataset_iter" else _WatchedBatches if at_once else WatchedSamples
+        self._stand_in = WatchedIterator if self._place == "dataset_iter" else _WatchedBatches if at_once else _WatchedSamples
         self._begun: list[int] = []  # when each sample of the batch under way began
         self._custom = 0 if fetcher.collate_fn in _DEFAULT_COLLATES else Flag.CUSTOM
         self._asked: int | None = None  # samples of the batch under way, where its indices tell
@@ -312,7 +312,7 @@ def _length(indices: Any) -> int | None:
         return None
 
 
-class WatchedSamples:
+class _WatchedSamples:
     """Proxy for a map-style dataset inside its fetcher, for batches that are recorded in detail.
 
     Args:
@@ -334,7 +334,7 @@ class WatchedSamples:
         return getattr(self._dataset, name)
 
 
-class _WatchedBatches(WatchedSamples):
+class _WatchedBatches(_WatchedSamples):
     """The same for a dataset that makes a whole batch at once."""
 
     def __getitems__(self, indices: Any) -> Any:

@@ -131,7 +131,7 @@ class LoaderTaps:
                 return original(iterator, loader, *args, **kwargs)
             known, flags = self._next_epoch(loader)
             own_collate = known.about[1].get("collate") != "default"
-            iterator._feedline = state = IteratorState(known.number, known.epoch, own_collate=own_collate, of=known)
+            iterator._feedline = state = _IteratorState(known.number, known.epoch, own_collate=own_collate, of=known)
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
@@ -221,7 +221,7 @@ class LoaderHandle:
 
 
 @dataclass
-class IteratorState:
+class _IteratorState:
     """State of one iterator."""
 
     loader: int
@@ -285,7 +285,7 @@ def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return __next__
 
 
-def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
+def _rested_next(original: Callable[[Any], Any], iterator: Any, state: _IteratorState) -> Any:
     """The same during a pause: batches and samples are counted, and the end of an epoch is recorded, or that no batch came."""
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
@@ -312,14 +312,14 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorS
     return batch
 
 
-def _number_of(iterator: Any, state: IteratorState) -> int:
+def _number_of(iterator: Any, state: _IteratorState) -> int:
     """Number in the epoch of the batch that was handed over."""
     if hasattr(iterator, "_rcvd_idx"):
         return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else state.arrived
     return state.yielded
 
 
-def _note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
+def _note(span: Span, iterator: Any, state: _IteratorState, batch: Any) -> None:
     """Record the number of a batch and its content."""
     try:
         number = _number_of(iterator, state)
@@ -382,7 +382,7 @@ def _watch_makers(makers: list[tuple[int, int]]) -> None:
         clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
 
 
-def _watch_queue(queue: Any, state: IteratorState) -> None:
+def _watch_queue(queue: Any, state: _IteratorState) -> None:
     """Time receiving and unpickling, in the thread that reads the queue. Patches the instance; other queues are not touched."""
     receive, get = queue._recv_bytes, type(queue).get
     itself = weakref.ref(queue)  # a cycle would keep its pipes open until the next garbage collection

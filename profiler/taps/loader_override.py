@@ -28,7 +28,7 @@ _WORKER_THREADS = "worker_threads"  # the one setting that is no argument
 #: Arguments that torch refuses without workers -> what they are then.
 _OF_WORKERS = {"prefetch_factor": None, "persistent_workers": False, "multiprocessing_context": None, "timeout": 0}
 
-Arguments = dict[str, Any]
+_Arguments = dict[str, Any]
 Tell = Callable[[bool, str], None]  # whether it acted, and how or why not
 
 
@@ -52,7 +52,7 @@ class LoaderOverride:
     def __init__(self, settings: Mapping[str, Any], made_at: str, tell: Tell, strict: bool = False) -> None:
         self.settings, self.made_at, self.failed = dict(settings), made_at, ""
         self._tell, self._strict, self._changes = tell, strict, list[str]()
-        self._own: weakref.WeakKeyDictionary[Any, Arguments] = weakref.WeakKeyDictionary()
+        self._own: weakref.WeakKeyDictionary[Any, _Arguments] = weakref.WeakKeyDictionary()
 
     def attach(self, kind: Any, patches: Patches) -> None:
         """Patch a class of loaders.
@@ -74,7 +74,7 @@ class LoaderOverride:
 
         @functools.wraps(original)
         def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
-            bound, own = None, Arguments()
+            bound, own = None, _Arguments()
             with suppress(Exception):  # a wrong call: torch says so
                 bound = signature.bind(loader, *args, **kwargs)
                 own = dict(bound.arguments)
@@ -114,10 +114,10 @@ class LoaderOverride:
 
         return _get_iterator
 
-    def _is_meant(self, own: Arguments, site: object) -> bool:
+    def _is_meant(self, own: _Arguments, site: object) -> bool:
         return site == self.made_at if self.made_at else _draws_at_random(own)
 
-    def _acted(self, loader: Any, own: Arguments, site: object) -> None:
+    def _acted(self, loader: Any, own: _Arguments, site: object) -> None:
         with suppress(TypeError):  # a subclass that cannot be hashed
             self._own[loader] = {name: value for name, value in own.items() if value is not loader}
         now = ", ".join(f"{name}={value} (was {own.get(name, 'not set')})" for name, value in self.settings.items())
@@ -146,7 +146,7 @@ class LoaderOverride:
         self._tell(*self.outcome())
 
 
-def _changed(own: Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> Arguments:
+def _changed(own: _Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> _Arguments:
     """The arguments to make a loader with: the program's own and the settings. Those that torch refuses without workers are left out.
 
     Raises:
@@ -172,7 +172,7 @@ def _changed(own: Arguments, settings: Mapping[str, Any], signature: inspect.Sig
     return {name: found[name] for name in signature.parameters if name in found}
 
 
-def _refuse_workers(wanted: Arguments, before: int) -> None:
+def _refuse_workers(wanted: _Arguments, before: int) -> None:
     """Check that a loader can have another number of workers and still yields the same samples.
 
     Raises:
@@ -214,7 +214,7 @@ def has_guard(script: str | None) -> bool:
     )
 
 
-def _draws_at_random(own: Arguments) -> bool:
+def _draws_at_random(own: _Arguments) -> bool:
     """Whether a loader is for training as far as its arguments tell: it shuffles, has a sampler that does, or reads a stream."""
     if isinstance(own.get("dataset"), IterableDataset):
         return True
@@ -225,7 +225,7 @@ def _draws_at_random(own: Arguments) -> bool:
     return not isinstance(sampler, SequentialSampler) and bool(getattr(sampler, "shuffle", True))
 
 
-def _give_back(loader: Any, own: Arguments) -> None:
+def _give_back(loader: Any, own: _Arguments) -> None:
     """Set the attributes of a loader that is already made to what its own arguments make of them."""
     workers = own.get("num_workers", 0)
     attributes = {

@@ -17,7 +17,7 @@ from torch.optim import optimizer as torch_optimizer
 from feedline.profiler.record.recorder import inside, unobserved
 from feedline.profiler.torch_internals import in_backward
 
-Listener = Callable[[torch.optim.Optimizer], None]
+_Listener = Callable[[torch.optim.Optimizer], None]
 
 
 class _Updates:
@@ -25,8 +25,8 @@ class _Updates:
 
     def __init__(self) -> None:
         self.waiting: dict[Callable[[], None], None] = {}  # for the end of the outermost call; each once
-        self._before: tuple[Listener, ...] = ()  # replaced, never changed: another thread may be going through it
-        self._after: tuple[Listener, ...] = ()
+        self._before: tuple[_Listener, ...] = ()  # replaced, never changed: another thread may be going through it
+        self._after: tuple[_Listener, ...] = ()
         self._hooked = False
         self._places = 0, 0  # of the two hooks, in torch's dictionaries
 
@@ -48,7 +48,7 @@ class _Updates:
             torch_optimizer._global_optimizer_pre_hooks[before] = self.tell_before
             torch_optimizer._global_optimizer_post_hooks[behind] = self._tell_after
 
-    def follow(self, before: Listener | None = None, after: Listener | None = None) -> Callable[[], None]:
+    def follow(self, before: _Listener | None = None, after: _Listener | None = None) -> Callable[[], None]:
         """Add these listeners; returns a function that removes them.
 
         Raises:

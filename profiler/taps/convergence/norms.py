@@ -125,7 +125,7 @@ _NEEDS = Message(
     message.ONE_GRADIENT,
 )
 _FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
-Tensors = list[torch.Tensor]
+_Tensors = list[torch.Tensor]
 WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
 
 
@@ -161,7 +161,7 @@ class GradientNorms:
 
     def _new_update(self) -> None:
         self.backwards = 0
-        self._small: Tensors = []  # of the buckets of this backward
+        self._small: _Tensors = []  # of the buckets of this backward
         self._local: torch.Tensor | None = None  # of p.grad: by the program's own all_reduce, or accumulation
         self._samples = 0  # behind the part
         self._last_samples = 0  # when the whole was measured, in accumulation
@@ -238,7 +238,7 @@ class GradientNorms:
         elif self._local is not None and tensor.is_floating_point():
             self._summed += tensor.numel()
 
-    def _part(self, how: str, tensors: Tensors, scale: float, ranks: int) -> None:
+    def _part(self, how: str, tensors: _Tensors, scale: float, ranks: int) -> None:
         """A part's gradient goes by, or some of it."""
         self._how = how
         if self.wanted and not self._done and tensors:
@@ -349,7 +349,7 @@ class GradientNorms:
             self._began, self._spent, self._look = now, 0.0, coming + _LOOKS * self._every
         return coming % self._every == 0
 
-    def _parameters(self) -> Tensors:
+    def _parameters(self) -> _Tensors:
         optimizer = self._optimizer()
         if optimizer is None:
             return []
@@ -359,14 +359,14 @@ class GradientNorms:
         return _squared_norm([local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
 
 
-def _squared_norm(tensors: Tensors) -> torch.Tensor:
+def _squared_norm(tensors: _Tensors) -> torch.Tensor:
     """Sum of squares of all elements: float32 scalar.
 
     Raises:
         RuntimeError: a gradient is sparse.
         TypeError: it is a tensor of another kind.
     """
-    by_type: dict[torch.dtype, Tensors] = {}
+    by_type: dict[torch.dtype, _Tensors] = {}
     for tensor in tensors:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             raise TypeError(f"a gradient is a {type(tensor).__name__}")

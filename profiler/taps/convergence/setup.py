@@ -42,7 +42,7 @@ from feedline.profiler.torch_internals import below_function_modes
 _FORWARDS = 64  # of one model that are looked at; its layers are counted again where their number is a power of two
 
 
-class BatchNormFacts:
+class _BatchNormFacts:
     """Looks at each model with batch norm in its first forwards in training, and then no more."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ _HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnneali
 _FEW = 4  # schedulers, which are looked at on every update
 _MAX_DESCRIBED = 64  # optimizers and kinds of samplers: more are those of a search
 #: kind, shuffles, samples, of, loader -> epochs, values of set_epoch
-Samplers = dict[tuple[str, bool, int, int, int | None], tuple[int, set[object]]]
+_Samplers = dict[tuple[str, bool, int, int, int | None], tuple[int, set[object]]]
 _NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
 _HOW = ("fused", "foreach")  # it updates; None, the default, is not described
 
@@ -135,7 +135,7 @@ class TrainingSetup:
     """
 
     def __init__(self) -> None:
-        self.batch_norms = BatchNormFacts()
+        self.batch_norms = _BatchNormFacts()
         self.scaler: Any = None
         self.skipped = 0
         self._optimizers: list[dict[str, Any]] = []
@@ -144,8 +144,8 @@ class TrainingSetup:
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._schedulers: list[tuple[Any, dict[str, object]]] = []  # weak references, and what was known last
         self._past: list[dict[str, object]] = []  # of schedulers that are gone
-        self._samplers: Samplers = {}
-        self._fresh: list[tuple[int, Samplers]] = []  # ns, passes since the last update
+        self._samplers: _Samplers = {}
+        self._fresh: list[tuple[int, _Samplers]] = []  # ns, passes since the last update
 
     def attach(self, patches: Patches) -> None:
         """Watch schedulers and loaders."""
@@ -257,7 +257,7 @@ class TrainingSetup:
             self._fresh.append((clock.wall_ns(), one))
 
 
-def _count_samplers(more: Samplers, into: Samplers) -> None:
+def _count_samplers(more: _Samplers, into: _Samplers) -> None:
     """Add passes over samplers to those of others."""
     for shape, (epochs, distinct) in more.items():
         if shape in into or len(into) < _MAX_DESCRIBED:
@@ -265,7 +265,7 @@ def _count_samplers(more: Samplers, into: Samplers) -> None:
             into[shape] = before + epochs, values | distinct
 
 
-def _sampler_facts(samplers: Samplers) -> list[dict[str, object]]:
+def _sampler_facts(samplers: _Samplers) -> list[dict[str, object]]:
     """The samplers, for the manifest."""
     return [
         {"kind": kind, "shuffles": shuffles, "epochs": epochs, "distinct": len(distinct), "samples": samples, "of": of}

@@ -27,7 +27,7 @@ from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, Patches
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
-def held_outside(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
+def _held_outside(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
     """Those of a module's functions that are referenced from outside installed libraries, each with its holder.
 
     Reference counts usually show quickly that nothing does. Only if they leave a doubt are all objects of the process searched, which takes
@@ -198,7 +198,7 @@ class Tap:
         names = [name for name in names if name in vars(module)]
         if not self._late or multiprocessing.parent_process() is not None:
             return names
-        held = held_outside(module, names, [_given[place] for name in names if (place := f"{module.__name__}:{name}") in _given])
+        held = _held_outside(module, names, [_given[place] for name in names if (place := f"{module.__name__}:{name}") in _given])
         for name, holder in held.items():
             self.left.append(f"{module.__name__}.{name} was taken by {holder} before feedline could replace it: not timed separately")
         return [name for name in names if name not in held]

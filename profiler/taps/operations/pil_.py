@@ -104,7 +104,7 @@ _WIDE_MODES = {"I": 4, "F": 4, "I;16": 2}  # bytes per pixel of the modes whose 
 
 
 class _Loading(threading.local):
-    watch: "Watch | None" = None  # of the outermost load that is going on in this thread
+    watch: "_Watch | None" = None  # of the outermost load that is going on in this thread
 
 
 _loading = _Loading()
@@ -148,7 +148,7 @@ def _split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., 
             _loading.watch.loads = _loading.watch.loads or inherited
             return original(*args, **kwargs)
         try:
-            watch = Watch(image, write)
+            watch = _Watch(image, write)
         except Exception:
             return original(*args, **kwargs)
         try:
@@ -161,7 +161,7 @@ def _split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., 
     return transparent(original, look)
 
 
-class Watch:
+class _Watch:
     """One load, from creation to ``end()``."""
 
     def __init__(self, image: Any, write: Write) -> None:

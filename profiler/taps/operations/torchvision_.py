@@ -13,7 +13,7 @@ from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.span import Size, augmented_size, collect, decoded_size, missing, read_size, spanned, stopwatch
 
 
-def spanned_call(cls: Any) -> Callable[..., Any]:
+def _spanned_call(cls: Any) -> Callable[..., Any]:
     """A ``__call__`` for a class of transforms; spans are named after the class of the instance.
 
     Args:
@@ -81,7 +81,7 @@ def _install_v1(tap: Tap, transforms: ModuleType) -> None:
             if cls.__module__ != module.__name__ or cls.__name__ in _WITHOUT:
                 continue
             if Module in cls.__bases__:
-                tap.patches.set(cls, "__call__", spanned_call(cls))
+                tap.patches.set(cls, "__call__", _spanned_call(cls))
             elif "__call__" in vars(cls):
                 tap.method(cls, "__call__", Stage.AUGMENT, augmented_size)
 
@@ -105,7 +105,7 @@ TRANSFORMS = Library(
 
 
 def _install_v2(tap: Tap, v2: ModuleType) -> None:
-    tap.patches.set(v2.Transform, "__call__", spanned_call(v2.Transform))
+    tap.patches.set(v2.Transform, "__call__", _spanned_call(v2.Transform))
 
 
 def _selftest_v2() -> str | None:

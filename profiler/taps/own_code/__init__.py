@@ -30,7 +30,7 @@ GIVES = "the functions outside models that take time, and the one that makes bat
 _TRAINS = Flag.TRAINING | Flag.GRAD
 
 
-class OwnCodeTap:
+class _OwnCodeTap:
     """Receives the outermost calls of models, backward passes and updates, in the thread that calls the first model.
 
     No method raises an Exception: the tap ends instead.
@@ -274,13 +274,13 @@ class OwnCodeTap:
 
 
 for _method in ("begins", "ends", "pauses", "resumes", "update_begins", "feeds", "settled", "gave", "moved", "backward", "updated"):
-    hide_from_dynamo(vars(OwnCodeTap)[_method], whats_called=True)
-hide_from_dynamo(OwnCodeTap._takes)
-hide_from_dynamo(OwnCodeTap._took, whats_called=True)
+    hide_from_dynamo(vars(_OwnCodeTap)[_method], whats_called=True)
+hide_from_dynamo(_OwnCodeTap._takes)
+hide_from_dynamo(_OwnCodeTap._took, whats_called=True)
 
 
 def attach() -> Callable[[], None]:
     """Attach; returns a function that ends it. Raises RuntimeError if this Python allows no further tool."""
-    tap = recorder.own_code = OwnCodeTap()
+    tap = recorder.own_code = _OwnCodeTap()
     os.register_at_fork(after_in_child=tap.end)
     return tap.end

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from feedline.profiler import clock
 
 
-class TracedCalls:
+class _TracedCalls:
     """Observes all calls that begin between ``on`` and ``off``, in the thread that called ``on``.
 
     Args:
@@ -77,7 +77,7 @@ def _profiler() -> Any:
     return Profiler(builtins=False)
 
 
-class TracingStopwatch:
+class _TracingStopwatch:
     """Times calls of these functions between ``on`` and ``off``.
 
     Attributes:
@@ -188,7 +188,7 @@ class _Tool:
         return threading.get_ident() == self._thread
 
 
-class MonitoredCalls:
+class _MonitoredCalls:
     """As in by_tracing.py."""
 
     def __init__(self, entered: Callable[[CodeType], None], left: Callable[[CodeType, Any], None], most: int) -> None:
@@ -216,7 +216,7 @@ class MonitoredCalls:
         self._tool.end()
 
 
-class MonitoringStopwatch:
+class _MonitoringStopwatch:
     """As in by_tracing.py. Only these functions are watched; others cost nothing."""
 
     def __init__(self, codes: frozenset[CodeType]) -> None:
@@ -259,9 +259,9 @@ class MonitoringStopwatch:
 
 
 if sys.version_info >= (3, 12):
-    Calls, Stopwatch = MonitoredCalls, MonitoringStopwatch
+    Calls, Stopwatch = _MonitoredCalls, _MonitoringStopwatch
 else:
-    Calls, Stopwatch = TracedCalls, TracingStopwatch
+    Calls, Stopwatch = _TracedCalls, _TracingStopwatch
 
 
 _Times = dict[int, int]  # id of a code -> ns

@@ -41,7 +41,7 @@ class _Call(NamedTuple):
     tensor: Any  # weakly
 
 
-class ReturnedTensors:
+class _ReturnedTensors:
     """The results of recent calls.
 
     The innermost frame that holds a batch when the model gets it does not make it; the outermost call that has ended and returned it does.
@@ -160,7 +160,7 @@ class ProducerFinder:
     """
 
     def __init__(self) -> None:
-        self._returned = ReturnedTensors()
+        self._returned = _ReturnedTensors()
         self._calls = Calls(self._returned.entered, self._returned.left, _MOST_CALLS_SEEN)
         self.looks = False
         self.found: frozenset[CodeType] = frozenset()

@@ -21,12 +21,12 @@ from feedline.profiler.taps.own_code.calls import CalledTimes, CallTimes, Frame,
 from feedline.profiler.taps.source_names import name_of
 
 _WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
-FIRST_BUDGET, LATER_BUDGET = 0.05, 0.003  # what share of the time looks may cost in the beginning, and in the end
+_FIRST_BUDGET, _LATER_BUDGET = 0.05, 0.003  # what share of the time looks may cost in the beginning, and in the end
 _BEGINNING_NS = 2_000_000_000  # then the share falls as time passes: a sudden fall lets a few looks stand for most of a short run
 #: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
 #: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
 _SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
-MIN_CHANCE = 1 / 2000  # chance of a step
+_MIN_CHANCE = 1 / 2000  # chance of a step
 _ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
 _MANY = 4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
 _NESTED = 3  # functions of torch, or decorators, around one of the program's
@@ -76,7 +76,7 @@ class _Sums:
         self.whole: Counter[_Target] = Counter()
         self.codes: dict[int, CodeType] = {}
 
-    def add(self, stretch: "Stretch", weight: float) -> None:
+    def add(self, stretch: "_Stretch", weight: float) -> None:
         """A stretch that stands for as many."""
         self.start, self.looks = stretch.start, self.looks + 1
         self.took += round(stretch.took * weight)
@@ -104,7 +104,7 @@ class _Sums:
         return name_of(code, (first, line_of(code, what.last)), around=what.last <= what.first)
 
 
-class Stretch:
+class _Stretch:
     """Of the program's own code, from one call of a model, backward pass or update to the next.
 
     Args:
@@ -254,7 +254,7 @@ class OwnCode:
         took = max(whole - called.cost - self._copied, 0)
         sums = self._sums[self._after_inference and before_inference]
         if not calls.gave_up:
-            stretch = Stretch(start, took, called, before, _of_the_program(running_frames()), self._loop, self._ran)
+            stretch = _Stretch(start, took, called, before, _of_the_program(running_frames()), self._loop, self._ran)
             self._ran = stretch.ran
             sums.add(stretch, self._weight)
         around = start - begun + clock.wall_ns() - now
@@ -296,10 +296,10 @@ class OwnCode:
         if self._steps < _WARM_UP:
             self._looks = False
             return
-        budget = max(LATER_BUDGET, FIRST_BUDGET * min(1.0, _BEGINNING_NS / max(self._passed, 1)))
+        budget = max(_LATER_BUDGET, _FIRST_BUDGET * min(1.0, _BEGINNING_NS / max(self._passed, 1)))
         allowed = budget * self._passed / (self._steps - _WARM_UP + 1)  # per step
         each = self._cost / max(self._looked, 1)
-        self._chance = min(max(allowed / each, MIN_CHANCE), 1.0) if each else 1.0
+        self._chance = min(max(allowed / each, _MIN_CHANCE), 1.0) if each else 1.0
         self._looks = self._random.random() < self._chance
         self._stretches = [0, 0]
 
