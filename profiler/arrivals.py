@@ -10,16 +10,16 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-Arrived = Callable[[ModuleType], None]
+_Arrived = Callable[[ModuleType], None]
 
 
 class Arrivals:
     """Import hook in sys.meta_path while a module is awaited. It has no lock, which a fork could leave locked."""
 
     def __init__(self) -> None:
-        self._awaited: dict[str, list[Arrived]] = {}
+        self._awaited: dict[str, list[_Arrived]] = {}
 
-    def when_imported(self, name: str, arrived: Arrived) -> Callable[[], None]:
+    def when_imported(self, name: str, arrived: _Arrived) -> Callable[[], None]:
         """Call ``arrived`` once a module has run, in the thread that imports it; at once if it is already imported.
 
         What it raises is dropped: it would end the program's import.
@@ -53,7 +53,7 @@ class Arrivals:
         for arrived in self._awaited.pop(module.__name__, ()):
             _call(arrived, module)
 
-    def _wait_no_more(self, name: str, arrived: Arrived) -> None:
+    def _wait_no_more(self, name: str, arrived: _Arrived) -> None:
         waiting = [one for one in self._awaited.pop(name, ()) if one is not arrived]
         if waiting:
             self._awaited[name] = waiting
@@ -61,7 +61,7 @@ class Arrivals:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
 
 
-def _call(arrived: Arrived, module: ModuleType) -> None:
+def _call(arrived: _Arrived, module: ModuleType) -> None:
     with suppress(Exception):
         arrived(module)
 
@@ -73,7 +73,7 @@ class _Telling:
         tell: called with the module when it has run; not where that raised.
     """
 
-    def __init__(self, loader: Any, tell: Arrived) -> None:
+    def __init__(self, loader: Any, tell: _Arrived) -> None:
         self._loader, self._tell = loader, tell
 
     @property  # type: ignore[misc]

@@ -46,7 +46,7 @@ class Ceiling:
     why: str = ""
 
 
-class Settings(TypedDict, total=False):
+class _Settings(TypedDict, total=False):
     """Settings of a ceiling that analysis calculates with."""
 
     batches: list[NotNegative]
@@ -67,7 +67,7 @@ class _CeilingShape(TypedDict, total=False):
     low: NotNegative | None
     high: NotNegative | None
     cpu_s: NotNegative | None
-    settings: Settings
+    settings: _Settings
 
 
 class _CeilingsShape(TypedDict, total=False):

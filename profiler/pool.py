@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from feedline.profiler.deferred import deferred
 
-T = TypeVar("T")
+_T = TypeVar("T")
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def sheltered() -> Iterator[None]:
 class _Pool(ProcessPoolExecutor):
     """An executor that starts its processes as work arrives."""
 
-    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+    def submit(self, work: Callable[..., _T], /, *args: Any, **kwargs: Any) -> "Future[_T]":
         with sheltered():
             return super().submit(work, *args, **kwargs)
 

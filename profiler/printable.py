@@ -21,7 +21,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, formats (bidi, 
 PICTOGRAPHS = ((0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FAFF))
 _SELECTORS = ((0x180B, 0x180D), (0x180F, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 
-T = TypeVar("T")
+_T = TypeVar("T")
 
 
 def printable(text: object, lines: bool = False) -> str:
@@ -65,12 +65,12 @@ def _hidden(c: str, kind: str) -> bool:
     return kind in _HIDDEN or c in _SHAPELESS
 
 
-def printable_in(value: T) -> T:
+def printable_in(value: _T) -> _T:
     """A copy of dataclasses, dicts, lists and tuples in which every string is printable and one line. Harmless values are not copied.
 
     Two keys of a dict that become the same are kept apart by a number.
     """
-    return cast(T, _printable_in(value))
+    return cast(_T, _printable_in(value))
 
 
 def _printable_in(value: Any) -> Any:

@@ -32,13 +32,13 @@ class Descriptor:
 
     def __init__(self, number: int, path: "str | os.PathLike[str] | None" = None, closes: bool = False) -> None:
         self._number, self._path, self._closes = number, path, closes
-        self._identity = identity(number)
+        self._identity = _identity(number)
 
     @property
     def is_ours(self) -> bool:
         """Whether the number still refers to the file."""
         try:
-            return identity(self._number) == self._identity
+            return _identity(self._number) == self._identity
         except OSError:
             return False
 
@@ -53,7 +53,7 @@ class Descriptor:
             if self._path is None:
                 raise lost
             number = single.reopen(Path(self._path))
-            if identity(number) != self._identity:
+            if _identity(number) != self._identity:
                 os.close(number)
                 raise lost
             self._number = number
@@ -71,7 +71,7 @@ class Descriptor:
                 self.close()
 
 
-def identity(number: int) -> tuple[int, int] | None:
+def _identity(number: int) -> tuple[int, int] | None:
     """Device and inode of an open file.
 
     Raises:

@@ -28,7 +28,7 @@ _MOST_TEXT = 100_000_000  # bytes: what pyarrow reads at most
 _MOST_THRIFT_ITEMS = 1 << 16  # of a list in the footer: a trace of 100 million events has 200 row groups of 9 columns
 
 
-class Columns:
+class _Columns:
     """A Parquet file whose rows can be read in bounded memory.
 
     Attributes:
@@ -113,7 +113,7 @@ def table_of(columns: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
 
 
 @contextmanager
-def columns(path: Path, way_out: str) -> Iterator[Columns]:
+def columns(path: Path, way_out: str) -> Iterator[_Columns]:
     """Open a file. Any error in it, including those found inside the block, becomes a one-line error.
 
     Args:
@@ -124,7 +124,7 @@ def columns(path: Path, way_out: str) -> Iterator[Columns]:
     """
     try:
         with opened(path, MOST_COLUMNS) as file:
-            yield Columns(file, path)
+            yield _Columns(file, path)
     except (OSError, pa.ArrowException, MemoryError, LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise RunDamaged(f"{path} cannot be read ({one_line(error)}): {way_out}") from error
 
@@ -153,11 +153,11 @@ _MOST_HEADER = 4096  # bytes
 _MOST_DEPTH = 4
 _DATA, _DATA_V2 = 0, 3
 _PLAIN, _DELTA_BINARY_PACKED = 0, 5
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, BINARY, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 12
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 12
 
 
 @dataclass(frozen=True)
-class Page:
+class _Page:
     """Attributes: values, and bytes of its header, compressed and uncompressed."""
 
     values: int
@@ -166,7 +166,7 @@ class Page:
     unpacked: int
 
 
-def pages(file: BinaryIO, begin: int, end: int) -> list[Page]:
+def pages(file: BinaryIO, begin: int, end: int) -> list[_Page]:
     """The pages of a column chunk.
 
     Args:
@@ -186,7 +186,7 @@ def pages(file: BinaryIO, begin: int, end: int) -> list[Page]:
     return found
 
 
-def _page(data: bytes) -> Page:
+def _page(data: bytes) -> _Page:
     reader = _Reader(data)
     try:
         header = reader.struct(_MOST_DEPTH)
@@ -200,7 +200,7 @@ def _page(data: bytes) -> Page:
         raise ValueError("a page has an encoding that feedline does not write")
     if not (0 <= packed and 0 <= unpacked <= _MOST_PAGE):
         raise ValueError(f"a page unpacks to {unpacked:,} bytes")
-    return Page(values, reader.at, packed, unpacked)
+    return _Page(values, reader.at, packed, unpacked)
 
 
 class _Reader:
@@ -226,7 +226,7 @@ class _Reader:
             return self._zigzag()
         if kind == _STRUCT:
             return self.struct(depth - 1)
-        if kind not in (_BYTE, _DOUBLE, BINARY):
+        if kind not in (_BYTE, _DOUBLE, _BINARY):
             raise ValueError("a page's header has a field of an unexpected type")
         size = {_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint()
         self.at += size

@@ -45,7 +45,7 @@ _LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than 
 
 
 @dataclass(frozen=True)
-class JoinedGroup:
+class _JoinedGroup:
     """The default process group.
 
     Attributes:
@@ -57,7 +57,7 @@ class JoinedGroup:
     size: int
 
 
-def _watch_groups(module: Any, joins: Callable[[JoinedGroup], None], joined: Callable[[], None]) -> None:
+def _watch_groups(module: Any, joins: Callable[[_JoinedGroup], None], joined: Callable[[], None]) -> None:
     """Call ``joins`` before and ``joined`` after this process joins the default group. Neither may raise."""
 
     def watched(original: Any) -> Any:
@@ -76,7 +76,7 @@ def _watch_groups(module: Any, joins: Callable[[JoinedGroup], None], joined: Cal
     Patches().enter(module.init_process_group, watched)
 
 
-def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> JoinedGroup | None:
+def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup | None:
     """The group that a call creates; None for a single rank, or if the arguments do not say."""
     try:
         given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
@@ -89,7 +89,7 @@ def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> JoinedGroup | 
             address = f"{getattr(store, 'host', '')}:{getattr(store, 'port', '')}:{getattr(store, 'path', '')}"
         elif address == "env://":
             address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        return JoinedGroup(hashlib.sha256(f"{size} {address}".encode()).hexdigest()[:12], rank, size)
+        return _JoinedGroup(hashlib.sha256(f"{size} {address}".encode()).hexdigest()[:12], rank, size)
     except (TypeError, ValueError):
         return None
 
@@ -99,7 +99,7 @@ def _number(given: dict[str, Any], name: str) -> int:
     return int(os.environ.get(name.upper(), -1)) if value is None or int(value) < 0 else int(value)
 
 
-def _place_in_group(group: JoinedGroup | None) -> Place:
+def _place_in_group(group: _JoinedGroup | None) -> Place:
     """Rank and world size of this process: from its launcher, else from its group, else as a single process."""
     place = ranks.place()
     if group is None or place.launcher in _LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
@@ -107,7 +107,7 @@ def _place_in_group(group: JoinedGroup | None) -> Place:
     return Place(group.rank, group.rank, group.size, None, launcher="init_process_group")
 
 
-def _launch_of(place: Place, group: JoinedGroup | None) -> str:
+def _launch_of(place: Place, group: _JoinedGroup | None) -> str:
     """A name shared by the ranks of one training."""
     if place.launcher in _LAUNCHERS:
         return ranks.launch_id()
@@ -196,7 +196,7 @@ def _note_end(recording: RecordingSettings, pid: int, by: str) -> None:
         process_log.write(Path(recording.run), {"pid": pid, "started": started, "ended_by": by})
 
 
-class Following:
+class _Following:
     """State of this process in the recording that it belongs to.
 
     Args:
@@ -210,7 +210,7 @@ class Following:
         self._follows_a_command = session is None  # which says nothing of this process
         self._sentinels: Patches | None = None
         self._parents: Session | None = None  # of the process that this one was forked from
-        self._group: JoinedGroup | None = None
+        self._group: _JoinedGroup | None = None
         self._lock = threading.RLock()
 
     def watch(self) -> None:
@@ -308,7 +308,7 @@ class Following:
         if code is not None and self.recording.top == os.getpid():
             reporting.report_what_was_made(self.recording)
 
-    def joins(self, group: JoinedGroup) -> None:
+    def joins(self, group: _JoinedGroup) -> None:
         """Called before this process joins a group. If it is already recorded as this rank, it announces that now: the others wait for it
         and find its folder."""
         self._group = group
@@ -349,7 +349,7 @@ def _in_worker() -> bool:
     return worker is not None and worker._worker_info is not None
 
 
-_following: Following | None = None
+_following: _Following | None = None
 
 
 def follow(recording: RecordingSettings, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
@@ -362,7 +362,7 @@ def follow(recording: RecordingSettings, session: "Session | None" = None, overr
     """
     global _following
     first = _following is None
-    following = _following = Following(recording, session, overrides)
+    following = _following = _Following(recording, session, overrides)
     outer = RecordingSettings.read()
     if outer is not None and outer.run != recording.run:
         _note(outer, unseen=f"it is recorded by another feedline, into {masks.path(recording.run)}")
@@ -396,10 +396,10 @@ def _forked() -> None:
 
 def _at_exit() -> None:
     if _following is not None:
-        _following.ends(ending())
+        _following.ends(_ending())
 
 
-def ending() -> Ending:
+def _ending() -> Ending:
     """The end of this process, as far as its traceback shows."""
     last = getattr(sys, "last_value", None)
     return Ending.of(last) if isinstance(last, (Exception, KeyboardInterrupt)) else Ending(None)

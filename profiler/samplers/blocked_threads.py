@@ -55,7 +55,7 @@ class BlockedThreads:
         begin = self._rounds * _MOST % max(len(threads), 1) if len(threads) > _MOST else 0
         for thread, (pid, file) in (threads + threads)[begin : begin + min(_MOST, len(threads))]:
             try:
-                kind = blocked_by(pid, file.read())
+                kind = _blocked_by(pid, file.read())
             except (OSError, ValueError, IndexError):  # it has ended
                 with self._lock:
                     self._threads.pop(thread, None)
@@ -95,7 +95,7 @@ _OF_GROUP = {"sleep": ON_SLEEP, "lock": ON_LOCK, "child": ON_PROCESS, "message":
 _MOST_POLLED = 8
 
 
-def blocked_by(pid: int, line: bytes) -> str | None:
+def _blocked_by(pid: int, line: bytes) -> str | None:
     """``ON_SLEEP``, ``ON_LOCK``, ... or ``ON_UNKNOWN``; None if the thread is running or runnable.
 
     Args:

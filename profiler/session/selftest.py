@@ -88,7 +88,7 @@ def _record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, 
         return [read_segment(path) for path in sorted((rank.folder / "segments").glob("*.seg"))], rank.manifest.hooks
 
 
-def train(loader: Any) -> None:
+def _train(loader: Any) -> None:
     """One epoch of a model with one parameter."""
     import torch
 
@@ -115,7 +115,7 @@ def _training() -> list[SelfTest]:
     from torch.utils.data import DataLoader
 
     try:
-        processes, hooks = _record(lambda: train(DataLoader(_Numbers(), 2)))  # type: ignore[arg-type]
+        processes, hooks = _record(lambda: _train(DataLoader(_Numbers(), 2)))  # type: ignore[arg-type]
     except FeedlineError as error:
         return [SelfTest("recording", False, str(error))]
     results = []
@@ -162,7 +162,7 @@ def _workers(method: str) -> SelfTest:
 
     name = f"workers by {method}"
     try:
-        processes, _ = _record(lambda: train(DataLoader(_Numbers(), 2, num_workers=2, multiprocessing_context=method)))  # type: ignore[arg-type]
+        processes, _ = _record(lambda: _train(DataLoader(_Numbers(), 2, num_workers=2, multiprocessing_context=method)))  # type: ignore[arg-type]
     except Exception as error:
         return SelfTest(name, False, f"{type(error).__name__}: {error}")
     main, workers = processes[-1:], processes[:-1]

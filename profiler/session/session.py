@@ -33,11 +33,11 @@ from feedline.profiler.store.segment import Segment
 _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
-Taken = TypeVar("Taken")
+_Taken = TypeVar("Taken")
 Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; raises PlaceTaken, OSError
 
 
-class Changes(Protocol):
+class _Changes(Protocol):
     """Changes to the training itself (``feedline run --fix``, ``--set``)."""
 
     @property
@@ -87,7 +87,7 @@ class Session:
         strict: bool = False,
         every: int | None = None,
         window: ProfilerWindow | None = None,
-        changes: Sequence[Changes] = (),
+        changes: Sequence[_Changes] = (),
         record_argv: str = "masked",
         rooms: Iterator[Room] | None = None,
         place: ranks.Place | None = None,
@@ -257,7 +257,7 @@ def _make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple
     return _first_with_room(rooms, strict, take)
 
 
-def _first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> tuple[Taken, PlaceTaken | None]:
+def _first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], _Taken]) -> tuple[_Taken, PlaceTaken | None]:
     """Result of ``take`` for the first run folder that is free and has space; and what was wrong with the very first one.
 
     Args:

@@ -60,7 +60,7 @@ class StopAfter:
             counted += 1
             began = began or time.monotonic()
             if (self.updates is not None and counted >= self.updates) or time.monotonic() - began >= self.seconds:
-                end(stop, run, place)
+                _end(stop, run, place)
 
         def arrived() -> None:
             from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -70,7 +70,7 @@ class StopAfter:
         hooks.when_imported("torch", arrived)
 
 
-def end(stop: Callable[[], None], run: Path, place: Place) -> None:
+def _end(stop: Callable[[], None], run: Path, place: Place) -> None:
     """End this process, and those below it, once all ranks have come as far: each may still need data of another. What unlinks shared
     memory ends by itself."""
     torch: Any = sys.modules["torch"]

@@ -41,16 +41,16 @@ class _Writer:
             why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
             self._tell("failed", f"cannot write the trace into {self._folder} ({why}): name another folder, or free some space")
         else:
-            if rank() == 0:
+            if _rank() == 0:
                 self._tell("next", f"next: feedline ingest {written}")
 
     def _write(self, profiler: "profile") -> Path:
         """Write one trace. Returns the files of all ranks, as a pattern for a shell."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._free(f"rank{rank()}-{profiler.step_num}")
+        path = self._free(f"rank{_rank()}-{profiler.step_num}")
         with single.replacing_path(path, output.SHARED) as part:
             profiler.export_chrome_trace(str(part))
-        return path.with_name(path.name.replace(f"rank{rank()}-", "rank*-" if world() > 1 else f"rank{rank()}-", 1))
+        return path.with_name(path.name.replace(f"rank{_rank()}-", "rank*-" if _world() > 1 else f"rank{_rank()}-", 1))
 
     def _free(self, stem: str) -> Path:
         """The first name that no file has, such as rank0-5.json.gz, rank0-5.2.json.gz."""
@@ -66,12 +66,12 @@ class _Writer:
             say(text)
 
 
-def rank() -> int:
+def _rank() -> int:
     """Rank of this process: from torch.distributed if it is initialised, else from the launcher's environment."""
     return _distributed("get_rank", ranks.place().rank)
 
 
-def world() -> int:
+def _world() -> int:
     """Number of ranks."""
     return _distributed("get_world_size", ranks.place().world_size)
 

@@ -22,7 +22,7 @@ _WORDS = 6  # of a command
 
 
 @dataclass
-class SeenProcess:
+class _SeenProcess:
     """A process.
 
     Attributes:
@@ -49,14 +49,14 @@ def write(run: Path, line: "LineShape") -> None:
         owned.add_line(run, PROCESSES_FILE, json.dumps(line))
 
 
-def read(run: Path) -> list[SeenProcess]:
+def read(run: Path) -> list[_SeenProcess]:
     """All processes, in order of appearance."""
-    processes: dict[tuple[int, int], SeenProcess] = {}
+    processes: dict[tuple[int, int], _SeenProcess] = {}
     for line in _lines(run):
         pid = line.get("pid", 0)
         if "ended_by" in line:
             continue
-        seen = processes.setdefault((pid, line.get("started", 0)), SeenProcess(pid, line.get("started", 0), line.get("command", [])))
+        seen = processes.setdefault((pid, line.get("started", 0)), _SeenProcess(pid, line.get("started", 0), line.get("command", [])))
         seen.recorded += [line["recorded"]] if "recorded" in line else []
         seen.unseen = seen.unseen or line.get("unseen", "")
     return list(processes.values())

@@ -87,10 +87,10 @@ def _own_file(path: Path) -> tuple[Path, int]:
 MAGIC = b"FEEDSEG2"
 PAGE = 4096
 TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
-SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
+_SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
 _WALL_AT, _EXTRA_AT, _NUMBER = 8, 48, struct.Struct("<q")  # in a record
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
-CHUNK_BYTES = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 _FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
 _GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
@@ -207,9 +207,9 @@ class Segment:
     def _count(self, stage: int, number: int, wall: int, cpu: int = 0, runqueue: int = 0, nbytes: int = 0, extra: int = 0) -> None:
         """Add to the sums of what is forgotten."""
         header, at = self._header, TOTALS_AT + stage * _SUMS_BYTES
-        sums = SUMS.unpack_from(header, at)
+        sums = _SUMS.unpack_from(header, at)
         more = (number, max(wall, 0), max(cpu, 0), max(runqueue, 0), nbytes, extra)
-        SUMS.pack_into(header, at, *map(operator.add, sums, more))
+        _SUMS.pack_into(header, at, *map(operator.add, sums, more))
 
     def end(self, place: int | None, stage: int, wall: int, extra: int = 0) -> None:
         """Complete a record that ``add`` returned for a wall of UNMEASURED, once, from any thread. UNMEASURED again: it stays unknown."""
@@ -364,7 +364,7 @@ class Segment:
         elif self._allocated >= self._capacity:
             self._thin()
         else:
-            size = CHUNK_BYTES if self._allocated else _FIRST_CHUNK_BYTES
+            size = _CHUNK_BYTES if self._allocated else _FIRST_CHUNK_BYTES
             os.posix_fallocate(self._file.number(), RECORDS_AT + self._allocated * RECORD.size, size)
             self._allocated += size // RECORD.size
             self._map(self._allocated - size // RECORD.size, self._allocated)
@@ -374,7 +374,7 @@ class Segment:
     def _map_at(self, slot: int) -> None:
         """Map what comes next of the room that is there, no more than a chunk: pages that were written once stay resident."""
         begin = slot // (PAGE // RECORD.size) * (PAGE // RECORD.size)
-        self._map(begin, min(begin + CHUNK_BYTES // RECORD.size, self._allocated))
+        self._map(begin, min(begin + _CHUNK_BYTES // RECORD.size, self._allocated))
 
     def _map(self, begin: int, end: int) -> None:
         before = self._mapping

@@ -177,7 +177,7 @@ _FOREVER = int(np.iinfo(np.int64).max)
 _OF_CPU = 256  # ``source`` of the second of a stage's two SUMS
 _UNSUMMED = (Stage.BEGUN, Stage.SUMS)
 _NUMBERED = (Stage.VALUE, Stage.GRADIENT)  # their ``extra`` counts updates
-Sums = npt.NDArray[np.int64]
+_Sums = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class _Beginning:
     optimizer: int
     updates: int
     samples: int
-    before: Sums | None
+    before: _Sums | None
 
 
 def split_run(run: Run) -> list[Run]:
@@ -348,7 +348,7 @@ def _renumbered(records: Records, this: _Beginning) -> Records:
     return records
 
 
-def _sums(process: Process, own: Records, this: _Beginning, after: _Beginning | None, first: bool) -> Sums:
+def _sums(process: Process, own: Records, this: _Beginning, after: _Beginning | None, first: bool) -> _Sums:
     """Sums of a part: of its records where all were kept, differences of what the recording summed up, or an estimate for a worker."""
     kept = sums_of(own)
     kept[0] = process.totals[0]
@@ -364,7 +364,7 @@ def _sums(process: Process, own: Records, this: _Beginning, after: _Beginning | 
     return exact
 
 
-def _scaled(process: Process, kept: Sums) -> Sums:
+def _scaled(process: Process, kept: _Sums) -> _Sums:
     """Of a worker that forgot windows: as many times what was kept of this part as was made of what was kept of all."""
     whole = sums_of(process.records)
     factor = np.where(whole[:, :1] > 0, process.totals[:, :1] / np.maximum(whole[:, :1], 1), 1.0)

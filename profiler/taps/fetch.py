@@ -73,7 +73,7 @@ class _WatchedFetch:
         self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
         self._by_index = fetcher.auto_collation and self._place == "dataset"  # it is given the indices of a batch
         at_once = self._by_index and getattr(fetcher.dataset, "__getitems__", None)
-        self._stand_in = WatchedIterator if self._place == "dataset_iter" else _WatchedBatches if at_once else _WatchedSamples
+        self._stand_in = _WatchedIterator if self._place == "dataset_iter" else _WatchedBatches if at_once else _WatchedSamples
         self._begun: list[int] = []  # when each sample of the batch under way began
         self._custom = 0 if fetcher.collate_fn in _DEFAULT_COLLATES else Flag.CUSTOM
         self._asked: int | None = None  # samples of the batch under way, where its indices tell
@@ -174,7 +174,7 @@ def _write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, st
         segment.add(Stage.KERNEL, at, new.minor_faults, new.system_ns, number=recorder.batch, source=recorder.loader, flags=flags)
 
 
-class SampleSelector:
+class _SampleSelector:
     """Decides which batches and samples are recorded in detail, and records their operations. Leaves all random states unchanged.
 
     One sample in ``every`` on average, at irregular intervals (from its own linear congruential sequence), so that a pattern in the data
@@ -290,14 +290,14 @@ class _Selectors(threading.local):
     """One for each loader that this thread makes batches for, so that an epoch continues where the previous one ended."""
 
     def __init__(self) -> None:
-        self._by_loader: dict[int, SampleSelector] = {}
+        self._by_loader: dict[int, _SampleSelector] = {}
 
-    def of(self, loader: int) -> SampleSelector:
+    def of(self, loader: int) -> _SampleSelector:
         if inside.depth:  # a loader inside a sample of another one
-            return SampleSelector(recorder.segment)
+            return _SampleSelector(recorder.segment)
         selector = self._by_loader.get(loader)
         if selector is None or selector.segment is not recorder.segment:
-            selector = self._by_loader[loader] = SampleSelector(recorder.segment)
+            selector = self._by_loader[loader] = _SampleSelector(recorder.segment)
         return selector
 
 
@@ -320,7 +320,7 @@ class _WatchedSamples:
             A sample evicts feedline's code from the caches, so a second reading would double the cost.
     """
 
-    def __init__(self, dataset: Any, selector: SampleSelector, begun: list[int]) -> None:
+    def __init__(self, dataset: Any, selector: _SampleSelector, begun: list[int]) -> None:
         self._dataset, self._selector, self._begun = dataset, selector, begun
 
     def __getitem__(self, index: Any) -> Any:
@@ -347,13 +347,13 @@ class _WatchedBatches(_WatchedSamples):
         return made
 
 
-class WatchedIterator:
+class _WatchedIterator:
     """Proxy for the iterator of an iterable dataset."""
 
-    def __init__(self, iterator: Any, selector: SampleSelector, begun: list[int]) -> None:
+    def __init__(self, iterator: Any, selector: _SampleSelector, begun: list[int]) -> None:
         self._iterator, self._selector, self._begun = iterator, selector, begun
 
-    def __iter__(self) -> "WatchedIterator":
+    def __iter__(self) -> "_WatchedIterator":
         return self
 
     def __next__(self) -> Any:

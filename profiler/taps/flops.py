@@ -47,10 +47,10 @@ _UNCOUNTED = Message(
 _WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
 _KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
 _MUCH = 0.1  # of the operations, to be told as what they are computed in
-Formula = Callable[..., Any]
+_Formula = Callable[..., Any]
 
 
-class Noted(NamedTuple):
+class _Noted(NamedTuple):
     """A call of an operator, without its tensors, which would stay in memory."""
 
     packet: Any
@@ -68,7 +68,7 @@ class _Kernels:
     """
 
     def __init__(self) -> None:
-        self.noted: list[Noted] | None = None
+        self.noted: list[_Noted] | None = None
         self._modules: list[Any] = []  # torch.library.Library would take its kernels away at exit, where threads may still compute
         self._problem: str | None = None
         self._only: Any = None
@@ -109,10 +109,10 @@ class _Kernels:
             if noted is not None and not is_traced():  # a trace would hold the question for the shape
                 try:
                     with NoFunctionModes():
-                        stand_ins = {name: shape(arg) for name, arg in kwargs.items()}
-                        noted.append(Noted(packet, shapes(args), stand_ins, shape(out), computed_in(packet, out)))
+                        stand_ins = {name: _shape(arg) for name, arg in kwargs.items()}
+                        noted.append(_Noted(packet, _shapes(args), stand_ins, _shape(out), _computed_in(packet, out)))
                 except Exception as error:
-                    noted.append(Noted(None, (error,), {}, None, Arithmetic.UNKNOWN))
+                    noted.append(_Noted(None, (error,), {}, None, Arithmetic.UNKNOWN))
             return out
 
         return kernel
@@ -169,7 +169,7 @@ class Counter:
             kernels.noted = []
             known = _formulas()
             for call in noted:
-                found[call.computed_in] += flop(known, call)
+                found[call.computed_in] += _flop(known, call)
         return found
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Counter:
         kernels.noted = None
 
 
-def flop(known: dict[Any, Formula], call: Noted) -> int:
+def _flop(known: dict[Any, _Formula], call: _Noted) -> int:
     """Operations of one call.
 
     Raises:
@@ -193,7 +193,7 @@ def flop(known: dict[Any, Formula], call: Noted) -> int:
     return int(formula(*map(_proxy, call.args), **stand_ins, out_val=_proxy(call.out)))
 
 
-def computed_in(packet: Any, out: Any) -> Arithmetic:
+def _computed_in(packet: Any, out: Any) -> Arithmetic:
     """What an operator computes in. Its result tells: autocast converts the operands only after this key."""
     tensor = out[0] if isinstance(out, tuple) and out else out
     if not isinstance(tensor, torch.Tensor):
@@ -236,7 +236,7 @@ def _proxy(value: Any) -> Any:
     return tuple(map(_proxy, value)) if isinstance(value, tuple) else value
 
 
-def _formulas() -> dict[Any, Formula]:
+def _formulas() -> dict[Any, _Formula]:
     """torch's own of its operators, and the same for the attention of CPUs, which it leaves out."""
     from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
@@ -247,11 +247,11 @@ def _formulas() -> dict[Any, Formula]:
     return found
 
 
-def shapes(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(map(shape, values))
+def _shapes(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(map(_shape, values))
 
 
-def shape(value: Any) -> Any:
+def _shape(value: Any) -> Any:
     """The shape of a tensor; other values unchanged.
 
     Raises:
@@ -262,7 +262,7 @@ def shape(value: Any) -> Any:
         if not all(type(size) is int for size in sizes):
             raise TypeError("its shapes are symbolic")
         return sizes
-    return shapes(value) if type(value) is tuple else value
+    return _shapes(value) if type(value) is tuple else value
 
 
 class FlopTap:

@@ -35,7 +35,7 @@ SHARE = 0.004  # of the time since; at most twice that
 QUEUE = 256  # pairs that the GPU has not passed: some 50 steps; a host that is further ahead is stopped by CUDA's own queue
 
 
-class Event(Protocol):
+class _Event(Protocol):
     """The part of torch.cuda.Event that is used."""
 
     def record(self, stream: Any) -> None: ...
@@ -55,7 +55,7 @@ class Cuda:
     def device(self) -> int:
         return torch.cuda.current_device()
 
-    def event(self) -> Event:
+    def event(self) -> _Event:
         return torch.cuda.Event(enable_timing=True)
 
     def current_stream(self, device: int) -> Any:
@@ -68,24 +68,24 @@ class Cuda:
 class Anchor:
     """A moment on both clocks, known once the GPU has passed the event."""
 
-    def __init__(self, event: Event, stream: Any) -> None:
+    def __init__(self, event: _Event, stream: Any) -> None:
         self.event = event
         self.host_ns = clock.wall_ns()
         event.record(stream)
 
 
-class Pair:
+class _Pair:
     """The two events of a stage."""
 
     __slots__ = ("lane", "begin", "end", "anchor", "launched", "stage", "start")
 
-    def __init__(self, lane: "Lane", begin: Event, end: Event) -> None:
+    def __init__(self, lane: "_Lane", begin: _Event, end: _Event) -> None:
         self.lane, self.begin, self.end, self.anchor = lane, begin, end, lane.anchor
         self.launched = clock.wall_ns()
         self.stage, self.start = Stage.GPU, 0
 
 
-class Lane:
+class _Lane:
     """A GPU. Its events may only be recorded in its own streams, and only compared with each other.
 
     Attributes:
@@ -95,32 +95,32 @@ class Lane:
 
     def __init__(self, cuda: Cuda, device: int) -> None:
         self.device = device
-        self.pending: deque[Pair] = deque()
+        self.pending: deque[_Pair] = deque()
         self._cuda = cuda
-        self._pool: list[Event] = []
+        self._pool: list[_Event] = []
         self._aside = cuda.new_stream(device)
         self.anchor = Anchor(cuda.event(), self._aside)
 
     def set_anchor(self) -> None:
         self.anchor = Anchor(self._cuda.event(), self._aside)
 
-    def take(self) -> Pair:
+    def take(self) -> _Pair:
         """A new pair, with its first event recorded."""
         begin, end = (self._pool.pop() if self._pool else self._cuda.event() for _ in range(2))
-        pair = Pair(self, begin, end)
+        pair = _Pair(self, begin, end)
         begin.record(self._cuda.current_stream(self.device))
         return pair
 
-    def queue(self, pair: Pair, stage: Stage, start: int) -> None:
+    def queue(self, pair: _Pair, stage: Stage, start: int) -> None:
         pair.end.record(self._cuda.current_stream(self.device))
         pair.stage, pair.start = stage, start
         self.pending.append(pair)
 
-    def give_back(self, pair: Pair) -> None:
+    def give_back(self, pair: _Pair) -> None:
         """Return a pair. An event can be recorded again at any time; its previous mark is lost."""
         self._pool += (pair.begin, pair.end)
 
-    def passed(self) -> list[Pair]:
+    def passed(self) -> list[_Pair]:
         """Remove and return the leading pairs that the GPU has passed."""
         found = []
         while self.pending and self.pending[0].end.query() and self.pending[0].begin.query() and self.pending[0].anchor.event.query():
@@ -171,12 +171,12 @@ class GpuTimer:
         self.lost = 0
         self._tell = tell
         self._cuda = cuda or Cuda()
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, _Lane] = {}
         self._device: int | None = None
         self._thread: int | None = None
         self._ration = _Ration()
 
-    def begin(self, stage: Stage) -> Pair | None:
+    def begin(self, stage: Stage) -> _Pair | None:
         """Mark the beginning of a stage; None if it cannot be timed, or its step is left out."""
         if stage not in _TIMED:
             return None
@@ -202,7 +202,7 @@ class GpuTimer:
             self._give_up(error)
             return None
 
-    def end(self, pair: Pair, stage: Stage, start: int) -> None:
+    def end(self, pair: _Pair, stage: Stage, start: int) -> None:
         """Mark the end of a stage.
 
         Args:
@@ -223,7 +223,7 @@ class GpuTimer:
         except Exception as error:
             self._give_up(error)
 
-    def end_copy(self, pair: Pair | None, start: int, source: torch.device, target: torch.device) -> None:
+    def end_copy(self, pair: _Pair | None, start: int, source: torch.device, target: torch.device) -> None:
         """Mark the end of a ``Tensor.to``. Not recorded if it stayed on its device or went to another GPU than expected."""
         if source != target and target.type == "cuda":
             self._device = target.index
@@ -259,14 +259,14 @@ class GpuTimer:
             self._thread = here
         return here != self._thread
 
-    def _lane(self, device: int) -> Lane:
+    def _lane(self, device: int) -> _Lane:
         lane = self._lanes.get(device)
         if lane is None:
-            lane = self._lanes[device] = Lane(self._cuda, device)
+            lane = self._lanes[device] = _Lane(self._cuda, device)
             self._tell(NAME, True, GIVES)
         return lane
 
-    def _read(self, lane: Lane) -> None:
+    def _read(self, lane: _Lane) -> None:
         for pair in lane.passed():
             segment = recorder.main
             if segment is not None:

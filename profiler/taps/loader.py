@@ -33,7 +33,7 @@ from feedline.profiler.taps.worker import WorkerEntry
 
 
 @dataclass(frozen=True)
-class Library:
+class _Library:
     """Names of a loader's parts in one library."""
 
     module: str
@@ -44,7 +44,7 @@ class Library:
     worker_module: str  # the module whose ``_worker_loop`` the iterator looks up when it starts workers
 
 
-TORCH = Library(
+TORCH = _Library(
     "torch.utils.data.dataloader",
     "_SingleProcessDataLoaderIter",
     "_MultiProcessingDataLoaderIter",
@@ -52,7 +52,7 @@ TORCH = Library(
     "DataLoader",
     "torch.utils.data._utils.worker",
 )
-TORCHDATA = Library(
+TORCHDATA = _Library(
     "torchdata.stateful_dataloader.stateful_dataloader",
     "_StatefulSingleProcessDataLoaderIter",
     "_StatefulMultiProcessingDataLoaderIter",
@@ -61,8 +61,8 @@ TORCHDATA = Library(
     "torchdata.stateful_dataloader.stateful_dataloader",
 )
 
-NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
-MoreOfLoader = Callable[[int, dict[str, object]], None]  # number of the loader, settings that have become known
+_NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
+_MoreOfLoader = Callable[[int, dict[str, object]], None]  # number of the loader, settings that have become known
 
 
 class LoaderTaps:
@@ -74,16 +74,16 @@ class LoaderTaps:
         add: called where later passes show more of one.
     """
 
-    def __init__(self, folder: Path, tell: NewLoader, add: MoreOfLoader) -> None:
+    def __init__(self, folder: Path, tell: _NewLoader, add: _MoreOfLoader) -> None:
         self._folder = folder
         self._tell = tell
         self._add = add
-        self._loaders: list[LoaderHandle] = []
+        self._loaders: list[_LoaderHandle] = []
         self._sites = CallSites()
         self._salt = os.urandom(16)
         self._starting = threading.RLock()
 
-    def attach(self, library: Library, patches: Patches) -> None:
+    def attach(self, library: _Library, patches: Patches) -> None:
         """Patch the library's iterator classes.
 
         Raises:
@@ -101,7 +101,7 @@ class LoaderTaps:
         if library is TORCH:  # torchdata's calls it
             patches.set(base, "_next_index", _watched_next_index(base._next_index))
 
-    def _next_epoch(self, loader: Any) -> tuple["LoaderHandle", int]:
+    def _next_epoch(self, loader: Any) -> tuple["_LoaderHandle", int]:
         """Its handle, and the flags of the record of this pass."""
         known = next((known for known in self._loaders if known.loader() is loader), None)
         flags = 0 if known is not None else Flag.FIRST
@@ -113,17 +113,17 @@ class LoaderTaps:
                 self._add(known.number, {"dataset_changes": changes})
         return known, flags
 
-    def _meet(self, loader: Any) -> "LoaderHandle":
+    def _meet(self, loader: Any) -> "_LoaderHandle":
         """Number a loader. One that replaces another (created again each epoch, with the same settings) keeps its number."""
         about = (type(loader).__name__, {**settings(loader), **self._sites.of(loader)})
         for known in self._loaders:
             if known.about == about and known.loader() is None and known.iterator() is None:
                 known.loader = weakref.ref(loader)
                 return known
-        self._loaders.append(LoaderHandle(self._tell(*about), about, weakref.ref(loader)))
+        self._loaders.append(_LoaderHandle(self._tell(*about), about, weakref.ref(loader)))
         return self._loaders[-1]
 
-    def _watched_init(self, original: Callable[..., None], library: Library | None) -> Callable[..., None]:
+    def _watched_init(self, original: Callable[..., None], library: _Library | None) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             segment = recorder.resume()
@@ -189,7 +189,7 @@ class LoaderTaps:
 
 
 @dataclass
-class LoaderHandle:
+class _LoaderHandle:
     """A loader of the program."""
 
     number: int
@@ -231,7 +231,7 @@ class _IteratorState:
     asked: bool = False  # inside __next__
     drawn: dict[int, int] = field(default_factory=dict)  # samples of the batches that were ordered and are not there yet
     own_collate: bool = False
-    of: LoaderHandle | None = None
+    of: _LoaderHandle | None = None
 
     def ended(self, iterator: Any) -> None:
         """The loader has no more batches."""

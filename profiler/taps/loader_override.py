@@ -32,7 +32,7 @@ _Arguments = dict[str, Any]
 Tell = Callable[[bool, str], None]  # whether it acted, and how or why not
 
 
-class Impossible(ValueError):
+class _Impossible(ValueError):
     """A loader cannot have these arguments; the message says why, without private words."""
 
 
@@ -127,7 +127,7 @@ class LoaderOverride:
             self._say()
 
     def _fail(self, error: Exception) -> None:
-        self.failed = str(error) if isinstance(error, Impossible) else masks.error(error)
+        self.failed = str(error) if isinstance(error, _Impossible) else masks.error(error)
         self._say()
         if self._strict:
             raise FixError(f"--strict: the DataLoader cannot be changed: {self.failed}") from error
@@ -156,12 +156,12 @@ def _changed(own: _Arguments, settings: Mapping[str, Any], signature: inspect.Si
     threads = given.pop(_WORKER_THREADS, None)
     for name in given:
         if name not in signature.parameters:
-            raise Impossible(f"the DataLoader of this version has no argument {name}")
+            raise _Impossible(f"the DataLoader of this version has no argument {name}")
     workers, before = given.get("num_workers", own.get("num_workers", 0)), own.get("num_workers", 0)
     found = {**own, **given}
     if workers == 0:
         if needing := [name for name in _OF_WORKERS if given.get(name)]:
-            raise Impossible(f"{needing[0]} needs workers, and this DataLoader has num_workers=0")
+            raise _Impossible(f"{needing[0]} needs workers, and this DataLoader has num_workers=0")
         for name in _OF_WORKERS:
             found.pop(name, None)
     elif workers != before:
@@ -179,16 +179,16 @@ def _refuse_workers(wanted: _Arguments, before: int) -> None:
         Impossible: it cannot, or does not.
     """
     if wanted["num_workers"] > 1 >= before and isinstance(wanted.get("dataset"), IterableDataset):
-        raise Impossible(
+        raise _Impossible(
             "its IterableDataset was read by one process only, so whether it divides its samples among workers is unknown: divide them "
             "with get_worker_info(), and record once with num_workers=2"
         )
     if before:
         return
     if multiprocessing.current_process().daemon:
-        raise Impossible("this process is a daemon of multiprocessing, which cannot start workers")
+        raise _Impossible("this process is a daemon of multiprocessing, which cannot start workers")
     if not _forks(wanted.get("multiprocessing_context")) and not has_guard(getattr(sys.modules.get("__main__"), "__file__", None)):
-        raise Impossible(
+        raise _Impossible(
             "workers would run the script again, because it has no `if __name__ == '__main__':` and they are not started by fork"
         )
 

@@ -51,7 +51,7 @@ def settings(loader: Any) -> dict[str, object]:
         found["torchs_dispatch"] = _dispatches_as_torch(type(loader))
     if (samples := length(dataset)) is not None:
         found["dataset_samples"] = samples
-    if (samples := epoch_samples(loader)) is not None:
+    if (samples := _epoch_samples(loader)) is not None:
         found["epoch_samples"] = samples
     if found.get("num_workers"):
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
@@ -61,7 +61,7 @@ def settings(loader: Any) -> dict[str, object]:
 
 def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
     """What the code of a dataset shows: where samples are made; of a stream, whether something tells its workers apart."""
-    found: dict[str, object] = {"sample_code": code} if (code := sample_code(dataset)) else {}
+    found: dict[str, object] = {"sample_code": code} if (code := _sample_code(dataset)) else {}
     if isinstance(dataset, torch.utils.data.IterableDataset) and getattr(loader, "worker_init_fn", None) is None:
         asks = asks_for_worker(dataset)
         found |= {} if asks is None else {"asks_for_worker": asks}
@@ -81,7 +81,7 @@ def _fetches_batches(dataset: Any) -> bool:
     return hasattr(type(dataset), "__getitems__")
 
 
-def epoch_samples(loader: Any) -> int | None:
+def _epoch_samples(loader: Any) -> int | None:
     """Samples in one pass over a loader; None if a class of the program draws its batches."""
     batches: Any = getattr(loader, "batch_sampler", None)
     if type(batches) is not BatchSampler or isinstance(loader.dataset, torch.utils.data.IterableDataset):
@@ -128,7 +128,7 @@ def _innermost(dataset: Any) -> Any:
     return dataset
 
 
-def sample_code(dataset: Any) -> str:
+def _sample_code(dataset: Any) -> str:
     """The function of the program that makes samples, ``Rows.__getitem__ (train.py:15)``; empty: it is a library's, or unknown."""
     kind = type(_innermost(dataset))
     for function in [getattr(kind, name) for name in _MAKES_SAMPLES if hasattr(kind, name)]:

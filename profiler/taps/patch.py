@@ -25,7 +25,7 @@ _MISSING = object()
 SKIPPED_FILE_SUFFIX = " (feedline; passed by like importlib._bootstrap)"
 
 
-class Patch(NamedTuple):
+class _Patch(NamedTuple):
     """A replaced attribute."""
 
     owner: Any
@@ -40,7 +40,7 @@ class Patches:
     _all: "weakref.WeakSet[Patches]" = weakref.WeakSet()
 
     def __init__(self) -> None:
-        self._done: list[Patch] = []
+        self._done: list[_Patch] = []
         self._entered: list[tuple[FunctionType, FunctionType, CodeType]] = []
         Patches._all.add(self)
 
@@ -50,7 +50,7 @@ class Patches:
         if isinstance(owner, (type, ModuleType)):
             new = _mimic_signature(owner, name, new)
         setattr(owner, name, new)
-        self._done.append(Patch(owner, name, old, vars(owner)[name]))
+        self._done.append(_Patch(owner, name, old, vars(owner)[name]))
 
     def enter(self, function: Any, make: Callable[[Any], Callable[..., Any]]) -> None:
         """Make a function do what ``make(original)`` returns, wherever it is referenced."""
@@ -77,12 +77,12 @@ class Patches:
         self._entered.clear()
 
     @classmethod
-    def standing(cls) -> Iterator[Patch]:
+    def standing(cls) -> Iterator[_Patch]:
         """Everything currently replaced in this process, by any tap."""
         for patches in list(cls._all):
             yield from patches._done
             for function, twin, _ in patches._entered:
-                yield Patch(sys.modules[function.__module__], function.__name__, twin, function)
+                yield _Patch(sys.modules[function.__module__], function.__name__, twin, function)
 
 
 class _Descriptor:
@@ -139,7 +139,7 @@ def _mimic_signature(owner: Any, name: str, new: Any) -> Any:
     function.__dict__.update({key: value for key, value in own.items() if key != "__wrapped__"})
     place = _found_at(original) if isinstance(original, FunctionType) else None
     if place is None or place != (owner, name) and getattr(*place, None) is not new:  # else it is there already
-        function.__module__, function.__qualname__ = place_of(owner, name)
+        function.__module__, function.__qualname__ = _place_of(owner, name)
     skip_in_warnings(function)
     return new
 
@@ -153,7 +153,7 @@ def _found_at(function: FunctionType) -> tuple[Any, str] | None:
     return None if place is None else (place, name)
 
 
-def place_of(owner: Any, name: str) -> tuple[str, str]:
+def _place_of(owner: Any, name: str) -> tuple[str, str]:
     """Module and qualified name of an attribute."""
     return (owner.__name__, name) if isinstance(owner, ModuleType) else (owner.__module__, f"{owner.__qualname__}.{name}")
 

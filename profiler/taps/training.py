@@ -37,9 +37,9 @@ def attach_forward(patches: Patches) -> None:
             return original(self, *args, **kwargs)
         if inside.depth:
             return original(self, *args, **kwargs) if inside.takes is None else inside.takes(original, self, args, kwargs)
-        if _METRICS in sys.modules and is_metric(type(self)):
-            return call_metric(original, self, args, kwargs)
-        return call_outermost(original, self, args, kwargs)
+        if _METRICS in sys.modules and _is_metric(type(self)):
+            return _call_metric(original, self, args, kwargs)
+        return _call_outermost(original, self, args, kwargs)
 
     hide_from_dynamo(skip_in_warnings(__call__))
     patches.set(torch.nn.Module, "_wrapped_call_impl", __call__)  # the name that it is pickled with
@@ -48,7 +48,7 @@ def attach_forward(patches: Patches) -> None:
 
 
 @skip_in_warnings
-def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Call a module that is not part of another one, in a span of its own."""
     segment = recorder.main
     if segment is None:
@@ -70,9 +70,9 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
         stage = Stage.LOSS if isinstance(module, _Loss) else Stage.FORWARD
         with Span(segment, stage, segment.name_id(type(module).__name__), 0, flags) as span:
             output = original(module, *args, **kwargs) if counting is None else counting.call(original, module, *args, **kwargs)
-            if stage is Stage.FORWARD and is_number(output) and next(module.parameters(), None) is None:
+            if stage is Stage.FORWARD and _is_number(output) and next(module.parameters(), None) is None:
                 span.stage = Stage.LOSS
-            elif flags & Flag.GRAD and has_loss(output):
+            elif flags & Flag.GRAD and _has_loss(output):
                 span.flags |= Flag.WITH_LOSS
             if inside.takes is not None and own_code is not None:
                 span.flags |= own_code.settled()
@@ -104,7 +104,7 @@ def _tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch
 
 
 @skip_in_warnings
-def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+def _call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Call a metric: neither it nor a network in it is the model that is trained."""
     inside.depth += 1
     try:
@@ -114,19 +114,19 @@ def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) 
 
 
 @below_function_modes
-def is_metric(kind: type) -> bool:
+def _is_metric(kind: type) -> bool:
     """Whether a module is a metric of torchmetrics, as Lightning's are."""
     return any(str(base.__module__).partition(".")[0] == _METRICS for base in kind.__mro__)
 
 
 @below_function_modes
-def is_number(output: Any) -> bool:
+def _is_number(output: Any) -> bool:
     """Whether the result of a module is a loss."""
     return isinstance(output, torch.Tensor) and output.dim() == 0
 
 
 @below_function_modes
-def has_loss(output: Any) -> bool:
+def _has_loss(output: Any) -> bool:
     """Whether a model has computed its loss itself, as in nanoGPT and transformers."""
     parts = (output.get("loss"),) if isinstance(output, dict) else output[:_PARTS] if isinstance(output, tuple) else (output,)
     return any(isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts)

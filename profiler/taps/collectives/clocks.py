@@ -27,7 +27,7 @@ _NAME, _GIVES = "clocks", "how the ranks' clocks differ"
 _ROUND_TRIPS = 15
 _FIRST_S = 0.2  # after the group was made: one that lives for a moment only is left alone
 AGAIN_S = (2.0, 5.0, 10.0, 15.0)  # after each measurement; the last one from then on
-PATIENCE_S = 10.0  # rank 0 may be busy with hundreds of others
+_PATIENCE_S = 10.0  # rank 0 may be busy with hundreds of others
 _LAST_PATIENCE_S = 0.3  # the program is ending
 _LOOK_S = 0.05  # interval at which rank 0 checks for requests
 _BLOCKED_S = 2.0  # longest that one operation of the store can take
@@ -113,7 +113,7 @@ class Clock(threading.Thread):
         again = iter(AGAIN_S)
         wait = _FIRST_S
         while not self._ending.wait(wait):
-            self._measure(PATIENCE_S)
+            self._measure(_PATIENCE_S)
             wait = next(again, AGAIN_S[-1])
         if self._quitting:
             return
@@ -154,10 +154,10 @@ def _note(offset: int, round_trip: int) -> None:
     """Record one measurement: rank 0's clock minus this one, and the round trip, ns."""
     segment = recorder.main
     if segment is not None:
-        segment.add(Stage.CLOCK, clock.wall_ns(), 0, number=offset, extra=round_trip, source=segment.name_id(host()))
+        segment.add(Stage.CLOCK, clock.wall_ns(), 0, number=offset, extra=round_trip, source=segment.name_id(_host()))
 
 
-def host() -> str:
+def _host() -> str:
     """An id shared by all processes on one running kernel, which reveals nothing about it."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:

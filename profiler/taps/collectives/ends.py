@@ -183,7 +183,7 @@ _QUEUE = 4096  # collectives that the GPU has not passed
 _ANCHOR_EVERY = 64  # elapsed_time is a float32 of ms: within 100 ms its steps are 8 ns, within 1,000 s 60 us
 
 
-class Timed:
+class _Timed:
     """The events of one collective."""
 
     __slots__ = ("device", "begin", "end", "anchor", "row")
@@ -199,12 +199,12 @@ class CudaEnds:
 
     def __init__(self, cuda: Cuda | None = None) -> None:
         self._cuda = cuda or Cuda()
-        self._pending: deque[Timed] = deque()
+        self._pending: deque[_Timed] = deque()
         self._anchors: dict[int, tuple[Anchor, int]] = {}
         self._aside: dict[int, Any] = {}
         self.lost = 0
 
-    def begin(self, device: torch.device) -> Timed | None:
+    def begin(self, device: torch.device) -> _Timed | None:
         """Mark the start on the GPU; None while a graph is captured."""
         if not self._cuda.ready():
             self.lost += 1
@@ -215,11 +215,11 @@ class CudaEnds:
             return None
         index = device.index if device.index is not None else self._cuda.device()
         begin = self._cuda.event()
-        timed = Timed(index, begin, self._anchor(index))
+        timed = _Timed(index, begin, self._anchor(index))
         begin.record(self._cuda.current_stream(index))
         return timed
 
-    def watch(self, row: Row, work: Any, timed: Timed) -> None:
+    def watch(self, row: Row, work: Any, timed: _Timed) -> None:
         """Mark its end. It stays unknown if the work has no future (gloo's send, collectives that NCCL launches together).
 
         Args:

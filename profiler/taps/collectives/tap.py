@@ -33,7 +33,7 @@ KEY = "BackendSelect"
 _ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
 _MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
 _WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
-Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
+_Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Kind:
     source: int
 
 
-Kinds = dict[tuple[int, torch.dtype | None, bool], _Kind]  # by address of the group, dtype and whether on a CPU
+_Kinds = dict[tuple[int, torch.dtype | None, bool], _Kind]  # by address of the group, dtype and whether on a CPU
 
 
 class _Kernels:
@@ -85,7 +85,7 @@ class _Kernels:
         OpOverload.redispatch does no more than its handle's, in a frame of its own.
         """
         redispatch = getattr(getattr(operation.op, "_handle", None), "redispatch_boxed", operation.op.redispatch)
-        kinds: Kinds = {}
+        kinds: _Kinds = {}
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             segment, tap = recorder.main, self.tap
@@ -156,7 +156,7 @@ class CollectiveTap:
         unknown = self._cuda.stop()
         return 0 if self._errors else unknown
 
-    def begin(self, segment: Segment, operation: Operation, kinds: Kinds, args: tuple[Any, ...]) -> Begun | None:
+    def begin(self, segment: Segment, operation: Operation, kinds: _Kinds, args: tuple[Any, ...]) -> _Begun | None:
         """Record the start; None if that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
@@ -188,7 +188,7 @@ class CollectiveTap:
             self._failed(error)
             return None
 
-    def complete(self, begun: Begun, operation: Operation, out: Any) -> None:
+    def complete(self, begun: _Begun, operation: Operation, out: Any) -> None:
         row, pg, _, events, waited = begun
         try:
             if row.ended:

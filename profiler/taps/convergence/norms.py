@@ -39,12 +39,15 @@ _DOUBLE, _LONG, _FLOATS = struct.Struct("<d"), struct.Struct("<q"), struct.Struc
 
 
 class _Progress(Protocol):
-    """Progress of the training."""
+    """Progress of the training (ConvergenceWatch)."""
 
     updates: int
 
     @property
     def samples(self) -> int: ...
+
+    @property
+    def fresh(self) -> int: ...
 
 
 class DeviceNumbers:
@@ -129,15 +132,6 @@ _Tensors = list[torch.Tensor]
 WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
 
 
-class Progress(Protocol):
-    """Progress of the training (Watch)."""
-
-    @property
-    def fresh(self) -> int: ...
-
-    updates: int
-
-
 class GradientNorms:
     """Measures updates, one after another.
 
@@ -147,7 +141,7 @@ class GradientNorms:
         backwards: of this update so far; the caller counts.
     """
 
-    def __init__(self, counts: Progress, later: DeviceNumbers) -> None:
+    def __init__(self, counts: _Progress, later: DeviceNumbers) -> None:
         self._counts, self._later = counts, later
         self.why: str = _NEEDS
         self.scaled = False  # a GradScaler is in use
@@ -268,7 +262,7 @@ class GradientNorms:
         if not self.backwards:
             smallest = min(self._parameters(), key=torch.Tensor.numel, default=None)
             left = None if smallest is None else smallest.grad  # the program does not set gradients to zero: sums of several updates
-            self._stale = left is not None and not left.is_cuda and bool(local(left).count_nonzero())
+            self._stale = left is not None and not left.is_cuda and bool(_local(left).count_nonzero())
 
     def after_backward(self) -> None:
         if self._done or self._stale:
@@ -356,7 +350,7 @@ class GradientNorms:
         return [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
 
     def _gradient(self) -> torch.Tensor:
-        return _squared_norm([local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
+        return _squared_norm([_local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
 
 
 def _squared_norm(tensors: _Tensors) -> torch.Tensor:
@@ -387,6 +381,6 @@ def _is_one_shard(parameter: torch.Tensor) -> bool:
     return mesh is not None and mesh.ndim == 1 and all(placement.is_shard() for placement in placements)
 
 
-def local(gradient: torch.Tensor) -> torch.Tensor:
+def _local(gradient: torch.Tensor) -> torch.Tensor:
     """This rank's part of a DTensor, or the tensor itself."""
     return gradient.to_local() if hasattr(gradient, "to_local") else gradient

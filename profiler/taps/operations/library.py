@@ -117,7 +117,7 @@ def _holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[st
     return found
 
 
-class NotPossible(Exception):
+class _NotPossible(Exception):
     """No tap can see into this library.
 
     Attributes:
@@ -258,7 +258,7 @@ class Attached:
             library.install(tap, module)
         except Exception as error:
             tap.undo()
-            self._tell(library, False, error.why if isinstance(error, NotPossible) else masks.error(error))
+            self._tell(library, False, error.why if isinstance(error, _NotPossible) else masks.error(error))
         else:
             self._taps[library.name] = tap
             self._tell(library, True, "; ".join([library.gives, *tap.left]))
@@ -288,7 +288,7 @@ _EVERYTHING = f"open(...).read() is not replaced, because every import and log f
 
 def _untapped(name: str, module: str, why: str) -> Library:
     def install(tap: Tap, module: ModuleType) -> None:
-        raise NotPossible(why)
+        raise _NotPossible(why)
 
     selftest: Callable[[], str | None] = lambda: why  # noqa: E731
     return Library(name, module, why, install, selftest)

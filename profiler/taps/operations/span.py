@@ -18,7 +18,7 @@ from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, skip_in_warnings
 
 Size = Callable[[Any], tuple[int, int]]  # a result -> (nbytes, extra), as the stage says in events.py
-Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+_Timed = Callable[[Write, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 # No globals are used: torchvision_io.py gives a wrapper those of its original.
 _WRAPPER = """
@@ -31,7 +31,7 @@ def make(_original, _looking, _look):
 """
 
 
-def stopwatch(stage: Stage, size: Size) -> Timed:
+def stopwatch(stage: Stage, size: Size) -> _Timed:
     """A function that calls another one and records a span, whether it returns or raises.
 
     The span of a call that raised has 0 bytes and 0 extra; the exception passes unchanged.
@@ -153,7 +153,7 @@ def augmented_size(result: Any) -> tuple[int, int]:
     return 0, _pixels_of(result)
 
 
-class Written(NamedTuple):
+class _Written(NamedTuple):
     """A span as a tap wrote it."""
 
     stage: Stage
@@ -166,10 +166,10 @@ class Written(NamedTuple):
     extra: int
 
 
-def collect(action: Callable[[], Any]) -> list[Written]:
+def collect(action: Callable[[], Any]) -> list[_Written]:
     """The spans that the taps write during ``action()``, in order of their end."""
-    spans: list[Written] = []
-    before, detail.write = detail.write, lambda *fields: spans.append(Written(*fields))
+    spans: list[_Written] = []
+    before, detail.write = detail.write, lambda *fields: spans.append(_Written(*fields))
     try:
         action()
     finally:
@@ -177,7 +177,7 @@ def collect(action: Callable[[], Any]) -> list[Written]:
     return spans
 
 
-def missing(spans: Iterable[Written], *expected: tuple[Stage, str]) -> str | None:
+def missing(spans: Iterable[_Written], *expected: tuple[Stage, str]) -> str | None:
     """The expected (stage, name) that are missing, as text; None if none is."""
     there = {(span.stage, span.name) for span in spans}
     absent = [f"{stage.name.lower()} {name}" for stage, name in expected if (stage, name) not in there]
