@@ -45,11 +45,11 @@ class Arrivals:
             spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
                 if not isinstance(spec.loader, type) and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Telling(spec.loader, self._tell)  # type: ignore[assignment]
+                    spec.loader = _NotifyingLoader(spec.loader, self._notify)  # type: ignore[assignment]
                 return spec
         return None
 
-    def _tell(self, module: ModuleType) -> None:
+    def _notify(self, module: ModuleType) -> None:
         for arrived in self._awaited.pop(module.__name__, ()):
             _call(arrived, module)
 
@@ -66,15 +66,15 @@ def _call(arrived: _Arrived, module: ModuleType) -> None:
         arrived(module)
 
 
-class _Telling:
+class _NotifyingLoader:
     """Wraps a loader until its module has run. By then, module and spec have their own loader again.
 
     Args:
-        tell: called with the module when it has run; not where that raised.
+        notify: called with the module when it has run; not where that raised.
     """
 
-    def __init__(self, loader: Any, tell: _Arrived) -> None:
-        self._loader, self._tell = loader, tell
+    def __init__(self, loader: Any, notify: _Arrived) -> None:
+        self._loader, self._notify = loader, notify
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -88,7 +88,7 @@ class _Telling:
             if getattr(place, name, None) is self:
                 setattr(place, name, self._loader)
         self._loader.exec_module(module)
-        self._tell(module)
+        self._notify(module)
 
 
 arrivals = Arrivals()

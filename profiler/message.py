@@ -1,6 +1,6 @@
 """Text with an id, so that code does not depend on the wording, and reasons why a hook is not attached."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 
@@ -33,6 +33,8 @@ def reworded(old: str, new: str) -> str:
     """The new text with the id of the old one, for messages that are masked or shortened."""
     return Message(new, old.id) if isinstance(old, Message) else new
 
+
+ReportHook = Callable[[str, bool, str], None]  # hook, attached?, what it gives or why not
 
 # Why a hook is not attached: ids of messages. Code depends on these.
 NO_GPU: Final = "no_gpu"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from feedline.profiler.deferred import deferred
 
-_T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, formats (bidi, 
 PICTOGRAPHS = ((0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FAFF))
 _SELECTORS = ((0x180B, 0x180D), (0x180F, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 
-_T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def printable(text: object, lines: bool = False) -> str:

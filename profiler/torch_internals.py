@@ -142,7 +142,7 @@ for _function in (in_backward, is_traced, is_profiled, dynamo_follows):
     hide_from_dynamo(_function)
 
 
-_Function = TypeVar("Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 NoFunctionModes, NoDispatchModes = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
 
 

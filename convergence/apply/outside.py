@@ -24,7 +24,7 @@ from feedline.convergence.apply.request import Request
 from feedline.convergence.fix import Progress
 from feedline.convergence.rates import Changed, multiply, put_back
 from feedline.profiler import ranks
-from feedline.profiler.session.hooks import Tell
+from feedline.profiler.message import ReportHook
 from feedline.profiler.taps.convergence import is_model
 from feedline.profiler.taps.convergence.setup import rows
 from feedline.profiler.taps.patch import Patches
@@ -48,7 +48,7 @@ class FixInjector:
         failed: fix -> why it did not act.
     """
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: ReportHook) -> None:
         self.ranks = ranks.place().world_size
         self.failed: dict[str, str] = {}
         self._tell = tell

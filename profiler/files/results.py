@@ -41,20 +41,20 @@ def save(folder: Path, name: str, text: str) -> Path:
     Raises:
         OutputError: it was taken meanwhile, or the place is read-only or full.
     """
-    with _told(folder / name):
+    with _output_errors(folder / name):
         owned.write(folder, name, text, output.SHARED)
     return folder / name
 
 
 def log(folder: Path, name: str) -> int:
     """An empty log file, open for the output of a program; the caller owns the descriptor. Raises as ``save``."""
-    with _told(folder / name):
+    with _output_errors(folder / name):
         return owned.restart(folder, name, output.SHARED)
 
 
 def add_line(folder: Path, name: str, line: str) -> None:
     """Append a line to a file of feedline's. Raises as ``save``."""
-    with _told(folder / name):
+    with _output_errors(folder / name):
         fd = owned.reopen(folder, name, output.SHARED)
         try:
             os.lseek(fd, 0, os.SEEK_END)
@@ -70,7 +70,7 @@ def run_folder(run: Path) -> Iterator[None]:
     Raises:
         OutputError: an older run cannot be removed, or the folder cannot be made.
     """
-    with _told(run):
+    with _output_errors(run):
         drop_empty(run)  # left by a killed command
         if os.path.lexists(run):
             own_folders.remove(run, "run")
@@ -91,7 +91,7 @@ def drop_empty(folder: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _output_errors(path: Path) -> Iterator[None]:
     """Raise OutputError where the operating system refuses to write."""
     try:
         yield

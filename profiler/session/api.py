@@ -51,13 +51,13 @@ class record(ContextDecorator):
             command = sys.argv if notebook.shell() is None else ["notebook"]  # a kernel's own arguments say nothing
             session = Session(self._path, command, self._overwrite, self._strict, begins=self._keep)
             if session.refused is not None:
-                tell(f"{session.refused.what}, recording into {session.path}")
+                report(f"{session.refused.what}, recording into {session.path}")
         except OutputError as error:
             self._session = None
             error.for_call()
             if self._strict:
                 raise
-            tell(f"not recording: {error}")
+            report(f"not recording: {error}")
         except BaseException as error:  # the cell was interrupted here, and ``__exit__`` is not called
             self._end(error)
             raise
@@ -97,12 +97,12 @@ def _show(run: Path) -> None:
         notebook.show(run)
     except BaseException as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-        tell(f"recorded into {run}, but the report was not built ({why}); try again with: feedline report {shlex.quote(str(run))}")
+        report(f"recorded into {run}, but the report was not built ({why}); try again with: feedline report {shlex.quote(str(run))}")
         if not isinstance(error, Exception):
             raise
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """Print one line: below the cell in a notebook, else on the standard error that the process started with."""
     (say_in_training if notebook.shell() is None else say)(text)
 

@@ -40,8 +40,8 @@ class Overrides:
         """Why it did not act."""
         if self._override is None:
             return {f"--set {self.text}": "the program never imported torch"}
-        told, why = self._override.outcome()
-        return {} if told else {f"--set {self.text}": why}
+        applied, why = self._override.outcome()
+        return {} if applied else {f"--set {self.text}": why}
 
     def setup(self) -> dict[str, object]:
         return {"loader_arguments": self.text}
@@ -57,7 +57,7 @@ class Overrides:
 
         if self._override is None:
             self._override = LoaderOverride(self.settings, self.made_at, lambda *_: None, self.strict)
-        self._override.tell_to(functools.partial(hooks.tell, NAME))
+        self._override.report_to(functools.partial(hooks.report, NAME))
         if module in self._patched:  # before the process was recorded
             return
         patches = Patches()

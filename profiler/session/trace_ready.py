@@ -32,17 +32,17 @@ def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], Non
 class _Writer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._told: set[str] = set()
+        self._said: set[str] = set()
 
     def __call__(self, profiler: "profile") -> None:
         try:
             written = self._write(profiler)
         except Exception as error:
             why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
-            self._tell("failed", f"cannot write the trace into {self._folder} ({why}): name another folder, or free some space")
+            self._say_once("failed", f"cannot write the trace into {self._folder} ({why}): name another folder, or free some space")
         else:
             if _rank() == 0:
-                self._tell("next", f"next: feedline ingest {written}")
+                self._say_once("next", f"next: feedline ingest {written}")
 
     def _write(self, profiler: "profile") -> Path:
         """Write one trace. Returns the files of all ranks, as a pattern for a shell."""
@@ -60,9 +60,9 @@ class _Writer:
             path = self._folder / f"{stem}.{number}.json.gz"
         return path
 
-    def _tell(self, what: str, text: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+    def _say_once(self, what: str, text: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
             say(text)
 
 

@@ -11,7 +11,7 @@ from feedline.profiler.taps.batch_contents import describe
 from feedline.profiler.taps.patch import Patches
 
 
-def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> None:
+def attach(patches: Patches, register: Callable[[str, dict[str, object]], int]) -> None:
     """Patch ``__init__``, ``__next__`` and ``reset`` of the PyTorch plugin's iterators.
 
     Raises:
@@ -32,7 +32,7 @@ def attach(patches: Patches, tell: Callable[[str, dict[str, object]], int]) -> N
         recorder.may_pause = False
         with Span(segment, Stage.EPOCH):  # it prepares the first batches
             original_init(self, *args, **kwargs)
-        self._feedline = [tell(type(self).__name__, {"batch_size": getattr(self, "batch_size", None), "library": "DALI"}), 0, 0]
+        self._feedline = [register(type(self).__name__, {"batch_size": getattr(self, "batch_size", None), "library": "DALI"}), 0, 0]
 
     @functools.wraps(original_next)
     def __next__(self: Any) -> Any:

@@ -33,7 +33,7 @@ import torch
 
 from feedline.profiler import clock, masks, message
 from feedline.profiler.events import Arithmetic, Stage
-from feedline.profiler.message import Message
+from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.taps.patch import skip_in_warnings
 from feedline.profiler.taps.updates import updates
@@ -269,16 +269,16 @@ class FlopTap:
     """Watches updates, and counts an early step of each training. Never raises into the training.
 
     Args:
-        tell: called with the outcome.
+        report: called with the outcome.
     """
 
-    def __init__(self, tell: Callable[[str, bool, str], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: ReportHook) -> None:
+        self._report = report
         self._unfollow: Callable[[], None] = lambda: None
         self._counter: Counter | None = None
         self._updates = 0
         if os.environ.get(_SWITCH) == "0":
-            tell(NAME, False, f"switched off by {_SWITCH}=0")
+            report(NAME, False, f"switched off by {_SWITCH}=0")
             return
         self.training_begins()
         recorder.on_new_training = self.training_begins
@@ -367,7 +367,7 @@ class FlopTap:
         self._unfollow()
         if self._counter is not None:
             self._counter.close()
-        self._tell(NAME, problem is None, problem or GIVES)
+        self._report(NAME, problem is None, problem or GIVES)
 
 
 def why_not(module: torch.nn.Module | None) -> str | None:

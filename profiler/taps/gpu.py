@@ -25,7 +25,7 @@ import torch
 
 from feedline.profiler import clock, masks, message
 from feedline.profiler.events import Stage
-from feedline.profiler.message import Message
+from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.recorder import recorder
 
 NAME, GIVES = "CUDA events", "GPU time of copy, forward, loss, backward, gradients, optimizer"
@@ -164,12 +164,12 @@ class GpuTimer:
     """Times stages of the training's thread on the GPU of the last copy, else on the current one. Never raises.
 
     Args:
-        tell: called when the first GPU is used, and with the reason where something fails.
+        report: called when the first GPU is used, and with the reason where something fails.
     """
 
-    def __init__(self, tell: Callable[[str, bool, str], None], cuda: Cuda | None = None) -> None:
+    def __init__(self, report: ReportHook, cuda: Cuda | None = None) -> None:
         self.lost = 0
-        self._tell = tell
+        self._report = report
         self._cuda = cuda or Cuda()
         self._lanes: dict[int, _Lane] = {}
         self._device: int | None = None
@@ -249,9 +249,9 @@ class GpuTimer:
             self._give_up(error)
             return
         if self._lanes:
-            self._tell(NAME, True, f"{GIVES}; {self.lost} not read" if self.lost else GIVES)
+            self._report(NAME, True, f"{GIVES}; {self.lost} not read" if self.lost else GIVES)
         else:
-            self._tell(NAME, False, Message("the program never used CUDA", message.CUDA_NOT_USED))
+            self._report(NAME, False, Message("the program never used CUDA", message.CUDA_NOT_USED))
 
     def _elsewhere(self) -> bool:
         here = threading.get_ident()
@@ -263,7 +263,7 @@ class GpuTimer:
         lane = self._lanes.get(device)
         if lane is None:
             lane = self._lanes[device] = _Lane(self._cuda, device)
-            self._tell(NAME, True, GIVES)
+            self._report(NAME, True, GIVES)
         return lane
 
     def _read(self, lane: _Lane) -> None:
@@ -277,17 +277,17 @@ class GpuTimer:
 
     def _give_up(self, error: Exception) -> None:
         recorder.gpu = None
-        self._tell(NAME, False, masks.error(error))
+        self._report(NAME, False, masks.error(error))
 
 
-def attach(tell: Callable[[str, bool, str], None]) -> Callable[[], None]:
+def attach(report: ReportHook) -> Callable[[], None]:
     """Time stages from the program's first use of CUDA.
 
     Returns:
         What undoes it. Holding it keeps a forked child, which may not call CUDA, from freeing the events.
     """
     if not torch.backends.cuda.is_built():
-        tell(NAME, False, Message("this torch is built without CUDA", message.NO_CUDA))
+        report(NAME, False, Message("this torch is built without CUDA", message.NO_CUDA))
         return lambda: None
-    recorder.gpu = timer = GpuTimer(tell)
+    recorder.gpu = timer = GpuTimer(report)
     return timer.stop

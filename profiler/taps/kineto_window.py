@@ -27,7 +27,7 @@ from torch.torch_version import TorchVersion
 from feedline.profiler import clock, masks, message, nvtx_ranges
 from feedline.profiler.events import Stage
 from feedline.profiler.files import owned
-from feedline.profiler.message import Message
+from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.detail import WINDOW_ON_A_GPU, ProfilerWindow
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.layout import KINETO as FILE
@@ -83,14 +83,14 @@ class KinetoWindow:
     Args:
         folder: the rank's; ``kineto.json.gz`` is made in it.
         asked: which steps; None: ``WINDOW_ON_A_GPU`` where a GPU is used, and none where not.
-        tell: called with the outcome.
+        report: called with the outcome.
     """
 
-    def __init__(self, folder: Path, asked: ProfilerWindow | None, tell: Callable[[str, bool, str], None]) -> None:
+    def __init__(self, folder: Path, asked: ProfilerWindow | None, report: ReportHook) -> None:
         self._path = folder / FILE
         self._asked = asked
         self._plan = asked or WINDOW_ON_A_GPU
-        self._tell = tell
+        self._report = report
         self._profiler: torch.profiler.profile | None = None
         self._counted: Callable[[], object] = lambda: None  # weak: the optimizer whose updates are steps
         self._steps = 0
@@ -218,7 +218,7 @@ class KinetoWindow:
         self._done = True
         self._unfollow()
         gives = f"{self._plan.active} steps after {self._plan.skip + 1}, in {self._path.parent.name}/{FILE}"
-        self._tell(NAME, self._exported, problem or gives)
+        self._report(NAME, self._exported, problem or gives)
 
     @contextmanager
     def _own(self) -> Iterator[None]:

@@ -70,13 +70,13 @@ class LoaderTaps:
 
     Args:
         folder: the rank's folder, where workers put their segments.
-        tell: called once for each loader that is iterated.
+        register: called once for each loader that is iterated.
         add: called where later passes show more of one.
     """
 
-    def __init__(self, folder: Path, tell: _NewLoader, add: _MoreOfLoader) -> None:
+    def __init__(self, folder: Path, register: _NewLoader, add: _MoreOfLoader) -> None:
         self._folder = folder
-        self._tell = tell
+        self._register = register
         self._add = add
         self._loaders: list[_LoaderHandle] = []
         self._sites = CallSites()
@@ -120,7 +120,7 @@ class LoaderTaps:
             if known.about == about and known.loader() is None and known.iterator() is None:
                 known.loader = weakref.ref(loader)
                 return known
-        self._loaders.append(_LoaderHandle(self._tell(*about), about, weakref.ref(loader)))
+        self._loaders.append(_LoaderHandle(self._register(*about), about, weakref.ref(loader)))
         return self._loaders[-1]
 
     def _watched_init(self, original: Callable[..., None], library: _Library | None) -> Callable[..., None]:

@@ -29,7 +29,7 @@ _WORKER_THREADS = "worker_threads"  # the one setting that is no argument
 _OF_WORKERS = {"prefetch_factor": None, "persistent_workers": False, "multiprocessing_context": None, "timeout": 0}
 
 _Arguments = dict[str, Any]
-Tell = Callable[[bool, str], None]  # whether it acted, and how or why not
+_ReportOverride = Callable[[bool, str], None]  # whether it acted, and how or why not
 
 
 class _Impossible(ValueError):
@@ -42,16 +42,16 @@ class LoaderOverride:
     Args:
         settings: argument -> value; WORKER_THREADS is how many threads libraries may use in each worker.
         made_at: ``train.py:31``, the call that makes the loaders to change. "": those that draw in random order, and streams.
-        tell: called at first and after each loader that was meant.
+        report: called at first and after each loader that was meant.
         strict: raise where a loader cannot be changed, instead of going on.
 
     Attributes:
         failed: why a loader was not changed; "" if all were.
     """
 
-    def __init__(self, settings: Mapping[str, Any], made_at: str, tell: Tell, strict: bool = False) -> None:
+    def __init__(self, settings: Mapping[str, Any], made_at: str, report: _ReportOverride, strict: bool = False) -> None:
         self.settings, self.made_at, self.failed = dict(settings), made_at, ""
-        self._tell, self._strict, self._changes = tell, strict, list[str]()
+        self._report, self._strict, self._changes = report, strict, list[str]()
         self._own: weakref.WeakKeyDictionary[Any, _Arguments] = weakref.WeakKeyDictionary()
 
     def attach(self, kind: Any, patches: Patches) -> None:
@@ -63,9 +63,9 @@ class LoaderOverride:
         patches.set(kind, "__init__", self.changed(kind.__init__))
         patches.set(kind, "_get_iterator", self.guarded(kind._get_iterator))
 
-    def tell_to(self, tell: Tell) -> None:
+    def report_to(self, report: _ReportOverride) -> None:
         """Say from now on to another, and say again how it is."""
-        self._tell = tell
+        self._report = report
         self._say()
 
     def changed(self, original: Callable[..., None]) -> Callable[..., None]:
@@ -143,7 +143,7 @@ class LoaderOverride:
         return True, "; ".join(self._changes)
 
     def _say(self) -> None:
-        self._tell(*self.outcome())
+        self._report(*self.outcome())
 
 
 def _changed(own: _Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> _Arguments:

@@ -141,7 +141,7 @@ class SamplingPause:
         """An update is about to be made; one by an optimizer not seen recently is recorded."""
         if id(optimizer) not in self._schedule.known:
             self.end()
-            updates.tell_before(optimizer)
+            updates.notify_before(optimizer)
 
     def updated(self, optimizer: torch.optim.Optimizer, args: Any = None, kwargs: Any = None) -> None:
         """An update was made. This is the whole cost of most steps."""

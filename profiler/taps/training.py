@@ -86,13 +86,13 @@ def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: A
     if own_code is not None:
         own_code.gave(flags, output)
     if recorder.convergence is not None and not is_traced():  # a trace would hold what is asked
-        _tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
+        _notify_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
     if own_code is not None:
         own_code.ends(inference=not flags & Flag.GRAD)
     return output
 
 
-def _tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+def _notify_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
     """Report a forward in training, or the loss of an evaluation."""
     if stage is Stage.LOSS:
         if not flags & Flag.GRAD:

@@ -45,8 +45,8 @@ class _Updates:
         """Call the listeners again."""
         if self._hooked:
             before, behind = self._places
-            torch_optimizer._global_optimizer_pre_hooks[before] = self.tell_before
-            torch_optimizer._global_optimizer_post_hooks[behind] = self._tell_after
+            torch_optimizer._global_optimizer_pre_hooks[before] = self.notify_before
+            torch_optimizer._global_optimizer_post_hooks[behind] = self._notify_after
 
     def follow(self, before: _Listener | None = None, after: _Listener | None = None) -> Callable[[], None]:
         """Add these listeners; returns a function that removes them.
@@ -58,8 +58,8 @@ class _Updates:
             if _steps_now():
                 raise RuntimeError("the recording began inside an optimizer's step, where torch accepts no new hooks")
             self._places = (
-                torch_optimizer.register_optimizer_step_pre_hook(self.tell_before).id,
-                torch_optimizer.register_optimizer_step_post_hook(self._tell_after).id,
+                torch_optimizer.register_optimizer_step_pre_hook(self.notify_before).id,
+                torch_optimizer.register_optimizer_step_post_hook(self._notify_after).id,
             )
             self._hooked = True
         self._before += (before,) if before is not None else ()
@@ -85,14 +85,14 @@ class _Updates:
             for act in waiting:
                 act()
 
-    def tell_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def notify_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """An update is about to be made."""
         if torch.compiler.is_compiling():  # a compiled step stays one graph, and is not seen
             return
         for listener in self._before:
             listener(optimizer)
 
-    def _tell_after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _notify_after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if torch.compiler.is_compiling():
             return
         with unobserved():

@@ -14,13 +14,13 @@ import hashlib
 import itertools
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import Stage
+from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 
 _NAME, _GIVES = "clocks", "how the ranks' clocks differ"
@@ -46,9 +46,9 @@ class Clock(threading.Thread):
         before: an earlier one has measured.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, tell: Callable[[str, bool, str], None], before: bool = False) -> None:
+    def __init__(self, store: Any, rank: int, size: int, report: ReportHook, before: bool = False) -> None:
         super().__init__(name="feedline-clock", daemon=True)
-        self._store, self._rank, self._size, self._tell = store, rank, size, tell
+        self._store, self._rank, self._size, self._report = store, rank, size, report
         self._ending = threading.Event()
         self._quitting = False
         self._before = before
@@ -77,7 +77,7 @@ class Clock(threading.Thread):
         except Exception as error:  # the store is gone with rank 0, or with its host
             problem = f"{_GIVES}, until {masks.error(error)[:160]}"
         if self._rank and not self.measured and not self._before:
-            self._tell(_NAME, False, problem or "rank 0 did not answer")
+            self._report(_NAME, False, problem or "rank 0 did not answer")
 
     def _answer(self) -> None:
         _note(0, 0)
@@ -166,7 +166,7 @@ def _host() -> str:
         return "host"
 
 
-def start_clock(tell: Callable[[str, bool, str], None], before: bool) -> Clock | None:
+def start_clock(report: ReportHook, before: bool) -> Clock | None:
     """Measure from now on; None if there is nothing to measure.
 
     Args:
@@ -180,8 +180,8 @@ def start_clock(tell: Callable[[str, bool, str], None], before: bool) -> Clock |
         store = dist.PrefixStore(f"{_PREFIX}/{next(_lives)}", dist.distributed_c10d._get_default_store().clone())  # type: ignore[attr-defined]
         store.set_timeout(datetime.timedelta(seconds=_BLOCKED_S))
     except Exception as error:
-        tell(_NAME, False, f"cannot open a separate connection to the process group's store, {masks.error(error)}")
+        report(_NAME, False, f"cannot open a separate connection to the process group's store, {masks.error(error)}")
         return None
-    thread = Clock(store, rank, size, tell, before)
+    thread = Clock(store, rank, size, report, before)
     thread.start()
     return thread

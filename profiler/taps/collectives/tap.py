@@ -119,14 +119,14 @@ class CollectiveTap:
     """Records every collective. Never raises what the collective itself would not raise.
 
     Args:
-        tell: called with the reason when it gives up.
+        report: called with the reason when it gives up.
 
     Attributes:
         ends: who stamps the ends.
     """
 
-    def __init__(self, tell: Any) -> None:
-        self._tell = tell
+    def __init__(self, report: Any) -> None:
+        self._report = report
         self._groups = Groups()
         self.ends = Ends(self._groups)
         self._cuda = CudaEnds()
@@ -220,7 +220,7 @@ class CollectiveTap:
     def _failed(self, error: Exception) -> None:
         self._errors += 1
         if self._errors == 1:
-            self._tell(NAME, False, f"some collectives are missing, {masks.error(error)}")
+            self._report(NAME, False, f"some collectives are missing, {masks.error(error)}")
         if self._errors > _MOST_ERRORS:
             self.detach()
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from feedline.profiler import masks
+from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNorms, WhenImported
 from feedline.profiler.taps.convergence.samples import SampleCount
@@ -28,8 +29,7 @@ from feedline.profiler.torch_internals import below_user_modes, in_backward
 NAME, GIVES = "convergence", "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
 _OWN = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
 _MOST_LOSSES = 256  # backwards without an update; whoever updates by hand never makes one that is seen
-Tell = Callable[[str, bool, str], None]
-TellSetup = Callable[[dict[str, object]], None]
+_ReportSetup = Callable[[dict[str, object]], None]
 
 
 class ConvergenceWatch:
@@ -39,8 +39,8 @@ class ConvergenceWatch:
         updates: optimizer steps made.
     """
 
-    def __init__(self, tell: Tell, tell_setup: TellSetup) -> None:
-        self._tell, self._tell_setup = tell, tell_setup
+    def __init__(self, report: ReportHook, report_setup: _ReportSetup) -> None:
+        self._report, self._report_setup = report, report_setup
         self.updates = 0
         self._seen = SampleCount()
         self._before = 0  # samples at the last update
@@ -106,7 +106,7 @@ class ConvergenceWatch:
         try:
             self._flush_evaluation()
             self._later.stop()
-            self._tell_setup({**self.setup.found(self.norms.why), **self._counts()})
+            self._report_setup({**self.setup.found(self.norms.why), **self._counts()})
         except Exception as error:
             self._failed(error)
 
@@ -203,7 +203,7 @@ class ConvergenceWatch:
             self._learning_rate(optimizer)
             self.updates += 1
             if new:  # for a run that is killed
-                self._tell_setup(self.setup.found(self.norms.why))
+                self._report_setup(self.setup.found(self.norms.why))
             self._before = self.samples
             self._later.read()
         except Exception as error:
@@ -279,7 +279,7 @@ class ConvergenceWatch:
 
     def _failed(self, error: Exception) -> None:
         recorder.convergence = None
-        self._tell(NAME, False, f"{GIVES}, until {masks.error(error)}")
+        self._report(NAME, False, f"{GIVES}, until {masks.error(error)}")
 
 
 def _is_plain_number(value: Any) -> bool:
@@ -305,8 +305,8 @@ def is_model(module: torch.nn.Module) -> bool:
     return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)
 
 
-def attach(tell: Tell, patches: Patches, tell_setup: TellSetup, when_imported: WhenImported) -> Callable[[], None]:
+def attach(report: ReportHook, patches: Patches, report_setup: _ReportSetup, when_imported: WhenImported) -> Callable[[], None]:
     """Watch the training of this process; returns a function that ends it."""
-    watch = ConvergenceWatch(tell, tell_setup)
+    watch = ConvergenceWatch(report, report_setup)
     watch.attach(patches, when_imported)
     return watch.stop

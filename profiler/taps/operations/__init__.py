@@ -7,8 +7,9 @@ not seen: functions of the user's own and libraries that are not here; their tim
 
 from collections.abc import Callable
 
+from feedline.profiler.message import ReportHook
 from feedline.profiler.taps.operations import albumentations_, cv2_, h5py_, library, monai_, numpy_, pil_, torchvision_, webdataset_, zarr_
-from feedline.profiler.taps.operations.library import Attached, Report
+from feedline.profiler.taps.operations.library import Attached
 
 LIBRARIES = (
     pil_.IMAGE,
@@ -29,7 +30,7 @@ LIBRARIES = (
 _attached = Attached(LIBRARIES)
 
 
-def attach(report: Report) -> Callable[[], None]:
+def attach(report: ReportHook) -> Callable[[], None]:
     """Attach the taps of all libraries: now, or when one is imported.
 
     Attaching again, or in a process forked from one with taps, wraps nothing twice; the last undo restores.

@@ -20,7 +20,7 @@ from typing import Any
 from feedline.profiler import masks, message
 from feedline.profiler.arrivals import arrivals
 from feedline.profiler.events import Stage
-from feedline.profiler.message import Message
+from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.taps.operations.span import Size, Unbound, spanned
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, Patches
 
@@ -213,28 +213,25 @@ class Tap:
         self._functions.clear()
 
 
-Report = Callable[[str, bool, str], None]  # hook, attached?, what it gives or why it could not be attached
-
-
 class Attached:
     """The taps of some libraries, attached while at least one user needs them."""
 
     def __init__(self, libraries: Sequence[Library]) -> None:
         self._libraries = libraries
         self._users = 0
-        self._report: Report = lambda *_: None
+        self._report: ReportHook = lambda *_: None
         self._pid = 0  # who may call it: a process forked since is not the one that reports
         self._said: dict[str, tuple[bool, str]] = {}
         self._taps: dict[str, Tap] = {}
         self._awaited: dict[str, Callable[[], None]] = {}  # name -> what ends the waiting
 
-    def attach(self, report: Report) -> Callable[[], None]:
+    def attach(self, report: ReportHook) -> Callable[[], None]:
         """See ``operations.attach``."""
         self._users += 1
         self._report, self._pid = report, os.getpid()
         for library in self._libraries:
             if library.name in self._said:
-                self._tell(library, *self._said[library.name])
+                self._record_outcome(library, *self._said[library.name])
             elif library.module in sys.modules:
                 self._install(library, sys.modules[library.module], late=True)
             elif library.name not in self._awaited:
@@ -258,12 +255,12 @@ class Attached:
             library.install(tap, module)
         except Exception as error:
             tap.undo()
-            self._tell(library, False, error.why if isinstance(error, _NotPossible) else masks.error(error))
+            self._record_outcome(library, False, error.why if isinstance(error, _NotPossible) else masks.error(error))
         else:
             self._taps[library.name] = tap
-            self._tell(library, True, "; ".join([library.gives, *tap.left]))
+            self._record_outcome(library, True, "; ".join([library.gives, *tap.left]))
 
-    def _tell(self, library: Library, attached: bool, why: str) -> None:
+    def _record_outcome(self, library: Library, attached: bool, why: str) -> None:
         self._said[library.name] = (attached, why)
         if os.getpid() == self._pid:
             with suppress(Exception):

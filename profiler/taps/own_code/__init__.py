@@ -96,7 +96,7 @@ class _OwnCodeTap:
         if flags & _TRAINS == _TRAINS and self._phase is not None:
             self._thread = self._thread or threading.get_ident()
             if isinstance(self._phase, ProducerFinder):
-                self._tell(self._phase.fed, recorder.asked, (args, kwargs))
+                self._notify(self._phase.fed, recorder.asked, (args, kwargs))
         return again
 
     def settled(self) -> int:
@@ -111,7 +111,7 @@ class _OwnCodeTap:
     def gave(self, flags: int, output: Any) -> None:
         """A model returned this."""
         if isinstance(self._phase, ProducerFinder):
-            self._tell(self._phase.gave, output)
+            self._notify(self._phase.gave, output)
         if self._resident is not None and not flags & Flag.BARE:
             try:
                 with NoFunctionModes():
@@ -127,14 +127,14 @@ class _OwnCodeTap:
             self._own.copied(took)
             return
         if isinstance(self._phase, ProducerFinder):
-            self._tell(self._phase.moved, source, target)
+            self._notify(self._phase.moved, source, target)
         elif self._phase is not None and took:
-            self._tell(self._phase.copied, took)
+            self._notify(self._phase.copied, took)
 
     def backward(self) -> None:
         """A backward pass was made."""
         if self._own is not None:
-            self._tell_own(self._own.loop_runs)
+            self._notify_own(self._own.loop_runs)
         if not self._updated:
             self._step_ends()
 
@@ -214,18 +214,18 @@ class _OwnCodeTap:
 
     def _step_ends(self) -> None:
         if isinstance(self._phase, ProducerFinder):
-            self._tell(self._find, self._phase)
+            self._notify(self._find, self._phase)
         if isinstance(self._phase, ProducerTimer):
-            self._tell(self._phase.step_ends, recorder.main)
+            self._notify(self._phase.step_ends, recorder.main)
         if self._own is not None:
-            self._tell_own(self._own.step_ends, recorder.main)
+            self._notify_own(self._own.step_ends, recorder.main)
         if self._resident is not None and threading.get_ident() == self._thread:
             self._resident.step_ends()
 
-    def _tell_own(self, tell: Any, *args: Any) -> None:
+    def _notify_own(self, method: Any, *args: Any) -> None:
         if threading.get_ident() == self._thread:
             try:
-                tell(*args)
+                method(*args)
             except Exception:
                 self._drop(self._own)
 
@@ -263,12 +263,12 @@ class _OwnCodeTap:
             observer.end()
         self._end_if_idle()
 
-    def _tell(self, tell: Any, *args: Any) -> None:
+    def _notify(self, method: Any, *args: Any) -> None:
         if threading.get_ident() != self._thread:
             return
         try:
             with NoFunctionModes():
-                tell(*args)
+                method(*args)
         except Exception:
             self.end()
 

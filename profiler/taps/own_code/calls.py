@@ -164,9 +164,9 @@ class _Tool:
                 return number
         raise RuntimeError("no tool id of sys.monitoring is free")
 
-    def _register(self, told: Mapping[int, Callable[..., None] | None]) -> None:
-        self._told = told
-        for event, function in told.items():
+    def _register(self, callbacks: Mapping[int, Callable[..., None] | None]) -> None:
+        self._callbacks = callbacks
+        for event, function in callbacks.items():
             _monitoring.register_callback(self.number, event, function)
 
     def on(self) -> None:
@@ -175,7 +175,7 @@ class _Tool:
     def end(self) -> None:
         """Free the id."""
         self.seeing = False
-        self._register(dict.fromkeys(self._told))
+        self._register(dict.fromkeys(self._callbacks))
         _monitoring.free_tool_id(self.number)
 
     def _counts(self) -> bool:

@@ -30,7 +30,7 @@ _MIN_CHANCE = 1 / 2000  # chance of a step
 _ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
 _MANY = 4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
 _NESTED = 3  # functions of torch, or decorators, around one of the program's
-_MOST = 8  # functions that are told of a step
+_MOST = 8  # functions that are recorded of a step
 _WORTH = 0.01  # of the time that was looked at
 _OURS = tuple(path + os.sep for path in (*sys.modules["feedline"].__path__, *profiler.__path__))
 #: Parts of torch around the calls that feedline records: the program is not asked to change them.
@@ -39,7 +39,7 @@ _NAMES = """
     optim/optimizer.py utils/_contextlib.py utils/_python_dispatch.py utils/data utils/hooks.py
 """
 _PLUMBING = tuple(os.path.join(torch.__path__[0], *name.split("/")) for name in _NAMES.split())
-_NOT_TOLD = _OURS + _PLUMBING
+_NOT_REPORTED = _OURS + _PLUMBING
 _ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS  # flags of a function that takes *args and **kwargs
 
 
@@ -89,12 +89,12 @@ class _Sums:
         """What is worth a record, with its name."""
         least, found = _WORTH * self.took, dict[_Target, str]()
         for sums in (self.outer, self.whole):
-            most = [what for what, took in sums.most_common() if took >= least and self._is_told(what)][:_MOST]
+            most = [what for what, took in sums.most_common() if took >= least and self._is_reported(what)][:_MOST]
             found.update((what, self._name(what)) for what in most)
         return found
 
-    def _is_told(self, what: _Target) -> bool:
-        return not self.codes[what if isinstance(what, int) else what.code].co_filename.startswith(_NOT_TOLD)
+    def _is_reported(self, what: _Target) -> bool:
+        return not self.codes[what if isinstance(what, int) else what.code].co_filename.startswith(_NOT_REPORTED)
 
     def _name(self, what: _Target) -> str:
         if isinstance(what, int):
@@ -170,8 +170,8 @@ class _Stretch:
             return parts
         before, after = self._through[-1]
         lines = _Lines(id(before.code), before.at, after.at)
-        told = [one for one in parts if isinstance(one, int) and not self.codes[one].co_filename.startswith(_NOT_TOLD)]
-        for code in [one for one in told if _is_of_library(self.codes[one])]:
+        reported = [one for one in parts if isinstance(one, int) and not self.codes[one].co_filename.startswith(_NOT_REPORTED)]
+        for code in [one for one in reported if _is_of_library(self.codes[one])]:
             took, inner = parts.pop(code), self._called.inner.get(code, {})
             for other, ns in inner.items():
                 if not _is_of_library(self.codes[other]):
@@ -321,7 +321,7 @@ def _library(file: str) -> str:
 
 def _of_the_program(frames: list[Frame]) -> list[Frame]:
     """Without those that run the program, feedline's among them, and without feedline's at the end."""
-    while frames and frames[-1].code.co_filename.startswith(_NOT_TOLD):
+    while frames and frames[-1].code.co_filename.startswith(_NOT_REPORTED):
         frames.pop()
     ours = [at for at, frame in enumerate(frames) if frame.code.co_filename.startswith(_OURS)]
     return frames[ours[-1] + 1 :] if ours else frames
