@@ -198,7 +198,7 @@ class _Fixes:
         def arrived() -> None:
             from feedline.convergence.apply.outside import FixInjector
 
-            outside = self._outside = FixInjector(hooks.tell)
+            outside = self._outside = FixInjector(hooks.report)
             hooks.attach("fixes", "the training is changed", lambda patches: hooks.add_undo(outside.attach(self._requests, patches)))
 
         hooks.when_imported("torch", arrived)
