@@ -34,7 +34,7 @@ from feedline.analysis.convergence.read import read
 from feedline.profiler.noise_scale import noise_scale
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence import ConvergenceWatch
-from feedline.profiler.taps.convergence.norms import GradientNorms
+from feedline.profiler.taps.convergence.norms import GradientNormTap
 
 MOMENTS = (0, 2, 6, 12)  # epochs at batch 32
 RANKS, BATCH, EPOCHS = 4, 16, 6
@@ -124,7 +124,7 @@ def cost(out: Path) -> None:
         out.write_text(json.dumps({"pairs": pairs[2:], "inside": share}))
 
 
-def timed_inside(norms: GradientNorms) -> list[float]:
+def timed_inside(norms: GradientNormTap) -> list[float]:
     """Grows by the seconds that each part of the measurement takes."""
     guarded, seconds = norms.guarded, list[float]()
 

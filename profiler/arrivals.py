@@ -13,7 +13,7 @@ from typing import Any
 _Arrived = Callable[[ModuleType], None]
 
 
-class Arrivals:
+class ImportArrivals:
     """Import hook in sys.meta_path while a module is awaited. It has no lock, which a fork could leave locked."""
 
     def __init__(self) -> None:
@@ -91,4 +91,4 @@ class _NotifyingLoader:
         self._notify(module)
 
 
-arrivals = Arrivals()
+arrivals = ImportArrivals()

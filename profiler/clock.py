@@ -30,7 +30,7 @@ cpu_ns = time.thread_time_ns
 _monotonic_ns, _calendar_ns = time.perf_counter_ns, time.time_ns  # programs that freeze time replace them in the module
 
 
-class Traffic(NamedTuple):
+class FileTraffic(NamedTuple):
     """Cumulative file traffic of the calling thread, as counted by the kernel."""
 
     chars: int  # bytes that read() returned, from the page cache or not
@@ -73,7 +73,7 @@ class _ThreadCounters:
             pass
         return UNMEASURED
 
-    def traffic(self) -> Traffic | None:
+    def traffic(self) -> FileTraffic | None:
         """File traffic of the calling thread so far, without reading these counters; None if /proc does not provide it."""
         try:
             own = self._own
@@ -81,7 +81,7 @@ class _ThreadCounters:
             fields = self._read(self._local.io, 256).split()
             usage = resource.getrusage(resource.RUSAGE_THREAD)
             system_ns = int(usage.ru_stime * 1e9)
-            return Traffic(int(fields[1]) - chars, int(fields[5]) - calls, int(fields[9]), usage.ru_majflt, usage.ru_minflt, system_ns)
+            return FileTraffic(int(fields[1]) - chars, int(fields[5]) - calls, int(fields[9]), usage.ru_majflt, usage.ru_minflt, system_ns)
         except AttributeError:
             if self._open("io"):
                 return self.traffic()

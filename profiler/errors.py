@@ -67,15 +67,15 @@ class SchemaTooNew(FeedlineError):
         return cls(f"{place} was {made} by a newer feedline (schema {schema}, this one reads up to {known}): update feedline")
 
 
-class Way(NamedTuple):
+class WayOut(NamedTuple):
     """A way out, worded for a command and for a function call."""
 
     command: str
     call: str
 
 
-ELSEWHERE = Way("name another folder with -o", "pass another path")
-OVERWRITE = Way("overwrite it with -f", "overwrite=True to replace it")
+ELSEWHERE = WayOut("name another folder with -o", "pass another path")
+OVERWRITE = WayOut("overwrite it with -f", "overwrite=True to replace it")
 
 
 class OutputError(FeedlineError):
@@ -88,12 +88,12 @@ class OutputError(FeedlineError):
 
     exit_code = 73
 
-    def __init__(self, what: str, *ways: Way | str) -> None:
+    def __init__(self, what: str, *ways: WayOut | str) -> None:
         self._what, self._ways = what, ways
-        super().__init__(self._said([way.command if isinstance(way, Way) else way for way in ways]))
+        super().__init__(self._said([way.command if isinstance(way, WayOut) else way for way in ways]))
 
     @classmethod
-    def unwritable(cls, place: object, error: OSError, *ways: Way | str) -> "OutputError":
+    def unwritable(cls, place: object, error: OSError, *ways: WayOut | str) -> "OutputError":
         """The error for a place that the operating system refused to write to.
 
         Args:
@@ -108,7 +108,7 @@ class OutputError(FeedlineError):
 
     def for_call(self) -> None:
         """Word the ways out for a function call from here on."""
-        self.args = (self._said([way.call if isinstance(way, Way) else way for way in self._ways]),)
+        self.args = (self._said([way.call if isinstance(way, WayOut) else way for way in self._ways]),)
 
     def _said(self, ways: list[str]) -> str:
         return f"{self._what}: {', or '.join(ways)}" if ways else self._what
@@ -116,12 +116,12 @@ class OutputError(FeedlineError):
 
 class PlaceTaken(OutputError):
     @classmethod
-    def exists(cls, place: object, *ways: Way | str) -> "PlaceTaken":
+    def exists(cls, place: object, *ways: WayOut | str) -> "PlaceTaken":
         """The error for a name that is already taken."""
         return cls(f"{place} already exists", *(ways or (ELSEWHERE, OVERWRITE)))
 
     @classmethod
-    def foreign(cls, place: object, *ways: Way | str) -> "PlaceTaken":
+    def foreign(cls, place: object, *ways: WayOut | str) -> "PlaceTaken":
         """The error for a name taken by a file of the user's, which is never overwritten."""
         return cls(f"{place} already exists and was not written by feedline", *ways, ELSEWHERE)
 

@@ -196,12 +196,14 @@ def _users() -> set[str]:
     return {name for name in (os.environ.get("USER"), os.environ.get("LOGNAME"), home and os.path.basename(home)) if name}
 
 
-_PARTS = ("profiler", "feedline", "analysis", "pipelines", "convergence", "cli")
+_FEEDLINE_FOLDERS = ("profiler", "feedline", "analysis", "pipelines", "convergence", "cli")
 #: As imported, and where links lead: Python names a source file by the path that it was found under.
-_OURS = tuple(f"{root / part}/" for root in {Path(__file__).parent.parent, Path(__file__).resolve().parent.parent} for part in _PARTS)
+_OURS = tuple(
+    f"{root / part}/" for root in {Path(__file__).parent.parent, Path(__file__).resolve().parent.parent} for part in _FEEDLINE_FOLDERS
+)
 
 
-_WORDS = """
+_WORD_LIST = """
     true false none null yes no on off auto all any default disabled enabled disable enable min max mean sum avg avgpool pool global local
     train trainer training val valid validate validation test testing eval evaluate evaluation fit predict infer inference export finetune
     pretrain pretrained scratch resume main run runs out output outputs log logs logger logging tmp save saved load ckpt ckpts checkpoint
@@ -266,7 +268,7 @@ _WORDS = """
     stabilityai eleutherai mistralai huggingface laion openclip tiiuae codellama starcoder causallm lit
     gz zip zst xz sqlite trace traces html ipynb sh so exp exps experiment experiments results
 """
-WORDS = frozenset(_WORDS.split())
+WORDS = frozenset(_WORD_LIST.split())
 
 #: Whole numbers of up to 12 digits, and floats, with a unit.
 _NUMBER = re.compile(

@@ -30,7 +30,7 @@ MAX_NAMES = 4096  # NVTX keeps every name for the life of the process; a program
 NAMES: dict[Stage, str] = {stage: stage.name.lower() for stage in Stage if stage is not Stage.NAME}
 
 
-class Ranges:
+class NvtxRanges:
     """Pushes and pops ranges of one domain, from any thread. Unpickling it calls ``ranges()``."""
 
     def __init__(self, domain: Any) -> None:
@@ -57,7 +57,7 @@ class Ranges:
             attributes = self._named[name]
         self._push(attributes)
 
-    def __reduce__(self) -> tuple[Callable[[], "Ranges | None"], tuple[()]]:
+    def __reduce__(self) -> tuple[Callable[[], "NvtxRanges | None"], tuple[()]]:
         return ranges, ()
 
 
@@ -66,19 +66,19 @@ def listening() -> bool:
     return bool(os.environ.get(INJECTION)) and not os.environ.get("NVTX_DISABLE")
 
 
-def ranges() -> Ranges | None:
+def ranges() -> NvtxRanges | None:
     """Ranges of the domain ``feedline``; None if no tool listens, it cannot be loaded, or the package nvtx is missing."""
     found = _attach()
-    return found if isinstance(found, Ranges) else None
+    return found if isinstance(found, NvtxRanges) else None
 
 
-def why_not() -> str | None:
+def why_not_listening() -> str | None:
     """Why ``ranges()`` is None, for ``feedline env``; None if there are ranges."""
     found = _attach()
     return found if isinstance(found, str) else None
 
 
-def _attach() -> Ranges | str:
+def _attach() -> NvtxRanges | str:
     if os.environ.get("NVTX_DISABLE"):
         return "NVTX_DISABLE is set"
     if not listening():
@@ -92,7 +92,7 @@ def _attach() -> Ranges | str:
         # nvtx gives a domain without attributes when no tool was loaded; it says so in no other way.
         if domain.get_event_attributes("next") is None:
             return f"NVTX could not load the tool at {INJECTION}={masks.path(os.environ[INJECTION])}"
-        return Ranges(domain)
+        return NvtxRanges(domain)
     except Exception as error:
         return f"this version of nvtx lacks what is needed ({masks.error(error)}): pip install -U nvtx"
 

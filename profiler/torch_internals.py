@@ -1,7 +1,7 @@
 """Every private name of torch that feedline uses, and the questions that need one.
 
-torch may rename or drop any of these without notice. tests/hooks/test_torch_internals.py compares ``PRIVATE`` with feedline's own code
-and with the installed torch; ``scripts/torch-matrix`` runs it under each version of ``TESTED``. What several places ask is a function
+torch may rename or drop any of these without notice. tests/hooks/test_torch_internals.py compares ``PRIVATE_NAMES`` with feedline's own
+code and with the installed torch; ``scripts/torch-matrix`` runs it under each version of ``TESTED``. What several places ask is a function
 here; a name with one user stays beside that user.
 
 Some of them run feedline's own operations on the program's tensors without its modes and subclasses seeing them. A ``TorchDispatchMode`` or
@@ -32,7 +32,7 @@ class Private(NamedTuple):
     use: str
 
 
-PRIVATE = (
+PRIVATE_NAMES = (
     Private("worker", "torch.utils.data._utils", "the module of a loader's workers: their loop, and a resumed iteration"),
     Private("_ResumeIteration _worker_loop _worker_info", "torch.utils.data._utils.worker", "recording in workers; whether this is one"),
     Private("pin_memory", "torch.utils.data._utils", "what pinning takes"),

@@ -11,7 +11,7 @@ from feedline.pipelines.probes.measure import Measured, Plan, ceiling, in_turns,
 from feedline.pipelines.probes.subject import Subject
 from feedline.pipelines.probes.training_step import Step, cached_batch
 from feedline.profiler.ceilings import Ceiling
-from feedline.profiler.samplers.machine import Memory
+from feedline.profiler.samplers.machine import MachineMemory
 
 LARGEST = 4096
 _KNEE_SHARE = 0.95  # of the best throughput
@@ -118,7 +118,7 @@ class _Room:
 
     def __init__(self, step: Step) -> None:
         self._watched = not step.batch.is_cuda
-        self._memory = Memory()
+        self._memory = MachineMemory()
         self._memory.prepare()
         self._before = _peak_bytes()
 

@@ -107,7 +107,7 @@ class Mapping:
         """Unmap it. If a part of it is still in use, it stays until the process ends."""
         self.view.release()
         address, self._address = self._address, None
-        if address is not None and sys.getrefcount(self._bytes) == _UNSEEN:
+        if address is not None and sys.getrefcount(self._bytes) == _UNUSED_REFERENCES:
             _libc.munmap(address, len(self._bytes))
 
     def __del__(self) -> None:
@@ -117,4 +117,4 @@ class Mapping:
             pass
 
 
-_UNSEEN = 2  # references to an unused object: the attribute and the argument of getrefcount
+_UNUSED_REFERENCES = 2  # references to an unused object: the attribute and the argument of getrefcount

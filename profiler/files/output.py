@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from feedline.profiler.errors import OVERWRITE, OutputError, PlaceTaken, Way
+from feedline.profiler.errors import OVERWRITE, OutputError, PlaceTaken, WayOut
 from feedline.profiler.files import single
 
 SHARED = 0o666  # less the umask: reports are made to be passed on
-_ANOTHER = Way("name another file", "pass another path")
+_ANOTHER = WayOut("name another file", "pass another path")
 
 
 def refuse_taken(path: Path | None, force: bool) -> None:

@@ -17,7 +17,7 @@ from feedline.profiler.files.own_folders import (
     LIST_NAME,
     MAX_NAMED,
     Busy,
-    Listing,
+    FolderListing,
     add_to_list,
     begin_list,
     kind_with_article,
@@ -149,7 +149,7 @@ def move(made: Path, folder: Path, name: str) -> None:
     _enlist(folder, name)
 
 
-def create(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
+def create(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
     """A new file in one of feedline's folders, open for reading and writing. Raises as ``single.create``."""
     with deferred():
         fd = single.create(folder / name, mode)
@@ -157,7 +157,7 @@ def create(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
     return fd
 
 
-def reopen(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
+def reopen(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
     """A listed file, open for reading and writing; a new one if it is missing.
 
     Raises:
@@ -171,7 +171,7 @@ def reopen(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
 
 
 @contextmanager
-def replacing(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[BinaryIO]:
+def replacing(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Iterator[BinaryIO]:
     """A file that is put in place under its name in one of feedline's folders at the end of the block.
 
     Raises:
@@ -187,7 +187,7 @@ def replacing(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[B
 
 
 @contextmanager
-def _replacing_path(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[Path]:
+def _replacing_path(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Iterator[Path]:
     """As ``replacing``, for libraries that open a file by path."""
     path, new = folder / name, not os.path.lexists(folder / name)
     if not new:
@@ -197,13 +197,13 @@ def _replacing_path(folder: Path, name: str, mode: int = single.PRIVATE) -> Iter
         _put(stack, folder, name, new)
 
 
-def write(folder: Path, name: str, data: bytes | str, mode: int = single.PRIVATE) -> None:
+def write(folder: Path, name: str, data: bytes | str, mode: int = single.PRIVATE_MODE) -> None:
     """Write a whole file into one of feedline's folders. Raises as ``replacing``."""
     with replacing(folder, name, mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
-def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE, buffering: int = 0) -> BinaryIO:
+def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE_MODE, buffering: int = 0) -> BinaryIO:
     """A file of feedline's, truncated to ``keep_bytes`` and open for appending. Raises as ``reopen``."""
     file = os.fdopen(reopen(folder, name, mode), "r+b", buffering)
     file.truncate(keep_bytes)
@@ -229,7 +229,7 @@ def add_line(folder: Path, name: str, line: str) -> None:
         file.write(line.encode() + b"\n")
 
 
-def restart(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
+def restart(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
     """An empty file in place of a listed one, open for writing; readers of the old one are not disturbed.
 
     Raises:
@@ -255,7 +255,7 @@ class _Older(PlaceTaken):
     """An older folder of feedline's has this name."""
 
 
-def _settled_list(folder: Path) -> Listing | None:
+def _settled_list(folder: Path) -> FolderListing | None:
     """As ``read_list``; of a folder that another process is just beginning, once it has."""
     deadline = time.monotonic() + _BUSY_S
     while (listing := read_list(folder)) is None and os.listdir(folder) == [LIST_NAME] and time.monotonic() < deadline:

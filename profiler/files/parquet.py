@@ -138,7 +138,7 @@ def _check(about: pq.FileMetaData, file: Any) -> None:
             chunk = group.column(index)
             if chunk.has_dictionary_page or chunk.data_page_offset < 0 or chunk.total_compressed_size < 0:
                 raise ValueError(f"column {chunk.path_in_schema} has an encoding that feedline does not write")
-            found = pages(file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size)
+            found = page_headers(file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size)
             if sum(page.values for page in found) != group.num_rows:
                 raise ValueError(f"column {chunk.path_in_schema} does not have {group.num_rows:,} values")
             packed += chunk.total_compressed_size
@@ -157,7 +157,7 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 4, 
 
 
 @dataclass(frozen=True)
-class _Page:
+class _PageHeader:
     """Attributes: values, and bytes of its header, compressed and uncompressed."""
 
     values: int
@@ -166,7 +166,7 @@ class _Page:
     unpacked: int
 
 
-def pages(file: BinaryIO, begin: int, end: int) -> list[_Page]:
+def page_headers(file: BinaryIO, begin: int, end: int) -> list[_PageHeader]:
     """The pages of a column chunk.
 
     Args:
@@ -186,8 +186,8 @@ def pages(file: BinaryIO, begin: int, end: int) -> list[_Page]:
     return found
 
 
-def _page(data: bytes) -> _Page:
-    reader = _Reader(data)
+def _page(data: bytes) -> _PageHeader:
+    reader = _ThriftReader(data)
     try:
         header = reader.struct(_MOST_DEPTH)
         v1: Any = header.get(5)
@@ -200,10 +200,10 @@ def _page(data: bytes) -> _Page:
         raise ValueError("a page has an encoding that feedline does not write")
     if not (0 <= packed and 0 <= unpacked <= _MOST_PAGE):
         raise ValueError(f"a page unpacks to {unpacked:,} bytes")
-    return _Page(values, reader.at, packed, unpacked)
+    return _PageHeader(values, reader.at, packed, unpacked)
 
 
-class _Reader:
+class _ThriftReader:
     """Thrift's compact protocol, as far as page headers need it: field number -> value. Raises IndexError, ValueError."""
 
     def __init__(self, data: bytes) -> None:

@@ -14,9 +14,9 @@ MOST_JSON, MOST_SEGMENT, MOST_GAUGES = 16 * _MB, 32 * _MB, 16 * _MB
 MOST_WINDOW = 256 * _MB  # packed: five steps have some 1 MB
 MOST_COLUMNS = 1 << 40  # a trace of another tool; what is in it is bounded by its pages (files/parquet.py)
 _OF_RANK, OF_SEGMENT, OF_RUN, OF_USER = 2, 3, 1, 0  # names of a path below the run folder: rank0/manifest.json; not in one, but named
-_PLACE = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+_FOLDER_FLAGS = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FILE_KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
 
 
 def opened(path: Path, most: int, below: int = _OF_RANK) -> BinaryIO:
@@ -32,14 +32,14 @@ def opened(path: Path, most: int, below: int = _OF_RANK) -> BinaryIO:
     """
     if below == OF_USER:
         path, below = Path(os.path.realpath(path)), OF_RUN  # of links in a circle, resolve() raises RuntimeError before Python 3.13
-    place = os.open(Path(*path.parts[:-below]), _PLACE)
+    place = os.open(Path(*path.parts[:-below]), _FOLDER_FLAGS)
     try:
         for count in range(below - 1, 0, -1):
-            inner = os.open(path.parts[-1 - count], _PLACE | os.O_NOFOLLOW, dir_fd=place)
+            inner = os.open(path.parts[-1 - count], _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=place)
             os.close(place)
             place = inner
         _refuse(path, os.stat(path.name, dir_fd=place, follow_symlinks=False), most)  # before it is opened: a device may act on that
-        file = os.open(path.name, _READ, dir_fd=place)
+        file = os.open(path.name, _READ_FLAGS, dir_fd=place)
     except NotADirectoryError as error:
         refuse_link(path, below)
         raise RunDamaged(f"{path} cannot be read ({error.strerror}): expected a folder, found a file") from error
@@ -72,7 +72,7 @@ def refuse_link(path: Path, below: int = 1) -> None:
 
 def _refuse(path: Path, about: os.stat_result, most: int) -> None:
     if not stat.S_ISREG(about.st_mode):
-        raise RunDamaged(_says(path, _KINDS.get(stat.S_IFMT(about.st_mode), "a device")))
+        raise RunDamaged(_says(path, _FILE_KINDS.get(stat.S_IFMT(about.st_mode), "a device")))
     if about.st_size > most:
         raise RunDamaged(f"{path} has {about.st_size:,} bytes, more than any recording writes ({most:,}): it was changed or damaged")
 

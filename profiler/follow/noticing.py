@@ -29,7 +29,7 @@ from feedline.profiler.files.own_folders import INNER_KIND
 from feedline.profiler.follow import reporting
 from feedline.profiler.follow.recording_settings import RecordingSettings
 from feedline.profiler.printable import say_in_training
-from feedline.profiler.ranks import Place
+from feedline.profiler.ranks import RankPlace
 from feedline.profiler.record import privacy
 from feedline.profiler.session.ending import Ending
 from feedline.profiler.store import process_log
@@ -99,15 +99,15 @@ def _number(given: dict[str, Any], name: str) -> int:
     return int(os.environ.get(name.upper(), -1)) if value is None or int(value) < 0 else int(value)
 
 
-def _place_in_group(group: _JoinedGroup | None) -> Place:
+def _place_in_group(group: _JoinedGroup | None) -> RankPlace:
     """Rank and world size of this process: from its launcher, else from its group, else as a single process."""
     place = ranks.place()
     if group is None or place.launcher in _LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
         return place
-    return Place(group.rank, group.rank, group.size, None, launcher="init_process_group")
+    return RankPlace(group.rank, group.rank, group.size, None, launcher="init_process_group")
 
 
-def _launch_of(place: Place, group: _JoinedGroup | None) -> str:
+def _launch_of(place: RankPlace, group: _JoinedGroup | None) -> str:
     """A name shared by the ranks of one training."""
     if place.launcher in _LAUNCHERS:
         return ranks.launch_id()

@@ -21,7 +21,7 @@ class _GpuTimer(Protocol):
     def end_copy(self, pair: Any, start: int, source: Any, target: Any) -> None: ...
 
 
-class FlopTap(Protocol):
+class FlopObserver(Protocol):
     """Counts the floating-point operations of a step (taps/flops.py)."""
 
     def begin(self, module: Any) -> Any: ...
@@ -64,7 +64,7 @@ class ConvergenceTap(Protocol):
     def paused(self, updates: int, steps: int, batches: int, samples: int) -> None: ...
 
 
-class _OwnCodeTap(Protocol):
+class _OwnCodeObserver(Protocol):
     """Observes the program's own code between models, backward passes and updates (taps/making)."""
 
     def begins(self, inference: bool = False) -> None: ...
@@ -155,14 +155,14 @@ class _Recorder:
     def __init__(self) -> None:
         self.main: Segment | None = None
         self.segment: Segment | None = None
-        self.ranges: nvtx_ranges.Ranges | None = None
+        self.ranges: nvtx_ranges.NvtxRanges | None = None
         self.gpu: _GpuTimer | None = None
-        self.flops: FlopTap | None = None
+        self.flops: FlopObserver | None = None
         self.convergence: ConvergenceTap | None = None
         self.optimizers: _OptimizerTracker | None = None
         self.on_new_training: Callable[[], None] | None = None
         self.looks: _LooksAtThreads | None = None
-        self.own_code: _OwnCodeTap | None = None
+        self.own_code: _OwnCodeObserver | None = None
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None

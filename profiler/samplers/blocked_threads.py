@@ -16,9 +16,9 @@ from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.samplers.source import OpenFile
 
-_FIRST_S = 0.025  # a run of two seconds has 80 looks; half of a share from 80 is known to 11 points (binomial, 95 %)
+_FIRST_LOOK_S = 0.025  # a run of two seconds has 80 looks; half of a share from 80 is known to 11 points (binomial, 95 %)
 _ROUNDS = 200  # with a longer distance from then on: 5 s, 10 s, 20 s, ...; an hour has 2,000 rounds
-_MOST = 8  # threads in one round, 15 us each; more take turns
+_MAX_THREADS = 8  # threads in one round, 15 us each; more take turns
 _GOLDEN = 0.6180339887498949  # multiples of it modulo 1 are spread evenly, so that looks fall into step with nothing
 
 
@@ -49,11 +49,11 @@ class BlockedThreads:
         """One round. Never raises."""
         with self._lock:
             threads = list(self._threads.items())
-        period = _FIRST_S * 1e9 * 2 ** (self._rounds // _ROUNDS)
+        period = _FIRST_LOOK_S * 1e9 * 2 ** (self._rounds // _ROUNDS)
         self._rounds += bool(threads)
         self.due_ns = clock.wall_ns() + int(period * (0.5 + self._rounds * _GOLDEN % 1))
-        begin = self._rounds * _MOST % max(len(threads), 1) if len(threads) > _MOST else 0
-        for thread, (pid, file) in (threads + threads)[begin : begin + min(_MOST, len(threads))]:
+        begin = self._rounds * _MAX_THREADS % max(len(threads), 1) if len(threads) > _MAX_THREADS else 0
+        for thread, (pid, file) in (threads + threads)[begin : begin + min(_MAX_THREADS, len(threads))]:
             try:
                 kind = _blocked_by(pid, file.read())
             except (OSError, ValueError, IndexError):  # it has ended
@@ -62,7 +62,7 @@ class BlockedThreads:
                 continue
             segment = recorder.always_on_segment()
             if kind is not None and segment is not None:
-                stands_for = int(period * max(1, len(threads) / _MOST))
+                stands_for = int(period * max(1, len(threads) / _MAX_THREADS))
                 segment.add(Stage.LOOK, clock.wall_ns(), 0, number=pid, extra=stands_for, source=segment.name_id(kind))
 
 
@@ -90,7 +90,7 @@ _ARM64 = {
     **{"poll": (73,), "select": (72,), "epoll": (22, 441)},
 }
 _CALLS = {"x86_64": _X86, "aarch64": _ARM64}.get(platform.machine(), {})
-_GROUPS = {number: group for group, numbers in _CALLS.items() for number in numbers}
+_CALL_GROUPS = {number: group for group, numbers in _CALLS.items() for number in numbers}
 _OF_GROUP = {"sleep": ON_SLEEP, "lock": ON_LOCK, "child": ON_PROCESS, "message": ON_PROCESS, "path": _FILE}
 _MOST_POLLED = 8
 
@@ -107,7 +107,7 @@ def _blocked_by(pid: int, line: bytes) -> str | None:
         return None
     if words[0] == b"-1":
         return _PAGE_FAULT
-    group, arguments = _GROUPS.get(int(words[0]), ""), [int(word, 16) for word in words[1:]]
+    group, arguments = _CALL_GROUPS.get(int(words[0]), ""), [int(word, 16) for word in words[1:]]
     if group in _OF_GROUP:
         return _OF_GROUP[group]
     if group == "descriptor":

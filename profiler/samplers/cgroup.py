@@ -6,7 +6,7 @@ from pathlib import Path
 
 from feedline.profiler import message
 from feedline.profiler.message import Message
-from feedline.profiler.samplers.source import Rates, Source, read_file, reason_of
+from feedline.profiler.samplers.source import GaugeSource, Rates, read_file, reason_of
 
 _ROOT = Path("/")
 
@@ -130,7 +130,7 @@ def _quota_or_none(level: _Level) -> float | None:
         return None
 
 
-class CgroupThrottling(Source):
+class CgroupThrottling(GaugeSource):
     """All groups of this process that have a quota, combined.
 
     cgroup/throttled: seconds per second stopped, summed over CPUs and groups, so it can be above 1. Everything in the groups counts, this

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from feedline.profiler import message
 from feedline.profiler.message import Message
-from feedline.profiler.samplers.source import OpenFile, Rates, Source, read_file, reason_of
+from feedline.profiler.samplers.source import GaugeSource, OpenFile, Rates, read_file, reason_of
 
-_ALL = b"cpu"
+_ALL_CPUS = b"cpu"
 
 
-class MachineCpu(Source):
+class MachineCpu(GaugeSource):
     """Shares of CPU time, from /proc/stat (proc_stat(5); clock ticks since boot).
 
     ``cpu/machine``: of all CPUs, something ran. ``cpu/steal``: a virtual CPU was ready to run and the host ran something else.
@@ -33,8 +33,8 @@ class MachineCpu(Source):
     def prepare(self) -> str | None:
         self.units = {"cpu/machine": "1", "cpu/steal": "1"}
         self._file = OpenFile(self._path)
-        there = [line.split(None, 1)[0] for line in read_file(self._path).splitlines() if line.startswith(_ALL)]
-        mask = [name for number in self._allowed if (name := _ALL + str(number).encode()) in there]
+        there = [line.split(None, 1)[0] for line in read_file(self._path).splitlines() if line.startswith(_ALL_CPUS)]
+        mask = [name for number in self._allowed if (name := _ALL_CPUS + str(number).encode()) in there]
         if mask and len(mask) < len(there) - 1:
             self._mask = mask
             self.units["cpu/allowed"] = "1"
@@ -45,7 +45,7 @@ class MachineCpu(Source):
         before, now = self._before, self._ticks()
         self._before = now
         spent = {name: tuple(b - a for a, b in zip(before[name], now[name], strict=True)) for name in now if name in before}
-        busy, steal, total = spent[_ALL]
+        busy, steal, total = spent[_ALL_CPUS]
         # idle and iowait of a CPU that goes offline are known to run backwards
         found = {"cpu/machine": min(1.0, max(0, busy) / total), "cpu/steal": min(1.0, max(0, steal) / total)} if total > 0 else {}
         busy, total = (sum(spent[name][index] for name in self._mask if name in spent) for index in (0, 2))
@@ -56,7 +56,7 @@ class MachineCpu(Source):
         if not self._mask:
             lines = [self._file.read().split(b"\n", 1)[0].split()]
         else:  # a machine's list of CPUs can be longer than one reading
-            lines = [fields for line in read_file(self._path).splitlines() if (fields := line.split())[0] in (_ALL, *self._mask)]
+            lines = [fields for line in read_file(self._path).splitlines() if (fields := line.split())[0] in (_ALL_CPUS, *self._mask)]
         found = {}
         for name, *ticks in lines:
             user, nice, system, idle, iowait, irq, softirq, steal = map(int, ticks[:8])
@@ -69,7 +69,7 @@ _KIB = 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Memory(Source):
+class MachineMemory(GaugeSource):
     """``memory/available`` is the kernel's estimate of the memory available without swapping (MemAvailable of /proc/meminfo);
     ``memory/used`` is the rest. Both are of the machine and ignore a container's own limit."""
 
@@ -100,7 +100,7 @@ class Memory(Source):
         return int(text[at + len(label) : at + 64].split(None, 1)[0]) * _KIB
 
 
-class Swap(Source):
+class Swap(GaugeSource):
     """``memory/swapped_in``: bytes that the machine reads back from swap, for all programs (pswpin of /proc/vmstat, in pages)."""
 
     name = "swap"
@@ -123,7 +123,7 @@ class Swap(Source):
         raise ValueError(f"{self._path} has no pswpin: this kernel has no swap")
 
 
-class SharedMemory(Source):
+class SharedMemory(GaugeSource):
     """Size and free space of /dev/shm, where loader workers put batches."""
 
     name = "shm"
@@ -146,7 +146,7 @@ _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own sector is (Li
 _MILLISECOND_S = 1e-3
 
 
-class Disk(Source):
+class Disk(GaugeSource):
     """All physical disks.
 
     disk/read: bytes per second from all of them. disk/NAME/read: from one.
@@ -218,11 +218,11 @@ def _flag(path: Path) -> bool:
 
 
 #: Linux Documentation/accounting/psi.rst. "full" of the CPU has no meaning for a whole machine (kernel commit 890d550d reports zeroes).
-_LINES = {"cpu": (b"some",), "io": (b"some", b"full"), "memory": (b"some", b"full")}
+_PRESSURE_LINES = {"cpu": (b"some",), "io": (b"some", b"full"), "memory": (b"some", b"full")}
 _MICROSECOND_S = 1e-6
 
 
-class Pressure(Source):
+class Pressure(GaugeSource):
     """``pressure/io_some``: at least one task waited; ``pressure/io_full``: all non-idle tasks waited. Shares of time."""
 
     name = "pressure"
@@ -234,7 +234,7 @@ class Pressure(Source):
         self._rates = Rates()
 
     def prepare(self) -> str | None:
-        for kind in _LINES:
+        for kind in _PRESSURE_LINES:
             try:
                 file = OpenFile(f"{self._proc}/pressure/{kind}")
                 self.units.update(dict.fromkeys(_stalled_s(kind, file), "1"))
@@ -259,4 +259,4 @@ class Pressure(Source):
 def _stalled_s(kind: str, file: OpenFile) -> dict[str, float]:
     """Seconds stalled since boot: ``some avg10=0.00 avg60=0.00 avg300=0.00 total=<microseconds>``."""
     totals = {line.split(b" ", 1)[0]: int(line.rsplit(b"total=", 1)[1]) for line in file.read().splitlines() if b"total=" in line}
-    return {f"pressure/{kind}_{line.decode()}": totals[line] * _MICROSECOND_S for line in _LINES[kind]}
+    return {f"pressure/{kind}_{line.decode()}": totals[line] * _MICROSECOND_S for line in _PRESSURE_LINES[kind]}

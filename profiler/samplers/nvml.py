@@ -15,7 +15,7 @@ from typing import Any
 from feedline.profiler import masks, message
 from feedline.profiler.masks import is_plain
 from feedline.profiler.message import Message
-from feedline.profiler.samplers.source import Source, reason_of
+from feedline.profiler.samplers.source import GaugeSource, reason_of
 
 _NVML_LIBRARY = "libnvidia-ml.so.1"  # the driver's, which pynvml loads
 _LIBRARY_NOT_FOUND = 12  # nvml.h, NVML_ERROR_LIBRARY_NOT_FOUND
@@ -74,7 +74,7 @@ _READINGS = (
 )
 
 
-class Gpu(Source):
+class NvmlGpus(GaugeSource):
     """Gauges ``gpuN/...``, N as in nvidia-smi, of the GPUs in CUDA_VISIBLE_DEVICES.
 
     sm, memory_busy: share of the driver's last sample period (1/6 to 1 s) in which any kernel ran, or memory was read or written. One small

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from feedline.profiler import proc
 from feedline.profiler.record import privacy
-from feedline.profiler.samplers.source import OpenFile, Rates, Source, read_file
+from feedline.profiler.samplers.source import GaugeSource, OpenFile, Rates, read_file
 from feedline.profiler.store import process_log
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class ProcessTree(Source):
+class ProcessTree(GaugeSource):
     """The processes below the one that probes.
 
     cpu/processes: CPU seconds per second. Children that have ended count through their parent; one that another thread started is found up
@@ -136,11 +136,11 @@ def _children_by_parent(proc: str) -> Callable[[str, int], list[int]]:
 
 
 _VARIABLE = b"FEEDLINE_RUN="
-_LIBRARY = b"/libtorch_cpu.so"
-_LOOKS = (1, 3, 10, 30, 100, 300, 1000)  # readings after which a process is looked at: reading its mappings takes milliseconds
+_TORCH_LIBRARY = b"/libtorch_cpu.so"
+_LOOK_AGES = (1, 3, 10, 30, 100, 300, 1000)  # readings after which a process is looked at: reading its mappings takes milliseconds
 
 
-class UnfollowedProcesses(Source):
+class UnfollowedProcesses(GaugeSource):
     """Writes their names into the run folder. Provides no gauges.
 
     Args:
@@ -163,8 +163,8 @@ class UnfollowedProcesses(Source):
         here = descendants(self._pid)
         self._ages = {pid: self._ages.get(pid, 0) + 1 for pid in here}
         for pid in here:
-            if self._ages[pid] in _LOOKS and _LIBRARY in proc.read(pid, "maps"):
-                self._ages[pid] = max(_LOOKS)  # not again
+            if self._ages[pid] in _LOOK_AGES and _TORCH_LIBRARY in proc.read(pid, "maps"):
+                self._ages[pid] = max(_LOOK_AGES)  # not again
                 self._look(pid)
         return {}
 

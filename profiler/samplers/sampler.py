@@ -11,10 +11,10 @@ from feedline.profiler import clock, masks
 from feedline.profiler.samplers.blocked_threads import BlockedThreads
 from feedline.profiler.samplers.cgroup import CgroupThrottling
 from feedline.profiler.samplers.gauges import MAX_BYTES, GaugeLegend, GaugeWriter
-from feedline.profiler.samplers.machine import Disk, MachineCpu, Memory, Pressure, SharedMemory, Swap
-from feedline.profiler.samplers.nvml import Gpu
+from feedline.profiler.samplers.machine import Disk, MachineCpu, MachineMemory, Pressure, SharedMemory, Swap
+from feedline.profiler.samplers.nvml import NvmlGpus
 from feedline.profiler.samplers.processes import ProcessTree
-from feedline.profiler.samplers.source import Source, reason_of
+from feedline.profiler.samplers.source import GaugeSource, reason_of
 
 JOIN_S = 0.5
 _SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
@@ -47,7 +47,7 @@ class Sampler(threading.Thread):
     def __init__(
         self,
         path: Path,
-        sources: Sequence[Source] | None = None,
+        sources: Sequence[GaugeSource] | None = None,
         period_s: float = 1.0,
         max_bytes: int = MAX_BYTES,
         early: int = 0,
@@ -167,13 +167,13 @@ class Sampler(threading.Thread):
             looks.look()
         return self._ending.wait(max(0, due - clock.wall_ns()) * 1e-9)
 
-    def _describe(self, source: Source) -> None:
+    def _describe(self, source: GaugeSource) -> None:
         try:
             self.machine.update(source.describe())
         except Exception as error:
             self.absent[f"facts of {source.name}"] = reason_of(error)
 
-    def _drop(self, source: Source, error: Exception) -> None:
+    def _drop(self, source: GaugeSource, error: Exception) -> None:
         self._sources.remove(source)
         self.absent[source.name] = f"no longer sampled: {reason_of(error)}"
         self._try_to_write_legend()
@@ -199,6 +199,6 @@ class Sampler(threading.Thread):
             self._give_up(error)
 
 
-def default_sources() -> list[Source]:
+def default_sources() -> list[GaugeSource]:
     """One instance of each source."""
-    return [MachineCpu(), ProcessTree(), CgroupThrottling(), Pressure(), Disk(), Memory(), Swap(), SharedMemory(), Gpu()]
+    return [MachineCpu(), ProcessTree(), CgroupThrottling(), Pressure(), Disk(), MachineMemory(), Swap(), SharedMemory(), NvmlGpus()]

@@ -8,7 +8,7 @@ from feedline.profiler.files.descriptor import Descriptor
 _READ_BYTES = 16384
 
 
-class Source:
+class GaugeSource:
     """A source of gauges.
 
     A subclass gives ``name``, ``prepare`` (fill ``units``; raise or return a reason when there is nothing to read) and ``read``.

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 #: Name in the manifest -> module. Package metadata would know them too, at 30 ms for the program.
-_LIBRARIES = {
+_VERSIONED = {
     "feedline": "feedline",
     "torch": "torch",
     "torchvision": "torchvision",
@@ -26,7 +26,7 @@ _VERSION = re.compile(r"\d[\w.+!-]{0,63}", re.ASCII)  # a module of the program'
 def versions() -> dict[str, str]:
     """Name -> version."""
     found = {"python": platform.python_version()}
-    for name, module in _LIBRARIES.items():
+    for name, module in _VERSIONED.items():
         with suppress(Exception):
             said = str(sys.modules[module].__version__)
             if _VERSION.fullmatch(said):
@@ -34,13 +34,13 @@ def versions() -> dict[str, str]:
     return found
 
 
-_OTHERS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")  # that programs are started with, in LD_PRELOAD
+_OTHER_ALLOCATORS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")  # that programs are started with, in LD_PRELOAD
 
 
 def allocator() -> str:
     """``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``; "": not known."""
     with suppress(OSError, ValueError, AttributeError):
         with open("/proc/self/maps", "rb") as maps:
-            other = _OTHERS.search(maps.read())
+            other = _OTHER_ALLOCATORS.search(maps.read())
         return other[1].decode() if other else os.confstr("CS_GNU_LIBC_VERSION") or ""
     return ""

@@ -130,7 +130,7 @@ def _torch(hooks: Hooks, folder: Path, register_loader: _NewLoader, add_to_loade
     hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.report, patches)))
     hooks.attach("rests", "if steps are short: some windows are recorded in full, the others only counted", recording_schedule.attach)
     hooks.add_undo(recording_schedule.schedule.stop)  # the first one to be undone
-    other_libraries.attach(hooks.when_imported, hooks.report)
+    other_libraries.name_when_imported(hooks.when_imported, hooks.report)
     hooks.when_imported(
         TORCHDATA.module,
         lambda: hooks.attach("StatefulDataLoader", "the same for torchdata's loader", lambda patches: loaders.attach(TORCHDATA, patches)),
@@ -139,14 +139,14 @@ def _torch(hooks: Hooks, folder: Path, register_loader: _NewLoader, add_to_loade
 
 def _gpu(hooks: Hooks, folder: Path, window: ProfilerWindow | None) -> None:
     from feedline.profiler.taps import gpu
-    from feedline.profiler.taps.kineto_window import NAME, KinetoWindow
+    from feedline.profiler.taps.kineto_window import PROFILER_HOOK, KinetoWindow
 
     hooks.add_undo(gpu.attach(hooks.report))
     if window is not None and not window.active:
-        hooks.report(NAME, False, Message("turned off with --torch-profiler off", message.TURNED_OFF))
+        hooks.report(PROFILER_HOOK, False, Message("turned off with --torch-profiler off", message.TURNED_OFF))
         return
     kineto = KinetoWindow(folder, window, hooks.report)
-    hooks.attach(NAME, "kernels, copies and operators of a few steps", kineto.attach)
+    hooks.attach(PROFILER_HOOK, "kernels, copies and operators of a few steps", kineto.attach)
     hooks.add_undo(kineto.stop)
 
 

@@ -10,7 +10,7 @@ from feedline.profiler.session.hooks import Hooks
 if TYPE_CHECKING:
     from feedline.profiler.taps.loader_override import LoaderOverride
 
-NAME = "DataLoader arguments"  # of the hook
+OVERRIDES_HOOK = "DataLoader arguments"  # of the hook
 #: Module whose import is awaited -> the module of a loader, and its name.
 _LOADERS = {
     "torch": ("torch.utils.data", "DataLoader"),
@@ -57,7 +57,7 @@ class Overrides:
 
         if self._override is None:
             self._override = LoaderOverride(self.settings, self.made_at, lambda *_: None, self.strict)
-        self._override.report_to(functools.partial(hooks.report, NAME))
+        self._override.report_to(functools.partial(hooks.report, OVERRIDES_HOOK))
         if module in self._patched:  # before the process was recorded
             return
         patches = Patches()

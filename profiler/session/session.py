@@ -90,7 +90,7 @@ class Session:
         changes: Sequence[_Changes] = (),
         record_argv: str = "masked",
         rooms: Iterator[Room] | None = None,
-        place: ranks.Place | None = None,
+        place: ranks.RankPlace | None = None,
         launch: str | None = None,
         group: str = "",
         follows: bool = False,
@@ -171,7 +171,7 @@ class Session:
             hold.release()
         self._stopped = True
 
-    def join(self, place: ranks.Place, group: str) -> None:
+    def join(self, place: ranks.RankPlace, group: str) -> None:
         """Called when the process becomes a rank of a group. Its folder keeps its name, which must match the rank."""
         if place.rank == self.place.rank:
             self.place, self.manifest.place, self.manifest.group = place, asdict(place), group
@@ -215,7 +215,7 @@ class Session:
             self.manifest.write(self.folder)
 
 
-def _beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iterator[Room]:
+def _beside(path: Path, place: ranks.RankPlace, launch: str, overwrite: bool) -> Iterator[Room]:
     """A run folder of that name, or of the next free one. All ranks of a launch get the same."""
 
     def claim(run: Path, replaces: bool) -> None:
@@ -236,7 +236,7 @@ def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[
         OutputError: it is taken, or cannot be made.
     """
     try:
-        return _first_with_room(_beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, own_folders.Hold(run)))
+        return _first_with_room(_beside(path, ranks.RankPlace(), launch, overwrite), strict, lambda run: (run, own_folders.Hold(run)))
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -247,7 +247,9 @@ def _unwritable(path: Path, error: OSError) -> OutputError:
     return OutputError.unwritable(f"the run folder {path}", error, *ways)
 
 
-def _make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[own_folders.Hold]], PlaceTaken | None]:
+def _make_room(
+    rooms: Iterator[Room], place: ranks.RankPlace, strict: bool
+) -> tuple[tuple[Path, list[own_folders.Hold]], PlaceTaken | None]:
     """Create a folder for this rank, and a hold on it and its run folder. Returns and raises as ``_first_with_room``."""
 
     def take(run: Path) -> tuple[Path, list[own_folders.Hold]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged
-from feedline.profiler.ranks import Place
+from feedline.profiler.ranks import RankPlace
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.store.layout import rank_folder
@@ -44,7 +44,7 @@ class StopAfter:
             raise ValueError(f"expected a number of updates, or of seconds such as 20s, got {text[:40]!r}")
         return cls(None, float(number[1])) if number[2] else cls(int(number[1]))
 
-    def attach(self, hooks: Hooks, stop: Callable[[], None], run: Path, place: Place) -> None:
+    def attach(self, hooks: Hooks, stop: Callable[[], None], run: Path, place: RankPlace) -> None:
         """Count updates once torch is imported.
 
         Args:
@@ -70,7 +70,7 @@ class StopAfter:
         hooks.when_imported("torch", arrived)
 
 
-def _end(stop: Callable[[], None], run: Path, place: Place) -> None:
+def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
     """End this process, and those below it, once all ranks have come as far: each may still need data of another. What unlinks shared
     memory ends by itself."""
     torch: Any = sys.modules["torch"]

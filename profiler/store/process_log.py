@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # msgspec is for readers
     from feedline.profiler.store.shapes import LineShape
 
 PROCESSES_FILE = "processes.jsonl"
-_NAMED = 5  # processes that a note names
-_WORDS = 6  # of a command
+_MAX_NAMED = 5  # processes that a note names
+_COMMAND_WORDS = 6  # of a command
 
 
 @dataclass
@@ -39,8 +39,8 @@ class _SeenProcess:
     unseen: str = ""
 
     def __str__(self) -> str:
-        more = " ..." if len(self.command) > _WORDS else ""
-        return f"{' '.join(self.command[:_WORDS])}{more} (pid {self.pid})"
+        more = " ..." if len(self.command) > _COMMAND_WORDS else ""
+        return f"{' '.join(self.command[:_COMMAND_WORDS])}{more} (pid {self.pid})"
 
 
 def write(run: Path, line: "LineShape") -> None:
@@ -95,13 +95,15 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
         for process in processes
         if not process.unseen and not trained.intersection(where.split("/")[0] for where in process.recorded)
     ]
-    said = [f"not recorded: {process}: {process.unseen}" for process in unseen[:_NAMED]]
-    if len(unseen) > _NAMED:
-        said.append(f"not recorded: {len(unseen) - _NAMED} more processes that use torch")
+    said = [f"not recorded: {process}: {process.unseen}" for process in unseen[:_MAX_NAMED]]
+    if len(unseen) > _MAX_NAMED:
+        said.append(f"not recorded: {len(unseen) - _MAX_NAMED} more processes that use torch")
     still = [process for process in idle if proc.started(process.pid) == process.started != 0]
     if still:
-        said.append(f"still running: {few(still, _NAMED)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end")
+        said.append(
+            f"still running: {few(still, _MAX_NAMED)}; `feedline report` will show {'them' if len(still) > 1 else 'it'} after the end"
+        )
     idle = [process for process in idle if process not in still]
     if idle:
-        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {few(idle, _NAMED)}")
+        said.append(f"{len(idle)} other process{'es' * (len(idle) > 1)} imported torch but made no training step: {few(idle, _MAX_NAMED)}")
     return said

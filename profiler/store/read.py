@@ -32,7 +32,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartNumber:
     """Number of this training in its run, from 1, and how many there are."""
 
     number: int
@@ -106,7 +106,7 @@ class Run:
         part: which of the folder's trainings this is; None: all that the folder holds.
     """
 
-    def __init__(self, path: Path, ranks: dict[int, Rank], notes: list[str], part: Part | None = None) -> None:
+    def __init__(self, path: Path, ranks: dict[int, Rank], notes: list[str], part: PartNumber | None = None) -> None:
         self.path = path
         self.ranks = ranks
         self.notes = notes

@@ -27,7 +27,7 @@ from feedline.profiler.files.own_folders import read_list
 from feedline.profiler.files.reading import refuse_link
 from feedline.profiler.store import process_log
 from feedline.profiler.store.manifest import PROGRAM, Manifest
-from feedline.profiler.store.read import Part, Rank, Run, Slice, rank_folders
+from feedline.profiler.store.read import PartNumber, Rank, Run, Slice, rank_folders
 from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment import BINS, FIELDS, SAMPLE_HISTOGRAM, STAGES, bin_of, sums_of
 from feedline.profiler.store.segment_reader import Process
@@ -50,7 +50,7 @@ def open_run(path: Path) -> Run:
 
 
 TRAINING_PREFIX = "training-"
-_OWN = f"{TRAINING_PREFIX}0"
+_OWN_TRAINING = f"{TRAINING_PREFIX}0"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _trainings(path: Path) -> list[Training]:
     damaged: list[str] = []
     for folder in [path, *inner]:
         try:
-            found.append(Training(path / _OWN, _own_of(path)) if folder == path else Training(folder, Run.of_folder(folder)))
+            found.append(Training(path / _OWN_TRAINING, _own_of(path)) if folder == path else Training(folder, Run.of_folder(folder)))
         except (RunNotFound, RunDamaged) as error:
             failed.append(error)
             if isinstance(error, RunDamaged):
@@ -119,13 +119,13 @@ def _trainings(path: Path) -> list[Training]:
 
 def _is_own(path: Path) -> bool:
     """Whether a path names the training of a run's own process, if there are others."""
-    return path.name == _OWN and bool(path.parent.is_dir() and rank_folders(path.parent) and inner_trainings(path.parent))
+    return path.name == _OWN_TRAINING and bool(path.parent.is_dir() and rank_folders(path.parent) and inner_trainings(path.parent))
 
 
 def _own_of(run: Path) -> Run:
     """The training of a run's own process, if there are others. Raises as ``Run.of_folder``."""
     own = Run.of_folder(run)
-    own.path = run / _OWN
+    own.path = run / _OWN_TRAINING
     return own
 
 
@@ -170,13 +170,13 @@ def _made_steps(rank: Rank) -> bool:
 
 PARTS_FOLDER = "parts"
 _MIN_UPDATES = 2  # updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch is one training
-_TURNS = 16  # as in record/beginnings.py, which looks no further then
-_OF_ALL = (Stage.GROUP, Stage.CLOCK, Stage.START)  # told once, and of use to every part
+_MAX_JOINED = 16  # as in record/beginnings.py, which looks no further then
+_SHARED_STAGES = (Stage.GROUP, Stage.CLOCK, Stage.START)  # told once, and of use to every part
 _ACTIVE = (Stage.NEXT, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER, Stage.CHECKPOINT)
 _FOREVER = int(np.iinfo(np.int64).max)
 _OF_CPU = 256  # ``source`` of the second of a stage's two SUMS
 _UNSUMMED = (Stage.BEGUN, Stage.SUMS)
-_NUMBERED = (Stage.VALUE, Stage.GRADIENT)  # their ``extra`` counts updates
+_NUMBERED_STAGES = (Stage.VALUE, Stage.GRADIENT)  # their ``extra`` counts updates
 _Sums = npt.NDArray[np.int64]
 
 
@@ -216,7 +216,7 @@ def split_run(run: Run) -> list[Run]:
     found = []
     for index in range(len(cut[min(cut)])):
         ranks = {number: own[index] for number, own in cut.items() if index < len(own)}
-        found.append(Run(run.path / PARTS_FOLDER / str(index + 1), ranks, notes, Part(index + 1, len(cut[min(cut)]))))
+        found.append(Run(run.path / PARTS_FOLDER / str(index + 1), ranks, notes, PartNumber(index + 1, len(cut[min(cut)]))))
     return found
 
 
@@ -268,7 +268,7 @@ def first_optimizers(rank: Rank) -> list[int]:
     found = [_beginning(rank.main, number) for number in chosen]
     by_loader = {int(one["optimizer"]) for one in begun if one["flags"] & Flag.FIRST}
     again = begun["first_optimizer"][begun["flags"] & Flag.END != 0]
-    takes_turns = len(again) > 0 and np.bincount(again).max() >= _TURNS  # optimizers are made within one training: meta-learning
+    takes_turns = len(again) > 0 and np.bincount(again).max() >= _MAX_JOINED  # optimizers are made within one training: meta-learning
     kept = chosen[:1]  # none where the records are damaged
     for before, this, after in zip([None, *found[:-1]], found, [*found[1:], None]):
         if before is not None and (this.optimizer in by_loader or not takes_turns and _apart(rank.main, before, this, after)):
@@ -327,10 +327,10 @@ def _cut(process: Process, this: _Beginning, after: _Beginning | None, first: bo
     records = process.records
     begin, until = 0 if first else this.at, after.at if after is not None else _FOREVER
     inside = (records["start"] >= begin) & (records["start"] < until)
-    if not (inside & ~np.isin(records["stage"], _OF_ALL)).any():
+    if not (inside & ~np.isin(records["stage"], _SHARED_STAGES)).any():
         return None
     alone = bool(inside[records["stage"] == Stage.FETCH].all())
-    own = records[inside | np.isin(records["stage"], _OF_ALL if not process.is_worker else _OF_ALL[:2])]
+    own = records[inside | np.isin(records["stage"], _SHARED_STAGES if not process.is_worker else _SHARED_STAGES[:2])]
     if not process.is_worker and not first:
         own = _renumbered(own, this)
     totals = process.totals.copy() if alone and process.is_worker else _sums(process, own, this, after, first)
@@ -341,7 +341,7 @@ def _cut(process: Process, this: _Beginning, after: _Beginning | None, first: bo
 def _renumbered(records: Records, this: _Beginning) -> Records:
     """Updates and samples counted from the training's own beginning on."""
     records = records.copy()
-    counted = np.isin(records["stage"], _NUMBERED)
+    counted = np.isin(records["stage"], _NUMBERED_STAGES)
     records["extra"][counted] = np.maximum(records["extra"][counted] - this.updates, 0)
     seen = records["stage"] == Stage.VALUE
     records["nbytes"][seen] = np.maximum(records["nbytes"][seen] - this.samples, 0)

@@ -12,11 +12,11 @@ from feedline.profiler.torch_internals import below_function_modes
 LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
 _WIDE_FLOATS = torch.float32, torch.float64
 _MARKED_BYTES = 4096  # of each tensor
-_MARKS = 1 << 20  # a mark is below it, and not 0
+_MARK_RANGE = 1 << 20  # a mark is below it, and not 0
 OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
 
 
-class Batch(NamedTuple):
+class BatchContents(NamedTuple):
     nbytes: int  # in tensors and arrays
     samples: int  # length of the first dimension of the first tensor; of the list when there is none; 0: unknown
     flags: int  # Flag.FLOAT32, SHARED, OBJECTS
@@ -24,12 +24,12 @@ class Batch(NamedTuple):
 
 
 @below_function_modes
-def describe(batch: Any) -> Batch:
+def describe(batch: Any) -> BatchContents:
     """Walk the dicts, lists and tuples of a batch. Reads no values. A batch whose parts raise is unknown."""
     try:
         return _describe(batch)
     except Exception:
-        return Batch(0, 0, 0)
+        return BatchContents(0, 0, 0)
 
 
 @below_function_modes
@@ -43,7 +43,7 @@ def mark(batch: Any, salt: bytes) -> int:
         if type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.is_cpu and leaf.is_contiguous() and leaf.nbytes:
             digest.update(ctypes.string_at(leaf.data_ptr(), min(leaf.nbytes, _MARKED_BYTES)))
             marked = True
-    return 1 + int.from_bytes(digest.digest(), "little") % (_MARKS - 1) if marked else 0
+    return 1 + int.from_bytes(digest.digest(), "little") % (_MARK_RANGE - 1) if marked else 0
 
 
 def rows(batch: Any) -> int:
@@ -64,7 +64,7 @@ def may_hold_more(batch: Any) -> bool:
     return bool(first.shape[0] == last.shape[0] > 1)
 
 
-def _describe(batch: Any) -> Batch:
+def _describe(batch: Any) -> BatchContents:
     largest, largest_bytes, total, floats, array_bytes, samples, of_arrays, tensors = None, -1, 0, 0, 0, 0, 0, 0
     for leaf in _leaves(batch, []):
         if isinstance(leaf, torch.Tensor):
@@ -95,7 +95,7 @@ def _describe(batch: Any) -> Batch:
     samples = samples or of_arrays
     if not samples and isinstance(batch, (list, tuple)):
         samples = len(batch)
-    return Batch(total + array_bytes, samples, flags, tensors)
+    return BatchContents(total + array_bytes, samples, flags, tensors)
 
 
 def _leaves(value: Any, found: list[Any]) -> list[Any]:

@@ -13,18 +13,18 @@ from typing import Any
 from torch.utils.data._utils import collate as torch_collate
 
 from feedline.profiler import clock, masks
-from feedline.profiler.clock import Traffic, counters
+from feedline.profiler.clock import FileTraffic, counters
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.record.detail import detail
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.batch_contents import Batch, describe, mark
+from feedline.profiler.taps.batch_contents import BatchContents, describe, mark
 from feedline.profiler.taps.patch import Patches
 
 _FEWEST, _MOST = 4, 256  # one of the first samples in N is recorded in detail
 DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
 EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
-_NOTHING = Batch(0, 0, 0)
+_NOTHING = BatchContents(0, 0, 0)
 _MARKED = 2  # of a stream: first batches of a worker, by which it is seen whether another one yields the same
 OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
 _DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
@@ -156,16 +156,16 @@ class _WatchedFetch:
         else:
             about = self._known
             if samples != self._of:
-                about = Batch(about.nbytes * samples // self._of, about.samples * samples // self._of, about.flags, about.tensors)
+                about = BatchContents(about.nbytes * samples // self._of, about.samples * samples // self._of, about.flags, about.tensors)
         self._samples = about.samples if samples is None else samples
         recorder.made = id(batch), about
 
 
-def _write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, stands_for: int, flags: int) -> None:
+def _write_traffic(segment: Segment, before: FileTraffic | None, cpu_before: int, stands_for: int, flags: int) -> None:
     """Record what this thread has read since, multiplied by the batches that this one represents."""
     after, cpu = counters.traffic(), time.process_time_ns()
     if before is not None and after is not None:
-        new = Traffic(*((b - a) * stands_for for a, b in zip(before, after)))
+        new = FileTraffic(*((b - a) * stands_for for a, b in zip(before, after)))
         if min(new) < 0:  # of two files: the program closed the descriptor that they are read from
             return
         cpu = (cpu - cpu_before) * stands_for

@@ -44,7 +44,7 @@ _SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
 _UNCOUNTED = Message(
     "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)", message.NO_FLOP
 )
-_WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
+_WARM_UP_CALLS = 2  # updates before the step that is counted: what is compiled has been compiled by then
 _KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
 _MUCH = 0.1  # of the operations, to be told as what they are computed in
 _Formula = Callable[..., Any]
@@ -60,7 +60,7 @@ class _Noted(NamedTuple):
     computed_in: Arithmetic
 
 
-class _Kernels:
+class _FlopKernels:
     """The kernels of this process.
 
     Attributes:
@@ -128,11 +128,11 @@ _OF_DTYPE = {
     torch.bfloat16: Arithmetic.BFLOAT16,
 }
 
-kernels = _Kernels()
-os.register_at_fork(after_in_child=kernels.forget_after_fork)
+flop_kernels = _FlopKernels()
+os.register_at_fork(after_in_child=flop_kernels.forget_after_fork)
 
 
-class Counter:
+class FlopCounter:
     """Records the operators that run in ``call``. Errors of the counting do not leave it.
 
     Attributes:
@@ -143,9 +143,9 @@ class Counter:
     """
 
     def __init__(self) -> None:
-        self._key = kernels.register()
+        self._key = flop_kernels.register()
         self.problem: str | None = None
-        kernels.noted = []
+        flop_kernels.noted = []
 
     @skip_in_warnings
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -164,9 +164,9 @@ class Counter:
             Exception: whatever a formula raises.
         """
         found: Counts[Arithmetic] = Counts()
-        noted = kernels.noted
+        noted = flop_kernels.noted
         if noted is not None:
-            kernels.noted = []
+            flop_kernels.noted = []
             known = _formulas()
             for call in noted:
                 found[call.computed_in] += _flop(known, call)
@@ -174,7 +174,7 @@ class Counter:
 
     def close(self) -> None:
         """Stop recording."""
-        kernels.noted = None
+        flop_kernels.noted = None
 
 
 def _flop(known: dict[Any, _Formula], call: _Noted) -> int:
@@ -275,7 +275,7 @@ class FlopTap:
     def __init__(self, report: ReportHook) -> None:
         self._report = report
         self._unfollow: Callable[[], None] = lambda: None
-        self._counter: Counter | None = None
+        self._counter: FlopCounter | None = None
         self._updates = 0
         if os.environ.get(_SWITCH) == "0":
             report(NAME, False, f"switched off by {_SWITCH}=0")
@@ -303,14 +303,14 @@ class FlopTap:
         too_few = f"the training ended after {self._updates} updates, before one step could be counted"
         self._end(Message(too_few, message.TOO_FEW_UPDATES))
 
-    def begin(self, module: torch.nn.Module | None) -> Counter | None:
+    def begin(self, module: torch.nn.Module | None) -> FlopCounter | None:
         """The wrapper through which a forward (None: a backward) is to be called; None if it is not counted."""
         if self._counter is None or module is not None and not (module.training and torch.is_grad_enabled()):
             return None
         if is_traced():
             return None
         try:
-            problem = why_not(module)
+            problem = why_not_counted(module)
         except Exception as error:
             problem = masks.error(error)
         if problem is None:
@@ -318,7 +318,7 @@ class FlopTap:
         self._end(problem)
         return None
 
-    def end(self, counter: Counter, span: Span) -> None:
+    def end(self, counter: FlopCounter, span: Span) -> None:
         """Add up the operations recorded inside a span."""
         try:
             if recorder.flops is not self:
@@ -345,12 +345,12 @@ class FlopTap:
         try:
             if self._counter is not None:
                 self._write(self._counter)
-            elif self._updates >= _WARM_UP and not is_profiled():  # or the program's profile shows it
-                self._counter = Counter()
+            elif self._updates >= _WARM_UP_CALLS and not is_profiled():  # or the program's profile shows it
+                self._counter = FlopCounter()
         except Exception as error:
             self._end(masks.error(error))
 
-    def _write(self, counter: Counter) -> None:
+    def _write(self, counter: FlopCounter) -> None:
         forward, backward = self._flop.values()
         if counter.problem is not None:
             self._end(counter.problem)
@@ -370,7 +370,7 @@ class FlopTap:
         self._report(NAME, problem is None, problem or GIVES)
 
 
-def why_not(module: torch.nn.Module | None) -> str | None:
+def why_not_counted(module: torch.nn.Module | None) -> str | None:
     """Why the operations of this forward or backward cannot be counted; None if they can."""
     dynamo = sys.modules.get("torch._dynamo")  # importing it takes a second
     if dynamo is not None and dynamo.utils.counters.get("frames"):

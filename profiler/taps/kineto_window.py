@@ -72,7 +72,7 @@ def _mark_clock() -> None:
                 pass
 
 
-NAME = "torch.profiler"
+PROFILER_HOOK = "torch.profiler"
 _DETACHES = "TEARDOWN_CUPTI"  # read by Kineto when a session ends
 _DETACHES_WELL = "12.6"  # before this CUDA, a detached CUPTI crashes programs that use CUDA graphs (pytorch/pytorch#146604)
 
@@ -218,7 +218,7 @@ class KinetoWindow:
         self._done = True
         self._unfollow()
         gives = f"{self._plan.active} steps after {self._plan.skip + 1}, in {self._path.parent.name}/{FILE}"
-        self._report(NAME, self._exported, problem or gives)
+        self._report(PROFILER_HOOK, self._exported, problem or gives)
 
     @contextmanager
     def _own(self) -> Iterator[None]:

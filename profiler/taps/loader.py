@@ -24,7 +24,7 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
-from feedline.profiler.taps.batch_contents import Batch, describe, may_hold_more, rows
+from feedline.profiler.taps.batch_contents import BatchContents, describe, may_hold_more, rows
 from feedline.profiler.taps.loader_settings import _Values, attributes, changed, settings
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.recording_schedule import schedule
@@ -33,7 +33,7 @@ from feedline.profiler.taps.worker import WorkerEntry
 
 
 @dataclass(frozen=True)
-class _Library:
+class _LoaderLibrary:
     """Names of a loader's parts in one library."""
 
     module: str
@@ -44,7 +44,7 @@ class _Library:
     worker_module: str  # the module whose ``_worker_loop`` the iterator looks up when it starts workers
 
 
-TORCH = _Library(
+TORCH = _LoaderLibrary(
     "torch.utils.data.dataloader",
     "_SingleProcessDataLoaderIter",
     "_MultiProcessingDataLoaderIter",
@@ -52,7 +52,7 @@ TORCH = _Library(
     "DataLoader",
     "torch.utils.data._utils.worker",
 )
-TORCHDATA = _Library(
+TORCHDATA = _LoaderLibrary(
     "torchdata.stateful_dataloader.stateful_dataloader",
     "_StatefulSingleProcessDataLoaderIter",
     "_StatefulMultiProcessingDataLoaderIter",
@@ -83,7 +83,7 @@ class LoaderTaps:
         self._salt = os.urandom(16)
         self._starting = threading.RLock()
 
-    def attach(self, library: _Library, patches: Patches) -> None:
+    def attach(self, library: _LoaderLibrary, patches: Patches) -> None:
         """Patch the library's iterator classes.
 
         Raises:
@@ -123,7 +123,7 @@ class LoaderTaps:
         self._loaders.append(_LoaderHandle(self._register(*about), about, weakref.ref(loader)))
         return self._loaders[-1]
 
-    def _watched_init(self, original: Callable[..., None], library: _Library | None) -> Callable[..., None]:
+    def _watched_init(self, original: Callable[..., None], library: _LoaderLibrary | None) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             segment = recorder.resume()
@@ -238,7 +238,7 @@ class _IteratorState:
         if self.of is not None:
             self.of.ends(iterator)
 
-    def samples(self, number: int, batch: Any, known: Batch | None = None) -> int:
+    def samples(self, number: int, batch: Any, known: BatchContents | None = None) -> int:
         """Samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown.
 
         A dataset whose items are whole batches is often read with batch_size=1 and a collate function that takes them out of the list.

@@ -37,12 +37,12 @@ _FIRST_WINDOW, _WINDOW = 64, 16  # steps of the first window, which holds the wa
 _MIN_PAUSED_STEPS = 64  # steps of a pause
 _COST_NS = 150_000  # CPU of recording a step in full, until the run tells
 _LEAST_NS = 20_000  # CPU of a step: no training makes one in less
-_MOST_NS = 30_000_000_000  # a pause ends, however many steps are left
+_MAX_PAUSE_NS = 30_000_000_000  # a pause ends, however many steps are left
 STRETCH = 16  # updates that are counted before the clock is read and the counts are written
-_LATE = 4  # times what they take otherwise, the last updates of a pause are not what took it
+_LATE_FACTOR = 4  # times what they take otherwise, the last updates of a pause are not what took it
 _STRANGE = 8  # pauses ended by loaders that did not feed the steps, after which a whole window tells whether they do now
 _LOOP = 8  # forwards without gradients between two updates that are a loop of their own, if neither a loader nor eval() announces it
-_FEWER = 64  # windows after which the pauses are twice as long, then three times: what one more adds to what is known falls
+_WINDOWS_BEFORE_FEWER = 64  # windows after which the pauses are twice as long, then three times: what one more adds to what is known falls
 
 
 class _Switches:
@@ -181,7 +181,7 @@ class SamplingPause:
         expected = int(updates * (self.wall / self._updates if self._updates else self._schedule.full_ns))
         self.steps += updates
         self._updates, self._left = self.updates, STRETCH
-        self._write_progress(now if now - last_read <= _LATE * expected else last_read + expected)
+        self._write_progress(now if now - last_read <= _LATE_FACTOR * expected else last_read + expected)
         self._restore()
 
     def _restore(self) -> None:
@@ -282,9 +282,9 @@ class RecordingSchedule:
         debt = self._spent / _BUDGET - (clock.cpu_ns() - self._since)
         if debt > 0 and learned and self._may_pause_now():
             least = max(_MIN_PAUSED_STEPS * cpu, _WINDOW * self._cost / _BUDGET / 2)
-            steps = max(debt, least) / cpu * (1 + self._windows // _FEWER) * (0.5 + self._random())
+            steps = max(debt, least) / cpu * (1 + self._windows // _WINDOWS_BEFORE_FEWER) * (0.5 + self._random())
             now = clock.wall_ns()
-            SamplingPause(self, segment, now, int(steps), now + min(int(2 * steps * wall), _MOST_NS), self._feeding).begin()
+            SamplingPause(self, segment, now, int(steps), now + min(int(2 * steps * wall), _MAX_PAUSE_NS), self._feeding).begin()
 
     def _learn_feeding(self) -> bool:
         """Determine from a whole window which loaders feed the steps. False: other loaders have ended pauses several times, check again."""

@@ -23,7 +23,7 @@ from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import NoDispatchModes, below_function_modes, dynamo_follows, hide_from_dynamo, is_traced
 
 _TRAINS = Flag.TRAINING | Flag.GRAD
-_PARTS = 8  # of a model's results are looked at
+_MAX_RESULTS = 8  # of a model's results are looked at
 _METRICS = "torchmetrics"  # the package: until it is imported, no module is a metric of it
 
 
@@ -128,7 +128,7 @@ def _is_number(output: Any) -> bool:
 @below_function_modes
 def _has_loss(output: Any) -> bool:
     """Whether a model has computed its loss itself, as in nanoGPT and transformers."""
-    parts = (output.get("loss"),) if isinstance(output, dict) else output[:_PARTS] if isinstance(output, tuple) else (output,)
+    parts = (output.get("loss"),) if isinstance(output, dict) else output[:_MAX_RESULTS] if isinstance(output, tuple) else (output,)
     return any(isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from feedline.profiler.taps.convergence import norms as module
-from feedline.profiler.taps.convergence.norms import COST_SHARE, FIRST_SECONDS, GradientNorms
+from feedline.profiler.taps.convergence.norms import COST_SHARE, FIRST_SECONDS, GradientNormTap
 
 UPDATE_S, END_S = 0.01, 600
 
@@ -17,7 +17,7 @@ def test_norms_take_their_share_of_the_first_minute_and_half_of_it_later(cost_s,
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(module, "place", lambda: SimpleNamespace(world_size=2))
     counts = SimpleNamespace(updates=0, fresh=32)
-    norms, optimizer = GradientNorms(counts, None), torch.optim.SGD([torch.zeros(1)])
+    norms, optimizer = GradientNormTap(counts, None), torch.optim.SGD([torch.zeros(1)])
     spent: dict[bool, float] = {True: 0.0, False: 0.0}
 
     def measure():

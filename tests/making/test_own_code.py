@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from feedline.analysis.measure import own_code as own_code_of_run
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.taps.own_code import stretches
-from feedline.profiler.taps.own_code.calls import CalledTimes, Frame, ran_throughout
+from feedline.profiler.taps.own_code.calls import CalledTimes, RunningFrame, ran_throughout
 from feedline.profiler.taps.source_names import NAME_BYTES, name_of
 
 
@@ -331,8 +331,8 @@ def test_after_the_training_no_call_is_observed(recorded):
 def test_a_later_call_in_the_place_of_an_earlier_one_has_not_run_all_the_while():
     """Its frame may have the same address."""
     loop, predict = trained.__code__, helper.__code__
-    before = [Frame(1, loop, 10), Frame(2, predict, 4)]
-    after = [Frame(1, loop, 20), Frame(2, predict, 4)]
+    before = [RunningFrame(1, loop, 10), RunningFrame(2, predict, 4)]
+    after = [RunningFrame(1, loop, 20), RunningFrame(2, predict, 4)]
 
     again = ran_throughout(before, after, CalledTimes({id(predict): 5}, {id(predict): 5}, {}, {id(predict): predict}, 0))
     same = ran_throughout(before, after, CalledTimes({}, {}, {}, {}, 0))

@@ -139,7 +139,7 @@ def _run_of(path: Path) -> Run:
 
 def _not_changed(path: Path) -> str:
     """Why no loader was changed."""
-    hooks = [hook for rank in _run_of(path).ranks.values() for hook in rank.manifest.hooks if hook["name"] == overrides.NAME]
+    hooks = [hook for rank in _run_of(path).ranks.values() for hook in rank.manifest.hooks if hook["name"] == overrides.OVERRIDES_HOOK]
     return next(
         (str(hook["why"]) for hook in hooks if not hook["attached"]), "" if hooks else "--set did not reach the training's processes"
     )

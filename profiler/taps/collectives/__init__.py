@@ -11,7 +11,7 @@ import torch.distributed as dist
 from feedline.profiler import masks
 from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.collectives.other_libraries import NAME
+from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
 from feedline.profiler.taps.patch import Patches
 
 GIVES = "bytes, group, start and end of every collective, once torch.distributed is initialized"
@@ -60,7 +60,7 @@ class _Collectives:
         self._clock, self._left = None, []
         tap, self._tap = self._tap, None
         if tap is not None and (unknown := tap.stop()):
-            self._report(NAME, True, f"{self._gives}; {unknown:,} ends on a GPU are unknown")
+            self._report(COLLECTIVES_HOOK, True, f"{self._gives}; {unknown:,} ends on a GPU are unknown")
 
     def _initialised(self) -> None:
         if recorder.resume() is None:
@@ -76,10 +76,10 @@ class _Collectives:
                 self._tap = tap
             backend = dist.get_backend() if dist.is_initialized() else "unknown"
             self._gives = f"bytes, group, start and end of every collective ({backend}, {dist.get_world_size()} ranks)"
-            self._report(NAME, True, self._gives)
+            self._report(COLLECTIVES_HOOK, True, self._gives)
             self._clock = start_clock(self._report, any(clock.measured for clock in self._left))
         except Exception as error:
-            self._report(NAME, False, masks.error(error))
+            self._report(COLLECTIVES_HOOK, False, masks.error(error))
 
     def _before_destroy(self) -> None:
         try:
@@ -90,7 +90,7 @@ class _Collectives:
             if self._tap is not None:
                 self._tap.ends.let_go()
         except Exception as error:
-            self._report(NAME, False, masks.error(error))
+            self._report(COLLECTIVES_HOOK, False, masks.error(error))
 
 
 def attach(report: ReportHook, patches: Patches) -> Callable[[], None]:

@@ -25,9 +25,9 @@ from feedline.profiler.record.recorder import recorder
 
 _NAME, _GIVES = "clocks", "how the ranks' clocks differ"
 _ROUND_TRIPS = 15
-_FIRST_S = 0.2  # after the group was made: one that lives for a moment only is left alone
+_FIRST_ROUND_S = 0.2  # after the group was made: one that lives for a moment only is left alone
 AGAIN_S = (2.0, 5.0, 10.0, 15.0)  # after each measurement; the last one from then on
-_PATIENCE_S = 10.0  # rank 0 may be busy with hundreds of others
+_ANSWER_PATIENCE_S = 10.0  # rank 0 may be busy with hundreds of others
 _LAST_PATIENCE_S = 0.3  # the program is ending
 _LOOK_S = 0.05  # interval at which rank 0 checks for requests
 _BLOCKED_S = 2.0  # longest that one operation of the store can take
@@ -37,7 +37,7 @@ _PREFIX = "feedline/clock"
 _lives = itertools.count()  # of process groups in this process: a store can outlive one, and with it what was said in it
 
 
-class Clock(threading.Thread):
+class ClockThread(threading.Thread):
     """This rank's part of the measurement.
 
     Args:
@@ -111,9 +111,9 @@ class Clock(threading.Thread):
 
     def _ask(self) -> None:
         again = iter(AGAIN_S)
-        wait = _FIRST_S
+        wait = _FIRST_ROUND_S
         while not self._ending.wait(wait):
-            self._measure(_PATIENCE_S)
+            self._measure(_ANSWER_PATIENCE_S)
             wait = next(again, AGAIN_S[-1])
         if self._quitting:
             return
@@ -166,7 +166,7 @@ def _host() -> str:
         return "host"
 
 
-def start_clock(report: ReportHook, before: bool) -> Clock | None:
+def start_clock(report: ReportHook, before: bool) -> ClockThread | None:
     """Measure from now on; None if there is nothing to measure.
 
     Args:
@@ -182,6 +182,6 @@ def start_clock(report: ReportHook, before: bool) -> Clock | None:
     except Exception as error:
         report(_NAME, False, f"cannot open a separate connection to the process group's store, {masks.error(error)}")
         return None
-    thread = Clock(store, rank, size, report, before)
+    thread = ClockThread(store, rank, size, report, before)
     thread.start()
     return thread

@@ -30,7 +30,7 @@ import torch.distributed as dist
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
+from feedline.profiler.taps.collectives.groups import Channel, RecordedGroup, RecordedGroups
 from feedline.profiler.taps.gpu import Anchor, Cuda
 from feedline.profiler.taps.patch import Patches
 
@@ -40,12 +40,12 @@ _MOST_WAITING = 8  # works without a future, kept alive until they are waited fo
 COLLECTIVE = int(Stage.COLLECTIVE)  # a plain number is quicker to look up
 
 
-class Row:
+class StartedCollective:
     """A collective that was started."""
 
     __slots__ = ("segment", "place", "start", "group", "channel", "ended")
 
-    def __init__(self, segment: Segment, place: int | None, start: int, group: Group, channel: Channel) -> None:
+    def __init__(self, segment: Segment, place: int | None, start: int, group: RecordedGroup, channel: Channel) -> None:
         self.segment, self.place, self.start, self.group, self.channel = segment, place, start, group, channel
         self.ended = False
 
@@ -75,11 +75,11 @@ class Row:
 class Ends:
     """Records the ends of works on the CPU."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: RecordedGroups) -> None:
         self._groups = groups
-        self._waiting: dict[int, tuple[Any, Row]] = {}
-        self._last: tuple[Any, Row] | None = None
-        self._expected: dict[int, Row] = {}  # by thread: what it waits for next
+        self._waiting: dict[int, tuple[Any, StartedCollective]] = {}
+        self._last: tuple[Any, StartedCollective] | None = None
+        self._expected: dict[int, StartedCollective] = {}  # by thread: what it waits for next
         self._look = 0
         self._at_exit = False
 
@@ -102,14 +102,14 @@ class Ends:
             self._at_exit = True
             atexit.register(self.drain)
 
-    def expect(self, row: Row) -> None:
+    def expect(self, row: StartedCollective) -> None:
         """This thread waits for the work next, in Python, so no callback is needed."""
         expected, thread = self._expected, get_ident()
         if thread in expected:  # it was waited for in C++, or never
             expected[thread].unknown()
         expected[thread] = row
 
-    def watch(self, row: Row, pg: Any, work: Any, operation: str) -> None:
+    def watch(self, row: StartedCollective, pg: Any, work: Any, operation: str) -> None:
         """Record the end of a row."""
         group = row.group
         if row.start >= self._look:
@@ -152,7 +152,7 @@ class Ends:
         for group in done:
             group.held = None
 
-    def _row(self, work: Any) -> Row | None:
+    def _row(self, work: Any) -> StartedCollective | None:
         last = self._last
         if last is not None and last[0] is work:
             self._last = None
@@ -165,7 +165,7 @@ class Ends:
             return None
         return known[1]
 
-    def _keep(self, row: Row, work: Any) -> None:
+    def _keep(self, row: StartedCollective, work: Any) -> None:
         for key, (other, waiting) in list(self._waiting.items()) if self._waiting else ():
             if len(self._waiting) >= _MOST_WAITING or other.is_completed():
                 waiting.unknown()
@@ -191,7 +191,7 @@ class _Timed:
     def __init__(self, device: int, begin: Any, anchor: Anchor) -> None:
         self.device, self.begin, self.anchor = device, begin, anchor
         self.end: Any = None
-        self.row: Row | None = None
+        self.row: StartedCollective | None = None
 
 
 class CudaEnds:
@@ -219,7 +219,7 @@ class CudaEnds:
         begin.record(self._cuda.current_stream(index))
         return timed
 
-    def watch(self, row: Row, work: Any, timed: _Timed) -> None:
+    def watch(self, row: StartedCollective, work: Any, timed: _Timed) -> None:
         """Mark its end. It stays unknown if the work has no future (gloo's send, collectives that NCCL launches together).
 
         Args:
@@ -243,7 +243,7 @@ class CudaEnds:
         except (RuntimeError, AttributeError):  # AttributeError: there is none
             self.lose(row)
 
-    def lose(self, row: Row) -> None:
+    def lose(self, row: StartedCollective) -> None:
         """Its end cannot be known."""
         self.lost += 1
         row.unknown()

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 #: c10d operator -> what it is. Others, of a newer torch, go by their own name.
-_NAMES = {
+_OPERATION_NAMES = {
     "allreduce_": "all_reduce",
     "allreduce_coalesced_": "all_reduce",
     "allgather_": "all_gather",
@@ -34,7 +34,7 @@ _SENDS = {"send": True, "recv_": False, "recv_any_source_": False}  # messages b
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class CollectiveOperation:
     """How to read the arguments of one operator.
 
     Attributes:
@@ -102,7 +102,7 @@ def _total(value: Any) -> int:
     return 0
 
 
-def operations() -> list[Operation]:
+def collective_operations() -> list[CollectiveOperation]:
     """All operators of c10d that work on a process group.
 
     Raises:
@@ -119,9 +119,9 @@ def operations() -> list[Operation]:
             continue
         peer = next((names.index(one) for one in ("dst", "src") if one in names and name in _SENDS), -1)
         found.append(
-            Operation(
+            CollectiveOperation(
                 op=op,
-                name=_NAMES.get(name, name.strip("_")),
+                name=_OPERATION_NAMES.get(name, name.strip("_")),
                 group=names.index("process_group"),
                 share=_ON_ROOT_ONLY.get(name),
                 tag=names.index("tag") if name in _SENDS else -1,

@@ -20,14 +20,14 @@ import torch
 from feedline.profiler import masks
 from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNorms, WhenImported
+from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNormTap, WhenImported
 from feedline.profiler.taps.convergence.samples import SampleCount
 from feedline.profiler.taps.convergence.setup import TrainingSetup
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import below_user_modes, in_backward
 
 NAME, GIVES = "convergence", "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
-_OWN = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
+_OWN_CURVES = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
 _MOST_LOSSES = 256  # backwards without an update; whoever updates by hand never makes one that is seen
 _ReportSetup = Callable[[dict[str, object]], None]
 
@@ -53,7 +53,7 @@ class ConvergenceWatch:
         self._rate: float | None = None
         self._later = DeviceNumbers(self)
         self.setup = TrainingSetup()
-        self.norms = GradientNorms(self, self._later)
+        self.norms = GradientNormTap(self, self._later)
 
     @property
     def samples(self) -> int:
@@ -212,7 +212,7 @@ class ConvergenceWatch:
     def metric(self, name: str, value: float) -> None:
         """The program records a number of its own."""
         updates, samples = self._with_rest()
-        self._later.number(f"{name} (the program's)" if name in _OWN else name, value, None, samples, updates)
+        self._later.number(f"{name} (the program's)" if name in _OWN_CURVES else name, value, None, samples, updates)
 
     def paused(self, updates: int, steps: int, batches: int, samples: int) -> None:
         """Steps were only counted.

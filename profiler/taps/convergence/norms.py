@@ -122,7 +122,7 @@ def _in_float(value: float) -> float:
 
 COST_SHARE, FIRST_SECONDS = 0.015, 60.0  # of the training's time, and seconds until it is halved
 _SELDOM = 64  # one update in N is measured whatever it costs
-_LOOKS = 8  # measured updates between two looks at what they cost
+_COST_UPDATES = 8  # measured updates between two looks at what they cost
 _NEEDS = Message(
     "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more",
     message.ONE_GRADIENT,
@@ -132,7 +132,7 @@ _Tensors = list[torch.Tensor]
 WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
 
 
-class GradientNorms:
+class GradientNormTap:
     """Measures updates, one after another.
 
     Attributes:
@@ -149,7 +149,7 @@ class GradientNorms:
         self._optimizer: Any = lambda: None  # a weak reference
         self.wanted = self._lost = False
         self._created = self._began = time.perf_counter()
-        self._spent, self._every, self._look = 0.0, 1, _LOOKS
+        self._spent, self._every, self._look = 0.0, 1, _COST_UPDATES
         self._new_update()
         self._before = 0  # backwards of the last update
 
@@ -340,7 +340,7 @@ class GradientNorms:
             share = COST_SHARE if now - self._created < FIRST_SECONDS else COST_SHARE / 2
             wanted = self._every * self._spent / (share * (now - self._began))
             self._every = max(self._every, min(_SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted)))))
-            self._began, self._spent, self._look = now, 0.0, coming + _LOOKS * self._every
+            self._began, self._spent, self._look = now, 0.0, coming + _COST_UPDATES * self._every
         return coming % self._every == 0
 
     def _parameters(self) -> _Tensors:

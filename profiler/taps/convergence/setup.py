@@ -117,11 +117,11 @@ def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
 
 
 _HORIZONS = ("total_steps", "T_max", "total_iters")  # OneCycleLR, CosineAnnealingLR, LinearLR and its like
-_FEW = 4  # schedulers, which are looked at on every update
+_MAX_SCHEDULERS = 4  # schedulers, which are looked at on every update
 _MAX_DESCRIBED = 64  # optimizers and kinds of samplers: more are those of a search
 #: kind, shuffles, samples, of, loader -> epochs, values of set_epoch
 _Samplers = dict[tuple[str, bool, int, int, int | None], tuple[int, set[object]]]
-_NUMBERS = ("lr", "weight_decay", "momentum", "eps", "dampening")
+_NUMBER_SETTINGS = ("lr", "weight_decay", "momentum", "eps", "dampening")
 _HOW = ("fused", "foreach")  # it updates; None, the default, is not described
 
 
@@ -156,7 +156,7 @@ class TrainingSetup:
         def __init__(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             original(scheduler, *args, **kwargs)
             self._retire_schedulers()
-            if len(self._schedulers) < _FEW:
+            if len(self._schedulers) < _MAX_SCHEDULERS:
                 self._schedulers.append((weakref.ref(scheduler), {}))
 
         @functools.wraps(iterate)
@@ -277,7 +277,7 @@ def _sampler_facts(samplers: _Samplers) -> list[dict[str, object]]:
 def _group_facts(group: dict[str, Any]) -> dict[str, object]:
     """Settings of a parameter group."""
     tensors = group["params"]
-    facts: dict[str, object] = {name: float(group[name]) for name in _NUMBERS if isinstance(group.get(name), (int, float))}
+    facts: dict[str, object] = {name: float(group[name]) for name in _NUMBER_SETTINGS if isinstance(group.get(name), (int, float))}
     if isinstance(group.get("betas"), tuple):
         facts["betas"] = [float(beta) for beta in group["betas"]]
     facts |= {name: group[name] for name in _HOW if isinstance(group.get(name), bool)}

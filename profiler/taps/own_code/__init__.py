@@ -21,7 +21,7 @@ from feedline.profiler.events import Flag
 from feedline.profiler.record.recorder import inside, recorder
 from feedline.profiler.taps.own_code.producers import ProducerFinder, ProducerTimer
 from feedline.profiler.taps.own_code.resident import ResidentInput
-from feedline.profiler.taps.own_code.stretches import OwnCode
+from feedline.profiler.taps.own_code.stretches import OwnCodeTimer
 from feedline.profiler.taps.patch import skip_in_warnings
 from feedline.profiler.torch_internals import NoFunctionModes, dynamo_follows, hide_from_dynamo, is_traced
 
@@ -40,8 +40,8 @@ class _OwnCodeTap:
         self._thread = 0
         self._phase: ProducerFinder | ProducerTimer | None = ProducerFinder()
         self._resident: ResidentInput | None = ResidentInput()
-        self._own: OwnCode | None = OwnCode()
-        self._seeing: ProducerFinder | ProducerTimer | OwnCode | None = None  # what observes the code that runs now
+        self._own: OwnCodeTimer | None = OwnCodeTimer()
+        self._seeing: ProducerFinder | ProducerTimer | OwnCodeTimer | None = None  # what observes the code that runs now
         self._paused = 0  # stages that are open which are none of the program's own code
         self._updating = False  # an optimizer makes an update
         self._inference = False  # the last model was called without gradients
@@ -239,21 +239,21 @@ class _OwnCodeTap:
             self._phase = None
             self._end_if_idle()
 
-    def _see(self, observer: ProducerFinder | ProducerTimer | OwnCode) -> None:
+    def _see(self, observer: ProducerFinder | ProducerTimer | OwnCodeTimer) -> None:
         if recorder.main is not None and not dynamo_follows() and observer.on():
             self._seeing = observer
 
     def _off(self, inference: bool) -> None:
         observer, self._seeing = self._seeing, None
         try:
-            if isinstance(observer, OwnCode):
+            if isinstance(observer, OwnCodeTimer):
                 observer.off(inference)
             elif observer is not None:
                 observer.off()
         except Exception:
             self._drop(observer)
 
-    def _drop(self, observer: ProducerFinder | ProducerTimer | OwnCode | None) -> None:
+    def _drop(self, observer: ProducerFinder | ProducerTimer | OwnCodeTimer | None) -> None:
         """It does not work here: end it, and leave the others."""
         if observer is None or observer is not self._own:
             self.end()

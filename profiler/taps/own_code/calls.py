@@ -115,7 +115,7 @@ class _TracingStopwatch:
 
 
 _IDS = 4, 3  # of tools that have no name
-_NAME = "feedline"
+_TOOL_NAME = "feedline"
 _monitoring: Any = getattr(sys, "monitoring", None)
 
 
@@ -160,7 +160,7 @@ class _Tool:
         """Raises RuntimeError: other tools have all."""
         for number in _IDS:
             if _monitoring.get_tool(number) is None:
-                _monitoring.use_tool_id(number, _NAME)
+                _monitoring.use_tool_id(number, _TOOL_NAME)
                 return number
         raise RuntimeError("no tool id of sys.monitoring is free")
 
@@ -369,7 +369,7 @@ class CallTimes:
         return max(seen - unseen, 0) // (2 * _MEASURED * (_DEPTH + 1))
 
 
-class Frame(NamedTuple):
+class RunningFrame(NamedTuple):
     """A function that runs. The frame itself is not held, so nothing in it lives longer.
 
     Attributes:
@@ -387,18 +387,20 @@ def line_of(code: CodeType, at: int) -> int:
     return next((line for begin, end, line in code.co_lines() if begin <= at < end and line), 0)
 
 
-def running_frames() -> list[Frame]:
+def running_frames() -> list[RunningFrame]:
     """What runs in this thread, the outermost first."""
-    found: list[Frame] = []
+    found: list[RunningFrame] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        found.append(Frame(id(frame), frame.f_code, frame.f_lasti))
+        found.append(RunningFrame(id(frame), frame.f_code, frame.f_lasti))
         frame = frame.f_back
     found.reverse()
     return found
 
 
-def ran_throughout(before: Iterable[Frame], after: Iterable[Frame], called: CalledTimes) -> list[tuple[Frame, Frame]]:
+def ran_throughout(
+    before: Iterable[RunningFrame], after: Iterable[RunningFrame], called: CalledTimes
+) -> list[tuple[RunningFrame, RunningFrame]]:
     """What ran in all of a stretch, the outermost first: as it was at both ends.
 
     Args:

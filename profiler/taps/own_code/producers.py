@@ -20,10 +20,10 @@ from feedline.profiler.taps.own_code.calls import Calls, Stopwatch
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX
 from feedline.profiler.taps.source_names import name_of
 
-_PARTS = 64  # of a value are looked at
+_MAX_PARTS = 64  # of a value are looked at
 DEPTH = 2  # of lists in lists
 _KEPT = 512  # storages: those that came first are forgotten
-_LIBRARIES = (torch.__path__[0], profiler.__path__[0])
+_LIBRARY_PATHS = (torch.__path__[0], profiler.__path__[0])
 
 
 class StorageRef(StorageWeakRef):
@@ -113,7 +113,7 @@ class _ReturnedTensors:
         reference = StorageRef(tensor.untyped_storage())
         _, calls = self._calls.pop(reference.cdata, (reference, []))
         outside = [one for one in calls if one.number <= call.number]
-        self._calls[reference.cdata] = reference, [*outside, call][-_PARTS:]
+        self._calls[reference.cdata] = reference, [*outside, call][-_MAX_PARTS:]
         shorten(self._calls)
 
 
@@ -125,11 +125,11 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
     elif depth <= DEPTH:
         parts: Any = ()
         if isinstance(value, tuple):
-            parts = tuple.__getitem__(value, slice(_PARTS))
+            parts = tuple.__getitem__(value, slice(_MAX_PARTS))
         elif type(value) is list:
-            parts = value[:_PARTS]
+            parts = value[:_MAX_PARTS]
         elif type(value) is dict:
-            parts = list(value.values())[:_PARTS]
+            parts = list(value.values())[:_MAX_PARTS]
         elif isinstance(value, UserDict):  # transformers.BatchEncoding
             parts = (object.__getattribute__(value, "__dict__").get("data"),)
         for part in parts:
@@ -138,7 +138,7 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 def _of_a_library(code: CodeType) -> bool:
     """Ours, or torch's: called by the program itself, it is a part of what the program does, and says nothing of the rest."""
-    return code.co_filename.endswith(SKIPPED_FILE_SUFFIX) or code.co_filename.startswith(_LIBRARIES)
+    return code.co_filename.endswith(SKIPPED_FILE_SUFFIX) or code.co_filename.startswith(_LIBRARY_PATHS)
 
 
 def shorten(kept: dict[int, Any]) -> None:
@@ -228,7 +228,7 @@ class ProducerFinder:
 
 _CLOSELY = 32  # steps that are looked at one after another, to begin with
 _EVENT_NS, _LOOK_NS = 300, 60_000  # cost of observing a call, and of observing a step
-_BUDGET = 0.003  # of the time, for the looks that follow
+_LOOK_BUDGET = 0.003  # of the time, for the looks that follow
 
 
 class ProducerTimer:
@@ -282,7 +282,7 @@ class ProducerTimer:
             if self.looks and segment is not None:
                 segment.add(Stage.LOOKED, self._since, now - self._since, extra=self._watch.events)
             self._looks += 1
-            rest = cost / _BUDGET * (0.5 + self._random.random())  # irregularly: else what every tenth step does may always be missed
+            rest = cost / _LOOK_BUDGET * (0.5 + self._random.random())  # irregularly: else what every tenth step does may always be missed
             self._next = now + (int(rest) if self._looks > _CLOSELY else 0)
         self._watch.events = 0
         self.looks = segment is not None and now >= self._next

@@ -1,8 +1,8 @@
 """Recognizes input that stays in memory: models get the same tensors again, or slices of them, such as a whole graph.
 
 Nothing has to be read or made for such a step. A tensor counts if a model got the same memory before, and nothing has written to it since:
-its version counter is the same, and on the CPU the same tensor still has the same values in ``_WORDS`` places. What a model returned counts
-too, until it is written to. Python's own values say nothing: a call with a text, or with many numbers, never counts.
+its version counter is the same, and on the CPU the same tensor still has the same values in ``_SAMPLED_WORDS`` places. What a model
+returned counts too, until it is written to. Python's own values say nothing: a call with a text, or with many numbers, never counts.
 """
 
 import ctypes
@@ -17,10 +17,10 @@ from feedline.profiler.taps.own_code.producers import DEPTH, StorageRef, shorten
 
 _MISSES = 12  # calls in a row that got something new: from then on, no more are looked at
 MAX_NEW_STEPS = 32  # steps, in a row or not, in which any call did: the other models of such a step may get the same tensors again
-_MOST = 16  # values of a call that are looked at
-_WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
-_NUMBERS = (type(None), bool, int, float)
-_PLACES = np.arange(_WORDS) * 0.6180339887498949 % 1.0  # multiples of the golden ratio
+_MAX_VALUES = 16  # values of a call that are looked at
+_SAMPLED_WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
+_NUMBER_TYPES = (type(None), bool, int, float)
+_PLACES = np.arange(_SAMPLED_WORDS) * 0.6180339887498949 % 1.0  # multiples of the golden ratio
 
 
 class ResidentInput:
@@ -52,9 +52,9 @@ class ResidentInput:
         tensors = [value for value in values if type(value) is torch.Tensor]
         self._given = {storage._cdata for tensor in tensors for storage in _storages(tensor)}
         plain = all(
-            type(value) in _NUMBERS for value in values if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter
+            type(value) in _NUMBER_TYPES for value in values if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter
         )
-        known = [self._known(tensor) for tensor in tensors] if len(values) <= _MOST else []
+        known = [self._known(tensor) for tensor in tensors] if len(values) <= _MAX_VALUES else []
         self.looks_inside, self._taken, self._with_grad = plain and not tensors, [], torch.is_grad_enabled()
         return not self.looks_inside and self._again(plain and bool(known) and all(known))
 
@@ -62,8 +62,8 @@ class ResidentInput:
         """A model that was called without tensors passes this to one of its modules. Tensors that are not leaves come from its own layers.
         Without gradients every tensor is a leaf, so only the first module counts. Returns whether it received anything but numbers.
         """
-        values = [value for value in _values(given) if type(value) not in _NUMBERS and type(value) is not torch.nn.Parameter]
-        if len(self._taken) < _MOST and (self._with_grad or not self._taken):
+        values = [value for value in _values(given) if type(value) not in _NUMBER_TYPES and type(value) is not torch.nn.Parameter]
+        if len(self._taken) < _MAX_VALUES and (self._with_grad or not self._taken):
             for value in values:
                 if type(value) is not torch.Tensor:
                     self._taken.append(False)
@@ -144,15 +144,15 @@ def _words(tensor: torch.Tensor) -> bytes:
     if not length:
         return b""
     memory: npt.NDArray[Any] = np.frombuffer(memoryview((ctypes.c_uint8 * length).from_address(tensor.data_ptr())), np.uint8)
-    if length >= 8 * _WORDS:
+    if length >= 8 * _SAMPLED_WORDS:
         memory = memory[: length // 8 * 8].view(np.uint64)
-    return memory.tobytes() if len(memory) <= _WORDS else memory[(_PLACES * len(memory)).astype(np.int64)].tobytes()
+    return memory.tobytes() if len(memory) <= _SAMPLED_WORDS else memory[(_PLACES * len(memory)).astype(np.int64)].tobytes()
 
 
 def _values(value: Any, depth: int = 0) -> Iterator[Any]:
     """What is in plain containers, and everything else as it is."""
     parts = value if type(value) in (tuple, list) else list(value.values()) if type(value) is dict else None
-    if parts is None or depth > DEPTH or len(parts) > _MOST:
+    if parts is None or depth > DEPTH or len(parts) > _MAX_VALUES:
         yield value
     else:
         for part in parts:

@@ -17,29 +17,31 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.own_code.calls import CalledTimes, CallTimes, Frame, line_of, ran_throughout, running_frames
+from feedline.profiler.taps.own_code.calls import CalledTimes, CallTimes, RunningFrame, line_of, ran_throughout, running_frames
 from feedline.profiler.taps.source_names import name_of
 
-_WARM_UP = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
+_WARM_UP_STEPS = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate
 _FIRST_BUDGET, _LATER_BUDGET = 0.05, 0.003  # what share of the time looks may cost in the beginning, and in the end
 _BEGINNING_NS = 2_000_000_000  # then the share falls as time passes: a sudden fall lets a few looks stand for most of a short run
 #: Share of a stretch that counts as the cost of tracing, whatever is called in it: until 3.11, Python then goes through every instruction
 #: more slowly. Loops without any call took 1.7 to 2.8 times as long; what C functions take, such as torch's, stays the same.
 _SLOWED = 0.2 if sys.version_info < (3, 12) else 0.0
 _MIN_CHANCE = 1 / 2000  # chance of a step
-_ALL = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
-_MANY = 4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
+_FULL_STRETCHES = 16  # stretches of a kind that are looked at in a step; of more, fewer and fewer
+_SOLVER_STRETCHES = (
+    4  # a function that runs through this many stretches in a row calls the model itself, as a solver does; it is not the training loop
+)
 _NESTED = 3  # functions of torch, or decorators, around one of the program's
-_MOST = 8  # functions that are recorded of a step
-_WORTH = 0.01  # of the time that was looked at
-_OURS = tuple(path + os.sep for path in (*sys.modules["feedline"].__path__, *profiler.__path__))
+_MAX_FUNCTIONS = 8  # functions that are recorded of a step
+_MIN_REPORTED_SHARE = 0.01  # of the time that was looked at
+_FEEDLINE_PATHS = tuple(path + os.sep for path in (*sys.modules["feedline"].__path__, *profiler.__path__))
 #: Parts of torch around the calls that feedline records: the program is not asked to change them.
-_NAMES = """
+_PLUMBING_NAMES = """
     _compile.py _dynamo _functorch _ops.py _tensor.py autograd multiprocessing nn/modules nn/parallel nn/utils/clip_grad.py
     optim/optimizer.py utils/_contextlib.py utils/_python_dispatch.py utils/data utils/hooks.py
 """
-_PLUMBING = tuple(os.path.join(torch.__path__[0], *name.split("/")) for name in _NAMES.split())
-_NOT_REPORTED = _OURS + _PLUMBING
+_PLUMBING = tuple(os.path.join(torch.__path__[0], *name.split("/")) for name in _PLUMBING_NAMES.split())
+_NOT_REPORTED = _FEEDLINE_PATHS + _PLUMBING
 _ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS  # flags of a function that takes *args and **kwargs
 
 
@@ -56,7 +58,7 @@ class _Lines(NamedTuple):
 _Target = int | _Lines  # a function, by the id of its code, or lines of one
 
 
-class _Sums:
+class _StretchSums:
     """Of the stretches of a step that were looked at, each counted for as many as it stands for.
 
     Attributes:
@@ -87,9 +89,9 @@ class _Sums:
 
     def worth(self) -> dict[_Target, str]:
         """What is worth a record, with its name."""
-        least, found = _WORTH * self.took, dict[_Target, str]()
+        least, found = _MIN_REPORTED_SHARE * self.took, dict[_Target, str]()
         for sums in (self.outer, self.whole):
-            most = [what for what, took in sums.most_common() if took >= least and self._is_reported(what)][:_MOST]
+            most = [what for what, took in sums.most_common() if took >= least and self._is_reported(what)][:_MAX_FUNCTIONS]
             found.update((what, self._name(what)) for what in most)
         return found
 
@@ -124,8 +126,8 @@ class _Stretch:
         start: int,
         took: int,
         called: CalledTimes,
-        before: list[Frame],
-        after: list[Frame],
+        before: list[RunningFrame],
+        after: list[RunningFrame],
         loop: Container[int],
         ran: Mapping[int, int],
     ) -> None:
@@ -135,7 +137,7 @@ class _Stretch:
         self._through = ran_throughout(before, after, called)
         inside = [frame for frame, _ in self._through if id(frame.code) not in loop]
         self.ran = {frame.number: ran.get(frame.number, 0) + 1 for frame in inside}
-        self._inside = [id(frame.code) for frame in inside if self.ran[frame.number] >= _MANY]  # as a solver
+        self._inside = [id(frame.code) for frame in inside if self.ran[frame.number] >= _SOLVER_STRETCHES]  # as a solver
 
     def whole(self) -> dict[int, int]:
         """Function -> ns, however deep it was called. Those that are not over are left out, and those that only pass calls on."""
@@ -196,7 +198,7 @@ class _Stretch:
         return parts
 
 
-class OwnCode:
+class OwnCodeTimer:
     """Looks at steps that are chosen by chance: not more often because one, or the one before it, is long. Of many stretches in a step it
     looks at some, also by chance.
 
@@ -215,10 +217,10 @@ class OwnCode:
         self._weight = 1.0
         self._ran: dict[int, int] = {}
         self._loop: dict[int, CodeType] = {}  # what ran when updates and backward passes were made, by id
-        self._begun: tuple[int, int, list[Frame]] = 0, 0, []  # when looking began, when the stretch did, and what ran
+        self._begun: tuple[int, int, list[RunningFrame]] = 0, 0, []  # when looking began, when the stretch did, and what ran
         self._after_inference = False
         self._copied = 0  # ns of the stretch, between devices
-        self._sums = _Sums(), _Sums()
+        self._sums = _StretchSums(), _StretchSums()
 
     def chooses(self, after_inference: bool) -> bool:
         """A stretch begins: count it, and draw whether to look at it.
@@ -230,7 +232,7 @@ class OwnCode:
             return False
         self._after_inference = after_inference
         self._stretches[after_inference] += 1
-        chance = min(1.0, _ALL / self._stretches[after_inference])
+        chance = min(1.0, _FULL_STRETCHES / self._stretches[after_inference])
         self._weight = 1 / (self._chance * chance)
         return chance == 1.0 or self._random.random() < chance
 
@@ -268,7 +270,7 @@ class OwnCode:
     def step_ends(self, segment: Segment | None) -> None:
         """An update was made. None: the step was not recorded."""
         begun = clock.wall_ns()
-        self._passed = self._passed + (begun - self._last if self._last else 0) if self._steps >= _WARM_UP else 0
+        self._passed = self._passed + (begun - self._last if self._last else 0) if self._steps >= _WARM_UP_STEPS else 0
         self.loop_runs()
         if any(sums.looking for sums in self._sums):
             for sums, flags in zip(self._sums, (Flag.GRAD, 0)):
@@ -276,14 +278,14 @@ class OwnCode:
                     _write(sums, flags, segment)
             self._looked += any(sums.looks for sums in self._sums)
             writing = clock.wall_ns() - begun if self._looks else 0
-            self._sums, self._cost = (_Sums(writing), _Sums()), self._cost + writing
+            self._sums, self._cost = (_StretchSums(writing), _StretchSums()), self._cost + writing
         self._steps = self._steps + 1 if recorder.flops is None else 0
         self._choose()
         self._last = begun if segment is not None else 0
 
     def loop_runs(self) -> None:
         """A backward pass or an update was made: what runs now is the training loop."""
-        if self._looks or (self._steps < _WARM_UP and recorder.flops is None):
+        if self._looks or (self._steps < _WARM_UP_STEPS and recorder.flops is None):
             self._loop.update((id(frame.code), frame.code) for frame in running_frames())
 
     def end(self) -> None:
@@ -293,11 +295,11 @@ class OwnCode:
 
     def _choose(self) -> None:
         """A step begins: draw whether to look at it, as often as the budget allows by what looking at a step has cost until now."""
-        if self._steps < _WARM_UP:
+        if self._steps < _WARM_UP_STEPS:
             self._looks = False
             return
         budget = max(_LATER_BUDGET, _FIRST_BUDGET * min(1.0, _BEGINNING_NS / max(self._passed, 1)))
-        allowed = budget * self._passed / (self._steps - _WARM_UP + 1)  # per step
+        allowed = budget * self._passed / (self._steps - _WARM_UP_STEPS + 1)  # per step
         each = self._cost / max(self._looked, 1)
         self._chance = min(max(allowed / each, _MIN_CHANCE), 1.0) if each else 1.0
         self._looks = self._random.random() < self._chance
@@ -319,15 +321,15 @@ def _library(file: str) -> str:
     return masks.library(file)
 
 
-def _of_the_program(frames: list[Frame]) -> list[Frame]:
+def _of_the_program(frames: list[RunningFrame]) -> list[RunningFrame]:
     """Without those that run the program, feedline's among them, and without feedline's at the end."""
     while frames and frames[-1].code.co_filename.startswith(_NOT_REPORTED):
         frames.pop()
-    ours = [at for at, frame in enumerate(frames) if frame.code.co_filename.startswith(_OURS)]
+    ours = [at for at, frame in enumerate(frames) if frame.code.co_filename.startswith(_FEEDLINE_PATHS)]
     return frames[ours[-1] + 1 :] if ours else frames
 
 
-def _write(sums: _Sums, flags: int, segment: Segment) -> None:
+def _write(sums: _StretchSums, flags: int, segment: Segment) -> None:
     start = sums.start or clock.wall_ns()
     segment.add(Stage.OWN_CODE, start, sums.took, runqueue=sums.looking, extra=sums.looks, flags=flags)
     for what, name in sums.worth().items():
