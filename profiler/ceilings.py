@@ -141,6 +141,7 @@ class Ceilings:
         """Read a file that ``write`` wrote.
 
         Args:
+            path: of the file.
             in_run: it lies in a run folder, and not where the user says: it may not be a link.
 
         Raises:

@@ -98,6 +98,8 @@ class OutputError(FeedlineError):
 
         Args:
             place: a path, or words that name one.
+            error: of the operating system.
+            *ways: out of it.
         """
         return cls(f"cannot write {place} ({error.strerror or error})", *ways)
 

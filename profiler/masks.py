@@ -95,8 +95,9 @@ def path(name: str | Path) -> str:
 
 
 def source(file: str) -> str:
-    """A file of Python code, as ``path``, but with its own name as below the working directory: names of functions stay, too, and a line to
-    change is of no use without its file.
+    """Mask a file of Python code, as ``path``, but keep its own name as below the working directory.
+
+    Names of functions stay, too, and a line to change is of no use without its file.
     """
     shown, last = path(file), os.path.basename(file)
     stem, is_code = os.path.splitext(last)

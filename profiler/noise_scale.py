@@ -67,7 +67,9 @@ def noise_scale(
     decay: float | None = None,
     data_set: float | None = None,
 ) -> NoiseScale:
-    """Estimate the noise scale, as the ratio of the means of S and |G|^2 over updates. (A mean of ratios would be mostly noise and skewed.)
+    """Estimate the noise scale, as the ratio of the means of S and |G|^2 over updates.
+
+    A mean of ratios would be mostly noise and skewed.
 
     The interval is a jackknife that leaves out one block of updates at a time (Efron and Tibshirani, An Introduction to the Bootstrap,
     chapter 11) on |G|^2 / S, because S is known far better than |G|^2. The reciprocals of its ends are those of the noise scale; if the
@@ -77,7 +79,8 @@ def noise_scale(
     Args:
         small_sq: float [n], |g_b|^2 of each update: squared norm of a part's mean gradient, or the mean of that over parts.
         big_sq: float [n], |g_B|^2, of the mean gradient of all parts.
-        b, B: samples behind the two; float [n] or one number.
+        b: samples behind the part; float [n] or one number.
+        B: samples behind the whole; float [n] or one number.
         decay: weight decay^k for an update k updates ago, as in the ratio of two debiased exponential moving averages. None: equal
             weights.
         data_set: samples N of a finite dataset drawn without replacement: S / N is added to |G|^2, which matters once B_simple is near N.
@@ -174,8 +177,10 @@ def _ends(value: float, left_out: _FloatArray) -> tuple[float, float]:
 
 
 def student(freedom: int) -> float:
-    """97.5 % quantile of Student's t: tabulated, and from 5 degrees of freedom on within 0.3 % by the Cornish-Fisher expansion
-    (Abramowitz and Stegun, 26.7.5)."""
+    """Return the 97.5 % quantile of Student's t.
+
+    It is tabulated, and from 5 degrees of freedom on within 0.3 % by the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+    """
     if freedom <= len(_T_975):
         return _T_975[max(freedom, 1) - 1]
     z = NORMAL_975
@@ -186,10 +191,9 @@ def student(freedom: int) -> float:
 def windows(
     small_sq: _FloatArray, big_sq: _FloatArray, b: _FloatArray, B: _FloatArray, *, pieces: int = WINDOWS, data_set: float | None = None
 ) -> list[Window]:
-    """The noise scale over a training: about ``pieces`` windows of equally many updates, fewer if they would be too short.
+    """Estimate the noise scale over a training: about ``pieces`` windows of equally many updates, fewer if they would be too short.
 
-    Args:
-        small_sq, big_sq, b, B, data_set: as for ``noise_scale``; float64 [n].
+    The arguments are those of ``noise_scale``; float64 [n].
     """
     rows = len(small_sq)
     edges = np.linspace(0, rows, max(1, min(pieces, rows // (2 * MIN_UPDATES))) + 1).round().astype(int) if rows else np.zeros(1, int)
@@ -200,7 +204,9 @@ def windows(
 
 
 class Live:
-    """The noise scale of the most recent updates, for your own loop::
+    """The noise scale of the most recent updates, for your own loop.
+
+    Example::
 
         scale = Live()
         for ...:

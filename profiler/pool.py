@@ -14,8 +14,11 @@ _T = TypeVar("_T")
 
 @contextmanager
 def sheltered() -> Iterator[None]:
-    """Shelter processes started in the block, and their children, from SIGINT. The signal is blocked, not ignored, so that it is blocked
-    from their first moment. In this process it acts at the end of the block: an interrupted start could leave a process without handle."""
+    """Shelter processes started in the block, and their children, from SIGINT.
+
+    The signal is blocked, not ignored, so that it is blocked from their first moment. In this process it acts at the end of the block: an
+    interrupted start could leave a process without handle.
+    """
     resource_tracker.ensure_running()  # starting it later would unblock SIGINT
     with deferred():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -38,7 +41,9 @@ def pool(count: int, initializer: Callable[..., object] | None = None, initargs:
     """A pool of ``count`` processes; they are ended at once if the block raises.
 
     Args:
+        count: of processes.
         initializer: called in every process before its first work.
+        initargs: its arguments.
     """
     with sheltered():
         forkserver.ensure_running()

@@ -124,6 +124,7 @@ def say_in_training(text: object, lines: bool = False) -> None:
     """Print on the standard error that the process started with; the program may have replaced or closed it.
 
     Args:
+        text: as for ``say``.
         lines: keep line feeds in the text: it is ours.
     """
     with suppress(Exception):

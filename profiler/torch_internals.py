@@ -115,11 +115,13 @@ def is_profiled() -> bool:
 
 
 def hide_from_dynamo(function: Any, whats_called: bool = False) -> None:
-    """Keep dynamo from compiling a frame of feedline instead of the user's: ``Sequential(...).compile()`` made 6 graphs instead of none.
-    After a graph break it compiles whatever runs next, in a compiled training step our own questions, and fails on them.
-    Where torch has no such thing, compiled models are a little slower to compile.
+    """Keep dynamo from compiling a frame of feedline instead of the user's.
+
+    ``Sequential(...).compile()`` made 6 graphs instead of none. After a graph break it compiles whatever runs next, in a compiled training
+    step our own questions, and fails on them. Where torch has no such thing, compiled models are a little slower to compile.
 
     Args:
+        function: of feedline.
         whats_called: keep it from all that the function calls, too.
     """
     try:

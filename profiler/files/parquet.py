@@ -48,6 +48,7 @@ class _Columns:
         """Metadata that the writer stored with the columns.
 
         Args:
+            key: under which it is stored.
             most: bytes of it.
 
         Raises:
@@ -117,6 +118,7 @@ def columns(path: Path, way_out: str) -> Iterator[_Columns]:
     """Open a file. Any error in it, including those found inside the block, becomes a one-line error.
 
     Args:
+        path: of the file.
         way_out: how that sentence ends.
 
     Raises:
@@ -170,7 +172,9 @@ def page_headers(file: BinaryIO, begin: int, end: int) -> list[_PageHeader]:
     """The pages of a column chunk.
 
     Args:
-        begin, end: its place in the file, bytes.
+        file: open for reading.
+        begin: its place in the file, bytes.
+        end: the byte behind it.
 
     Raises:
         ValueError: they are not what feedline writes, do not fill the chunk, or unpack to more than pages have.

@@ -23,6 +23,7 @@ def opened(path: Path, most: int, below: int = _OF_RANK) -> BinaryIO:
     """Open a file for reading.
 
     Args:
+        path: of the file.
         most: bytes that it may have.
         below: how many names at the end of the path lie in the run folder: none of them may be a link. The run folder itself may.
 

@@ -13,6 +13,8 @@ def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
     """Create the folder, and check before any work that these names may be written in it.
 
     Args:
+        folder: for the results.
+        names: to be written.
         force: results of an earlier time may be replaced; files that feedline did not write never are.
 
     Returns:

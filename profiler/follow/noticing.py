@@ -309,8 +309,10 @@ class _Following:
             reporting.report_what_was_made(self.recording)
 
     def joins(self, group: _JoinedGroup) -> None:
-        """Called before this process joins a group. If it is already recorded as this rank, it announces that now: the others wait for it
-        and find its folder."""
+        """Prepare for this process to join a group.
+
+        If it is already recorded as this rank, it announces that now: the others wait for it and find its folder.
+        """
         self._group = group
         if self.session is not None and self.session.is_mine:
             self.session.join(_place_in_group(group), group.name)

@@ -1,5 +1,7 @@
-"""Builds the report at the end of a recording, in a process of its own: with the modules that feedline started with, and without the
-training's memory."""
+"""Builds the report at the end of a recording, in a process of its own.
+
+It has the modules that feedline started with, and none of the training's memory.
+"""
 
 import atexit
 import json

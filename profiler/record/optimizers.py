@@ -196,6 +196,7 @@ class OptimizerAlternation:
         """Add an update.
 
         Args:
+            optimizer: that made it.
             before: the optimizer of the update before, if the program asked no loader for a batch in between; else None.
         """
         self._made[optimizer] += 1
@@ -210,6 +211,7 @@ class OptimizerAlternation:
 
         Args:
             made: the optimizers of the step's updates, in order. The program has asked no loader for a batch since the last one.
+            optimizer: of the update.
         """
         first, before = made[0], made[-1]
         if optimizer in (first, before) or (optimizer in made and self._made[optimizer] > self._made[first]):

@@ -53,8 +53,9 @@ class _Level:
 
 
 def _levels(root: Path = _ROOT) -> list[_Level]:
-    """The control groups of this process with a CPU controller, innermost first, each once even if mounted several times. Groups that are
-    not visible from here are left out.
+    """Return the control groups of this process with a CPU controller, innermost first, each once even if mounted several times.
+
+    Groups that are not visible from here are left out.
 
     Raises:
         OSError: /proc/self/cgroup or /proc/self/mountinfo cannot be read.

@@ -70,7 +70,7 @@ class GaugeLegend:
 
 
 def legend_path(gauges: Path) -> Path:
-    """gauges.bin -> gauges.json"""
+    """Return the path of the legend of a gauge file: gauges.bin -> gauges.json."""
     return gauges.with_suffix(".json")
 
 

@@ -70,8 +70,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class MachineMemory(GaugeSource):
-    """``memory/available`` is the kernel's estimate of the memory available without swapping (MemAvailable of /proc/meminfo);
-    ``memory/used`` is the rest. Both are of the machine and ignore a container's own limit."""
+    """Memory of the machine, whatever a container's own limit is.
+
+    ``memory/available`` is the kernel's estimate of the memory available without swapping (MemAvailable of /proc/meminfo); ``memory/used``
+    is the rest.
+    """
 
     name = "memory"
 

@@ -19,7 +19,9 @@ from feedline.profiler.session.session import Session
 
 
 class record(ContextDecorator):
-    """Record a part of a program, as ``feedline run`` does for a whole one; a context manager and a decorator::
+    """Record a part of a program, as ``feedline run`` does for a whole one; a context manager and a decorator.
+
+    Example::
 
         with feedline.record("runs/mine"):
             train()
@@ -108,7 +110,9 @@ def report(text: str) -> None:
 
 
 class stage:
-    """Show a part of the training step as a stage of its own in the report; a context manager and a decorator::
+    """Show a part of the training step as a stage of its own in the report; a context manager and a decorator.
+
+    Example::
 
         with feedline.stage("mixup"):
             images, labels = mixup(images, labels)
@@ -146,7 +150,9 @@ class stage:
 
 
 def metric(name: str, value: float) -> None:
-    """Record a number of the training, such as an accuracy after an evaluation, at the current update::
+    """Record a number of the training, such as an accuracy after an evaluation, at the current update.
+
+    Example::
 
         feedline.metric("val accuracy", correct / total)
 

@@ -263,7 +263,9 @@ def _first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path],
     """Result of ``take`` for the first run folder that is free and has space; and what was wrong with the very first one.
 
     Args:
+        rooms: where the folder may be created.
         strict: only look at the first.
+        take: claims a folder.
 
     Raises:
         PlaceTaken: none has room.

@@ -48,8 +48,10 @@ class StopAfter:
         """Count updates once torch is imported.
 
         Args:
+            hooks: that wait for torch.
             stop: ends the recording.
             run: its folder, in which other ranks are found.
+            place: of this process among them.
         """
         counted, began, counting = 0, 0.0, os.getpid()
 
@@ -71,8 +73,10 @@ class StopAfter:
 
 
 def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
-    """End this process, and those below it, once all ranks have come as far: each may still need data of another. What unlinks shared
-    memory ends by itself."""
+    """End this process, and those below it, once all ranks have come as far: each may still need data of another.
+
+    What unlinks shared memory ends by itself.
+    """
     torch: Any = sys.modules["torch"]
     with suppress(Exception):
         if torch.cuda.is_initialized():

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], None]":
-    """A handler that writes each trace of torch.profiler into a folder, compressed, as ``rank<R>-<step>.json.gz``::
+    """Return a handler that writes each trace of torch.profiler into a folder, compressed, as ``rank<R>-<step>.json.gz``.
+
+    Example::
 
         with torch.profiler.profile(on_trace_ready=feedline.on_trace_ready("traces"), schedule=...) as profiler:
             train(profiler)

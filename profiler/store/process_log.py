@@ -85,6 +85,7 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
     """Notes of a report on the processes of a run.
 
     Args:
+        run: the run folder.
         trained: folders of trainings in which steps were made.
         workers: pids of loaders' workers.
     """

@@ -79,7 +79,8 @@ def summed(records: Records, stage: Stage) -> dict[str, int]:
     """Sums of a stage's columns, and ``records``, their number; unmeasured values count as 0.
 
     Args:
-        records: by the stage's own names.
+        records: all of one stage, by its own names.
+        stage: theirs.
     """
     return {"records": len(records), **{name: int(np.maximum(records[name], 0).sum()) for name in _summed(stage)}}
 
@@ -88,6 +89,7 @@ def totals(stage: Stage, counts: npt.NDArray[np.int64]) -> dict[str, int]:
     """The same, from the sums in the store.
 
     Args:
+        stage: whose sums they are.
         counts: int64 [6 or more]: the number of records, and sums in the order of SUMMED.
     """
     return dict(zip(("records", *_summed(stage)), counts.tolist(), strict=False))

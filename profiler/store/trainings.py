@@ -34,8 +34,9 @@ from feedline.profiler.store.segment_reader import Process
 
 
 def open_run(path: Path) -> Run:
-    """Open a run folder with a single training, which may be of a process below the program's own. ``RUN/parts/2`` opens the second of
-    several trainings of one process.
+    """Open a run folder with a single training, which may be of a process below the program's own.
+
+    ``RUN/parts/2`` opens the second of several trainings of one process.
 
     Raises:
         RunNotFound: there is none, or it holds several trainings.

@@ -142,6 +142,9 @@ class _WatchedFetch:
         """Say what collate has made, for the batches that are looked into; another one is like the last of these, sample by sample.
 
         Args:
+            segment: that it is recorded in.
+            span: of the batch's making.
+            batch: what collate returned.
             samples: that it was made of; None: it was made as it is.
         """
         if self._opened or not self._of or samples is None:

@@ -237,7 +237,7 @@ def _proxy(value: Any) -> Any:
 
 
 def _formulas() -> dict[Any, _Formula]:
-    """torch's own of its operators, and the same for the attention of CPUs, which it leaves out."""
+    """Return torch's own formulas of its operators, and the same for the attention of CPUs, which it leaves out."""
     from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
     found = {packet: formula for packet, formula in flop_registry.items() if getattr(packet, "_qualified_op_name", "").startswith("aten::")}

@@ -206,6 +206,7 @@ class GpuTimer:
         """Mark the end of a stage.
 
         Args:
+            pair: its events.
             stage: what it turned out to be.
             start: of its record, ns.
         """

@@ -241,7 +241,10 @@ class KinetoWindow:
 
 
 def _detach_cupti() -> None:
-    """Let Kineto detach CUPTI when the session ends: left attached, it slows each kernel launch until the program ends
-    (pytorch/pytorch#144455). What the user has set stays, and where torch knows of CUDA graphs it decides itself."""
+    """Let Kineto detach CUPTI when the session ends.
+
+    Left attached, it slows each kernel launch until the program ends (pytorch/pytorch#144455). What the user has set stays, and where torch
+    knows of CUDA graphs it decides itself.
+    """
     if torch.version.cuda is not None and TorchVersion(torch.version.cuda) >= _DETACHES_WELL:
         os.environ.setdefault(_DETACHES, "1")

@@ -89,9 +89,11 @@ def _place(file: str) -> str:
 
 
 def name_of(code: CodeType, lines: tuple[int, int] | None = None, around: bool = False) -> str:
-    """``get_batch (train.py:116)``, or with lines ``lines 120 to 131 (train.py)``.
+    """Name a function, ``get_batch (train.py:116)``, or lines of it, ``lines 120 to 131 (train.py)``.
 
     Args:
+        code: of the function.
+        lines: the first and the last.
         around: the code from the first line around the loop to the second.
     """
     name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]

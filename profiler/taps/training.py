@@ -320,8 +320,8 @@ def _watched_copy(original: Any) -> Any:
 def _timed_copy(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs: Any) -> torch.Tensor:
     """Call it, and write a record if it moved the tensor.
 
-    Args:
-        self: the tensor; torch.jit.trace names values of a graph after variables in the frame that it is called from, but for this one.
+    ``self`` is the tensor; torch.jit.trace names values of a graph after variables in the frame that it is called from, but for
+    this one.
     """
     gpu = recorder.gpu
     pair = None if gpu is None else gpu.begin(Stage.COPY)

@@ -170,6 +170,7 @@ def start_clock(report: ReportHook, before: bool) -> ClockThread | None:
     """Measure from now on; None if there is nothing to measure.
 
     Args:
+        report: called with the reason where that is impossible.
         before: it was measured for an earlier process group.
     """
     rank, size = dist.get_rank(), dist.get_world_size()

@@ -141,8 +141,9 @@ class Ends:
         self.let_go()
 
     def let_go(self) -> None:
-        """Drop references to finished works, and to groups without pending callbacks. Groups with work in flight are kept, so that their
-        destructors, which would block, do not run.
+        """Drop references to finished works, and to groups without pending callbacks.
+
+        Groups with work in flight are kept, so that their destructors, which would block, do not run.
         """
         self._last = None
         self._waiting.clear()
@@ -223,7 +224,9 @@ class CudaEnds:
         """Mark its end. It stays unknown if the work has no future (gloo's send, collectives that NCCL launches together).
 
         Args:
+            row: the collective.
             work: None: the caller asked for none, so NCCL has put the collective into the current stream (torch 2.8 and later).
+            timed: its events.
         """
         timed.row = row
 

@@ -80,6 +80,7 @@ class CollectiveOperation:
         """S: the full message, the larger of input and output; for gather and scatter n shards, although only the root holds them all.
 
         Args:
+            args: of the call.
             ranks: n of the group.
         """
         if self.empty:

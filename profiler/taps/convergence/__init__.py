@@ -219,7 +219,9 @@ class ConvergenceWatch:
 
         Args:
             updates: that were made.
-            batches, samples: that loaders handed over for them.
+            steps: that they make.
+            batches: that loaders handed over for them.
+            samples: in these.
         """
         self._seen.paused(updates, steps, batches, samples)
         self.updates += updates

@@ -81,7 +81,9 @@ class SampleCount:
 
         Args:
             updates: that were made in them.
-            batches, samples: that loaders handed over for them.
+            steps: that they make.
+            batches: that loaders handed over for them.
+            samples: in these.
         """
         self._rate = self._rows_per_update()
         self._rows += round(self._rate * updates)

@@ -1,4 +1,4 @@
-"""Describes the setup of the training for ``Manifest.training``:
+"""Describes the setup of the training for ``Manifest.training``.
 
 optimizers   [{"kind": "SGD", "module": "torch.optim.sgd", "groups": [{"lr", "weight_decay", "momentum", "betas", "tensors", "vectors",
              "elements", "fused", "foreach"}], "samplers"}]
@@ -53,6 +53,7 @@ class _BatchNormFacts:
         """A model begins to train.
 
         Args:
+            model: that begins.
             most: models that are described.
         """
         if len(self._found) < most and any(isinstance(part, _BatchNorm) for part in model.modules()):
@@ -64,6 +65,9 @@ class _BatchNormFacts:
         """A model has received a batch in training.
 
         Args:
+            model: that received it.
+            args: of the call.
+            kwargs: of the call.
             handed_over: samples of the last batch from a loader; 0: unknown. Where the input has fewer rows, they need not be samples (the
                 two rows of a graph's edges), or the program divides the batch.
         """
@@ -241,6 +245,7 @@ class TrainingSetup:
         """Samplers of one shape count as one: a program may make a loader for every epoch.
 
         Args:
+            loader: that is iterated.
             state: what the loader's tap knows of the iterator, which has the loader's number.
         """
         if loader.batch_sampler is not None and type(loader.batch_sampler) is not BatchSampler:

@@ -34,6 +34,8 @@ def _held_outside(module: ModuleType, names: Sequence[str], wrappers: Iterable[C
     0.1 to 0.3 s once torch is imported.
 
     Args:
+        module: that has the functions.
+        names: of the functions.
         wrappers: what an earlier recording put in the place of these functions. They hold the originals, and count as the library's own.
     """
     package = module.__name__.partition(".")[0]

@@ -137,6 +137,7 @@ def _split_load(original: Callable[..., Any], inherited: bool) -> Callable[..., 
     """Wrap ``load`` of one class.
 
     Args:
+        original: the method.
         inherited: it is ImageFile's own, which does nothing when the image has no tiles left.
     """
 

@@ -64,6 +64,8 @@ def spanned(original: Callable[..., Any], stage: Stage, size: Size, name: str | 
 
     Args:
         original: what is called.
+        stage: of the span.
+        size: bytes and pixels of a result.
         name: of the span; None: the class of the first argument, for methods.
     """
     timed = stopwatch(stage, size)

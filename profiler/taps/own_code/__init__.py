@@ -87,8 +87,9 @@ class _OwnCodeTap:
                 self.ends(self._inference)
 
     def feeds(self, flags: int, args: Any, kwargs: Any) -> int:
-        """A model is about to be called, with these arguments. Returns ``Flag.RESIDENT`` if all of them were in memory before, else 0. A
-        model that gets no tensor takes its data itself: then ``inside.takes`` looks at the modules that it calls, and ``settled`` tells.
+        """Note that a model is about to be called. Return ``Flag.RESIDENT`` if all of its arguments were in memory before, else 0.
+
+        A model that gets no tensor takes its data itself: then ``inside.takes`` looks at the modules that it calls, and ``settled`` says.
         """
         self.begins(inference=not flags & Flag.GRAD)
         inside.takes = None

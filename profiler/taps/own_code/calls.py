@@ -349,7 +349,7 @@ class CallTimes:
         return code
 
     def _measured(self) -> int:
-        """ns that seeing a call or a return costs here."""
+        """Return the ns that seeing a call or a return costs here."""
 
         def nothing(deeper: int) -> None:
             if deeper:
@@ -404,7 +404,8 @@ def ran_throughout(
     """What ran in all of a stretch, the outermost first: as it was at both ends.
 
     Args:
-        before, after: what ran at its ends.
+        before: what ran at its beginning.
+        after: what ran at its end.
         called: in it. A function that was called in it may have taken the place of an earlier call.
     """
     found = []

@@ -89,6 +89,7 @@ class _ReturnedTensors:
         """The calls that made the tensors of a model's input.
 
         Args:
+            given: the input.
             first: of the step. What a later model gets to compute gradients for, such as a mixture of real and generated pictures, is no
                 batch.
         """
@@ -192,11 +193,13 @@ class ProducerFinder:
         self._calls.end()
 
     def fed(self, by_loader: bool, given: Any) -> None:
-        """A forward that trains receives this. The first of a step that receives what a function returned decides: one before it may choose
-        an action.
+        """Note what a forward that trains receives.
+
+        The first of a step that receives what a function returned decides: one before it may choose an action.
 
         Args:
             by_loader: a DataLoader was asked for a batch in the step.
+            given: its arguments.
         """
         self._forwards += 1
         self._by_loader |= by_loader

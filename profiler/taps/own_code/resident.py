@@ -59,8 +59,9 @@ class ResidentInput:
         return not self.looks_inside and self._again(plain and bool(known) and all(known))
 
     def took(self, given: Any) -> bool:
-        """A model that was called without tensors passes this to one of its modules. Tensors that are not leaves come from its own layers.
-        Without gradients every tensor is a leaf, so only the first module counts. Returns whether it received anything but numbers.
+        """Note what a model that was called without tensors passes to one of its modules. Return whether that is anything but numbers.
+
+        Tensors that are not leaves come from its own layers. Without gradients every tensor is a leaf, so only the first module counts.
         """
         values = [value for value in _values(given) if type(value) not in _NUMBER_TYPES and type(value) is not torch.nn.Parameter]
         if len(self._taken) < _MAX_VALUES and (self._with_grad or not self._taken):

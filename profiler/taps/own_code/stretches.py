@@ -46,8 +46,9 @@ _ANYTHING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS  # flags of a function t
 
 
 class _Lines(NamedTuple):
-    """Code of a function between two of its instructions; the second comes first, or is the same, where a loop goes around. -1: from its
-    beginning.
+    """Code of a function between two of its instructions. -1: from its beginning.
+
+    The second comes first, or is the same, where a loop goes around.
     """
 
     code: int  # its id
@@ -199,8 +200,9 @@ class _Stretch:
 
 
 class OwnCodeTimer:
-    """Looks at steps that are chosen by chance: not more often because one, or the one before it, is long. Of many stretches in a step it
-    looks at some, also by chance.
+    """Times what the program's own code does in steps that are chosen by chance, and in some of a step's many stretches.
+
+    A step is looked at not more often because it, or the one before it, is long.
 
     A stretch between two forwards without gradients may belong to an evaluation or a rollout, and is summed separately.
     """
