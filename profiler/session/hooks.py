@@ -127,7 +127,7 @@ def _torch(hooks: Hooks, folder: Path, register_loader: _NewLoader, add_to_loade
     hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
     hooks.attach("Tensor.to", "copies between devices", training.attach_copies)
     hooks.attach(own_code.NAME, own_code.GIVES, lambda _: hooks.add_undo(own_code.attach()))
-    hooks.attach(collectives.NAME, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.report, patches)))
+    hooks.attach(collectives.COLLECTIVES_HOOK, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.report, patches)))
     hooks.attach("rests", "if steps are short: some windows are recorded in full, the others only counted", recording_schedule.attach)
     hooks.add_undo(recording_schedule.schedule.stop)  # the first one to be undone
     other_libraries.name_when_imported(hooks.when_imported, hooks.report)

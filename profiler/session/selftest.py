@@ -135,7 +135,7 @@ def _collectives() -> SelfTest:
     import torch
     import torch.distributed as dist
 
-    from feedline.profiler.taps.collectives import NAME
+    from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
 
     def program() -> None:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -145,16 +145,16 @@ def _collectives() -> SelfTest:
             dist.destroy_process_group()
 
     if not dist.is_available() or not dist.is_gloo_available():
-        return SelfTest(NAME, False, "this torch is built without torch.distributed or gloo")
+        return SelfTest(COLLECTIVES_HOOK, False, "this torch is built without torch.distributed or gloo")
     try:
         processes, hooks = _record(program)
     except Exception as error:
-        return SelfTest(NAME, False, f"{type(error).__name__}: {error}")
-    said = next((hook for hook in hooks if hook["name"] == NAME), {"attached": False, "why": "not tried"})
+        return SelfTest(COLLECTIVES_HOOK, False, f"{type(error).__name__}: {error}")
+    said = next((hook for hook in hooks if hook["name"] == COLLECTIVES_HOOK), {"attached": False, "why": "not tried"})
     records = processes[-1].of(Stage.COLLECTIVE)
     if not said["attached"] or len(records) != 1 or records["nbytes"][0] != 40 or records["wall"][0] < 0:
-        return SelfTest(NAME, False, f"recorded {len(records)} of 1 all_reduce ({said['why']})")
-    return SelfTest(NAME, True, str(said["why"]))
+        return SelfTest(COLLECTIVES_HOOK, False, f"recorded {len(records)} of 1 all_reduce ({said['why']})")
+    return SelfTest(COLLECTIVES_HOOK, True, str(said["why"]))
 
 
 def _workers(method: str) -> SelfTest:

@@ -116,9 +116,9 @@ def test_a_folder_that_a_process_holds_stays_until_the_process_has_ended(run):
 def test_a_hold_leaves_a_file_of_the_programs_alone_that_got_its_number(run, tmp_path):
     program = """
 import os, pathlib, sys
-from feedline.profiler.files import removal
+from feedline.profiler.files import own_folders
 
-hold = removal.Hold(pathlib.Path(sys.argv[1]))
+hold = own_folders.Hold(pathlib.Path(sys.argv[1]))
 os.closerange(3, 64)
 fd = os.open("mine", os.O_CREAT | os.O_RDWR)
 opened = [fd, *(os.dup(fd) for _ in range(20))]
@@ -208,13 +208,13 @@ def test_what_a_failed_write_had_not_written_yet_reaches_no_file_of_the_program(
 @pytest.mark.parametrize("way", ["create", "replacing"])
 def test_ctrl_c_never_leaves_a_file_that_no_list_names(run, way, monkeypatch):
     """It would be taken for the user's, and be in the way for good."""
-    add = owned.add
+    add = owned.add_to_list
 
     def interrupted(folder, name):
         os.kill(os.getpid(), signal.SIGINT)
         add(folder, name)
 
-    monkeypatch.setattr(owned, "add", interrupted)
+    monkeypatch.setattr(owned, "add_to_list", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # programs in the background ignore it
     try:
         with pytest.raises(KeyboardInterrupt):

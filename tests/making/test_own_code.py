@@ -287,7 +287,7 @@ def test_where_calls_cannot_be_observed_the_rest_is_recorded(recorded, monkeypat
     def none_is_free():
         raise RuntimeError("no tool id of sys.monitoring is free")
 
-    monkeypatch.setattr(stretches, "AllCalls", none_is_free)
+    monkeypatch.setattr(stretches, "CallTimes", none_is_free)
     made = Timed()
 
     report, main = recorded(lambda: train(at_the_end(made.get_batch)))
