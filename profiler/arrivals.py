@@ -37,7 +37,7 @@ class ImportArrivals:
         return lambda: self._wait_no_more(name, arrived)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The spec found by the later finders, with a loader that reports the import; None for modules that are not awaited."""
+        """Return the spec found by the later finders, with a loader that reports the import; None for modules that are not awaited."""
         if name not in self._awaited:
             return None
         finders = list(sys.meta_path)

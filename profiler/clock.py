@@ -74,7 +74,7 @@ class _ThreadCounters:
         return UNMEASURED
 
     def traffic(self) -> FileTraffic | None:
-        """File traffic of the calling thread so far, without reading these counters; None if /proc does not provide it."""
+        """Return the file traffic of the calling thread so far, without reading these counters; None if /proc does not provide it."""
         try:
             own = self._own
             chars, calls = own.chars, own.calls  # the reading under way is counted when it has ended
@@ -113,7 +113,7 @@ os.register_at_fork(after_in_child=counters.forget_after_fork)
 
 
 def anchor() -> dict[str, int]:
-    """A pair of (monotonic, wall-clock) readings, to convert a run's times to calendar time."""
+    """Return a pair of (monotonic, wall-clock) readings, to convert a run's times to calendar time."""
     return {"perf_counter_ns": _monotonic_ns(), "time_ns": _calendar_ns()}
 
 
@@ -133,7 +133,7 @@ known = _Known()
 
 
 def now() -> Moment:
-    """The beginning of a span."""
+    """Return the beginning of a span."""
     cpu = cpu_ns()
     wall = wall_ns()
     lost, delay = known.said
@@ -143,12 +143,12 @@ def now() -> Moment:
 
 
 def now_without_cpu() -> Moment:
-    """The beginning of a span that needs only wall time; skips both readings of the CPU clock."""
+    """Return the beginning of a span that needs only wall time; skips both readings of the CPU clock."""
     return wall_ns(), UNMEASURED, UNMEASURED
 
 
 def since(begun: Moment) -> tuple[int, int, int]:
-    """(wall, CPU, run-queue) nanoseconds from ``begun`` until now. Run-queue time is limited to the time without a CPU."""
+    """Return (wall, CPU, run-queue) nanoseconds from ``begun`` until now. Run-queue time is limited to the time without a CPU."""
     wall = wall_ns()
     start, cpu_before, delay_before = begun
     if cpu_before < 0:

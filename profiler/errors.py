@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 
 def shows_tracebacks() -> bool:
-    """Whether an error of feedline's own is to be shown as Python shows it: ``FEEDLINE_TRACEBACK=1``, as in feedline's tests."""
+    """Return whether an error of feedline's own is to be shown as Python shows it: ``FEEDLINE_TRACEBACK=1``, as in feedline's tests."""
     return bool(os.environ.get("FEEDLINE_TRACEBACK"))
 
 
@@ -63,7 +63,7 @@ class SchemaTooNew(FeedlineError):
 
     @classmethod
     def of(cls, place: object, schema: int, known: int, made: str = "written") -> "SchemaTooNew":
-        """The error for a schema above the one that this feedline knows."""
+        """Return the error for a schema above the one that this feedline knows."""
         return cls(f"{place} was {made} by a newer feedline (schema {schema}, this one reads up to {known}): update feedline")
 
 
@@ -94,7 +94,7 @@ class OutputError(FeedlineError):
 
     @classmethod
     def unwritable(cls, place: object, error: OSError, *ways: WayOut | str) -> "OutputError":
-        """The error for a place that the operating system refused to write to.
+        """Return the error for a place that the operating system refused to write to.
 
         Args:
             place: a path, or words that name one.
@@ -119,12 +119,12 @@ class OutputError(FeedlineError):
 class PlaceTaken(OutputError):
     @classmethod
     def exists(cls, place: object, *ways: WayOut | str) -> "PlaceTaken":
-        """The error for a name that is already taken."""
+        """Return the error for a name that is already taken."""
         return cls(f"{place} already exists", *(ways or (ELSEWHERE, OVERWRITE)))
 
     @classmethod
     def foreign(cls, place: object, *ways: WayOut | str) -> "PlaceTaken":
-        """The error for a name taken by a file of the user's, which is never overwritten."""
+        """Return the error for a name taken by a file of the user's, which is never overwritten."""
         return cls(f"{place} already exists and was not written by feedline", *ways, ELSEWHERE)
 
 

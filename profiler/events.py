@@ -161,5 +161,5 @@ class Flag:
 
 
 def batch_key(epoch: int, batch: int) -> int:
-    """A batch of a loader as one number: ``epoch << 32 | batch``."""
+    """Return a batch of a loader as one number: ``epoch << 32 | batch``."""
     return epoch << 32 | batch

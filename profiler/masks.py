@@ -54,7 +54,7 @@ _ENDING = re.compile(r"(?:\.[a-z][a-z0-9]{0,10}){1,2}\Z", re.IGNORECASE)
 
 
 def text(said: str) -> str:
-    """A text with MASK in place of known tokens, URLs except their scheme, values of secret names, and folders (as in ``path``)."""
+    """Return a text with MASK in place of known tokens, URLs except their scheme, values of secret names, and folders (as in ``path``)."""
     said = _PRIVATE_KEY.sub(rf"\1{MASK}\2", said)
     said = _URL.sub(rf"\1{MASK}", said)
     said = _BEARER.sub(rf"\1{MASK}", said)
@@ -66,12 +66,12 @@ def text(said: str) -> str:
 
 
 def token(text: str) -> str:
-    """A text with MASK in place of known tokens only."""
+    """Return a text with MASK in place of known tokens only."""
     return _SHAPES.sub(MASK, text)
 
 
 def path(name: str | Path) -> str:
-    """A path without the folders that identify a machine or user.
+    """Return a path without the folders that identify a machine or user.
 
     Below the working directory it is relative to it; of one in an installed library, what is below ``site-packages``; ``/proc``, ``/sys``
     and ``/dev`` stay. Of any other the last part stays where its words are plainly harmless, or else its ending: ``***/imagenet``,
@@ -108,7 +108,7 @@ def source(file: str) -> str:
 
 
 def place(run: Path) -> str:
-    """Where a run folder is, so that its owner recognises it: relative to the working directory, or with ``~`` for a home folder."""
+    """Return where a run folder is, so that its owner recognises it: relative to the working directory, or with ``~`` for a home folder."""
     full, here, home = os.path.abspath(run), _here(), _home()
     if here and _is_below(full, here):
         return os.path.relpath(full, here)
@@ -118,13 +118,13 @@ def place(run: Path) -> str:
 
 
 def ending(name: str) -> str:
-    """The known extension of a file name, such as ``.yaml`` or ``.tar.gz``; else empty."""
+    """Return the known extension of a file name, such as ``.yaml`` or ``.tar.gz``; else empty."""
     found = _ENDING.search(name)
     return found[0] if found and all(is_plain(part) for part in found[0].strip(".").split(".")) else ""
 
 
 def error(raised: BaseException) -> str:
-    """An exception as text. If the program's own code raised it, only its type, because its message can contain anything.
+    """Return an exception as text. If the program's own code raised it, only its type, because its message can contain anything.
 
     In the others what stands in quotes stays where it looks like a name (``has no attribute 'fetch'``).
     """
@@ -146,7 +146,10 @@ def _quoted(found: re.Match[str]) -> str:
 
 
 def library(file: str) -> str:
-    """The installed library that a source file belongs to, such as ``torch``, or PYTHON or FEEDLINE; empty for the program's own files."""
+    """Return the installed library that a source file belongs to, such as ``torch``, or PYTHON or FEEDLINE.
+
+    Empty for the program's own files.
+    """
     if file.startswith(_OURS):
         return FEEDLINE
     if found := _PACKAGE.match(file):
@@ -155,7 +158,7 @@ def library(file: str) -> str:
 
 
 def _is_of_the_program(trace: TracebackType | None) -> bool:
-    """Whether a frame of it is in no installed library, nor in feedline."""
+    """Return whether a frame of it is in no installed library, nor in feedline."""
     while trace is not None:
         if not library(trace.tb_frame.f_code.co_filename):
             return True
@@ -164,7 +167,7 @@ def _is_of_the_program(trace: TracebackType | None) -> bool:
 
 
 def _parts(relative: str) -> str:
-    """A relative path with its parts that look like a user or a token masked."""
+    """Return a relative path with its parts that look like a user or a token masked."""
     users = _users()
     shown = []
     for part in relative.split("/"):
@@ -178,7 +181,7 @@ def _is_below(full: str, folder: str) -> bool:
 
 
 def _here() -> str | None:
-    """The working directory; None where names below it say more than it hides: the root, or a folder that home folders lie in."""
+    """Return the working directory; None where names below it say more than it hides: the root, or a folder that home folders lie in."""
     try:
         here = os.getcwd()
     except OSError:
@@ -292,22 +295,22 @@ _NAME = re.compile(
 
 @lru_cache(1024)
 def is_plain(value: str) -> bool:
-    """Whether a value is plainly harmless; lists, tuples and dicts if all their values are."""
+    """Return whether a value is plainly harmless; lists, tuples and dicts if all their values are."""
     return len(value) <= _LONGEST and value.isascii() and all(_is_plain_atom(atom) for atom in _SEPARATORS.split(value))
 
 
 def is_name(text: str) -> bool:
-    """Whether a text looks like a name in code, not like a token."""
+    """Return whether a text looks like a name in code, not like a token."""
     return 0 < len(text) <= 80 and all(_NAME.fullmatch(part) for part in _WORD_PARTS.split(text) if part)
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name in lower case: ``--hubToken`` and ``HUB_TOKEN`` are hub and token."""
+    """Return the words of a name in lower case: ``--hubToken`` and ``HUB_TOKEN`` are hub and token."""
     return [word.lower() for word in _CAMEL.findall(name) if not word.isdigit()]
 
 
 def _is_plain_atom(atom: str) -> bool:
-    """A number, or known words that make up half of its letters and digits at least: a UUID may have a word of two letters too."""
+    """Return a number, or known words that make up half of its letters and digits at least: a UUID may have a word of two letters too."""
     atom = atom.removeprefix("~/").removeprefix("***/")  # masked before
     if _NUMBER.fullmatch(atom) or _SHORT.fullmatch(atom) or atom in ("127.0.0.1", "0.0.0.0"):
         return True
@@ -317,7 +320,7 @@ def _is_plain_atom(atom: str) -> bool:
 
 
 def _known(part: str) -> int | None:
-    """How many letters of a part are in known words; None where it is not made of these, of single letters and of short numbers."""
+    """Return how many letters of a part are in known words; None where it is not made of these, of single letters and of short numbers."""
     if part.lower() in WORDS:
         return len(part)
     if part.isdigit() and len(part) <= 5:

@@ -25,12 +25,12 @@ class Message(str):
 
 
 def id_of(text: str) -> str:
-    """The id of a message; empty for plain text."""
+    """Return the id of a message; empty for plain text."""
     return text.id if isinstance(text, Message) else ""
 
 
 def reworded(old: str, new: str) -> str:
-    """The new text with the id of the old one, for messages that are masked or shortened."""
+    """Return the new text with the id of the old one, for messages that are masked or shortened."""
     return Message(new, old.id) if isinstance(old, Message) else new
 
 
@@ -52,6 +52,6 @@ ONE_GRADIENT: Final = "one_gradient"  # one rank and one micro-batch: no noise s
 
 
 def few(things: Sequence[object], most: int) -> str:
-    """``a, b, c and 4 more``."""
+    """Return ``a, b, c and 4 more``."""
     more = f" and {len(things) - most:,} more" if len(things) > most else ""
     return ", ".join(map(str, things[:most])) + more

@@ -228,6 +228,6 @@ class Live:
         self._rows.append((float(small_sq), float(big_sq), float(b), float(B)))
 
     def value(self) -> NoiseScale:
-        """The noise scale of the remembered updates."""
+        """Return the noise scale of the remembered updates."""
         columns = np.array(self._rows, float).reshape(-1, 4).T
         return noise_scale(*columns, decay=self.decay, data_set=self.data_set)

@@ -62,7 +62,7 @@ class NvtxRanges:
 
 
 def listening() -> bool:
-    """Whether an NVTX tool listens to this process, from the environment alone: cheap, imports nothing. NVTX_DISABLE means no."""
+    """Return whether an NVTX tool listens to this process, from the environment alone: cheap, imports nothing. NVTX_DISABLE means no."""
     return bool(os.environ.get(INJECTION)) and not os.environ.get("NVTX_DISABLE")
 
 

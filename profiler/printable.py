@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 def printable(text: object, lines: bool = False) -> str:
-    r"""The text with control and invisible characters as escapes: ``\x1b``, ``\u202e``, ``\udcff``.
+    r"""Return the text with control and invisible characters as escapes: ``\x1b``, ``\u202e``, ``\udcff``.
 
     Letters of all scripts, their marks and emoji stay as they are, so a harmless text comes back unchanged; a text that was made printable
     does, too.
@@ -66,9 +66,9 @@ def _hidden(c: str, kind: str) -> bool:
 
 
 def printable_in(value: _T) -> _T:
-    """A copy of dataclasses, dicts, lists and tuples in which every string is printable and one line. Harmless values are not copied.
+    """Return a copy of dataclasses, dicts, lists and tuples in which every string is printable and one line.
 
-    Two keys of a dict that become the same are kept apart by a number.
+    Harmless values are not copied. Two keys of a dict that become the same are kept apart by a number.
     """
     return cast(_T, _printable_in(value))
 

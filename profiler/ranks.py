@@ -39,7 +39,7 @@ class RankPlace:
 
 
 def place(environ: Mapping[str, str] = os.environ) -> RankPlace:
-    """The place of this process. A value that is not a number, or a rank outside its world, counts as not set."""
+    """Return the place of this process. A value that is not a number, or a rank outside its world, counts as not set."""
     named = _by_rank_variables(environ)
     if named is not None and named.launcher == "torchrun":
         return named
@@ -51,7 +51,7 @@ def place(environ: Mapping[str, str] = os.environ) -> RankPlace:
 
 
 def launch_id(environ: Mapping[str, str] = os.environ) -> str:
-    """A name shared by the ranks of one launch on one host and by no other launch, usable as a file name.
+    """Return a name shared by the ranks of one launch on one host and by no other launch, usable as a file name.
 
     For Slurm it is the same on all hosts. For RANK and WORLD_SIZE set by hand it is the process group's: one for a script that starts the
     ranks, but several where they were typed one by one.
@@ -119,7 +119,7 @@ def _made(launcher: str, rank: int | None, size: int | None, local: int | None, 
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int | None:
-    """The first of these variables that is a number of at most nine ASCII digits."""
+    """Return the first of these variables that is a number of at most nine ASCII digits."""
     for name in names:
         if re.fullmatch(r"[0-9]{1,9}", environ.get(name, "").strip()):
             return int(environ[name])
@@ -127,7 +127,7 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
 
 
 def _root(launcher: str, environ: Mapping[str, str]) -> int:
-    """The process that stands for the launch on this host: the nearest ancestor that is not part of this rank.
+    """Return the process that stands for the launch on this host: the nearest ancestor that is not part of this rank.
 
     That is the parent, unless a wrapper script stands between; a wrapper has the rank's own variables. One whose environment may not be
     read belongs to another user (slurmstepd), so it is the launcher.

@@ -99,17 +99,17 @@ PRIVATE_NAMES = (
 
 
 def in_backward() -> bool:
-    """Whether this thread is inside a backward pass; includes the engine's own threads, and what a checkpoint recomputes."""
+    """Return whether this thread is inside a backward pass; includes the engine's own threads, and what a checkpoint recomputes."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_traced() -> bool:
-    """Whether torch.jit.trace is recording this thread; it would include every query of a tensor."""
+    """Return whether torch.jit.trace is recording this thread; it would include every query of a tensor."""
     return torch._C._get_tracing_state() is not None
 
 
 def is_profiled() -> bool:
-    """Whether the program runs torch.profiler or autograd's profiler."""
+    """Return whether the program runs torch.profiler or autograd's profiler."""
     profiler: Any = torch.autograd.profiler
     return getattr(profiler, "_is_profiler_enabled", False) or torch.autograd._profiler_enabled()
 
@@ -133,7 +133,10 @@ def hide_from_dynamo(function: Any, whats_called: bool = False) -> None:
 
 
 def dynamo_follows() -> bool:
-    """Whether dynamo compiles what this thread runs next: a compiled training step after a graph break. False if torch cannot tell."""
+    """Return whether dynamo compiles what this thread runs next: a compiled training step after a graph break.
+
+    False if torch cannot tell.
+    """
     try:
         return callable(torch._C._dynamo.eval_frame.get_eval_frame_callback())
     except AttributeError:

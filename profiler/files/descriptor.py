@@ -43,7 +43,7 @@ class Descriptor:
             return False
 
     def number(self) -> int:
-        """The number, for immediate use. If the program has closed it, the file is opened again.
+        """Return the number, for immediate use. If the program has closed it, the file is opened again.
 
         Raises:
             OSError: it cannot be.

@@ -45,7 +45,7 @@ class FolderListing:
 
 
 def read_list(folder: Path) -> FolderListing | None:
-    """The list of a folder; None if it has none.
+    """Return the list of a folder; None if it has none.
 
     Raises:
         OSError: it cannot be read.
@@ -69,7 +69,7 @@ def read_list(folder: Path) -> FolderListing | None:
 
 
 def listed_names(folder: Path) -> frozenset[str]:
-    """Names on the list of a folder."""
+    """Return the names on the list of a folder."""
     listing = read_list(folder)
     return frozenset() if listing is None else listing.names
 
@@ -99,7 +99,7 @@ def add_to_list(folder: Path, name: str) -> None:
 
 
 def kind_with_article(kind: str) -> str:
-    """The kind of a folder with its article, for a sentence."""
+    """Return the kind of a folder with its article, for a sentence."""
     return {"run": "a run", "store": "a packed store", RESULTS_KIND: "other results"}.get(kind, "something else")
 
 

@@ -150,7 +150,7 @@ def move(made: Path, folder: Path, name: str) -> None:
 
 
 def create(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
-    """A new file in one of feedline's folders, open for reading and writing. Raises as ``single.create``."""
+    """Return a new file in one of feedline's folders, open for reading and writing. Raises as ``single.create``."""
     with deferred():
         fd = single.create(folder / name, mode)
         _enlist(folder, name)
@@ -158,7 +158,7 @@ def create(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
 
 
 def reopen(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
-    """A listed file, open for reading and writing; a new one if it is missing.
+    """Return a listed file, open for reading and writing; a new one if it is missing.
 
     Raises:
         PlaceTaken: the file is not feedline's.
@@ -204,7 +204,7 @@ def write(folder: Path, name: str, data: bytes | str, mode: int = single.PRIVATE
 
 
 def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE_MODE, buffering: int = 0) -> BinaryIO:
-    """A file of feedline's, truncated to ``keep_bytes`` and open for appending. Raises as ``reopen``."""
+    """Return a file of feedline's, truncated to ``keep_bytes`` and open for appending. Raises as ``reopen``."""
     file = os.fdopen(reopen(folder, name, mode), "r+b", buffering)
     file.truncate(keep_bytes)
     file.seek(keep_bytes)
@@ -230,7 +230,7 @@ def add_line(folder: Path, name: str, line: str) -> None:
 
 
 def restart(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
-    """An empty file in place of a listed one, open for writing; readers of the old one are not disturbed.
+    """Return an empty file in place of a listed one, open for writing; readers of the old one are not disturbed.
 
     Raises:
         PlaceTaken: the name belongs to a file that feedline did not write.

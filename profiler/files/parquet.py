@@ -99,14 +99,14 @@ class _Columns:
 
 
 def _values(column: pa.ChunkedArray, kind: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
-    """The numbers of a column without nulls, in parts."""
+    """Yield the numbers of a column without nulls, in parts."""
     for part in column.chunks:
         if len(part):
             yield np.frombuffer(part.buffers()[1], kind, len(part), part.offset * kind.itemsize)
 
 
 def table_of(columns: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
-    """A table of contiguous arrays of equal length; it shares their memory."""
+    """Return a table of contiguous arrays of equal length; it shares their memory."""
     arrays = [
         pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)]) for values in columns.values()
     ]
@@ -169,7 +169,7 @@ class _PageHeader:
 
 
 def page_headers(file: BinaryIO, begin: int, end: int) -> list[_PageHeader]:
-    """The pages of a column chunk.
+    """Return the pages of a column chunk.
 
     Args:
         file: open for reading.

@@ -55,7 +55,7 @@ def opened(path: Path, most: int, below: int = _OF_RANK) -> BinaryIO:
 
 
 def whole(path: Path, most: int, below: int = _OF_RANK) -> bytes:
-    """The whole content of a file. Raises as ``opened``."""
+    """Return the whole content of a file. Raises as ``opened``."""
     with opened(path, most, below) as file:
         return file.read(most)
 
@@ -108,6 +108,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def one_line(error: object) -> str:
-    """The message of an error for use in a sentence: without line breaks, and of limited length."""
+    """Return the message of an error for use in a sentence: without line breaks, and of limited length."""
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else text[:300] + "..."

@@ -49,7 +49,7 @@ def save(folder: Path, name: str, text: str) -> Path:
 
 
 def log(folder: Path, name: str) -> int:
-    """An empty log file, open for the output of a program; the caller owns the descriptor. Raises as ``save``."""
+    """Return an empty log file, open for the output of a program; the caller owns the descriptor. Raises as ``save``."""
     with _output_errors(folder / name):
         return owned.restart(folder, name, output.SHARED)
 

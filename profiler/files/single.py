@@ -106,7 +106,7 @@ def _settle(part: Path, path: Path) -> None:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether a path is a regular file; a link to one is not."""
+    """Return whether a path is a regular file; a link to one is not."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
@@ -114,7 +114,7 @@ def is_regular(path: Path) -> bool:
 
 
 def part_name(path: Path) -> Path:
-    """A name beside ``path`` for an incomplete file."""
+    """Return a name beside ``path`` for an incomplete file."""
     path = Path(os.path.abspath(path))  # the working directory and the one above it have names too
     return path.with_name(f"{PART}{os.getpid()}-{next(_numbers)}-{path.name[-_LONGEST_NAME:]}")
 

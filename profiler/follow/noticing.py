@@ -77,7 +77,7 @@ def _watch_groups(module: Any, joins: Callable[[_JoinedGroup], None], joined: Ca
 
 
 def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup | None:
-    """The group that a call creates; None for a single rank, or if the arguments do not say."""
+    """Return the group that a call creates; None for a single rank, or if the arguments do not say."""
     try:
         given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
         size, rank = _number(given, "world_size"), _number(given, "rank")
@@ -100,7 +100,7 @@ def _number(given: dict[str, Any], name: str) -> int:
 
 
 def _place_in_group(group: _JoinedGroup | None) -> RankPlace:
-    """Rank and world size of this process: from its launcher, else from its group, else as a single process."""
+    """Return the rank and world size of this process: from its launcher, else from its group, else as a single process."""
     place = ranks.place()
     if group is None or place.launcher in _LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
         return place
@@ -108,7 +108,7 @@ def _place_in_group(group: _JoinedGroup | None) -> RankPlace:
 
 
 def _launch_of(place: RankPlace, group: _JoinedGroup | None) -> str:
-    """A name shared by the ranks of one training."""
+    """Return a name shared by the ranks of one training."""
     if place.launcher in _LAUNCHERS:
         return ranks.launch_id()
     if group is not None:
@@ -117,7 +117,7 @@ def _launch_of(place: RankPlace, group: _JoinedGroup | None) -> str:
 
 
 def _holds_group(run: Path, group: str) -> bool:
-    """Whether a process recorded in the run folder itself belongs to this group."""
+    """Return whether a process recorded in the run folder itself belongs to this group."""
     from feedline.profiler.store.read import rank_folders
 
     try:
@@ -244,7 +244,7 @@ class _Following:
             arrivals.when_imported("torch", lambda _: self.watch())
 
     def _is_to_make_batches(self) -> bool:
-        """Whether this process was forked to be a loader's worker, whose own tap records it: setting sentinels takes 4 ms."""
+        """Return whether this process was forked to be a loader's worker, whose own tap records it: setting sentinels takes 4 ms."""
         from feedline.profiler.record.recorder import recorder
 
         return recorder.starting == threading.get_ident()
@@ -326,7 +326,7 @@ class _Following:
 
 
 def _rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
-    """Where the folder of a rank may be created: beside the ranks of its group, else in a new training's folder."""
+    """Return where the folder of a rank may be created: beside the ranks of its group, else in a new training's folder."""
     from feedline.profiler.store.trainings import TRAINING_PREFIX, inner_trainings
 
     for folder in [run, *inner_trainings(run)] if group else []:
@@ -346,7 +346,7 @@ def _make_run_folder(recording: RecordingSettings) -> None:
 
 
 def _in_worker() -> bool:
-    """Whether this process makes batches for another one."""
+    """Return whether this process makes batches for another one."""
     worker = sys.modules.get("torch.utils.data._utils.worker")
     return worker is not None and worker._worker_info is not None
 
@@ -402,6 +402,6 @@ def _at_exit() -> None:
 
 
 def _ending() -> Ending:
-    """The end of this process, as far as its traceback shows."""
+    """Return the end of this process, as far as its traceback shows."""
     last = getattr(sys, "last_value", None)
     return Ending.of(last) if isinstance(last, (Exception, KeyboardInterrupt)) else Ending(None)

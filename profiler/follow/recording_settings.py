@@ -46,7 +46,7 @@ class RecordingSettings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "RecordingSettings | None":
-        """The settings in the environment; None if there are none, or none that can be read."""
+        """Return the settings in the environment; None if there are none, or none that can be read."""
         try:
             data = json.loads(environ[RUN_VARIABLE])
             return cls(**{**data, "report": tuple(data["report"]), "path": tuple(data["path"])})
@@ -66,6 +66,6 @@ class RecordingSettings:
         os.environ.update(self.variables(os.environ))
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment variables that change."""
+        """Return the environment variables that change."""
         others = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != ON_PATH]
         return {RUN_VARIABLE: json.dumps(asdict(self)), "PYTHONPATH": os.pathsep.join([ON_PATH, *others])}

@@ -66,7 +66,7 @@ def at_the_end() -> None:
 
 
 def _not_followed() -> dict[str, str]:
-    """The environment without the variables that ``Asked.variables`` added."""
+    """Return the environment without the variables that ``RecordingSettings.variables`` added."""
     environ = {name: value for name, value in os.environ.items() if name not in (RUN_VARIABLE, SWITCH_VARIABLE)}
     path = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part != ON_PATH]
     if "PYTHONPATH" in environ:
@@ -77,7 +77,7 @@ def _not_followed() -> dict[str, str]:
 
 
 def _is_empty(run: Path) -> bool:
-    """Whether rank 0 has ended without a record, and no other process recorded into the run."""
+    """Return whether rank 0 has ended without a record, and no other process recorded into the run."""
     rank = rank_folder(run, 0)
     main = main_segment(rank)
     try:

@@ -204,7 +204,7 @@ class OptimizerAlternation:
             self._changes[before, optimizer] += 1
 
     def same_step(self, made: Sequence[int], optimizer: int) -> bool:
-        """Whether an update belongs to the step that these optimizers have made so far.
+        """Return whether an update belongs to the step that these optimizers have made so far.
 
         A step makes an update again only behind another one, and if it is not of the optimizer with which the step began: SAC's steps are
         {critic} and {critic, actor, temperature, actor, temperature}.
@@ -219,7 +219,7 @@ class OptimizerAlternation:
         return self.together(before, optimizer)
 
     def together(self, before: int, optimizer: int) -> bool:
-        """Whether updates of these two, one directly after the other, belong to one step.
+        """Return whether updates of these two, one directly after the other, belong to one step.
 
         They are where the program changes from one to the other again and again: after every second update at the latest of the one that
         makes fewer (TD3 and SAC update their actors twice in a row). The last round may be cut short. A single change in a whole training

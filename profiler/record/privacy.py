@@ -52,19 +52,19 @@ _LONGEST, _MOST_PAIRS = 10_000, 100
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The set variables of ENVIRONMENT, sorted by name; values that are not plainly harmless are masked."""
+    """Return the set variables of ENVIRONMENT, sorted by name; values that are not plainly harmless are masked."""
     return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(ENVIRONMENT) if name in environ}
 
 
 def recorded_argv(argv: list[str], way: str) -> list[str]:
-    """A command line as ``--record-argv`` says: all, masked, or only the name of the script."""
+    """Return a command line as ``--record-argv`` says: all, masked, or only the name of the script."""
     if way == "none":
         return [masks.token(os.path.basename(word)) for word in argv[:1]]
     return list(argv) if way == "all" else mask_argv(argv)
 
 
 def mask_argv(argv: list[str]) -> list[str]:
-    """A command line, program first, with MASK in place of every value that is not plainly harmless.
+    """Return a command line, program first, with MASK in place of every value that is not plainly harmless.
 
     As long as ``argv``. Masking it again where none of its files are changes nothing but paths.
     """
@@ -84,7 +84,7 @@ def mask_argv(argv: list[str]) -> list[str]:
 
 
 def _mask_value(value: str) -> str:
-    """A value if it is plainly harmless, the harmless parts of JSON and of settings such as ``lr=0.1``, a path, or MASK."""
+    """Return a value if it is plainly harmless, the harmless parts of JSON and of settings such as ``lr=0.1``, a path, or MASK."""
     if is_plain(value):
         return value
     if len(value) > _LONGEST or value.count("=") > _MOST_PAIRS:
@@ -106,7 +106,7 @@ def _mask_value(value: str) -> str:
 
 
 def _program(word: str) -> str:
-    """A script below the working directory with its folders, any other by its own name: what a person knows the run by."""
+    """Return a script below the working directory with its folders, any other by its own name: what a person knows the run by."""
     known = not os.path.isabs(word) or not masks.path(word).startswith((MASK, "~"))
     return masks.token(masks.path(word) if known and "/" in word else os.path.basename(word))
 

@@ -179,19 +179,19 @@ class _Recorder:
         self._listen(every)
 
     def resume(self) -> Segment | None:
-        """``main``, for events that are always recorded: a pause ends."""
+        """Return ``main``, for events that are always recorded: a pause ends."""
         if self.pause is not None:
             self.pause.end()
         return self.main
 
     def finish_pause(self) -> Segment | None:
-        """``main``, where the training has come to its end, well or not: a pause ended with its last update."""
+        """Return ``main``, where the training has come to its end, well or not: a pause ended with its last update."""
         if self.pause is not None:
             self.pause.finish()
         return self.main
 
     def always_on_segment(self) -> Segment | None:
-        """``main``, for single numbers that are recorded even during a pause."""
+        """Return ``main``, for single numbers that are recorded even during a pause."""
         return self.main if self.pause is None else self.pause.segment
 
     def open_worker(self, segment: Segment, loader: int, every: int | None, salt: bytes) -> None:

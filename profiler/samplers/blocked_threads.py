@@ -96,7 +96,7 @@ _MOST_POLLED = 8
 
 
 def _blocked_by(pid: int, line: bytes) -> str | None:
-    """``ON_SLEEP``, ``ON_LOCK``, ... or ``ON_UNKNOWN``; None if the thread is running or runnable.
+    """Return ``ON_SLEEP``, ``ON_LOCK``, ... or ``ON_UNKNOWN``; None if the thread is running or runnable.
 
     Args:
         pid: its process.
@@ -133,13 +133,13 @@ def _descriptor(pid: int, number: int) -> str:
 
 
 def _any(pid: int, descriptors: list[int]) -> str:
-    """What several descriptors stand for: a network if one does; loops of events have a pipe to be woken by as well."""
+    """Return what several descriptors stand for: a network if one does; loops of events have a pipe to be woken by as well."""
     found = {_descriptor(pid, number) for number in descriptors}
     return next((kind for kind in (ON_NETWORK, ON_PROCESS, _FILE) if kind in found), ON_UNKNOWN)
 
 
 def _polled(pid: int, address: int, count: int) -> list[int]:
-    """The descriptors of a ``struct pollfd[count]``."""
+    """Return the descriptors of a ``struct pollfd[count]``."""
     try:
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             memory.seek(address)
@@ -150,6 +150,6 @@ def _polled(pid: int, address: int, count: int) -> list[int]:
 
 
 def _registered(pid: int, number: int) -> list[int]:
-    """The descriptors that an epoll watches (proc_pid_fdinfo(5))."""
+    """Return the descriptors that an epoll watches (proc_pid_fdinfo(5))."""
     lines = map(bytes.split, proc.read(pid, f"fdinfo/{number}").splitlines())
     return [int(words[1]) for words in lines if words[:1] == [b"tfd:"]][:_MOST_POLLED]

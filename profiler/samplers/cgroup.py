@@ -70,7 +70,7 @@ def _levels(root: Path = _ROOT) -> list[_Level]:
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
-    """The smallest CPU quota of this process's groups and their parents, in CPUs; None if there is none or it is not visible."""
+    """Return the smallest CPU quota of this process's groups and their parents, in CPUs; None if there is none or it is not visible."""
     quotas = [quota for level in _levels_or_none(root) if (quota := _quota_or_none(level)) is not None]
     return min(quotas, default=None)
 
@@ -83,7 +83,10 @@ def effective_cpus(root: Path = _ROOT) -> float:
 
 
 def _mounts(root: Path) -> list[tuple[str, str, int]]:
-    """(root within the hierarchy, mount point, version) of the hierarchies that can limit CPU; fields as in proc_pid_mountinfo(5)."""
+    """Return (root within the hierarchy, mount point, version) of the hierarchies that can limit CPU.
+
+    The fields are those of proc_pid_mountinfo(5).
+    """
     mounts = []
     for line in read_file(str(root / "proc/self/mountinfo")).decode().splitlines():
         fields, _, more = line.partition(" - ")
@@ -94,7 +97,7 @@ def _mounts(root: Path) -> list[tuple[str, str, int]]:
 
 
 def _below(mount_root: str, group: str) -> str:
-    """Where the group lies below the mount point. A container may see its group's path from the host, or only ``/..`` paths."""
+    """Return where the group lies below the mount point. A container may see its group's path from the host, or only ``/..`` paths."""
     if mount_root != "/":
         if group != mount_root and not group.startswith(mount_root + "/"):
             return ""

@@ -46,7 +46,7 @@ class Gauges(NamedTuple):
     value: npt.NDArray[np.float64]
 
     def between(self, begin: int, end: int) -> "Gauges":
-        """Samples between two times, ns."""
+        """Return the samples between two times, ns."""
         inside = (self.time >= begin) & (self.time <= end)
         return Gauges(self.names, self.time[inside], self.gauge[inside], self.value[inside])
 

@@ -184,7 +184,7 @@ class Disk(GaugeSource):
         return rates
 
     def _counters(self) -> dict[str, float]:
-        """Bytes read and seconds busy since boot."""
+        """Return the bytes read and seconds busy since boot."""
         counters: dict[str, float] = {"disk/read": 0.0}
         for line in read_file(self._stats).splitlines():
             fields = line.split(None, 13)
@@ -200,7 +200,7 @@ class Disk(GaugeSource):
 
 
 def physical_disks(root: Path = Path("/")) -> list[str]:
-    """Names of the physical (or a hypervisor's) disks: no loop, RAM, mapped or RAID devices, no empty drives.
+    """Return the names of the physical (or a hypervisor's) disks: no loop, RAM, mapped or RAID devices, no empty drives.
 
     Raises:
         OSError: /sys/block cannot be listed.
@@ -213,7 +213,7 @@ def physical_disks(root: Path = Path("/")) -> list[str]:
 
 
 def _flag(path: Path) -> bool:
-    """Whether the file holds a number other than 0. A path of a multi-path NVMe disk is "hidden"; its traffic counts at the disk."""
+    """Return whether the file holds a number other than 0. A path of a multi-path NVMe disk is "hidden"; its traffic counts at the disk."""
     try:
         return int(path.read_text()) != 0
     except (OSError, ValueError):
@@ -260,6 +260,6 @@ class Pressure(GaugeSource):
 
 
 def _stalled_s(kind: str, file: OpenFile) -> dict[str, float]:
-    """Seconds stalled since boot: ``some avg10=0.00 avg60=0.00 avg300=0.00 total=<microseconds>``."""
+    """Return the seconds stalled since boot: ``some avg10=0.00 avg60=0.00 avg300=0.00 total=<microseconds>``."""
     totals = {line.split(b" ", 1)[0]: int(line.rsplit(b"total=", 1)[1]) for line in file.read().splitlines() if b"total=" in line}
     return {f"pressure/{kind}_{line.decode()}": totals[line] * _MICROSECOND_S for line in _PRESSURE_LINES[kind]}

@@ -222,7 +222,7 @@ def _describe(nvml: Any, index: int, gpu: Any, by_address: dict[str | None, int]
 
 
 def _nvlinks(nvml: Any, gpu: Any, by_address: dict[str | None, int]) -> list[dict[str, object]]:
-    """The active NVLinks. ``to``: the GPU's number at the other end, or "other" (an NVSwitch, a CPU, a GPU that is not visible)."""
+    """Return the active NVLinks. ``to``: the GPU's number at the other end, or "other" (an NVSwitch, a CPU, a GPU that is not visible)."""
     links: list[dict[str, object]] = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         state = _ask(nvml.nvmlDeviceGetNvLinkState, gpu, link)
@@ -251,7 +251,7 @@ def _address(nvml: Any, gpu: Any) -> str | None:
 
 
 def _ask(question: Callable[..., Any], *about: Any) -> Any:
-    """The answer, or None where this GPU or driver has none: a fact that is missing must not cost the others."""
+    """Return the answer, or None where this GPU or driver has none: a fact that is missing must not cost the others."""
     try:
         return question(*about)
     except Exception:

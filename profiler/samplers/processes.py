@@ -96,7 +96,7 @@ class ProcessTree(GaugeSource):
 
 
 def descendants(pid: int, proc: str = "/proc") -> list[int]:
-    """All processes below ``pid``, parents before children. Those that start or end meanwhile may be missing."""
+    """Return all processes below ``pid``, parents before children. Those that start or end meanwhile may be missing."""
     children = _children_by_thread if os.path.exists(f"{proc}/{pid}/task/{pid}/children") else _children_by_parent(proc)
     found, seen = [], [pid]
     for parent in seen:
@@ -191,13 +191,13 @@ class UnfollowedProcesses(GaugeSource):
 
 
 def _environment_at(pid: int) -> bytes:
-    """Where its environment begins in its memory (proc_pid_stat(5), env_start): every exec chooses another place at random."""
+    """Return where its environment begins in its memory (proc_pid_stat(5), env_start): every exec chooses another place at random."""
     fields = proc.stat(pid)
     return fields[47] if len(fields) > 47 else b""
 
 
 def _script(command: list[str]) -> list[str]:
-    """A command line without its interpreter and the interpreter's options."""
+    """Return a command line without its interpreter and the interpreter's options."""
     rest = command[1:]
     while len(rest) > 1 and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
         rest = rest[1:]

@@ -200,5 +200,5 @@ class Sampler(threading.Thread):
 
 
 def default_sources() -> list[GaugeSource]:
-    """One instance of each source."""
+    """Return one instance of each source."""
     return [MachineCpu(), ProcessTree(), CgroupThrottling(), Pressure(), Disk(), MachineMemory(), Swap(), SharedMemory(), NvmlGpus()]

@@ -92,7 +92,7 @@ class OpenFile:
 
 
 def read_file(path: str) -> bytes:
-    """The whole content of a file in /proc or /sys.
+    """Return the whole content of a file in /proc or /sys.
 
     Raises:
         OSError: with the path in it, also when only the reading fails.
@@ -111,7 +111,7 @@ def read_file(path: str) -> bytes:
 
 
 def reason_of(error: Exception) -> str:
-    """An exception as text for a list of absent sources, with its path if it has one."""
+    """Return an exception as text for a list of absent sources, with its path if it has one."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return masks.text(f"{type(error).__name__}: {error}")  # of the machine's: a source runs none of the program's code

@@ -38,7 +38,7 @@ _OTHER_ALLOCATORS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\
 
 
 def allocator() -> str:
-    """``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``; "": not known."""
+    """Return ``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``; "": not known."""
     with suppress(OSError, ValueError, AttributeError):
         with open("/proc/self/maps", "rb") as maps:
             other = _OTHER_ALLOCATORS.search(maps.read())

@@ -30,7 +30,10 @@ class Shown:
 
 
 def shell() -> Any | None:
-    """The interactive shell (Jupyter, IPython) that runs this program; None in a plain program, and in processes started from a shell."""
+    """Return the interactive shell (Jupyter, IPython) that runs this program.
+
+    None in a plain program, and in processes started from a shell.
+    """
     processes, made = sys.modules.get("multiprocessing"), sys.modules.get("IPython")
     if made is None or (processes is not None and processes.parent_process() is not None):
         return None

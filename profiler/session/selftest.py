@@ -107,7 +107,7 @@ def _train(loader: Any) -> None:
 
 
 def _missing(processes: list[Process], stages: tuple[Stage, ...]) -> list[str]:
-    """Names of the stages without a record in any of these processes."""
+    """Return the names of the stages without a record in any of these processes."""
     return [stage.name for stage in stages if not any(len(process.of(stage)) for process in processes)]
 
 
@@ -131,7 +131,7 @@ def _training() -> list[SelfTest]:
 
 
 def _collectives() -> SelfTest:
-    """One all_reduce in a world of one rank, which needs no network."""
+    """Return one all_reduce in a world of one rank, which needs no network."""
     import torch
     import torch.distributed as dist
 

@@ -45,7 +45,7 @@ class _Changes(Protocol):
         """Change -> why it was not applied."""
 
     def setup(self) -> dict[str, object]:
-        """What the manifest says of it beside the training's set-up."""
+        """Return what the manifest says of it beside the training's set-up."""
 
     def attach(self, hooks: Hooks) -> None:
         """Act once torch is imported; its hooks are undone with the recording."""
@@ -216,7 +216,7 @@ class Session:
 
 
 def _beside(path: Path, place: ranks.RankPlace, launch: str, overwrite: bool) -> Iterator[Room]:
-    """A run folder of that name, or of the next free one. All ranks of a launch get the same."""
+    """Yield a run folder of that name, or of the next free one. All ranks of a launch get the same."""
 
     def claim(run: Path, replaces: bool) -> None:
         (owned.replace if replaces else owned.claim)(run, "run", launch)
@@ -242,7 +242,7 @@ def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:
-    """The error for a run folder that cannot be created."""
+    """Return the error for a run folder that cannot be created."""
     ways = [ELSEWHERE, "make room"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else [ELSEWHERE]
     return OutputError.unwritable(f"the run folder {path}", error, *ways)
 
@@ -282,7 +282,7 @@ def _first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path],
 
 
 def _new_folder(run: Path, name: str) -> Path:
-    """The folder of a rank. Raises PlaceTaken, OSError."""
+    """Return the folder of a rank. Raises PlaceTaken, OSError."""
     try:
         return owned.subfolder(run, name)
     except FileExistsError as error:

@@ -97,7 +97,7 @@ def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
 
 
 def _has_ended(run: Path, rank: int, restart: int) -> bool:
-    """Whether the recording of a rank is complete."""
+    """Return whether the recording of a rank is complete."""
     with suppress(OSError, RunDamaged):
         return Manifest.read(rank_folder(run, rank, restart)).ended
     return False

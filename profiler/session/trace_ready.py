@@ -55,7 +55,7 @@ class _Writer:
         return path.with_name(path.name.replace(f"rank{_rank()}-", "rank*-" if _world() > 1 else f"rank{_rank()}-", 1))
 
     def _free(self, stem: str) -> Path:
-        """The first name that no file has, such as rank0-5.json.gz, rank0-5.2.json.gz."""
+        """Return the first name that no file has, such as rank0-5.json.gz, rank0-5.2.json.gz."""
         path, number = self._folder / f"{stem}.json.gz", 1
         while path.exists():
             number += 1
@@ -69,12 +69,12 @@ class _Writer:
 
 
 def _rank() -> int:
-    """Rank of this process: from torch.distributed if it is initialised, else from the launcher's environment."""
+    """Return the rank of this process: from torch.distributed if it is initialised, else from the launcher's environment."""
     return _distributed("get_rank", ranks.place().rank)
 
 
 def _world() -> int:
-    """Number of ranks."""
+    """Return the number of ranks."""
     return _distributed("get_world_size", ranks.place().world_size)
 
 

@@ -57,7 +57,7 @@ def _write(table: pa.Table, folder: Path, name: str) -> None:
 
 
 def read_compact(folder: Path) -> list[Process]:
-    """The processes of a rank that ``compact`` wrote.
+    """Return the processes of a rank that ``compact`` wrote.
 
     Raises:
         RunDamaged: a file is missing, was cut off or changed.

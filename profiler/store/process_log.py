@@ -29,14 +29,14 @@ class _SeenProcess:
         started: clock ticks since boot.
         command: masked.
         recorded: its folders in the run folder.
-        unseen: why it is not recorded although it uses torch; empty: it is, or needed not be.
+        why_unrecorded: why it is not recorded although it uses torch; empty: it is, or needed not be.
     """
 
     pid: int
     started: int
     command: list[str]
     recorded: list[str] = field(default_factory=list)
-    unseen: str = ""
+    why_unrecorded: str = ""
 
     def __str__(self) -> str:
         more = " ..." if len(self.command) > _COMMAND_WORDS else ""
@@ -50,7 +50,7 @@ def write(run: Path, line: "LineShape") -> None:
 
 
 def read(run: Path) -> list[_SeenProcess]:
-    """All processes, in order of appearance."""
+    """Return all processes, in order of appearance."""
     processes: dict[tuple[int, int], _SeenProcess] = {}
     for line in _lines(run):
         pid = line.get("pid", 0)
@@ -58,12 +58,12 @@ def read(run: Path) -> list[_SeenProcess]:
             continue
         seen = processes.setdefault((pid, line.get("started", 0)), _SeenProcess(pid, line.get("started", 0), line.get("command", [])))
         seen.recorded += [line["recorded"]] if "recorded" in line else []
-        seen.unseen = seen.unseen or line.get("unseen", "")
+        seen.why_unrecorded = seen.why_unrecorded or line.get("unseen", "")
     return list(processes.values())
 
 
 def ended(run: Path) -> set[tuple[int, int]]:
-    """(pid, started) of processes that their parent ended with a signal."""
+    """Return (pid, started) of processes that their parent ended with a signal."""
     return {(line.get("pid", 0), line.get("started", 0)) for line in _lines(run) if "ended_by" in line}
 
 
@@ -82,7 +82,7 @@ def _lines(run: Path) -> "Iterator[LineShape]":
 
 
 def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
-    """Notes of a report on the processes of a run.
+    """Return the notes of a report on the processes of a run.
 
     Args:
         run: the run folder.
@@ -90,15 +90,15 @@ def notes(run: Path, trained: set[str], workers: set[int]) -> list[str]:
         workers: pids of loaders' workers.
     """
     processes = [process for process in read(run) if process.pid not in workers]
-    unseen = [process for process in processes if process.unseen and not process.recorded]
+    unrecorded = [process for process in processes if process.why_unrecorded and not process.recorded]
     idle = [
         process
         for process in processes
-        if not process.unseen and not trained.intersection(where.split("/")[0] for where in process.recorded)
+        if not process.why_unrecorded and not trained.intersection(where.split("/")[0] for where in process.recorded)
     ]
-    said = [f"not recorded: {process}: {process.unseen}" for process in unseen[:_MAX_NAMED]]
-    if len(unseen) > _MAX_NAMED:
-        said.append(f"not recorded: {len(unseen) - _MAX_NAMED} more processes that use torch")
+    said = [f"not recorded: {process}: {process.why_unrecorded}" for process in unrecorded[:_MAX_NAMED]]
+    if len(unrecorded) > _MAX_NAMED:
+        said.append(f"not recorded: {len(unrecorded) - _MAX_NAMED} more processes that use torch")
     still = [process for process in idle if proc.started(process.pid) == process.started != 0]
     if still:
         said.append(

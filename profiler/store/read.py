@@ -123,12 +123,12 @@ class Run:
         return self.folder.name if self.part is None else f"{self.folder.name} (training {self.part.number} of {self.part.of})"
 
     def named(self, note: str) -> str:
-        """A note in which files of the run are named relative to its folder, because its location may be private."""
+        """Return a note in which files of the run are named relative to its folder, because its location may be private."""
         return note.replace(f"{self.folder}{os.sep}", "")
 
     @classmethod
     def of_folder(cls, path: Path) -> "Run":
-        """The ranks whose folders are in this folder.
+        """Return the ranks whose folders are in this folder.
 
         Raises:
             RunNotFound: there are none.
@@ -157,7 +157,7 @@ class Run:
 
 
 def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
-    """((rank, restart), folder) of all ranks in a run folder.
+    """Return ((rank, restart), folder) of all ranks in a run folder.
 
     Raises:
         RunDamaged: the folder cannot be listed, or one of them is a link.
@@ -175,7 +175,7 @@ MAX_RANKS_NAMED = 8  # ranks in a sentence
 
 
 def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
-    """Notes on a launch that was restarted.
+    """Return the notes on a launch that was restarted.
 
     Args:
         places: (rank, restart) of every folder.
@@ -190,5 +190,5 @@ def restart_notes(places: Iterable[tuple[int, int]], last: int) -> list[str]:
 
 
 def name_ranks(ranks: Sequence[int]) -> str:
-    """``rank 3``, or ``ranks 3, 4, 9 and 2 more``."""
+    """Return ``rank 3``, or ``ranks 3, 4, 9 and 2 more``."""
     return f"rank{'s' * (len(ranks) > 1)} {few(ranks, MAX_RANKS_NAMED)}"

@@ -76,7 +76,7 @@ def view(records: Records, stage: Stage) -> Records:
 
 
 def summed(records: Records, stage: Stage) -> dict[str, int]:
-    """Sums of a stage's columns, and ``records``, their number; unmeasured values count as 0.
+    """Return the sums of a stage's columns, and ``records``, their number; unmeasured values count as 0.
 
     Args:
         records: all of one stage, by its own names.

@@ -56,7 +56,7 @@ STAGES, FIELDS = 64, 8
 
 
 def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Sums of records by stage: int64 [64, 8] as in a segment's header; unmeasured times count as 0."""
+    """Return the sums of records by stage: int64 [64, 8] as in a segment's header; unmeasured times count as 0."""
     found = np.zeros((STAGES, FIELDS), np.int64)
     for stage in np.unique(records["stage"]).tolist():
         own = records[records["stage"] == stage]
@@ -252,7 +252,7 @@ class Segment:
             pass
 
     def name_id(self, name: str) -> int:
-        """A number for this name in the ``source`` field of records of this file; 0 is "no name"."""
+        """Return a number for this name in the ``source`` field of records of this file; 0 is "no name"."""
         known = self._names.get(name)
         if known is None:
             with self._lock:  # of two threads that ask at once, one numbers it
@@ -281,9 +281,9 @@ class Segment:
             return Mark(at, bytes(self._header[TOTALS_AT:HISTOGRAMS_AT]), self._generation)
 
     def sums_before(self, mark: Mark) -> npt.NDArray[np.int64]:
-        """Sums of the records that started before a mark, forgotten or not: int64 [64, 8]. Reads what was written since it was called last.
+        """Return the sums of the records that started before a mark, forgotten or not: int64 [64, 8].
 
-        Exact unless windows were forgotten since the mark; then what was forgotten of the time since counts as before it.
+        Reads what was written since it was called last. Exact unless windows were forgotten since the mark; then what was forgotten of the time since counts as before it.
 
         Raises:
             OSError, ValueError: the file cannot be read, or is closed.

@@ -47,15 +47,18 @@ class Process:
         return int(self.totals[0, 0]) + 1
 
     def of(self, *stages: Stage) -> npt.NDArray[np.void]:
-        """The records of these stages, by the column names that all stages share."""
+        """Return the records of these stages, by the column names that all stages share."""
         return self.records[np.isin(self.records["stage"], stages)]
 
     def view(self, stage: Stage) -> npt.NDArray[np.void]:
-        """The records of one stage, by its own column names (record_columns.py)."""
+        """Return the records of one stage, by its own column names (record_columns.py)."""
         return record_columns.view(self.of(stage), stage)
 
     def total(self, stage: Stage) -> dict[str, int]:
-        """Sums over a stage's records, discarded ones included, by its column names, and ``records``; unmeasured values count as 0."""
+        """Return the sums over a stage's records, discarded ones included, by its column names, and ``records``.
+
+        Unmeasured values count as 0.
+        """
         return record_columns.totals(stage, self.totals[stage])
 
     @property
@@ -114,7 +117,7 @@ _ANY_NUMBER = (Stage.VALUE, Stage.GRADIENT)  # bits of floats
 
 
 def check_header(data: Any) -> dict[str, object]:
-    """The header of a segment.
+    """Return the header of a segment.
 
     Raises:
         ValueError: it is not one.
@@ -179,7 +182,7 @@ def _within(found: npt.NDArray[np.void], name: str, low: Any, high: int) -> None
 
 
 def check_sums(found: npt.NDArray[np.int64], what: str) -> npt.NDArray[np.int64]:
-    """Sums of records, or counts of a histogram.
+    """Return the sums of records, or counts of a histogram.
 
     Raises:
         ValueError: one is below 0, or too large to be calculated with.

@@ -72,7 +72,7 @@ class Training:
 
 
 def trainings(path: Path) -> list[Training]:
-    """The trainings of a run, in order of their start. Processes without a step are left out if others have some.
+    """Return the trainings of a run, in order of their start. Processes without a step are left out if others have some.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
@@ -119,25 +119,25 @@ def _trainings(path: Path) -> list[Training]:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a path names the training of a run's own process, if there are others."""
+    """Return whether a path names the training of a run's own process, if there are others."""
     return path.name == _OWN_TRAINING and bool(path.parent.is_dir() and rank_folders(path.parent) and inner_trainings(path.parent))
 
 
 def _own_of(run: Path) -> Run:
-    """The training of a run's own process, if there are others. Raises as ``Run.of_folder``."""
+    """Return the training of a run's own process, if there are others. Raises as ``Run.of_folder``."""
     own = Run.of_folder(run)
     own.path = run / _OWN_TRAINING
     return own
 
 
 def worker_pids(found: list[Training]) -> set[int]:
-    """Pids of the loaders' workers."""
+    """Return the pids of the loaders' workers."""
     processes = (process for one in found for rank in one.run.ranks.values() for process in rank.processes)
     return {int(str(process.header["pid"])) for process in processes if process.is_worker}
 
 
 def _is_run(path: Path) -> bool:
-    """Whether feedline created this folder for a run."""
+    """Return whether feedline created this folder for a run."""
     listing = read_list(path)
     return listing is not None and listing.kind == "run"
 
@@ -157,12 +157,12 @@ def inner_trainings(path: Path) -> list[Path]:
 
 
 def _trained(run: Run) -> bool:
-    """Whether a rank of it updated parameters or ran a backward pass."""
+    """Return whether a rank of it updated parameters or ran a backward pass."""
     return any(_made_steps(rank) for rank in run.ranks.values())
 
 
 def _made_steps(rank: Rank) -> bool:
-    """Whether it made a step."""
+    """Return whether it made a step."""
     try:
         return any(rank.main.total(stage)["records"] for stage in (Stage.OPTIMIZER, Stage.BACKWARD))
     except RunDamaged:
@@ -200,7 +200,7 @@ class _Beginning:
 
 
 def split_run(run: Run) -> list[Run]:
-    """The trainings of a run, in order; the run itself if it is one training, or cannot be split."""
+    """Return the trainings of a run, in order; the run itself if it is one training, or cannot be split."""
     if run.part is not None:
         return [run]
     readable, notes = {}, list(run.notes)
@@ -222,7 +222,7 @@ def split_run(run: Run) -> list[Run]:
 
 
 def require_one_training(run: Run) -> Run:
-    """A run with exactly one training.
+    """Return a run with exactly one training.
 
     Raises:
         RunNotFound: it is several.
@@ -234,7 +234,7 @@ def require_one_training(run: Run) -> Run:
 
 
 def pick_training(run: Run, number: int) -> Run:
-    """One of the trainings of a run, numbered from 1.
+    """Return one of the trainings of a run, numbered from 1.
 
     Raises:
         RunNotFound: it has no such training.
@@ -247,7 +247,7 @@ def pick_training(run: Run, number: int) -> Run:
 
 
 def parse_part_path(path: Path) -> tuple[Path, int] | None:
-    """The run folder and the number of the training for a path such as ``RUN/parts/2``; None for other paths.
+    """Return the run folder and the number of the training for a path such as ``RUN/parts/2``; None for other paths.
 
     Raises:
         RunDamaged: the folder cannot be listed.
@@ -278,7 +278,7 @@ def first_optimizers(rank: Rank) -> list[int]:
 
 
 def _apart(main: Process, before: _Beginning, this: _Beginning, after: _Beginning | None) -> bool:
-    """Whether two trainings without a loader are two: each made updates, and no batch was asked for."""
+    """Return whether two trainings without a loader are two: each made updates, and no batch was asked for."""
     until = after.at if after is not None else _FOREVER
     asked = main.of(Stage.NEXT)["start"]
     updates = main.of(Stage.OPTIMIZER)["start"]
@@ -287,7 +287,7 @@ def _apart(main: Process, before: _Beginning, this: _Beginning, after: _Beginnin
 
 
 def _beginning(main: Process, optimizer: int) -> _Beginning:
-    """Where the training of an optimizer begins that belongs to no earlier training."""
+    """Return where the training of an optimizer begins that belongs to no earlier training."""
     begun = main.view(Stage.BEGUN)
     one = begun[begun["optimizer"] == optimizer][0]
     sums = main.of(Stage.SUMS)
@@ -302,7 +302,7 @@ def _beginning(main: Process, optimizer: int) -> _Beginning:
 
 
 def _slices(rank: Rank, wanted: list[int]) -> list[Rank]:
-    """The trainings of a rank; fewer than wanted if it ended before the others."""
+    """Return the trainings of a rank; fewer than wanted if it ended before the others."""
     there = set(rank.main.view(Stage.BEGUN)["optimizer"].tolist())
     begun = [_beginning(rank.main, number) for number in wanted if number in there]
     found = []
@@ -324,7 +324,10 @@ def _last(main: Process, begun: int) -> int:
 
 
 def _cut(process: Process, this: _Beginning, after: _Beginning | None, first: bool) -> Process | None:
-    """The records of a process from one beginning to the next; those of the first training include what came before. None: nothing."""
+    """Return the records of a process from one beginning to the next. None: nothing.
+
+    Those of the first training include what came before.
+    """
     records = process.records
     begin, until = 0 if first else this.at, after.at if after is not None else _FOREVER
     inside = (records["start"] >= begin) & (records["start"] < until)
@@ -350,7 +353,10 @@ def _renumbered(records: Records, this: _Beginning) -> Records:
 
 
 def _sums(process: Process, own: Records, this: _Beginning, after: _Beginning | None, first: bool) -> _Sums:
-    """Sums of a part: of its records where all were kept, differences of what the recording summed up, or an estimate for a worker."""
+    """Return the sums of a part.
+
+    They are those of its records where all were kept, differences of what the recording summed up, or an estimate for a worker.
+    """
     kept = sums_of(own)
     kept[0] = process.totals[0]
     if process.stride == 1:
@@ -386,7 +392,7 @@ def _histograms(own: Records) -> npt.NDArray[np.int64]:
 
 
 def _manifest_of(whole: Manifest, processes: list[Process], span: tuple[int, int], this: _Beginning, after: _Beginning | None) -> Manifest:
-    """The manifest of one training of a run."""
+    """Return the manifest of one training of a run."""
     used = set(processes[0].of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
     loaders = [about if number in used else {**about, "num_workers": 0} for number, about in enumerate(whole.loaders)]
     return dataclasses.replace(
@@ -405,7 +411,7 @@ def _moved(anchor: dict[str, int], at: int) -> dict[str, int]:
 
 
 def _setup_of(whole: dict[str, object], this: _Beginning, after: _Beginning | None) -> dict[str, object]:
-    """The setup of one training: its own optimizers with their settings, and its own sums."""
+    """Return the setup of one training: its own optimizers with their settings, and its own sums."""
     last = after.optimizer if after is not None else 1 << 62
     listed, schedulers = whole.get("optimizers"), whole.get("schedulers")
     own = listed[this.optimizer : last] if isinstance(listed, list) else []
@@ -423,7 +429,7 @@ def _setup_of(whole: dict[str, object], this: _Beginning, after: _Beginning | No
 
 
 def _added(samplers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of one shape as one."""
+    """Return those of one shape as one."""
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     for one in samplers:
         shape = tuple(one.get(name) for name in ("kind", "shuffles", "samples", "of", "loader"))

@@ -34,9 +34,9 @@ def describe(batch: Any) -> BatchContents:
 
 @below_function_modes
 def mark(batch: Any, salt: bytes) -> int:
-    """A number that two batches of one run share if they begin with the same values, and that says nothing else to who has not the salt.
+    """Return a number that two batches of one run share if they begin with the same values.
 
-    0: unknown, such as for a batch without dense tensors.
+    It says nothing else to who has not the salt. 0: unknown, such as for a batch without dense tensors.
     """
     digest, marked = hashlib.blake2b(key=salt, digest_size=8), False
     for leaf in _leaves(batch, []):
@@ -47,7 +47,7 @@ def mark(batch: Any, salt: bytes) -> int:
 
 
 def rows(batch: Any) -> int:
-    """``describe(batch).samples``, with a shortcut for common batches."""
+    """Return ``describe(batch).samples``, with a shortcut for common batches."""
     first = batch[0] if type(batch) in (list, tuple) and batch else batch
     if type(first) is torch.Tensor and first.layout is torch.strided and (shape := first.shape):
         return int(shape[0])
@@ -55,7 +55,7 @@ def rows(batch: Any) -> int:
 
 
 def may_hold_more(batch: Any) -> bool:
-    """Whether one item of a dataset may be a whole batch: its first and its last tensor have the same first dimension, above 1."""
+    """Return whether one item of a dataset may be a whole batch: its first and its last tensor have the same first dimension, above 1."""
     if type(batch) not in (list, tuple) or len(batch) < 2:
         return False
     first, last = batch[0], batch[-1]

@@ -67,6 +67,6 @@ class CompileTap:
 
 
 def graph_number(compile_id: object) -> int:
-    """``frame << 32 | attempt`` of a compile id such as "3/1"; 0 for others."""
+    """Return ``frame << 32 | attempt`` of a compile id such as "3/1"; 0 for others."""
     frame, _, attempt = str(compile_id).partition("/")
     return int(frame) << 32 | int(attempt) if frame.isdecimal() and attempt.isdecimal() else 0

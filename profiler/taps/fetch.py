@@ -221,7 +221,7 @@ class _SampleSelector:
         return self._batches == 1
 
     def next_batch(self) -> int:
-        """How many batches the next one represents; 0: it is not recorded in detail."""
+        """Return how many batches the next one represents; 0: it is not recorded in detail."""
         self._batches += 1
         if self._batches <= DENSE or recorder.every is not None:
             return 1
@@ -238,7 +238,7 @@ class _SampleSelector:
         return stands_for
 
     def is_next(self) -> bool:
-        """Whether the next sample is recorded in detail."""
+        """Return whether the next sample is recorded in detail."""
         if not self.details:
             return False
         self._countdown -= 1
@@ -285,7 +285,7 @@ class _SampleSelector:
 
 
 def _rarer(seen: int) -> int:
-    """How much longer the intervals are after this many samples: the information that one more adds falls as 1 / n."""
+    """Return how much longer the intervals are after this many samples: the information that one more adds falls as 1 / n."""
     return (1 + seen // DENSE) ** 2
 
 
@@ -308,7 +308,7 @@ _selectors = _Selectors()
 
 
 def _length(indices: Any) -> int | None:
-    """The length of a dataset; None for an iterator."""
+    """Return the length of a dataset; None for an iterator."""
     try:
         return len(indices)
     except Exception:

@@ -194,7 +194,7 @@ def _flop(known: dict[Any, _Formula], call: _Noted) -> int:
 
 
 def _computed_in(packet: Any, out: Any) -> Arithmetic:
-    """What an operator computes in. Its result tells: autocast converts the operands only after this key."""
+    """Return what an operator computes in. Its result tells: autocast converts the operands only after this key."""
     tensor = out[0] if isinstance(out, tuple) and out else out
     if not isinstance(tensor, torch.Tensor):
         return Arithmetic.UNKNOWN
@@ -204,7 +204,7 @@ def _computed_in(packet: Any, out: Any) -> Arithmetic:
 
 
 def allows_tf32(convolves: bool) -> bool:
-    """Whether the program lets torch compute float32 products, or convolutions, with TF32. Up to torch 2.8 only old names tell."""
+    """Return whether the program lets torch compute float32 products, or convolutions, with TF32. Up to torch 2.8 only old names tell."""
     setting = getattr(torch.backends.cudnn, "conv", None) if convolves else torch.backends.cuda.matmul
     precision = getattr(setting, "fp32_precision", None)
     if precision is not None:
@@ -213,7 +213,7 @@ def allows_tf32(convolves: bool) -> bool:
 
 
 def fastest(found: Counts[Arithmetic]) -> Arithmetic:
-    """The fastest arithmetic of much of these FLOP."""
+    """Return the fastest arithmetic of much of these FLOP."""
     whole = found.total()
     return max((one for one, flop in found.items() if flop >= _MUCH * whole), default=Arithmetic.UNKNOWN)
 
@@ -252,7 +252,7 @@ def _shapes(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _shape(value: Any) -> Any:
-    """The shape of a tensor; other values unchanged.
+    """Return the shape of a tensor; other values unchanged.
 
     Raises:
         TypeError: the sizes are symbols of torch.export or torch.compile, which would learn something from being counted.
@@ -304,7 +304,7 @@ class FlopTap:
         self._end(Message(too_few, message.TOO_FEW_UPDATES))
 
     def begin(self, module: torch.nn.Module | None) -> FlopCounter | None:
-        """The wrapper through which a forward (None: a backward) is to be called; None if it is not counted."""
+        """Return the wrapper through which a forward (None: a backward) is to be called; None if it is not counted."""
         if self._counter is None or module is not None and not (module.training and torch.is_grad_enabled()):
             return None
         if is_traced():

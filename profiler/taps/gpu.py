@@ -49,7 +49,7 @@ class Cuda:
     """The part of torch.cuda that is used. Tests without a GPU replace it."""
 
     def ready(self) -> bool:
-        """Whether the program has a CUDA context and is not capturing a graph, into which nothing may be recorded."""
+        """Return whether the program has a CUDA context and is not capturing a graph, into which nothing may be recorded."""
         return torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
 
     def device(self) -> int:
@@ -105,7 +105,7 @@ class _Lane:
         self.anchor = Anchor(self._cuda.event(), self._aside)
 
     def take(self) -> _Pair:
-        """A new pair, with its first event recorded."""
+        """Return a new pair, with its first event recorded."""
         begin, end = (self._pool.pop() if self._pool else self._cuda.event() for _ in range(2))
         pair = _Pair(self, begin, end)
         begin.record(self._cuda.current_stream(self.device))

@@ -50,7 +50,7 @@ def _pack(exported: Path, to: BinaryIO) -> None:
 
 
 def _masked(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, masked where they may contain a path or a name that the program gave; few lines of a trace do."""
+    """Yield the lines, masked where they may contain a path or a name that the program gave; few lines of a trace do."""
     for line in lines:
         if '"host_name"' in line or '"traceName"' in line:
             line = _OF_THE_MACHINE.sub(rf"\1{masks.MASK}", line)

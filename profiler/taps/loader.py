@@ -239,7 +239,7 @@ class _IteratorState:
             self.of.ends(iterator)
 
     def samples(self, number: int, batch: Any, known: BatchContents | None = None) -> int:
-        """Samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown.
+        """Return the samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown.
 
         A dataset whose items are whole batches is often read with batch_size=1 and a collate function that takes them out of the list.
         """

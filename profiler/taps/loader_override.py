@@ -69,7 +69,7 @@ class LoaderOverride:
         self._say()
 
     def changed(self, original: Callable[..., None]) -> Callable[..., None]:
-        """What takes the place of a loader's ``__init__``."""
+        """Return what takes the place of a loader's ``__init__``."""
         signature = inspect.signature(original)
 
         @functools.wraps(original)
@@ -95,7 +95,10 @@ class LoaderOverride:
         return __init__
 
     def guarded(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """What takes the place of ``_get_iterator``: where it raises for a changed loader, that loader gets its own arguments back."""
+        """Return what takes the place of ``_get_iterator``.
+
+        Where it raises for a changed loader, that loader gets its own arguments back.
+        """
 
         @functools.wraps(original)
         def _get_iterator(loader: Any) -> Any:
@@ -133,7 +136,7 @@ class LoaderOverride:
             raise FixError(f"--strict: the DataLoader cannot be changed: {self.failed}") from error
 
     def outcome(self) -> tuple[bool, str]:
-        """Whether all loaders that were meant are changed, and what was done or why not."""
+        """Return whether all loaders that were meant are changed, and what was done or why not."""
         if self.failed:
             return False, self.failed
         if not self._changes:
@@ -147,10 +150,12 @@ class LoaderOverride:
 
 
 def _changed(own: _Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> _Arguments:
-    """The arguments to make a loader with: the program's own and the settings. Those that torch refuses without workers are left out.
+    """Return the arguments to make a loader with: the program's own and the settings.
+
+    Those that torch refuses without workers are left out.
 
     Raises:
-        Impossible: a loader cannot have them, or it would not be the same training.
+        _Impossible: a loader cannot have them, or it would not be the same training.
     """
     given = dict(settings)
     threads = given.pop(_WORKER_THREADS, None)
@@ -194,13 +199,13 @@ def _refuse_workers(wanted: _Arguments, before: int) -> None:
 
 
 def _forks(context: Any) -> bool:
-    """Whether workers are forks; asking does not settle the start method."""
+    """Return whether workers are forks; asking does not settle the start method."""
     method = context if isinstance(context, str) else context.get_start_method() if context is not None else None
     return (method or torch.multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]) == "fork"
 
 
 def has_guard(script: str | None) -> bool:
-    """Whether a script asks for ``__name__`` before it runs: processes that import it do not run it."""
+    """Return whether a script asks for ``__name__`` before it runs: processes that import it do not run it."""
     if script is None:
         return True  # nothing to import
     try:
@@ -215,7 +220,7 @@ def has_guard(script: str | None) -> bool:
 
 
 def _draws_at_random(own: _Arguments) -> bool:
-    """Whether a loader is for training as far as its arguments tell: it shuffles, has a sampler that does, or reads a stream."""
+    """Return whether a loader is for training as far as its arguments tell: it shuffles, has a sampler that does, or reads a stream."""
     if isinstance(own.get("dataset"), IterableDataset):
         return True
     batches = own.get("batch_sampler")

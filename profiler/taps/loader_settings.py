@@ -60,7 +60,7 @@ def settings(loader: Any) -> dict[str, object]:
 
 
 def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
-    """What the code of a dataset shows: where samples are made; of a stream, whether something tells its workers apart."""
+    """Return what the code of a dataset shows: where samples are made; of a stream, whether something tells its workers apart."""
     found: dict[str, object] = {"sample_code": code} if (code := _sample_code(dataset)) else {}
     if isinstance(dataset, torch.utils.data.IterableDataset) and getattr(loader, "worker_init_fn", None) is None:
         asks = asks_for_worker(dataset)
@@ -69,20 +69,20 @@ def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
 
 
 def _dispatches_as_torch(kind: type) -> bool:
-    """Whether a class of loaders leaves it to torch how batches are asked of workers and handed over."""
+    """Return whether a class of loaders leaves it to torch how batches are asked of workers and handed over."""
     names = ("__iter__", "_get_iterator", "_index_sampler", "_auto_collation")
     return issubclass(kind, DataLoader) and all(getattr(kind, name, None) is getattr(DataLoader, name, None) for name in names)
 
 
 def _fetches_batches(dataset: Any) -> bool:
-    """Whether torch asks a dataset for all samples of a batch in one call."""
+    """Return whether torch asks a dataset for all samples of a batch in one call."""
     while type(dataset) is Subset:  # which passes the call on, where it can
         dataset = dataset.dataset
     return hasattr(type(dataset), "__getitems__")
 
 
 def _epoch_samples(loader: Any) -> int | None:
-    """Samples in one pass over a loader; None if a class of the program draws its batches."""
+    """Return the samples in one pass over a loader; None if a class of the program draws its batches."""
     batches: Any = getattr(loader, "batch_sampler", None)
     if type(batches) is not BatchSampler or isinstance(loader.dataset, torch.utils.data.IterableDataset):
         return None
@@ -91,7 +91,7 @@ def _epoch_samples(loader: Any) -> int | None:
 
 
 def length(thing: Any) -> int | None:
-    """Length of a dataset or a sampler; None if it has none, or if the program watches every call."""
+    """Return the length of a dataset or a sampler; None if it has none, or if the program watches every call."""
     with unobserved():
         if sys.gettrace() is not None or sys.getprofile() is not None:
             return None
@@ -102,7 +102,7 @@ def length(thing: Any) -> int | None:
 
 
 def _name_of(thing: Any) -> str:
-    """Name of a function, or of an object's class."""
+    """Return the name of a function, or of an object's class."""
     if thing is None:
         return "none"
     return thing.__qualname__ if isinstance(thing, type) or inspect.isroutine(thing) else type(thing).__qualname__
@@ -122,14 +122,14 @@ _Values = dict[str, object]  # attribute -> what tells one value from another
 
 
 def _innermost(dataset: Any) -> Any:
-    """The dataset that torch's own wrappers pass calls on to."""
+    """Return the dataset that torch's own wrappers pass calls on to."""
     while type(dataset) in (Subset, ConcatDataset):
         dataset = dataset.dataset if type(dataset) is Subset else dataset.datasets[0]
     return dataset
 
 
 def _sample_code(dataset: Any) -> str:
-    """The function of the program that makes samples, ``Rows.__getitem__ (train.py:15)``; empty: it is a library's, or unknown."""
+    """Return the function of the program that makes samples, ``Rows.__getitem__ (train.py:15)``; empty: it is a library's, or unknown."""
     kind = type(_innermost(dataset))
     for function in [getattr(kind, name) for name in _MAKES_SAMPLES if hasattr(kind, name)]:
         code = getattr(inspect.unwrap(function), "__code__", None)
@@ -139,7 +139,7 @@ def _sample_code(dataset: Any) -> str:
 
 
 def asks_for_worker(stream: Any) -> bool | None:
-    """Whether the code of a stream asks which worker it runs in, as one must that splits itself between workers.
+    """Return whether the code of a stream asks which worker it runs in, as one must that splits itself between workers.
 
     None: unknown. There is too much code, or it is a graph of torch's data pipes, which the loader splits.
     """
@@ -168,7 +168,7 @@ def asks_for_worker(stream: Any) -> bool | None:
 
 
 def _codes(function: FunctionType) -> list[CodeType]:
-    """The code of a function, and of those inside it."""
+    """Return the code of a function, and of those inside it."""
     found = [function.__code__]
     for code in found:
         found += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
@@ -202,7 +202,7 @@ def _content(cell: CellType) -> list[Any]:
 
 
 def _library(thing: FunctionType | type) -> str:
-    """The installed library in which a function or class is defined; empty: the program."""
+    """Return the installed library in which a function or class is defined; empty: the program."""
     if isinstance(thing, FunctionType):
         return masks.library(thing.__code__.co_filename)
     module = sys.modules.get(str(thing.__module__))
@@ -221,7 +221,7 @@ def _held(thing: Any) -> list[Any]:
 
 
 def _is(thing: Any, kinds: type | tuple[type, ...]) -> bool:
-    """``isinstance`` by the object's own type: a proxy that is asked for its class may load what it stands for."""
+    """Return ``isinstance`` by the object's own type: a proxy that is asked for its class may load what it stands for."""
     return issubclass(type(thing), kinds)
 
 
@@ -235,7 +235,7 @@ def _own(thing: Any) -> dict[str, Any]:
 
 
 def attributes(dataset: Any) -> _Values | None:
-    """The attributes of a dataset, and of the objects that it holds, each with what changes if it is assigned to; None: too many."""
+    """Return the attributes of a dataset, and of the objects that it holds, each with what changes if it is assigned to; None: too many."""
     found: _Values = {"": id(dataset)}
     level = [("", _innermost(dataset))]
     if len(_own(level[0][1])) > _MOST_ATTRIBUTES:

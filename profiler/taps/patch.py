@@ -145,7 +145,7 @@ def _mimic_signature(owner: Any, name: str, new: Any) -> Any:
 
 
 def _found_at(function: FunctionType) -> tuple[Any, str] | None:
-    """Where pickle looks a function up: the module or class, and its name there."""
+    """Return where pickle looks a function up: the module or class, and its name there."""
     *path, name = function.__qualname__.split(".")
     place: Any = sys.modules.get(function.__module__)
     for part in path:
@@ -154,7 +154,7 @@ def _found_at(function: FunctionType) -> tuple[Any, str] | None:
 
 
 def _place_of(owner: Any, name: str) -> tuple[str, str]:
-    """Module and qualified name of an attribute."""
+    """Return the module and qualified name of an attribute."""
     return (owner.__name__, name) if isinstance(owner, ModuleType) else (owner.__module__, f"{owner.__qualname__}.{name}")
 
 
@@ -167,7 +167,7 @@ def skip_in_warnings(function: Any) -> Any:
 
 
 def _twin_of(function: FunctionType) -> FunctionType:
-    """A new function with the same code."""
+    """Return a new function with the same code."""
     twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     twin.__kwdefaults__ = function.__kwdefaults__
     wrapped = vars(function).get("__wrapped__")
@@ -179,7 +179,7 @@ def _twin_of(function: FunctionType) -> FunctionType:
 
 
 def bare_code(function: FunctionType, original: Any) -> CodeType | None:
-    """Code with which a replacement only does what its original does; None if that needs other globals or variables."""
+    """Return code with which a replacement only does what its original does; None if that needs other globals or variables."""
     if not isinstance(original, FunctionType):
         return None
     if function.__globals__ is original.__globals__ and function.__closure__ == original.__closure__:
@@ -191,7 +191,7 @@ def bare_code(function: FunctionType, original: Any) -> CodeType | None:
 
 
 def _code_that_calls(called: Any, before: CodeType) -> CodeType:
-    """Code for a function that passes all arguments on. A function's code must keep its number of free variables."""
+    """Return code for a function that passes all arguments on. A function's code must keep its number of free variables."""
     free = before.co_freevars
     names = ", ".join(free)
     lines = [

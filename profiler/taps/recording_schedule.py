@@ -86,7 +86,7 @@ class _StepPattern:
         self._alternation = OptimizerAlternation()
 
     def begins(self, optimizer: int) -> bool:
-        """Whether this update is the first one of a step."""
+        """Return whether this update is the first one of a step."""
         step = [] if recorder.asked else self._step
         self._alternation.saw(optimizer, step[-1] if step else None)
         begins = not step or not self._alternation.same_step(step, optimizer)
@@ -104,7 +104,7 @@ class _StepPattern:
         return self._last if self._largest == 1 else 0
 
     def may_end(self, optimizer: int) -> bool:
-        """Whether a step may be over with this update: the last one of the longest, behind which the next step begins."""
+        """Return whether a step may be over with this update: the last one of the longest, behind which the next step begins."""
         return self._largest <= 1 or (optimizer == self._last and len(self._step) == self._largest)
 
 
@@ -320,7 +320,7 @@ class RecordingSchedule:
         return quiet and recorder.may_pause and not self._always_full and between()
 
     def _random(self) -> float:
-        """A pseudo-random number from 0 to 1, from a sequence independent of the training's."""
+        """Return a pseudo-random number from 0 to 1, from a sequence independent of the training's."""
         self._state = (self._state * 1103515245 + 12345) & 0x7FFFFFFF
         return (self._state >> 8) / (1 << 23)
 
@@ -369,7 +369,7 @@ schedule = RecordingSchedule()
 
 
 def has_compiled() -> bool:
-    """Whether dynamo has compiled anything: its guards may refer to the code that would be exchanged."""
+    """Return whether dynamo has compiled anything: its guards may refer to the code that would be exchanged."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters.get("frames"))
 

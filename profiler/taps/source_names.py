@@ -24,7 +24,7 @@ class CallSites:
         self._of: weakref.WeakKeyDictionary[Any, dict[str, object]] = weakref.WeakKeyDictionary()
 
     def watched(self, original: Callable[..., None]) -> Callable[..., None]:
-        """What takes the place of a loader's ``__init__``."""
+        """Return what takes the place of a loader's ``__init__``."""
 
         @functools.wraps(original)
         def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
@@ -42,7 +42,7 @@ class CallSites:
             return {}
 
     def _line_to_change(self, loader: Any, made: dict[str, object]) -> dict[str, object]:
-        """The program's own line, where a library rebuilds its loader: Lightning and accelerate do, with a sampler of their own."""
+        """Return the program's own line, where a library rebuilds its loader: Lightning and accelerate do, with a sampler of their own."""
         if "made_by" not in made:
             return made
         before = [known for other, known in self._of.items() if other.dataset is loader.dataset]
@@ -50,7 +50,7 @@ class CallSites:
 
 
 def call_site(frame: Any) -> dict[str, object]:
-    """Which line of the program led to a call.
+    """Return which line of the program led to a call.
 
     Args:
         frame: of the caller.

@@ -115,19 +115,19 @@ def _call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any)
 
 @below_function_modes
 def _is_metric(kind: type) -> bool:
-    """Whether a module is a metric of torchmetrics, as Lightning's are."""
+    """Return whether a module is a metric of torchmetrics, as Lightning's are."""
     return any(str(base.__module__).partition(".")[0] == _METRICS for base in kind.__mro__)
 
 
 @below_function_modes
 def _is_number(output: Any) -> bool:
-    """Whether the result of a module is a loss."""
+    """Return whether the result of a module is a loss."""
     return isinstance(output, torch.Tensor) and output.dim() == 0
 
 
 @below_function_modes
 def _has_loss(output: Any) -> bool:
-    """Whether a model has computed its loss itself, as in nanoGPT and transformers."""
+    """Return whether a model has computed its loss itself, as in nanoGPT and transformers."""
     parts = (output.get("loss"),) if isinstance(output, dict) else output[:_MAX_RESULTS] if isinstance(output, tuple) else (output,)
     return any(isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts)
 

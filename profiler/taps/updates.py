@@ -104,12 +104,12 @@ updates = _Updates()
 
 
 def between() -> bool:
-    """Whether this thread is neither in a watched call nor in a backward pass."""
+    """Return whether this thread is neither in a watched call nor in a backward pass."""
     return not inside.depth and not in_backward()
 
 
 def _steps_now() -> bool:
-    """Whether any thread is inside an optimizer's step."""
+    """Return whether any thread is inside an optimizer's step."""
     for frame in sys._current_frames().values():
         at: Any = frame
         while at is not None:

@@ -136,7 +136,7 @@ def _without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _watched_pickler(original: Any) -> Any:
-    """A proxy for ForkingPickler in the module from which a queue's feeder thread takes it."""
+    """Return a proxy for ForkingPickler in the module from which a queue's feeder thread takes it."""
 
     class Pickler(original):
         @classmethod

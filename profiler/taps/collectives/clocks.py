@@ -158,7 +158,7 @@ def _note(offset: int, round_trip: int) -> None:
 
 
 def _host() -> str:
-    """An id shared by all processes on one running kernel, which reveals nothing about it."""
+    """Return an id shared by all processes on one running kernel, which reveals nothing about it."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return "host-" + hashlib.sha256(file.read()).hexdigest()[:8]

@@ -36,7 +36,7 @@ class Channel:
         self._ids = (0, 0)
 
     def id_in(self, segment: Segment) -> int:
-        """Id of its name in a segment; its first use also records a description."""
+        """Return the id of its name in a segment; its first use also records a description."""
         if segment is not self._segment:
             self._ids = segment.name_id(shortened(self.name)), segment.name_id(self.backend)
             self._segment = segment
@@ -69,7 +69,7 @@ class RecordedGroup:
         self._other_pairs = Channel(_OTHER_GROUPS, (), self.whole.backend)
 
     def pair(self, peer: int | None, sends: bool, tag: int) -> Channel:
-        """The messages between this rank and another one, by its number in the group; None for receives from any source."""
+        """Return the messages between this rank and another one, by its number in the group; None for receives from any source."""
         key = peer, sends, tag
         known = self._pairs.get(key)
         if known is None:
@@ -90,7 +90,7 @@ class RecordedGroups:
         self._uses: dict[str, int] = {}
 
     def of(self, pg: Any, tensor: torch.Tensor | None) -> RecordedGroup:
-        """The group of a collective on a tensor: each device type has a backend."""
+        """Return the group of a collective on a tensor: each device type has a backend."""
         device = None if tensor is None else tensor.device
         key = pg.group_name, device.type if device is not None else None
         known = self._known.get(key)
@@ -132,7 +132,7 @@ def _backend_of(pg: Any, device: torch.device | None) -> str:
 
 
 def _first_number(pg: Any) -> int:
-    """Number of collectives before the tap was attached: 0 for a new group. Some count twice, equally on all ranks."""
+    """Return the number of collectives before the tap was attached: 0 for a new group. Some count twice, equally on all ranks."""
     try:
         return int(pg._get_sequence_number_for_group())
     except Exception:
@@ -150,7 +150,7 @@ def rank_runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def shortened(name: str) -> str:
-    """A name that fits into a record and stays unique."""
+    """Return a name that fits into a record and stays unique."""
     if len(name.encode()) <= GROUP_NAME_BYTES:
         return name
     return f"{name.encode()[: GROUP_NAME_BYTES - 17].decode(errors='ignore')}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"

@@ -93,7 +93,7 @@ class CollectiveOperation:
 
 
 def _total(value: Any) -> int:
-    """Bytes of a tensor, or of all tensors in a list or a list of lists."""
+    """Return the bytes of a tensor, or of all tensors in a list or a list of lists."""
     if isinstance(value, list | tuple):
         return sum(map(_total, value)) if len(value) != 1 else _total(value[0])
     if value.layout is torch.strided:
@@ -104,7 +104,7 @@ def _total(value: Any) -> int:
 
 
 def collective_operations() -> list[CollectiveOperation]:
-    """All operators of c10d that work on a process group.
+    """Return all operators of c10d that work on a process group.
 
     Raises:
         RuntimeError: this torch has none.

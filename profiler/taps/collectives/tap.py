@@ -226,7 +226,7 @@ class CollectiveTap:
 
 
 def _from_reducer(tensor: torch.Tensor) -> bool:
-    """Whether C++ code run by the autograd engine called the kernel, three frames up. Its int32 is the map of parameters in use."""
+    """Return whether C++ code run by the autograd engine called the kernel, three frames up. Its int32 is the map of parameters in use."""
     try:
         caller = sys._getframe(3).f_globals.get("__name__")
     except ValueError:  # a thread of the engine's own

@@ -285,17 +285,17 @@ class ConvergenceWatch:
 
 
 def _is_plain_number(value: Any) -> bool:
-    """Whether this rank can read a tensor's single number alone; a DTensor's may take a collective."""
+    """Return whether this rank can read a tensor's single number alone; a DTensor's may take a collective."""
     return type(value) is torch.Tensor and value.numel() == 1 and (value.is_cpu or value.is_cuda)
 
 
 def _captures(value: Any) -> bool:
-    """Whether a CUDA graph is being captured with this tensor: then nothing may be read from the GPU."""
+    """Return whether a CUDA graph is being captured with this tensor: then nothing may be read from the GPU."""
     return isinstance(value, torch.Tensor) and value.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
-    """The first tensor in a model's input that has rows."""
+    """Return the first tensor in a model's input that has rows."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor) and value.dim():
             return value
@@ -303,7 +303,7 @@ def _first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
 
 
 def is_model(module: torch.nn.Module) -> bool:
-    """Whether a module is a model: not an activation or a transform, nor a copy that DataParallel made for one call."""
+    """Return whether a module is a model: not an activation or a transform, nor a copy that DataParallel made for one call."""
     return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)
 
 

@@ -110,13 +110,13 @@ class DeviceNumbers:
 
 
 def _bits(value: float) -> int:
-    """A float64 as the int64 of the same bits."""
+    """Return a float64 as the int64 of the same bits."""
     (number,) = _LONG.unpack(_DOUBLE.pack(value))
     return int(number)
 
 
 def _in_float(value: float) -> float:
-    """The value as a float32; infinity if it is too large."""
+    """Return the value as a float32; infinity if it is too large."""
     return value if abs(value) < 3e38 else value * float("inf")
 
 
@@ -286,7 +286,10 @@ class GradientNormTap:
             self._manual()
 
     def _is_manual(self) -> bool:
-        """Whether the program has summed as many numbers as the gradient has: a loss or a norm has fewer, averaged weights come later."""
+        """Return whether the program has summed as many numbers as the gradient has.
+
+        A loss or a norm has fewer, averaged weights come later.
+        """
         if self._local is None or not self._summed or any(hasattr(parameter, "to_local") for parameter in self._parameters()):
             return False
         return self._summed >= sum(parameter.numel() for parameter in self._parameters() if parameter.grad is not None)
@@ -376,7 +379,7 @@ def _squared_norm(tensors: _Tensors) -> torch.Tensor:
 
 
 def _is_one_shard(parameter: torch.Tensor) -> bool:
-    """Whether ranks have disjoint parts of it: a DTensor on a mesh of one dimension, sharded."""
+    """Return whether ranks have disjoint parts of it: a DTensor on a mesh of one dimension, sharded."""
     mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", ())
     return mesh is not None and mesh.ndim == 1 and all(placement.is_shard() for placement in placements)
 

@@ -95,7 +95,7 @@ class SampleCount:
         self._paused_at = self._updates, self._rows
 
     def with_pause(self, updates: int, samples: int) -> int:
-        """``number`` in the middle of a pause, of which so much has passed."""
+        """Return ``number`` in the middle of a pause, of which so much has passed."""
         return self._trained + samples if self._batches else self._rows + round(self._rows_per_update() * updates)
 
     def _rows_per_update(self) -> float:

@@ -90,17 +90,17 @@ class _BatchNormFacts:
         return bool(self._looks)
 
     def found(self) -> list[dict[str, object]]:
-        """The models with batch norm, for the manifest."""
+        """Return the models with batch norm, for the manifest."""
         return [{key: value for key, value in facts.items() if key != "forwards"} for facts in self._found]
 
 
 def _is_synced(layer: _BatchNorm) -> bool:
-    """Whether a layer takes its statistics over all ranks: torch's SyncBatchNorm, or one of a library."""
+    """Return whether a layer takes its statistics over all ranks: torch's SyncBatchNorm, or one of a library."""
     return "sync" in type(layer).__name__.lower()
 
 
 def _uses_its_batch(layer: _BatchNorm) -> bool:
-    """Whether a layer normalizes with the statistics of this rank's batch: it is not frozen, and not meant to look at less."""
+    """Return whether a layer normalizes with the statistics of this rank's batch: it is not frozen, and not meant to look at less."""
     whole = not _is_synced(layer) and not hasattr(layer, "ghost")
     return whole and (layer.training or not layer.track_running_stats or layer.running_mean is None)
 
@@ -111,7 +111,7 @@ def _replicas(model: torch.nn.Module) -> int:
 
 
 def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """Rows of the first tensor in a model's input, or the length of a list of tensors, such as images of different sizes."""
+    """Return rows of the first tensor in a model's input, or the length of a list of tensors, such as images of different sizes."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor) and value.dim():
             return int(value.shape[0])
@@ -209,7 +209,7 @@ class TrainingSetup:
             self.batch_norms.begin(module, _MAX_DESCRIBED)
 
     def found(self, why_no_norms: str) -> dict[str, object]:
-        """The setup so far."""
+        """Return the setup so far."""
         self._look_at_schedulers()
         described: dict[str, object] = {
             "optimizers": [{**facts, "samplers": _sampler_facts(facts["samplers"])} for facts in self._optimizers],
@@ -271,7 +271,7 @@ def _count_samplers(more: _Samplers, into: _Samplers) -> None:
 
 
 def _sampler_facts(samplers: _Samplers) -> list[dict[str, object]]:
-    """The samplers, for the manifest."""
+    """Return the samplers, for the manifest."""
     return [
         {"kind": kind, "shuffles": shuffles, "epochs": epochs, "distinct": len(distinct), "samples": samples, "of": of}
         | ({} if loader is None else {"loader": loader})
@@ -291,7 +291,7 @@ def _group_facts(group: dict[str, Any]) -> dict[str, object]:
 
 
 def _scheduler_facts(scheduler: Any) -> dict[str, object]:
-    """The name of a scheduler, its horizon, and its position."""
+    """Return the name of a scheduler, its horizon, and its position."""
     horizon = next((getattr(scheduler, name) for name in _HORIZONS if isinstance(getattr(scheduler, name, None), int)), None)
     if horizon is None and getattr(scheduler, "milestones", None) and type(scheduler).__name__ == "MultiStepLR":
         horizon = max(scheduler.milestones)

@@ -44,7 +44,10 @@ def install(tap: Tap, cv2: ModuleType) -> None:
 
 
 def _frame(result: Any) -> tuple[int, int]:
-    """Bytes of a frame that is handed over. No pixels: most are decoded only to get to a frame, which a smaller picture would not spare."""
+    """Return the bytes of a frame that is handed over.
+
+    No pixels: most are decoded only to get to a frame, which a smaller picture would not spare.
+    """
     return (result[1].nbytes if isinstance(result, tuple) and result[0] else 0), 0
 
 

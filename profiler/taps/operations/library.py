@@ -28,7 +28,7 @@ _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
 def _held_outside(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
-    """Those of a module's functions that are referenced from outside installed libraries, each with its holder.
+    """Return those of a module's functions that are referenced from outside installed libraries, each with its holder.
 
     Reference counts usually show quickly that nothing does. Only if they leave a doubt are all objects of the process searched, which takes
     0.1 to 0.3 s once torch is imported.
@@ -56,7 +56,10 @@ def _held_outside(module: ModuleType, names: Sequence[str], wrappers: Iterable[C
 
 
 def _references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
-    """Ids of all objects referenced by the globals of a package's modules (also in containers), and by the wrappers; one per reference."""
+    """Return the ids of all objects referenced by the globals of a package's modules and by the wrappers.
+
+    Those in containers count too; one per reference.
+    """
     modules = {id(module): module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{package}.")}
     for module in list(modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
@@ -79,7 +82,7 @@ def _references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[in
 
 
 def _parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
-    """The objects through which a wrapper, and the functions of feedline that it calls, refer to others."""
+    """Yield the objects through which a wrapper, and the functions of feedline that it calls, refer to others."""
     function = getattr(wrapper, "__func__", wrapper)
     yield vars(function)
     if function is not wrapper:
@@ -192,7 +195,7 @@ class Tap:
         self._functions.append((module, name, wrapper, original))
 
     def free(self, module: ModuleType, names: Iterable[str]) -> list[str]:
-        """Those of the functions that this version of the library has and that may be replaced.
+        """Return those of the functions that this version of the library has and that may be replaced.
 
         Code that holds an original could no longer pickle it once another object has its name, and spawn workers are sent pickles. A
         worker itself sends none.

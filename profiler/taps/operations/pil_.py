@@ -31,7 +31,7 @@ def _install_image(tap: Tap, image: ModuleType) -> None:
 
 
 def _header(image: Any) -> tuple[int, int]:
-    """Bytes of a file that opening it has read. None for bytes in memory, which were read earlier."""
+    """Return the bytes of a file that opening it has read. None for bytes in memory, which were read earlier."""
     return 0 if type(image.fp) is io.BytesIO else image.fp.tell(), 0
 
 
@@ -208,13 +208,13 @@ def _exchange(image: Any, old: Any, new: Any) -> None:
 
 
 def _core_of(image: Any) -> Any:
-    """The pixels that an image holds: ``_im``, or ``im`` before Pillow 11."""
+    """Return the pixels that an image holds: ``_im``, or ``im`` before Pillow 11."""
     fields = image.__dict__
     return fields.get("_im", fields.get("im"))
 
 
 def _size(image: Any) -> tuple[int, int]:
-    """(bytes, pixels) of a loaded image."""
+    """Return (bytes, pixels) of a loaded image."""
     width, height = image.size
     return width * height * _WIDE_MODES.get(image.mode, len(image.getbands())), width * height
 

@@ -32,7 +32,7 @@ def make(_original, _looking, _look):
 
 
 def stopwatch(stage: Stage, size: Size) -> _Timed:
-    """A function that calls another one and records a span, whether it returns or raises.
+    """Return a function that calls another one and records a span, whether it returns or raises.
 
     The span of a call that raised has 0 bytes and 0 extra; the exception passes unchanged.
     """
@@ -80,7 +80,7 @@ def spanned(original: Callable[..., Any], stage: Stage, size: Size, name: str | 
 
 
 def transparent(original: Callable[..., Any], look: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any]:
-    """A function that calls ``original``, or ``look(args, kwargs)`` for samples that are recorded in detail.
+    """Return a function that calls ``original``, or ``look(args, kwargs)`` for samples that are recorded in detail.
 
     It has the parameters of the original: passing them one by one costs 50 ns, through *args and **kwargs it would be 150 to 250.
     """
@@ -169,7 +169,7 @@ class _Written(NamedTuple):
 
 
 def collect(action: Callable[[], Any]) -> list[_Written]:
-    """The spans that the taps write during ``action()``, in order of their end."""
+    """Return the spans that the taps write during ``action()``, in order of their end."""
     spans: list[_Written] = []
     before, detail.write = detail.write, lambda *fields: spans.append(_Written(*fields))
     try:
@@ -180,7 +180,7 @@ def collect(action: Callable[[], Any]) -> list[_Written]:
 
 
 def missing(spans: Iterable[_Written], *expected: tuple[Stage, str]) -> str | None:
-    """The expected (stage, name) that are missing, as text; None if none is."""
+    """Return the expected (stage, name) that are missing, as text; None if none is."""
     there = {(span.stage, span.name) for span in spans}
     absent = [f"{stage.name.lower()} {name}" for stage, name in expected if (stage, name) not in there]
     return f"no span of {', '.join(absent)}" if absent else None

@@ -14,7 +14,7 @@ from feedline.profiler.taps.operations.span import Size, augmented_size, collect
 
 
 def _spanned_call(cls: Any) -> Callable[..., Any]:
-    """A ``__call__`` for a class of transforms; spans are named after the class of the instance.
+    """Return a ``__call__`` for a class of transforms; spans are named after the class of the instance.
 
     Args:
         cls: a subclass of nn.Module.
@@ -48,7 +48,10 @@ def _install_io(tap: Tap, io: ModuleType) -> None:
 
 
 def _scriptable(original: Any, stage: Stage, size: Size) -> Callable[..., Any]:
-    """A wrapper that torch.jit.script can compile: it reads the original's source, and looks up its names in the wrapper's globals."""
+    """Return a wrapper that torch.jit.script can compile.
+
+    It reads the original's source, and looks up its names in the wrapper's globals.
+    """
     wrapper: Any = spanned(original, stage, size, f"torchvision.{original.__name__}")
     twin = FunctionType(wrapper.__code__, original.__globals__, wrapper.__name__, wrapper.__defaults__, wrapper.__closure__)
     twin.__dict__.update(wrapper.__dict__)

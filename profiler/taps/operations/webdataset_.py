@@ -21,7 +21,7 @@ def _install(tap: Tap, webdataset: ModuleType) -> None:
 
 
 def spanned_iterator(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    """A generator around the generator of a tar's files, with a span for each file."""
+    """Return a generator around the generator of a tar's files, with a span for each file."""
     timed = stopwatch(Stage.READ, lambda file: (len(file["data"]), 0))
 
     @functools.wraps(original)

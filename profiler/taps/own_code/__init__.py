@@ -194,7 +194,7 @@ class _OwnCodeTap:
             inside.takes = self._takes
 
     def _took(self, args: Any, kwargs: Any) -> bool:
-        """Whether a module got data."""
+        """Return whether a module got data."""
         if self._resident is None or is_traced():
             return True
         try:

@@ -388,7 +388,7 @@ def line_of(code: CodeType, at: int) -> int:
 
 
 def running_frames() -> list[RunningFrame]:
-    """What runs in this thread, the outermost first."""
+    """Return what runs in this thread, the outermost first."""
     found: list[RunningFrame] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -401,7 +401,7 @@ def running_frames() -> list[RunningFrame]:
 def ran_throughout(
     before: Iterable[RunningFrame], after: Iterable[RunningFrame], called: CalledTimes
 ) -> list[tuple[RunningFrame, RunningFrame]]:
-    """What ran in all of a stretch, the outermost first: as it was at both ends.
+    """Return what ran in all of a stretch, the outermost first: as it was at both ends.
 
     Args:
         before: what ran at its beginning.

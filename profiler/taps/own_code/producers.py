@@ -86,7 +86,7 @@ class _ReturnedTensors:
         shorten(self._outputs)
 
     def makers(self, given: Any, first: bool) -> frozenset[CodeType]:
-        """The calls that made the tensors of a model's input.
+        """Return the calls that made the tensors of a model's input.
 
         Args:
             given: the input.

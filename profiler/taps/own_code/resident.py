@@ -47,7 +47,7 @@ class ResidentInput:
         return self._misses >= _MISSES or self._steps >= MAX_NEW_STEPS
 
     def fed(self, given: Any) -> bool:
-        """Whether all that a model is about to get was there before, unchanged, or came from a model."""
+        """Return whether all that a model is about to get was there before, unchanged, or came from a model."""
         values = list(_values(given))
         tensors = [value for value in values if type(value) is torch.Tensor]
         self._given = {storage._cdata for tensor in tensors for storage in _storages(tensor)}
@@ -134,13 +134,13 @@ def _elements(tensor: torch.Tensor) -> int:
 
 
 def _has_memory(tensor: torch.Tensor, storage: torch.UntypedStorage) -> bool:
-    """Whether the storage holds the whole tensor: it may have been freed or shrunk, and under tracing it has no memory at all."""
+    """Return whether the storage holds the whole tensor: it may have been freed or shrunk, and under tracing it has no memory at all."""
     needed = (tensor.storage_offset() + _elements(tensor)) * tensor.element_size()
     return not tensor.numel() or (storage.data_ptr() != 0 and storage.nbytes() >= needed)
 
 
 def _words(tensor: torch.Tensor) -> bytes:
-    """Values spread over its memory."""
+    """Return values spread over its memory."""
     length = _elements(tensor) * tensor.element_size()
     if not length:
         return b""
@@ -151,7 +151,7 @@ def _words(tensor: torch.Tensor) -> bytes:
 
 
 def _values(value: Any, depth: int = 0) -> Iterator[Any]:
-    """What is in plain containers, and everything else as it is."""
+    """Yield what is in plain containers, and everything else as it is."""
     parts = value if type(value) in (tuple, list) else list(value.values()) if type(value) is dict else None
     if parts is None or depth > DEPTH or len(parts) > _MAX_VALUES:
         yield value

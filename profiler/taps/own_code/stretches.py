@@ -89,7 +89,7 @@ class _StretchSums:
                 into[what] += round(min(ns, stretch.took) * weight)
 
     def worth(self) -> dict[_Target, str]:
-        """What is worth a record, with its name."""
+        """Return what is worth a record, with its name."""
         least, found = _MIN_REPORTED_SHARE * self.took, dict[_Target, str]()
         for sums in (self.outer, self.whole):
             most = [what for what, took in sums.most_common() if took >= least and self._is_reported(what)][:_MAX_FUNCTIONS]
@@ -147,7 +147,10 @@ class _Stretch:
         return over | dict.fromkeys(self._inside, self.took)
 
     def outer(self) -> "Counter[_Target]":
-        """What the loop called, and lines of it -> ns. A function that calls a model, and so is not over, is a part of the loop here."""
+        """Return what the loop called, and lines of it -> ns.
+
+        A function that calls a model, and so is not over, is a part of the loop here.
+        """
         if self._inside:
             return Counter({self._inside[0]: self.took})
         parts: Counter[_Target] = Counter(self._called.direct)
@@ -165,7 +168,7 @@ class _Stretch:
         return self._by_the_program(self._without_plumbing(parts))
 
     def _by_the_program(self, parts: "Counter[_Target]") -> "Counter[_Target]":
-        """What lines of the program call of other libraries, as these lines: a library is not the program's to change.
+        """Return what lines of the program call of other libraries, as these lines: a library is not the program's to change.
 
         Where a loop is a library's itself, what it calls tells more than its lines do.
         """
@@ -184,7 +187,7 @@ class _Stretch:
         return parts
 
     def _without_plumbing(self, parts: "Counter[_Target]") -> "Counter[_Target]":
-        """What torch's functions and decorators call, in their place."""
+        """Return what torch's functions and decorators call, in their place."""
         kept: Counter[_Target] = Counter()
         for _ in range(_NESTED):
             for code in [one for one in parts if isinstance(one, int) and _passes_on(self.codes[one])]:
@@ -309,12 +312,12 @@ class OwnCodeTimer:
 
 
 def _passes_on(code: CodeType) -> bool:
-    """Whether a function is one of torch's, or what a decorator returned: a closure that takes any arguments."""
+    """Return whether a function is one of torch's, or what a decorator returned: a closure that takes any arguments."""
     return code.co_filename.startswith(_PLUMBING) or bool(code.co_freevars and code.co_flags & _ANYTHING == _ANYTHING)
 
 
 def _is_of_library(code: CodeType) -> bool:
-    """Whether a function is in an installed library, torch and Python's own among them."""
+    """Return whether a function is in an installed library, torch and Python's own among them."""
     return bool(_library(code.co_filename))
 
 
