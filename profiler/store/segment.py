@@ -283,7 +283,8 @@ class Segment:
     def sums_before(self, mark: Mark) -> npt.NDArray[np.int64]:
         """Return the sums of the records that started before a mark, forgotten or not: int64 [64, 8].
 
-        Reads what was written since it was called last. Exact unless windows were forgotten since the mark; then what was forgotten of the time since counts as before it.
+        Reads what was written since it was called last. Exact unless windows were forgotten since the mark; then what was forgotten of the
+        time since counts as before it.
 
         Raises:
             OSError, ValueError: the file cannot be read, or is closed.
