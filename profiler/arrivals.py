@@ -54,7 +54,7 @@ class ImportArrivals:
             _call(arrived, module)
 
     def _wait_no_more(self, name: str, arrived: _Arrived) -> None:
-        waiting = [one for one in self._awaited.pop(name, ()) if one is not arrived]
+        waiting = [callback for callback in self._awaited.pop(name, ()) if callback is not arrived]
         if waiting:
             self._awaited[name] = waiting
         if not self._awaited:

@@ -124,16 +124,16 @@ class Ceilings:
         """
 
         def first(name: str) -> float | None:
-            return next((figure for one in many if (figure := getattr(one, name)) is not None), None)
+            return next((figure for ceilings in many if (figure := getattr(ceilings, name)) is not None), None)
 
         return cls(
-            [ceiling for one in many for ceiling in one.ceilings],
+            [ceiling for ceilings in many for ceiling in ceilings.ceilings],
             many[0].machine,
             flop_per_sample=first("flop_per_sample"),
             peak_flops=first("peak_flops"),
             sample_bytes=first("sample_bytes"),
             cores=first("cores"),
-            notes=[note for one in many for note in one.notes],
+            notes=[note for ceilings in many for note in ceilings.notes],
         )
 
     @classmethod
@@ -152,8 +152,8 @@ class Ceilings:
             data = json_of(whole(path, MOST_JSON, OF_RUN if in_run else OF_USER))
             version = checked(data, _CeilingsShape).get("schema_version", 1)
             if version <= _CEILINGS_SCHEMA_VERSION:
-                found: Ceilings = checked(data, cls)
-                return found
+                ceilings: Ceilings = checked(data, cls)
+                return ceilings
         except (OSError, ValueError, RunDamaged) as error:
             raise CeilingsDamaged(
                 f"{path} is not a ceilings file ({one_line(error)}): create one with `feedline probe -o {path.name}`"

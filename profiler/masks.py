@@ -61,8 +61,8 @@ def text(said: str) -> str:
     said = _PAIR.sub(rf"\1{MASK}", said)
     said = _SHAPES.sub(MASK, said)
     for folder in filter(None, (_here(), _home())):  # also where blanks are in it
-        said = re.sub(rf"{re.escape(folder)}/[^\s'\":,;()<>|\\]*", lambda found: path(found[0]), said)
-    return _PATH.sub(lambda found: path(found[0]), said)
+        said = re.sub(rf"{re.escape(folder)}/[^\s'\":,;()<>|\\]*", lambda match: path(match[0]), said)
+    return _PATH.sub(lambda match: path(match[0]), said)
 
 
 def token(text: str) -> str:
@@ -119,8 +119,8 @@ def place(run: Path) -> str:
 
 def ending(name: str) -> str:
     """Return the known extension of a file name, such as ``.yaml`` or ``.tar.gz``; else empty."""
-    found = _ENDING.search(name)
-    return found[0] if found and all(is_plain(part) for part in found[0].strip(".").split(".")) else ""
+    match = _ENDING.search(name)
+    return match[0] if match and all(is_plain(part) for part in match[0].strip(".").split(".")) else ""
 
 
 def error(raised: BaseException) -> str:
@@ -135,14 +135,14 @@ def error(raised: BaseException) -> str:
         )
     if _is_of_the_program(raised.__traceback__):
         return f"{kind} (raised in the program's own code)"
-    said = str(raised)
-    return f"{kind}: {text(_QUOTED.sub(_quoted, said))}" if said else kind
+    message = str(raised)
+    return f"{kind}: {text(_QUOTED.sub(_quoted, message))}" if message else kind
 
 
-def _quoted(found: re.Match[str]) -> str:
-    inside = found[1] or found[2]
+def _quoted(match: re.Match[str]) -> str:
+    inside = match[1] or match[2]
     kept = inside if is_plain(inside) or is_name(inside) or inside.startswith("/") else MASK
-    return f"{found[0][0]}{kept}{found[0][0]}"
+    return f"{match[0][0]}{kept}{match[0][0]}"
 
 
 def library(file: str) -> str:
@@ -152,8 +152,8 @@ def library(file: str) -> str:
     """
     if file.startswith(_OURS):
         return FEEDLINE
-    if found := _PACKAGE.match(file):
-        return found[1]
+    if match := _PACKAGE.match(file):
+        return match[1]
     return PYTHON if file.startswith("<frozen") or _LIBRARY.match(file) else ""
 
 

@@ -99,8 +99,10 @@ def noise_scale(
     mean_S, mean_G2 = float(np.average(S, weights=weights)), float(np.average(G2, weights=weights))
     counted = float(weights.sum() ** 2 / (weights**2).sum())
     if counted < MIN_UPDATES:
-        said = f"{len(S)} updates" if decay is None else f"an effective {counted:.0f} updates"
-        return NoiseScale(None, None, None, f"too few updates: {said}, but {MIN_UPDATES} are needed", len(S), mean_S, mean_G2, dropped)
+        counted_text = f"{len(S)} updates" if decay is None else f"an effective {counted:.0f} updates"
+        return NoiseScale(
+            None, None, None, f"too few updates: {counted_text}, but {MIN_UPDATES} are needed", len(S), mean_S, mean_G2, dropped
+        )
     left_out = _left_out(S, G2, weights, min(_BLOCKS, int(counted)))
     return _interval(NoiseScale(None, None, None, "", len(S), mean_S, mean_G2, dropped), left_out)
 
@@ -143,30 +145,30 @@ def _left_out(S: _FloatArray, G2: _FloatArray, weights: _FloatArray, blocks: int
     return without[0], without[1]
 
 
-def _interval(found: NoiseScale, left_out: tuple[_FloatArray, _FloatArray]) -> NoiseScale:
-    S, G2, (S_less, G2_less) = found.S, found.G2, left_out
+def _interval(estimate: NoiseScale, left_out: tuple[_FloatArray, _FloatArray]) -> NoiseScale:
+    S, G2, (S_less, G2_less) = estimate.S, estimate.G2, left_out
     noise = _ends(S, S_less)
     if S == 0 and not S_less.any():
-        return _but(found, 0.0, 0.0, "the parts have the same gradient as the whole: they saw the same data")
+        return _but(estimate, 0.0, 0.0, "the parts have the same gradient as the whole: they saw the same data")
     if noise[1] < 0:
-        return _but(found, None, None, "the gradient is longer than those of its parts, so it is not their mean: it may be a sum")
+        return _but(estimate, None, None, "the gradient is longer than those of its parts, so it is not their mean: it may be a sum")
     if noise[0] <= 0:
         if _ends(G2, G2_less)[0] <= 0:
-            return _but(found, None, None, "the gradient and its noise cannot be separated")
+            return _but(estimate, None, None, "the gradient and its noise cannot be separated")
         most = max(0.0, _ends(S / G2, S_less / G2_less)[1])
-        return _but(found, 0.0, most, "the noise is too small compared with the gradient")
+        return _but(estimate, 0.0, most, "the noise is too small compared with the gradient")
     low, high = _ends(G2 / S, G2_less / S_less)
     reach = (high - low) / 2
     if high <= -reach:
-        return _but(found, None, None, "the gradient cannot be distinguished from noise (it is smaller than noise alone would make it)")
+        return _but(estimate, None, None, "the gradient cannot be distinguished from noise (it is smaller than noise alone would make it)")
     if low <= 0:
         why = "the gradient cannot be distinguished from noise (the 95 % interval of its squared norm includes 0)"
-        return _but(found, 1 / max(high, reach), None, why)
-    return NoiseScale(S / G2, 1 / high, 1 / low, "", found.updates, S, G2, found.dropped)
+        return _but(estimate, 1 / max(high, reach), None, why)
+    return NoiseScale(S / G2, 1 / high, 1 / low, "", estimate.updates, S, G2, estimate.dropped)
 
 
-def _but(found: NoiseScale, low: float | None, high: float | None, why: str) -> NoiseScale:
-    return NoiseScale(None, low, high, why, found.updates, found.S, found.G2, found.dropped)
+def _but(estimate: NoiseScale, low: float | None, high: float | None, why: str) -> NoiseScale:
+    return NoiseScale(None, low, high, why, estimate.updates, estimate.S, estimate.G2, estimate.dropped)
 
 
 def _ends(value: float, left_out: _FloatArray) -> tuple[float, float]:

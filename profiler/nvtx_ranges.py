@@ -68,14 +68,14 @@ def listening() -> bool:
 
 def ranges() -> NvtxRanges | None:
     """Ranges of the domain ``feedline``; None if no tool listens, it cannot be loaded, or the package nvtx is missing."""
-    found = _attach()
-    return found if isinstance(found, NvtxRanges) else None
+    attached = _attach()
+    return attached if isinstance(attached, NvtxRanges) else None
 
 
 def why_not_listening() -> str | None:
     """Why ``ranges()`` is None, for ``feedline env``; None if there are ranges."""
-    found = _attach()
-    return found if isinstance(found, str) else None
+    attached = _attach()
+    return attached if isinstance(attached, str) else None
 
 
 def _attach() -> NvtxRanges | str:

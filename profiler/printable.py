@@ -79,29 +79,29 @@ def _printable_in(value: Any) -> Any:
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() else reworded(value, printable(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init}
-        changed = {name: made for name, old in fields.items() if (made := _printable_in(old)) is not old}
+        fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if item.init}
+        changed = {name: shown for name, old in fields.items() if (shown := _printable_in(old)) is not old}
         return dataclasses.replace(value, **changed) if changed else value
     if isinstance(value, dict):
         return _in_dict(value)
     if isinstance(value, (list, tuple)):
-        made = [_printable_in(one) for one in value]
-        if all(new is old for new, old in zip(made, value)):
+        shown = [_printable_in(item) for item in value]
+        if all(new is old for new, old in zip(shown, value)):
             return value
-        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+        return type(value)(*shown) if hasattr(value, "_fields") else type(value)(shown)
     return value
 
 
 def _in_dict(value: dict[Any, Any]) -> dict[Any, Any]:
-    made: dict[Any, Any] = {}
+    shown: dict[Any, Any] = {}
     for key, item in value.items():
         new, number = _printable_in(key), 1
-        while new in made or (new is not key and new in value):
+        while new in shown or (new is not key and new in value):
             number += 1
             new = f"{_printable_in(key)} ({number})"
-        made[new] = _printable_in(item)
-    same = all(new is old and made[new] is value[old] for new, old in zip(made, value))
-    return value if same else made
+        shown[new] = _printable_in(item)
+    same = all(new is old and shown[new] is value[old] for new, old in zip(shown, value))
+    return value if same else shown
 
 
 def say(text: object, lines: bool = False, to: TextIO | None = None) -> None:
@@ -114,10 +114,10 @@ def say(text: object, lines: bool = False, to: TextIO | None = None) -> None:
     """
     message, *more = text.args if isinstance(text, FeedlineError) and text.args else (text,)
     file = sys.stderr if to is None else to
-    said = "\n".join([f"feedline: {printable(message, lines)}", *(printable(one, lines=True) for one in more)])
+    shown = "\n".join([f"feedline: {printable(message, lines)}", *(printable(line, lines=True) for line in more)])
     with suppress(OSError, ValueError, AttributeError):  # closed, or no standard error at all
         encoding = getattr(file, "encoding", None) or "utf-8"
-        print(said.encode(encoding, "backslashreplace").decode(encoding), file=file, flush=True)
+        print(shown.encode(encoding, "backslashreplace").decode(encoding), file=file, flush=True)
 
 
 def say_in_training(text: object, lines: bool = False) -> None:

@@ -77,8 +77,8 @@ def _identity(number: int) -> tuple[int, int] | None:
     Raises:
         OSError: nothing is open under the number.
     """
-    found = os.fstat(number)
-    return found.st_dev, found.st_ino
+    about = os.fstat(number)
+    return about.st_dev, about.st_ino
 
 
 class Mapping:

@@ -198,17 +198,17 @@ def _survey(path: Path, name: str, within: int | None, kind: str, strangers: lis
         _lock(lock, fcntl.LOCK_EX)
     except BlockingIOError as error:
         raise Busy(f"{path} is being used by another process", "wait until it has ended", ELSEWHERE) from error
-    found = _Folder(fd)
+    surveyed = _Folder(fd)
     for entry in sorted(os.listdir(fd)):
         mode = os.lstat(entry, dir_fd=fd).st_mode
         ours = entry in listing.names or entry == LIST_NAME or entry.startswith(single.PART)
         if ours and stat.S_ISREG(mode):
-            found.files.append(entry)
+            surveyed.files.append(entry)
         elif ours and stat.S_ISDIR(mode) and read_list(path / entry) is not None:
-            found.folders[entry] = _survey(path / entry, entry, fd, INNER_KIND, strangers, stack)
+            surveyed.folders[entry] = _survey(path / entry, entry, fd, INNER_KIND, strangers, stack)
         else:
             strangers.append(str(path / entry))
-    return found
+    return surveyed
 
 
 def _clear(folder: _Folder) -> None:

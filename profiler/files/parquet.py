@@ -61,17 +61,17 @@ class _Columns:
             raise ValueError(f"{key.decode()} in its metadata has {len(about[key]):,} bytes")
         return bytes(about[key])
 
-    def into(self, made: npt.NDArray[np.void], also: Mapping[str, npt.NDArray[Any]]) -> None:
+    def into(self, target: npt.NDArray[np.void], also: Mapping[str, npt.NDArray[Any]]) -> None:
         """Fill arrays of ``rows`` with columns, a row group at a time.
 
         Args:
-            made: structured: each field has the column of its name.
+            target: structured: each field has the column of its name.
             also: column -> array.
 
         Raises:
             ValueError: a column is missing, of another type, or has nulls.
         """
-        wanted = {name: made[name] for name in made.dtype.names or ()} | dict(also)
+        wanted = {name: target[name] for name in target.dtype.names or ()} | dict(also)
         for name, array in wanted.items():
             self._refuse_other(name, array.dtype)
         done = 0
@@ -140,8 +140,8 @@ def _check(about: pq.FileMetaData, file: Any) -> None:
             chunk = group.column(index)
             if chunk.has_dictionary_page or chunk.data_page_offset < 0 or chunk.total_compressed_size < 0:
                 raise ValueError(f"column {chunk.path_in_schema} has an encoding that feedline does not write")
-            found = page_headers(file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size)
-            if sum(page.values for page in found) != group.num_rows:
+            headers = page_headers(file, chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size)
+            if sum(page.values for page in headers) != group.num_rows:
                 raise ValueError(f"column {chunk.path_in_schema} does not have {group.num_rows:,} values")
             packed += chunk.total_compressed_size
     if rows != about.num_rows or rows < 0:
@@ -179,15 +179,15 @@ def page_headers(file: BinaryIO, begin: int, end: int) -> list[_PageHeader]:
     Raises:
         ValueError: they are not what feedline writes, do not fill the chunk, or unpack to more than pages have.
     """
-    found = []
+    headers = []
     while begin < end:
         file.seek(begin)
         page = _page(file.read(_MOST_HEADER))
         begin += page.header + page.packed
-        found.append(page)
+        headers.append(page)
     if begin != end:
         raise ValueError("a page extends beyond its column")
-    return found
+    return headers
 
 
 def _page(data: bytes) -> _PageHeader:
@@ -216,12 +216,12 @@ class _ThriftReader:
     def struct(self, depth: int) -> dict[int, Any]:
         if not depth:
             raise ValueError("a page's header is nested too deeply")
-        found: dict[int, Any] = {}
+        fields: dict[int, Any] = {}
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._zigzag()
-            found[number] = self._value(head & 15, depth)
-        return found
+            fields[number] = self._value(head & 15, depth)
+        return fields
 
     def _value(self, kind: int, depth: int) -> Any:
         if kind in (_TRUE, _FALSE):

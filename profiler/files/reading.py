@@ -101,10 +101,10 @@ def _integer(text: str) -> int:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("an object has the same key twice")
-    return found
+    return members
 
 
 def one_line(error: object) -> str:

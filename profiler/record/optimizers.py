@@ -157,15 +157,15 @@ class OptimizerTracker:
         if own.isdisjoint(parameters):
             return []
         self._model = weakref.ref(model), parameters, number
-        found = []
+        related = []
         for module in model.modules():
             if any(tensor.requires_grad or id(tensor) in own for tensor in module.parameters(recurse=False)):
                 earlier = self._owners.known.get(id(module))
                 if earlier is None:
                     self._owners.meet(module, number)
                 else:
-                    found.append(earlier)
-        return found
+                    related.append(earlier)
+        return related
 
     def _join(self, number: int, segment: Segment) -> None:
         """An older optimizer continues: all that began since then belong to its training."""

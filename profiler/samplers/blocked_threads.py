@@ -134,8 +134,8 @@ def _descriptor(pid: int, number: int) -> str:
 
 def _any(pid: int, descriptors: list[int]) -> str:
     """Return what several descriptors stand for: a network if one does; loops of events have a pipe to be woken by as well."""
-    found = {_descriptor(pid, number) for number in descriptors}
-    return next((kind for kind in (ON_NETWORK, ON_PROCESS, _FILE) if kind in found), ON_UNKNOWN)
+    kinds = {_descriptor(pid, number) for number in descriptors}
+    return next((kind for kind in (ON_NETWORK, ON_PROCESS, _FILE) if kind in kinds), ON_UNKNOWN)
 
 
 def _polled(pid: int, address: int, count: int) -> list[int]:

@@ -60,13 +60,13 @@ def _levels(root: Path = _ROOT) -> list[_Level]:
     Raises:
         OSError: /proc/self/cgroup or /proc/self/mountinfo cannot be read.
     """
-    found = []
+    levels = []
     memberships = [line.split(":", 2) for line in read_file(str(root / "proc/self/cgroup")).decode().splitlines()]
     for mount_root, mount_point, version in _mounts(root):
         for _, controllers, group in memberships:
             if (version == 1 and "cpu" in controllers.split(",")) or (version == 2 and not controllers):
-                found += _upwards(root / mount_point.lstrip("/"), _below(mount_root, group), version)
-    return list({_identity(level.folder): level for level in found}.values())
+                levels += _upwards(root / mount_point.lstrip("/"), _below(mount_root, group), version)
+    return list({_identity(level.folder): level for level in levels}.values())
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
@@ -111,12 +111,12 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _upwards(mount: Path, below: str, version: int) -> list[_Level]:
-    folder, found = mount / below, []
+    folder, levels = mount / below, []
     while True:
         if os.path.exists(folder / "cpu.stat"):
-            found.append(_Level(folder, version))
+            levels.append(_Level(folder, version))
         if folder == mount:
-            return found
+            return levels
         folder = folder.parent
 
 
@@ -151,10 +151,10 @@ class CgroupThrottling(GaugeSource):
         self._rates = Rates()
 
     def prepare(self) -> str | None:
-        found = _levels(self._root)
-        if not found:
+        levels = _levels(self._root)
+        if not levels:
             return f"{self._root / 'proc/self/cgroup'}: no visible control group with a CPU controller"
-        for level in found:
+        for level in levels:
             try:
                 if level.quota_cpus() is not None:
                     level.throttling()
@@ -164,7 +164,7 @@ class CgroupThrottling(GaugeSource):
             except (OSError, ValueError, KeyError) as error:
                 self.missing[f"cgroup {level.folder}"] = reason_of(error)
         if not self._limited:
-            none = f"no CPU quota is set on {' or '.join(str(level.folder) for level in found)}"
+            none = f"no CPU quota is set on {' or '.join(str(level.folder) for level in levels)}"
             return "; ".join(self.missing.values()) or Message(none, message.NO_CPU_QUOTA)
         self.units = {"cgroup/throttled": "s/s", "cgroup/throttled_periods": "1"}
         self.read()

@@ -47,9 +47,9 @@ class MachineCpu(GaugeSource):
         spent = {name: tuple(b - a for a, b in zip(before[name], now[name], strict=True)) for name in now if name in before}
         busy, steal, total = spent[_ALL_CPUS]
         # idle and iowait of a CPU that goes offline are known to run backwards
-        found = {"cpu/machine": min(1.0, max(0, busy) / total), "cpu/steal": min(1.0, max(0, steal) / total)} if total > 0 else {}
+        shares = {"cpu/machine": min(1.0, max(0, busy) / total), "cpu/steal": min(1.0, max(0, steal) / total)} if total > 0 else {}
         busy, total = (sum(spent[name][index] for name in self._mask if name in spent) for index in (0, 2))
-        return found | ({"cpu/allowed": min(1.0, max(0, busy) / total)} if total > 0 else {})
+        return shares | ({"cpu/allowed": min(1.0, max(0, busy) / total)} if total > 0 else {})
 
     def _ticks(self) -> dict[bytes, tuple[int, int, int]]:
         """Of all CPUs together and of each in the mask: busy, stolen, and all ticks. Guest time is part of user time."""

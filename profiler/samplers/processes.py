@@ -75,8 +75,8 @@ class ProcessTree(GaugeSource):
 
     def _find_children(self, everywhere: bool) -> None:
         """Look at the main thread's children, or at all threads of all processes: who has a new child may soon have grandchildren."""
-        found = descendants(self._pid, self._proc) if everywhere else _children_of_thread(self._proc, self._pid, self._pid)
-        new = [pid for pid in found if pid not in self._stats]
+        pids = descendants(self._pid, self._proc) if everywhere else _children_of_thread(self._proc, self._pid, self._pid)
+        new = [pid for pid in pids if pid not in self._stats]
         self._grew = bool(new)
         for pid in new:
             try:
@@ -98,12 +98,12 @@ class ProcessTree(GaugeSource):
 def descendants(pid: int, proc: str = "/proc") -> list[int]:
     """Return all processes below ``pid``, parents before children. Those that start or end meanwhile may be missing."""
     children = _children_by_thread if os.path.exists(f"{proc}/{pid}/task/{pid}/children") else _children_by_parent(proc)
-    found, seen = [], [pid]
+    below, seen = [], [pid]
     for parent in seen:
         new = [child for child in children(proc, parent) if child not in seen]
         seen += new
-        found += new
-    return found
+        below += new
+    return below
 
 
 def _children_of_thread(proc: str, pid: int, thread: int) -> list[int]:

@@ -69,12 +69,12 @@ def _by(error: BaseException | None) -> str:
         return ""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    killed = next((found for one in _chain(error) if (found := _KILLED.search(text_of(one)))), None)
+    killed = next((match for cause in _chain(error) if (match := _KILLED.search(text_of(cause)))), None)
     if killed:
         return f"{name}, because a DataLoader worker was killed ({killed[1]})"
-    if any(_UNWRITTEN.search(text_of(one)) for one in _chain(error)):
+    if any(_UNWRITTEN.search(text_of(cause)) for cause in _chain(error)):
         return f"{name}, because a file could not be written (is the disk full?)"
-    system = next((one for one in _chain(error) if type(one) is OSError and one.errno), None)
+    system = next((cause for cause in _chain(error) if type(cause) is OSError and cause.errno), None)
     return f"{name} ({os.strerror(system.errno)})" if system is not None and system.errno else name
 
 

@@ -25,13 +25,13 @@ _VERSION = re.compile(r"\d[\w.+!-]{0,63}", re.ASCII)  # a module of the program'
 
 def versions() -> dict[str, str]:
     """Name -> version."""
-    found = {"python": platform.python_version()}
+    by_name = {"python": platform.python_version()}
     for name, module in _VERSIONED.items():
         with suppress(Exception):
-            said = str(sys.modules[module].__version__)
-            if _VERSION.fullmatch(said):
-                found[name] = said
-    return found
+            version = str(sys.modules[module].__version__)
+            if _VERSION.fullmatch(version):
+                by_name[name] = version
+    return by_name
 
 
 _OTHER_ALLOCATORS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")  # that programs are started with, in LD_PRELOAD

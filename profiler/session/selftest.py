@@ -150,11 +150,11 @@ def _collectives() -> SelfTest:
         processes, hooks = _record(program)
     except Exception as error:
         return SelfTest(COLLECTIVES_HOOK, False, f"{type(error).__name__}: {error}")
-    said = next((hook for hook in hooks if hook["name"] == COLLECTIVES_HOOK), {"attached": False, "why": "not tried"})
+    hook_entry = next((hook for hook in hooks if hook["name"] == COLLECTIVES_HOOK), {"attached": False, "why": "not tried"})
     records = processes[-1].of(Stage.COLLECTIVE)
-    if not said["attached"] or len(records) != 1 or records["nbytes"][0] != 40 or records["wall"][0] < 0:
-        return SelfTest(COLLECTIVES_HOOK, False, f"recorded {len(records)} of 1 all_reduce ({said['why']})")
-    return SelfTest(COLLECTIVES_HOOK, True, str(said["why"]))
+    if not hook_entry["attached"] or len(records) != 1 or records["nbytes"][0] != 40 or records["wall"][0] < 0:
+        return SelfTest(COLLECTIVES_HOOK, False, f"recorded {len(records)} of 1 all_reduce ({hook_entry['why']})")
+    return SelfTest(COLLECTIVES_HOOK, True, str(hook_entry["why"]))
 
 
 def _workers(method: str) -> SelfTest:
@@ -181,11 +181,11 @@ def _sampled() -> list[SelfTest]:
 
 def library_selftests() -> list[SelfTest]:
     """Import each installed library, attach its hook, exercise it, and detach again. Not for a process that trains."""
-    said: dict[str, tuple[bool, str]] = {}
-    undo = attach(lambda name, attached, why: said.update({name: (attached, why)}))
+    reported: dict[str, tuple[bool, str]] = {}
+    undo = attach(lambda name, attached, why: reported.update({name: (attached, why)}))
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # importing it would ask PyPI for a newer version
     try:
-        return [try_library(library, said) for library in LIBRARIES if library not in UNTAPPED and installed(library)]
+        return [try_library(library, reported) for library in LIBRARIES if library not in UNTAPPED and installed(library)]
     finally:
         undo()
 
@@ -194,13 +194,13 @@ def installed(library: Library) -> bool:
     return importlib.util.find_spec(library.module.partition(".")[0]) is not None
 
 
-def try_library(library: Library, said: dict[str, tuple[bool, str]]) -> SelfTest:
-    """Import and exercise one library; ``said`` is what its hook reports."""
+def try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> SelfTest:
+    """Import and exercise one library; ``reported`` is what its hook reports."""
     try:
         importlib.import_module(library.module)
     except Exception as error:
         return SelfTest(library.name, False, f"cannot be imported: {type(error).__name__}: {error}")
-    attached, why = said.get(library.name, (False, "its import was not noticed"))
+    attached, why = reported.get(library.name, (False, "its import was not noticed"))
     if not attached:
         return SelfTest(library.name, False, why)
     try:

@@ -33,7 +33,7 @@ from feedline.profiler.store.segment import Segment
 _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
-_Taken = TypeVar("Taken")
+_Taken = TypeVar("_Taken")
 Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; raises PlaceTaken, OSError
 
 

@@ -64,14 +64,14 @@ def read_compact(folder: Path) -> list[Process]:
     """
     with columns(folder / EVENTS, _AGAIN) as file:
         described = checked(json_of(file.metadata(_PROCESSES, MOST_JSON)), ProcessesShape)
-        found, owner = np.empty(file.rows, RECORD_DTYPE), np.empty(file.rows, np.uint16)
-        file.into(found, {"process": owner})
+        everything, owner = np.empty(file.rows, RECORD_DTYPE), np.empty(file.rows, np.uint16)
+        file.into(everything, {"process": owner})
         if len(owner) and owner.max() >= len(described):
             raise ValueError(f"column process: there is no process {owner.max()}")
         headers = [check_header(about["header"]) for about in described]
-        records = [check_records(found[owner == number]) for number in range(len(described))]
+        records = [check_records(everything[owner == number]) for number in range(len(described))]
     names = [about["names"] for about in described]
-    return [Process(*one) for one in zip(headers, records, names, *_sums(folder / TOTALS, len(described)), strict=True)]
+    return [Process(*parts) for parts in zip(headers, records, names, *_sums(folder / TOTALS, len(described)), strict=True)]
 
 
 def _sums(path: Path, processes: int) -> tuple[list[_Sums], list[_Sums]]:

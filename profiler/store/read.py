@@ -142,17 +142,17 @@ class Run:
         folders = rank_folders(path)
         if not folders:
             raise RunNotFound(f"{path} is not a run folder (it contains no rank0): give the folder that `feedline run` printed")
-        found: list[Rank] = []
+        readable: list[Rank] = []
         damaged: list[str] = []
         for (number, restart), folder in sorted(folders):
             try:
-                found.append(Rank(folder, number, restart, Manifest.read(folder), []))
+                readable.append(Rank(folder, number, restart, Manifest.read(folder), []))
             except RunDamaged as error:  # perhaps only not there yet
                 damaged.append(str(error))
-        if not found:
+        if not readable:
             raise RunDamaged(damaged[0])
-        last = max(rank.restart for rank in found)
-        ranks = {rank.number: rank for rank in found if rank.restart == last}
+        last = max(rank.restart for rank in readable)
+        ranks = {rank.number: rank for rank in readable if rank.restart == last}
         return cls(path, ranks, [*damaged, *restart_notes((place for place, _ in folders), last)])
 
 
@@ -163,10 +163,10 @@ def rank_folders(path: Path) -> list[tuple[tuple[int, int], Path]]:
         RunDamaged: the folder cannot be listed, or one of them is a link.
     """
     try:
-        found = [(place, folder) for folder in path.iterdir() if (place := parse_rank_folder(folder.name))]
-        for _, folder in found:
+        folders = [(place, folder) for folder in path.iterdir() if (place := parse_rank_folder(folder.name))]
+        for _, folder in folders:
             refuse_link(folder)
-        return [(place, folder) for place, folder in found if folder.is_dir()]
+        return [(place, folder) for place, folder in folders if folder.is_dir()]
     except OSError as error:
         raise RunDamaged(f"{path} cannot be listed ({error.strerror}): you need permission to read it") from error
 

@@ -44,10 +44,12 @@ def open_run(path: Path) -> Run:
     """
     if (place := parse_part_path(path)) is not None:
         return pick_training(open_run(place[0]), place[1])
-    found = trainings(path)
-    if len(found) > 1:
-        raise RunNotFound(f"{path} holds {len(found)} training runs: name one of them, {' or '.join(str(one.folder) for one in found[:4])}")
-    return found[0].run
+    listed = trainings(path)
+    if len(listed) > 1:
+        raise RunNotFound(
+            f"{path} holds {len(listed)} training runs: name one of them, {' or '.join(str(training.folder) for training in listed[:4])}"
+        )
+    return listed[0].run
 
 
 TRAINING_PREFIX = "training-"
@@ -77,17 +79,17 @@ def trainings(path: Path) -> list[Training]:
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
     """
-    found = _trainings(path)
+    listed = _trainings(path)
     by_program = process_log.ended(path.parent if path.name.startswith(TRAINING_PREFIX) else path)
-    _tell_ends([rank.manifest for one in found for rank in one.run.ranks.values()], by_program)
-    return found
+    _mark_ended_by_program([rank.manifest for training in listed for rank in training.run.ranks.values()], by_program)
+    return listed
 
 
-def _tell_ends(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> None:
+def _mark_ended_by_program(manifests: list[Manifest], by_program: set[tuple[int, int]]) -> None:
     """Mark the processes without a recorded end that the program itself ended, directly or through their parent."""
-    for one in manifests:
-        if not one.ended and by_program.intersection([(one.pid, one.pid_started), tuple(one.parent)]):
-            one.ended_by = PROGRAM
+    for manifest in manifests:
+        if not manifest.ended and by_program.intersection([(manifest.pid, manifest.pid_started), tuple(manifest.parent)]):
+            manifest.ended_by = PROGRAM
 
 
 def _trainings(path: Path) -> list[Training]:
@@ -99,23 +101,23 @@ def _trainings(path: Path) -> list[Training]:
         raise RunNotFound(f"{path} holds no training: no step was made ({said})")
     if not inner:
         return [Training(path, Run.of_folder(path))]
-    found: list[Training] = []
+    readable: list[Training] = []
     failed: list[FeedlineError] = []
     damaged: list[str] = []
     for folder in [path, *inner]:
         try:
-            found.append(Training(path / _OWN_TRAINING, _own_of(path)) if folder == path else Training(folder, Run.of_folder(folder)))
+            readable.append(Training(path / _OWN_TRAINING, _own_of(path)) if folder == path else Training(folder, Run.of_folder(folder)))
         except (RunNotFound, RunDamaged) as error:
             failed.append(error)
             if isinstance(error, RunDamaged):
                 damaged.append(f"the training in {path.name if folder == path else folder.name} is left out: {error}")
-    if not found:
+    if not readable:
         raise failed[-1]
-    found = [training for training in found if _trained(training.run)] or found[:1]
-    found[0].run.notes += damaged
-    if len(found) == 1:
-        found[0].run.path = path  # what a person calls it by
-    return found
+    readable = [training for training in readable if _trained(training.run)] or readable[:1]
+    readable[0].run.notes += damaged
+    if len(readable) == 1:
+        readable[0].run.path = path  # what a person calls it by
+    return readable
 
 
 def _is_own(path: Path) -> bool:
@@ -130,9 +132,9 @@ def _own_of(run: Path) -> Run:
     return own
 
 
-def worker_pids(found: list[Training]) -> set[int]:
+def worker_pids(listed: list[Training]) -> set[int]:
     """Return the pids of the loaders' workers."""
-    processes = (process for one in found for rank in one.run.ranks.values() for process in rank.processes)
+    processes = (process for training in listed for rank in training.run.ranks.values() for process in rank.processes)
     return {int(str(process.header["pid"])) for process in processes if process.is_worker}
 
 
@@ -148,12 +150,12 @@ def inner_trainings(path: Path) -> list[Path]:
         names = [entry.name for entry in path.iterdir()]
     except OSError:
         return []
-    found = [
+    numbered = [
         (int(match[1]), path / match[0]) for name in names if (match := re.fullmatch(rf"{TRAINING_PREFIX}([1-9]\d{{0,8}})", name, re.ASCII))
     ]
-    for _, folder in found:
+    for _, folder in numbered:
         refuse_link(folder)
-    return [folder for _, folder in sorted(found)]
+    return [folder for _, folder in sorted(numbered)]
 
 
 def _trained(run: Run) -> bool:
@@ -213,12 +215,12 @@ def split_run(run: Run) -> list[Run]:
     wanted = first_optimizers(readable[min(readable)]) if readable else []
     if len(wanted) < 2:
         return [run]
-    cut = {number: _slices(rank, wanted) for number, rank in readable.items()}
-    found = []
-    for index in range(len(cut[min(cut)])):
-        ranks = {number: own[index] for number, own in cut.items() if index < len(own)}
-        found.append(Run(run.path / PARTS_FOLDER / str(index + 1), ranks, notes, PartNumber(index + 1, len(cut[min(cut)]))))
-    return found
+    slices = {number: _slices(rank, wanted) for number, rank in readable.items()}
+    parts = []
+    for index in range(len(slices[min(slices)])):
+        ranks = {number: own[index] for number, own in slices.items() if index < len(own)}
+        parts.append(Run(run.path / PARTS_FOLDER / str(index + 1), ranks, notes, PartNumber(index + 1, len(slices[min(slices)]))))
+    return parts
 
 
 def require_one_training(run: Run) -> Run:
@@ -227,9 +229,9 @@ def require_one_training(run: Run) -> Run:
     Raises:
         RunNotFound: it is several.
     """
-    if len(found := split_run(run)) > 1:
-        names = f"{run.path / PARTS_FOLDER}/1 to {len(found)}"
-        raise RunNotFound(f"{run.path} holds {len(found)} training runs, made in sequence: name one of them ({names})")
+    if len(parts := split_run(run)) > 1:
+        names = f"{run.path / PARTS_FOLDER}/1 to {len(parts)}"
+        raise RunNotFound(f"{run.path} holds {len(parts)} training runs, made in sequence: name one of them ({names})")
     return run
 
 
@@ -239,11 +241,11 @@ def pick_training(run: Run, number: int) -> Run:
     Raises:
         RunNotFound: it has no such training.
     """
-    found = split_run(run)
-    if not 1 <= number <= len(found):
-        trainings = "1 training run" if len(found) == 1 else f"{len(found)} training runs"
+    parts = split_run(run)
+    if not 1 <= number <= len(parts):
+        trainings = "1 training run" if len(parts) == 1 else f"{len(parts)} training runs"
         raise RunNotFound(f"{run.path} has no training {number}: it holds {trainings}")
-    return found[number - 1]
+    return parts[number - 1]
 
 
 def parse_part_path(path: Path) -> tuple[Path, int] | None:
@@ -266,12 +268,12 @@ def first_optimizers(rank: Rank) -> list[int]:
     for number, first in zip(begun["optimizer"].tolist(), begun["first_optimizer"].tolist()):
         begins[max(first, 0) + 1 : number + 1] = False
     chosen = np.flatnonzero(begins).tolist()
-    found = [_beginning(rank.main, number) for number in chosen]
-    by_loader = {int(one["optimizer"]) for one in begun if one["flags"] & Flag.FIRST}
+    beginnings = [_beginning(rank.main, number) for number in chosen]
+    by_loader = {int(row["optimizer"]) for row in begun if row["flags"] & Flag.FIRST}
     again = begun["first_optimizer"][begun["flags"] & Flag.END != 0]
     takes_turns = len(again) > 0 and np.bincount(again).max() >= _MAX_JOINED  # optimizers are made within one training: meta-learning
     kept = chosen[:1]  # none where the records are damaged
-    for before, this, after in zip([None, *found[:-1]], found, [*found[1:], None]):
+    for before, this, after in zip([None, *beginnings[:-1]], beginnings, [*beginnings[1:], None]):
         if before is not None and (this.optimizer in by_loader or not takes_turns and _apart(rank.main, before, this, after)):
             kept.append(this.optimizer)
     return kept
@@ -289,23 +291,23 @@ def _apart(main: Process, before: _Beginning, this: _Beginning, after: _Beginnin
 def _beginning(main: Process, optimizer: int) -> _Beginning:
     """Return where the training of an optimizer begins that belongs to no earlier training."""
     begun = main.view(Stage.BEGUN)
-    one = begun[begun["optimizer"] == optimizer][0]
+    record = begun[begun["optimizer"] == optimizer][0]
     sums = main.of(Stage.SUMS)
-    sums = sums[sums["start"] == one["start"]]
+    sums = sums[sums["start"] == record["start"]]
     before = np.zeros((STAGES, FIELDS), np.int64)
     for row in sums:
         stage, of_cpu = int(row["source"]) % _OF_CPU % STAGES, row["source"] >= _OF_CPU
         for column, name in ((2, "cpu"), (3, "runqueue")) if of_cpu else ((0, "number"), (1, "cpu"), (4, "nbytes"), (5, "extra")):
             before[stage, column] = row[name]
-    updates, samples = max(int(one["updates_before"]), 0), max(int(one["samples_before"]), 0)
-    return _Beginning(int(one["start"]), optimizer, updates, samples, before if len(sums) else None)
+    updates, samples = max(int(record["updates_before"]), 0), max(int(record["samples_before"]), 0)
+    return _Beginning(int(record["start"]), optimizer, updates, samples, before if len(sums) else None)
 
 
 def _slices(rank: Rank, wanted: list[int]) -> list[Rank]:
     """Return the trainings of a rank; fewer than wanted if it ended before the others."""
     there = set(rank.main.view(Stage.BEGUN)["optimizer"].tolist())
     begun = [_beginning(rank.main, number) for number in wanted if number in there]
-    found = []
+    slices = []
     for this, after in zip(begun, [*begun[1:], None]):
         first = this is begun[0]
         processes = [own for process in rank.processes if (own := _cut(process, this, after, first)) is not None]
@@ -313,8 +315,8 @@ def _slices(rank: Rank, wanted: list[int]) -> list[Rank]:
             continue
         span = this.at, _last(processes[0], this.at)
         about = _manifest_of(rank.manifest, processes, span, this, after)
-        found.append(dataclasses.replace(rank, manifest=about, slice=Slice(*span, processes)))
-    return found
+        slices.append(dataclasses.replace(rank, manifest=about, slice=Slice(*span, processes)))
+    return slices
 
 
 def _last(main: Process, begun: int) -> int:
@@ -373,8 +375,8 @@ def _sums(process: Process, own: Records, this: _Beginning, after: _Beginning | 
 
 def _scaled(process: Process, kept: _Sums) -> _Sums:
     """Of a worker that forgot windows: as many times what was kept of this part as was made of what was kept of all."""
-    whole = sums_of(process.records)
-    factor = np.where(whole[:, :1] > 0, process.totals[:, :1] / np.maximum(whole[:, :1], 1), 1.0)
+    total = sums_of(process.records)
+    factor = np.where(total[:, :1] > 0, process.totals[:, :1] / np.maximum(total[:, :1], 1), 1.0)
     estimate = np.round(kept * factor).astype(np.int64)
     estimate[0] = process.totals[0]
     return estimate
@@ -382,27 +384,29 @@ def _scaled(process: Process, kept: _Sums) -> _Sums:
 
 def _histograms(own: Records) -> npt.NDArray[np.int64]:
     """Of the samples seen in detail, which stand for all of the part's; rounded as running sums, so that none is lost between bins."""
-    found = np.zeros((2, BINS), np.float64)
+    counts = np.zeros((2, BINS), np.float64)
     samples = own[(own["stage"] == Stage.SAMPLE) & (own["nbytes"] > 0) & (own["wall"] > 0)]
     for wall, size, times in zip(samples["wall"].tolist(), samples["nbytes"].tolist(), samples["extra"].tolist()):
-        found[SAMPLE_HISTOGRAM, min(bin_of(wall // size), BINS - 1)] += size * max(times, 1)
-    whole = float(own["extra"][own["stage"] == Stage.FETCH].sum())
-    running = np.round(np.cumsum(found, axis=1) * (whole / (found.sum() or 1.0)))
+        counts[SAMPLE_HISTOGRAM, min(bin_of(wall // size), BINS - 1)] += size * max(times, 1)
+    samples_made = float(own["extra"][own["stage"] == Stage.FETCH].sum())
+    running = np.round(np.cumsum(counts, axis=1) * (samples_made / (counts.sum() or 1.0)))
     return np.diff(running, axis=1, prepend=0).astype(np.int64)
 
 
-def _manifest_of(whole: Manifest, processes: list[Process], span: tuple[int, int], this: _Beginning, after: _Beginning | None) -> Manifest:
+def _manifest_of(
+    manifest: Manifest, processes: list[Process], span: tuple[int, int], this: _Beginning, after: _Beginning | None
+) -> Manifest:
     """Return the manifest of one training of a run."""
     used = set(processes[0].of(Stage.EPOCH, Stage.NEXT)["source"].tolist())
-    loaders = [about if number in used else {**about, "num_workers": 0} for number, about in enumerate(whole.loaders)]
+    loaders = [about if number in used else {**about, "num_workers": 0} for number, about in enumerate(manifest.loaders)]
     return dataclasses.replace(
-        whole,
+        manifest,
         loaders=loaders,
-        training=_setup_of(whole.training, this, after) if whole.training else {},
-        anchors=[_moved(whole.anchors[0], at) for at in span] if whole.anchors else [],
-        exit_code=whole.exit_code if after is None else 0,
-        ended=whole.ended or after is not None,
-        notes=whole.notes if after is None else [],
+        training=_setup_of(manifest.training, this, after) if manifest.training else {},
+        anchors=[_moved(manifest.anchors[0], at) for at in span] if manifest.anchors else [],
+        exit_code=manifest.exit_code if after is None else 0,
+        ended=manifest.ended or after is not None,
+        notes=manifest.notes if after is None else [],
     )
 
 
@@ -410,18 +414,20 @@ def _moved(anchor: dict[str, int], at: int) -> dict[str, int]:
     return {**anchor, "perf_counter_ns": at, "time_ns": anchor["time_ns"] + at - anchor["perf_counter_ns"]}
 
 
-def _setup_of(whole: dict[str, object], this: _Beginning, after: _Beginning | None) -> dict[str, object]:
+def _setup_of(setup: dict[str, object], this: _Beginning, after: _Beginning | None) -> dict[str, object]:
     """Return the setup of one training: its own optimizers with their settings, and its own sums."""
     last = after.optimizer if after is not None else 1 << 62
-    listed, schedulers = whole.get("optimizers"), whole.get("schedulers")
+    listed, schedulers = setup.get("optimizers"), setup.get("schedulers")
     own = listed[this.optimizer : last] if isinstance(listed, list) else []
     ended = {} if after is None else {"updates": after.updates, "samples": after.samples}
-    sums = {name: int(str(value)) for name, value in {**whole, **ended}.items() if name in ("updates", "samples")}
+    sums = {name: int(str(value)) for name, value in {**setup, **ended}.items() if name in ("updates", "samples")}
     return {
-        **whole,
+        **setup,
         "optimizers": own,
         "schedulers": [
-            one for one in (schedulers if isinstance(schedulers, list) else []) if this.optimizer <= one.get("optimizer", -1) < last
+            scheduler
+            for scheduler in (schedulers if isinstance(schedulers, list) else [])
+            if this.optimizer <= scheduler.get("optimizer", -1) < last
         ],
         "samplers": _added([sampler for about in own for sampler in about.get("samplers", ())]),
         **{name: max(value - getattr(this, name), 0) for name, value in sums.items()},
@@ -430,9 +436,11 @@ def _setup_of(whole: dict[str, object], this: _Beginning, after: _Beginning | No
 
 def _added(samplers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return those of one shape as one."""
-    found: dict[tuple[object, ...], dict[str, Any]] = {}
-    for one in samplers:
-        shape = tuple(one.get(name) for name in ("kind", "shuffles", "samples", "of", "loader"))
-        before = found.get(shape)
-        found[shape] = one if before is None else {**one, **{name: before[name] + one[name] for name in ("epochs", "distinct")}}
-    return list(found.values())
+    merged: dict[tuple[object, ...], dict[str, Any]] = {}
+    for sampler in samplers:
+        shape = tuple(sampler.get(name) for name in ("kind", "shuffles", "samples", "of", "loader"))
+        before = merged.get(shape)
+        merged[shape] = (
+            sampler if before is None else {**sampler, **{name: before[name] + sampler[name] for name in ("epochs", "distinct")}}
+        )
+    return list(merged.values())

@@ -98,34 +98,34 @@ def _describe(batch: Any) -> BatchContents:
     return BatchContents(total + array_bytes, samples, flags, tensors)
 
 
-def _leaves(value: Any, found: list[Any]) -> list[Any]:
-    """Add what is in dicts, lists and tuples to ``found``, about LEAVES of it."""
+def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
+    """Add what is in dicts, lists and tuples to ``leaves``, about LEAVES of it."""
     if isinstance(value, (list, tuple)):
         for part in value[:LEAVES]:
             if isinstance(part, torch.Tensor):
-                found.append(part)
-            elif len(found) < LEAVES:
-                _leaves(part, found)
+                leaves.append(part)
+            elif len(leaves) < LEAVES:
+                _leaves(part, leaves)
     elif isinstance(value, dict):
         for part in value.values():
-            if len(found) < LEAVES:
-                _leaves(part, found)
+            if len(leaves) < LEAVES:
+                _leaves(part, leaves)
     elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "data", None), dict):  # transformers.BatchEncoding, a UserDict
-        _leaves(value.data, found)
+        _leaves(value.data, leaves)
     else:
-        found.append(value)
-    return found
+        leaves.append(value)
+    return leaves
 
 
 def _held_by(value: Any) -> int:
     """Tensors in the attributes of an object (such as a batch of torch_geometric) and of the objects in them; at most LEAVES objects."""
     tensors, met, left = 0, set[int](), [value]
     while left and len(met) < LEAVES:
-        one = left.pop()
-        inside = getattr(one, "__dict__", None)
-        if not isinstance(inside, dict) or isinstance(one, type) or id(one) in met:
+        thing = left.pop()
+        inside = getattr(thing, "__dict__", None)
+        if not isinstance(inside, dict) or isinstance(thing, type) or id(thing) in met:
             continue
-        met.add(id(one))
+        met.add(id(thing))
         for part in _leaves(inside, []):
             if isinstance(part, torch.Tensor):
                 tensors += 1

@@ -163,14 +163,14 @@ class FlopCounter:
         Raises:
             Exception: whatever a formula raises.
         """
-        found: Counts[Arithmetic] = Counts()
+        counts: Counts[Arithmetic] = Counts()
         noted = flop_kernels.noted
         if noted is not None:
             flop_kernels.noted = []
             known = _formulas()
             for call in noted:
-                found[call.computed_in] += _flop(known, call)
-        return found
+                counts[call.computed_in] += _flop(known, call)
+        return counts
 
     def close(self) -> None:
         """Stop recording."""
@@ -212,10 +212,10 @@ def allows_tf32(convolves: bool) -> bool:
     return bool(torch.backends.cudnn.allow_tf32 if convolves else torch.backends.cuda.matmul.allow_tf32)
 
 
-def fastest(found: Counts[Arithmetic]) -> Arithmetic:
+def fastest(flop_by_arithmetic: Counts[Arithmetic]) -> Arithmetic:
     """Return the fastest arithmetic of much of these FLOP."""
-    whole = found.total()
-    return max((one for one, flop in found.items() if flop >= _MUCH * whole), default=Arithmetic.UNKNOWN)
+    total = flop_by_arithmetic.total()
+    return max((arithmetic for arithmetic, flop in flop_by_arithmetic.items() if flop >= _MUCH * total), default=Arithmetic.UNKNOWN)
 
 
 class _Unread:
@@ -240,11 +240,13 @@ def _formulas() -> dict[Any, _Formula]:
     """Return torch's own formulas of its operators, and the same for the attention of CPUs, which it leaves out."""
     from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
-    found = {packet: formula for packet, formula in flop_registry.items() if getattr(packet, "_qualified_op_name", "").startswith("aten::")}
+    formulas = {
+        packet: formula for packet, formula in flop_registry.items() if getattr(packet, "_qualified_op_name", "").startswith("aten::")
+    }
     on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-    found.setdefault(on_cpu[0], lambda *args, **_: sdpa_flop_count(*(arg.shape for arg in args[:3])))
-    found.setdefault(on_cpu[1], lambda *args, **_: sdpa_backward_flop_count(*(arg.shape for arg in args[:4])))
-    return found
+    formulas.setdefault(on_cpu[0], lambda *args, **_: sdpa_flop_count(*(arg.shape for arg in args[:3])))
+    formulas.setdefault(on_cpu[1], lambda *args, **_: sdpa_backward_flop_count(*(arg.shape for arg in args[:4])))
+    return formulas
 
 
 def _shapes(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -324,9 +326,9 @@ class FlopTap:
             if recorder.flops is not self:
                 return
             self._begun = self._begun or span.start
-            found = counter.take()
-            self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += found.total()
-            self._computed_in += found
+            counts = counter.take()
+            self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += counts.total()
+            self._computed_in += counts
         except Exception as error:
             self._end(masks.error(error))
 
@@ -356,8 +358,8 @@ class FlopTap:
             self._end(counter.problem)
             return
         if forward and recorder.main is not None:
-            took = clock.wall_ns() - self._begun
-            recorder.main.add(Stage.FLOP, self._begun, took, nbytes=forward, extra=backward, number=fastest(self._computed_in))
+            wall = clock.wall_ns() - self._begun
+            recorder.main.add(Stage.FLOP, self._begun, wall, nbytes=forward, extra=backward, number=fastest(self._computed_in))
         self._end(None if forward else _UNCOUNTED)
 
     def _end(self, problem: str | None) -> None:

@@ -122,10 +122,10 @@ class _Lane:
 
     def passed(self) -> list[_Pair]:
         """Remove and return the leading pairs that the GPU has passed."""
-        found = []
+        pairs = []
         while self.pending and self.pending[0].end.query() and self.pending[0].begin.query() and self.pending[0].anchor.event.query():
-            found.append(self.pending.popleft())
-        return found
+            pairs.append(self.pending.popleft())
+        return pairs
 
 
 class _Ration:

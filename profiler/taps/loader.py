@@ -207,11 +207,11 @@ class _LoaderHandle:
         """
         before, now = self.dataset, attributes(loader.dataset)
         self.dataset = now if getattr(loader, "num_workers", 0) else None
-        known, found = self.changes, changed(before, now) if before is not None and now is not None else None
-        if found is None or known is not None and (known or not found):
+        known, news = self.changes, changed(before, now) if before is not None and now is not None else None
+        if news is None or known is not None and (known or not news):
             return None
-        self.changes = found
-        return found
+        self.changes = news
+        return news
 
     def ends(self, iterator: Any) -> None:
         """A pass is over. Without workers, what the dataset did to itself in it is no change by the program."""

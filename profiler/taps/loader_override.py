@@ -163,18 +163,18 @@ def _changed(own: _Arguments, settings: Mapping[str, Any], signature: inspect.Si
         if name not in signature.parameters:
             raise _Impossible(f"the DataLoader of this version has no argument {name}")
     workers, before = given.get("num_workers", own.get("num_workers", 0)), own.get("num_workers", 0)
-    found = {**own, **given}
+    arguments = {**own, **given}
     if workers == 0:
         if needing := [name for name in _OF_WORKERS if given.get(name)]:
             raise _Impossible(f"{needing[0]} needs workers, and this DataLoader has num_workers=0")
         for name in _OF_WORKERS:
-            found.pop(name, None)
+            arguments.pop(name, None)
     elif workers != before:
-        _refuse_workers(found, before)
+        _refuse_workers(arguments, before)
     if threads is not None and workers:
         then = own.get("worker_init_fn")
-        found["worker_init_fn"] = then if isinstance(then, WorkerThreads) else WorkerThreads(threads, then)
-    return {name: found[name] for name in signature.parameters if name in found}
+        arguments["worker_init_fn"] = then if isinstance(then, WorkerThreads) else WorkerThreads(threads, then)
+    return {name: arguments[name] for name in signature.parameters if name in arguments}
 
 
 def _refuse_workers(wanted: _Arguments, before: int) -> None:

@@ -28,44 +28,44 @@ _PLAIN = ("num_workers", "batch_size", "prefetch_factor", "in_order", "persisten
 @below_function_modes
 def settings(loader: Any) -> dict[str, object]:
     """Settings of a DataLoader; those that this torch does not have are left out."""
-    found: dict[str, object] = {}
+    facts: dict[str, object] = {}
     for name in _PLAIN:
         value = getattr(loader, name, None)
         if isinstance(value, (bool, int, float)):
-            found[name] = value
+            facts[name] = value
     collate = getattr(loader, "collate_fn", None)
-    found["collate"] = "default" if collate in (default_collate, default_convert) else _name_of(collate)
-    found["sampler"] = _name_of(sampler := getattr(loader, "sampler", None))
-    if found["sampler"] not in ("none", "_InfiniteConstantSampler"):
-        found["torchs_sampler"] = type(sampler).__module__.partition(".")[0] == "torch"
+    facts["collate"] = "default" if collate in (default_collate, default_convert) else _name_of(collate)
+    facts["sampler"] = _name_of(sampler := getattr(loader, "sampler", None))
+    if facts["sampler"] not in ("none", "_InfiniteConstantSampler"):
+        facts["torchs_sampler"] = type(sampler).__module__.partition(".")[0] == "torch"
     if isinstance(replacement := getattr(sampler, "replacement", None), bool):
-        found["replacement"] = replacement
-    found["batch_sampler"] = _name_of(getattr(loader, "batch_sampler", None))
+        facts["replacement"] = replacement
+    facts["batch_sampler"] = _name_of(getattr(loader, "batch_sampler", None))
     dataset = getattr(loader, "dataset", None)
-    found["dataset"] = _name_of(dataset)
-    found["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
-    found["whole_batches"] = found["batch_sampler"] == "none" or _fetches_batches(dataset)
+    facts["dataset"] = _name_of(dataset)
+    facts["map_style"] = not isinstance(dataset, torch.utils.data.IterableDataset)
+    facts["whole_batches"] = facts["batch_sampler"] == "none" or _fetches_batches(dataset)
     with suppress(Exception):  # exotic code: what it does stays unknown
-        found.update(_of_code(loader, dataset))
+        facts.update(_of_code(loader, dataset))
     if type(loader) is not DataLoader:
-        found["torchs_dispatch"] = _dispatches_as_torch(type(loader))
+        facts["torchs_dispatch"] = _dispatches_as_torch(type(loader))
     if (samples := length(dataset)) is not None:
-        found["dataset_samples"] = samples
+        facts["dataset_samples"] = samples
     if (samples := _epoch_samples(loader)) is not None:
-        found["epoch_samples"] = samples
-    if found.get("num_workers"):
+        facts["epoch_samples"] = samples
+    if facts.get("num_workers"):
         context = getattr(loader, "multiprocessing_context", None) or torch.multiprocessing
-        found["start_method"] = context.get_start_method()
-    return found
+        facts["start_method"] = context.get_start_method()
+    return facts
 
 
 def _of_code(loader: Any, dataset: Any) -> dict[str, object]:
     """Return what the code of a dataset shows: where samples are made; of a stream, whether something tells its workers apart."""
-    found: dict[str, object] = {"sample_code": code} if (code := _sample_code(dataset)) else {}
+    facts: dict[str, object] = {"sample_code": code} if (code := _sample_code(dataset)) else {}
     if isinstance(dataset, torch.utils.data.IterableDataset) and getattr(loader, "worker_init_fn", None) is None:
         asks = asks_for_worker(dataset)
-        found |= {} if asks is None else {"asks_for_worker": asks}
-    return found
+        facts |= {} if asks is None else {"asks_for_worker": asks}
+    return facts
 
 
 def _dispatches_as_torch(kind: type) -> bool:
@@ -169,10 +169,10 @@ def asks_for_worker(stream: Any) -> bool | None:
 
 def _codes(function: FunctionType) -> list[CodeType]:
     """Return the code of a function, and of those inside it."""
-    found = [function.__code__]
-    for code in found:
-        found += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return found
+    codes = [function.__code__]
+    for code in codes:
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return codes
 
 
 def _methods(kind: type) -> list[FunctionType]:
@@ -188,10 +188,10 @@ def _used(function: FunctionType, codes: list[CodeType]) -> list[Any]:
     names = {name for code in codes for name in code.co_names}
     places = [function.__globals__]
     places += [vars(module) for name in names if _is(module := function.__globals__.get(name), ModuleType)]
-    found = [place[name] for name in names for place in places if name in place]
+    referenced = [place[name] for name in names for place in places if name in place]
     enclosed = [content for cell in function.__closure__ or () for content in _content(cell)]
     own = _library(function)
-    return [one for one in (*found, *enclosed) if _is(one, (FunctionType, type)) and _library(one) in ("", own)]
+    return [thing for thing in (*referenced, *enclosed) if _is(thing, (FunctionType, type)) and _library(thing) in ("", own)]
 
 
 def _content(cell: CellType) -> list[Any]:
@@ -216,8 +216,8 @@ def _is_torchs(kind: type) -> bool:
 def _held(thing: Any) -> list[Any]:
     """Objects and functions that an object holds, also in a list or tuple: sources and steps of a pipeline."""
     values = [*list(_own(thing).values())[:_MOST_ATTRIBUTES], *([thing.func] if _is(thing, partial) else [])]
-    listed = [one for value in values if type(value) in (list, tuple) for one in value[:_MOST_LISTED]]
-    return [one for one in (*values, *listed) if _is(one, FunctionType) or not _is(one, _NOT_OPENED)]
+    listed = [held for value in values if type(value) in (list, tuple) for held in value[:_MOST_LISTED]]
+    return [held for held in (*values, *listed) if _is(held, FunctionType) or not _is(held, _NOT_OPENED)]
 
 
 def _is(thing: Any, kinds: type | tuple[type, ...]) -> bool:
@@ -236,17 +236,17 @@ def _own(thing: Any) -> dict[str, Any]:
 
 def attributes(dataset: Any) -> _Values | None:
     """Return the attributes of a dataset, and of the objects that it holds, each with what changes if it is assigned to; None: too many."""
-    found: _Values = {"": id(dataset)}
+    tokens: _Values = {"": id(dataset)}
     level = [("", _innermost(dataset))]
     if len(_own(level[0][1])) > _MOST_ATTRIBUTES:
         return None
     for _ in range(_DEPTH):
         owned = [(f"{prefix}{name}", value) for prefix, thing in level for name, value in list(_own(thing).items())]
-        if len(found) + len(owned) > _MOST_ATTRIBUTES:
+        if len(tokens) + len(owned) > _MOST_ATTRIBUTES:
             break
-        found.update((name, _token(value)) for name, value in owned)
+        tokens.update((name, _token(value)) for name, value in owned)
         level = [(f"{name}.", value) for name, value in owned if not _is(value, _NOT_OPENED)]
-    return found
+    return tokens
 
 
 def _token(value: Any) -> object:

@@ -59,18 +59,18 @@ def call_site(frame: Any) -> dict[str, object]:
         ``made_at``: ``train.py:31``; left out where the file's name has to be masked. ``made_by``: the installed library that the line
         calls, such as ``transformers``; left out where it makes the call itself.
     """
-    found: dict[str, object] = {}
+    origin: dict[str, object] = {}
     while frame is not None:
         file = frame.f_code.co_filename
         library = masks.library(file)
         if not library:
             path = masks.source(file)
             named = not os.path.basename(path).startswith(masks.MASK)
-            return {"made_at": f"{path}:{frame.f_lineno}", **found} if named else found
+            return {"made_at": f"{path}:{frame.f_lineno}", **origin} if named else origin
         if library not in _PASSED_THROUGH and _FABRIC not in file:
-            found["made_by"] = library
+            origin["made_by"] = library
         frame = frame.f_back
-    return found
+    return origin
 
 
 NAME_BYTES = 56  # room in a record

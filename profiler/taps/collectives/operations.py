@@ -109,7 +109,7 @@ def collective_operations() -> list[CollectiveOperation]:
     Raises:
         RuntimeError: this torch has none.
     """
-    found = []
+    operations = []
     for qualified in torch._C._dispatch_get_all_op_names():
         library, _, name = qualified.partition("::")
         if library != "c10d" or name == _NO_WORK or "." in name:
@@ -118,8 +118,8 @@ def collective_operations() -> list[CollectiveOperation]:
         names = [argument.name for argument in op._schema.arguments]
         if "process_group" not in names:
             continue
-        peer = next((names.index(one) for one in ("dst", "src") if one in names and name in _SENDS), -1)
-        found.append(
+        peer = next((names.index(peer_name) for peer_name in ("dst", "src") if peer_name in names and name in _SENDS), -1)
+        operations.append(
             CollectiveOperation(
                 op=op,
                 name=_OPERATION_NAMES.get(name, name.strip("_")),
@@ -134,6 +134,6 @@ def collective_operations() -> list[CollectiveOperation]:
                 waits=names.index("async_op") if "async_op" in names else -1,
             )
         )
-    if not found:
+    if not operations:
         raise RuntimeError("this torch has no c10d operators")
-    return found
+    return operations

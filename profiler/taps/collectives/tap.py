@@ -74,9 +74,9 @@ class _CollectiveKernels:
         key = torch._C._parse_dispatch_key(DISPATCH_KEY)
         if key is None:
             raise RuntimeError(f"this torch has no dispatch key {DISPATCH_KEY}")
-        below, found = torch._C._dispatch_keyset_full_after(key), collective_operations()
+        below, operations = torch._C._dispatch_keyset_full_after(key), collective_operations()
         self._module = torch._C._dispatch_library("IMPL", "c10d", DISPATCH_KEY, __file__, 0)
-        for operation in found:
+        for operation in operations:
             self._module.impl(operation.op.name(), DISPATCH_KEY, self._kernel(operation, below), True)
 
     def _kernel(self, operation: CollectiveOperation, below: Any) -> Any:

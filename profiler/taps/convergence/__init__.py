@@ -147,8 +147,8 @@ class ConvergenceWatch:
         try:
             if _is_plain_number(value) and not _captures(value):
                 total, number = self._evaluated
-                one = value.detach().float().reshape(())
-                self._evaluated = one if total is None or total.device != one.device else total + one, number + 1
+                detached = value.detach().float().reshape(())
+                self._evaluated = detached if total is None or total.device != detached.device else total + detached, number + 1
         except Exception as error:
             self._failed(error)
 

@@ -101,8 +101,8 @@ def _is_synced(layer: _BatchNorm) -> bool:
 
 def _uses_its_batch(layer: _BatchNorm) -> bool:
     """Return whether a layer normalizes with the statistics of this rank's batch: it is not frozen, and not meant to look at less."""
-    whole = not _is_synced(layer) and not hasattr(layer, "ghost")
-    return whole and (layer.training or not layer.track_running_stats or layer.running_mean is None)
+    takes_one_batch = not _is_synced(layer) and not hasattr(layer, "ghost")
+    return takes_one_batch and (layer.training or not layer.track_running_stats or layer.running_mean is None)
 
 
 def _replicas(model: torch.nn.Module) -> int:
@@ -115,7 +115,7 @@ def rows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor) and value.dim():
             return int(value.shape[0])
-        if isinstance(value, list | tuple) and value and all(isinstance(one, torch.Tensor) for one in value):
+        if isinstance(value, list | tuple) and value and all(isinstance(item, torch.Tensor) for item in value):
             return len(value)
     return 0
 
@@ -196,10 +196,10 @@ class TrainingSetup:
         """Passes over samplers belong to the optimizer that updates after them; those before its training began, to the one before."""
         fresh, self._fresh = self._fresh, []
         began = recorder.optimizers.began if new and recorder.optimizers is not None else 0
-        for at, one in fresh:
+        for at, samplers in fresh:
             of = number - 1 if at < began else number
             if 0 <= of < len(self._optimizers):
-                _count_samplers(one, self._optimizers[of]["samplers"])
+                _count_samplers(samplers, self._optimizers[of]["samplers"])
 
     def model(self, module: torch.nn.Module) -> None:
         """A model is being trained."""
@@ -227,9 +227,9 @@ class TrainingSetup:
     def _look_at_schedulers(self) -> None:
         for scheduler, facts in self._schedulers:
             try:
-                if (one := scheduler()) is not None:
-                    facts.update(_scheduler_facts(one) if not facts else {"steps": int(one.last_epoch)})
-                    if "optimizer" not in facts and (number := self._known.known.get(id(one.optimizer))) is not None:
+                if (alive := scheduler()) is not None:
+                    facts.update(_scheduler_facts(alive) if not facts else {"steps": int(alive.last_epoch)})
+                    if "optimizer" not in facts and (number := self._known.known.get(id(alive.optimizer))) is not None:
                         facts["optimizer"] = number
             except Exception:  # one of the program's own
                 pass
@@ -238,7 +238,7 @@ class TrainingSetup:
         """Those of trainings that are over."""
         past = [facts for scheduler, facts in self._schedulers if scheduler() is None]
         self._past += [facts for facts in past if facts][: _MAX_DESCRIBED - len(self._past)]
-        self._schedulers = [one for one in self._schedulers if one[0]() is not None]
+        self._schedulers = [entry for entry in self._schedulers if entry[0]() is not None]
 
     @below_function_modes
     def _iterated(self, loader: Any, state: Any) -> None:
@@ -256,10 +256,10 @@ class TrainingSetup:
         samples, of = length(sampler), length(loader.dataset)
         if samples is None or of is None:
             return
-        one = {(kind, shuffles, samples, of, getattr(state, "loader", None)): (1, {getattr(sampler, "epoch", None)})}
-        _count_samplers(one, self._samplers)
+        passes = {(kind, shuffles, samples, of, getattr(state, "loader", None)): (1, {getattr(sampler, "epoch", None)})}
+        _count_samplers(passes, self._samplers)
         if len(self._fresh) < _MAX_DESCRIBED:
-            self._fresh.append((clock.wall_ns(), one))
+            self._fresh.append((clock.wall_ns(), passes))
 
 
 def _count_samplers(more: _Samplers, into: _Samplers) -> None:

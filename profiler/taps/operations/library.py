@@ -51,8 +51,8 @@ def _held_outside(module: ModuleType, names: Sequence[str], wrappers: Iterable[C
             doubted.append(name)
     if not doubted:
         return {}
-    found = _holders(tuple(vars(module)[name] for name in doubted), package, set(own))
-    return {name: holder for name, holder in zip(doubted, found, strict=True) if holder is not None}
+    holders = _holders(tuple(vars(module)[name] for name in doubted), package, set(own))
+    return {name: holder for name, holder in zip(doubted, holders, strict=True) if holder is not None}
 
 
 def _references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
@@ -109,7 +109,7 @@ def _holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[st
         package: the library they belong to.
         own: ids of the objects whose references do not count.
     """
-    found: list[str | None] = [None] * len(originals)
+    holders: list[str | None] = [None] * len(originals)
     for holder in gc.get_referrers(*originals):
         if holder is originals or isinstance(holder, FrameType) or id(holder) in own:
             continue
@@ -118,8 +118,8 @@ def _holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[st
             continue
         held = {id(value) for value in gc.get_referents(holder)}
         message = f"module {module}" if isinstance(module, str) else f"an object of type {type(holder).__name__}"
-        found = [message if id(original) in held else before for original, before in zip(originals, found, strict=True)]
-    return found
+        holders = [message if id(original) in held else before for original, before in zip(originals, holders, strict=True)]
+    return holders
 
 
 class _NotPossible(Exception):

@@ -163,10 +163,10 @@ class _OwnCodeTap:
         self._seeing = None
         if recorder.own_code is self:
             recorder.own_code = None
-        for one in ended:
-            if one is not None:
+        for observer in ended:
+            if observer is not None:
                 with suppress(Exception):
-                    one.end()
+                    observer.end()
 
     def _stays(self, given: Any) -> int:
         resident = self._resident

@@ -250,8 +250,8 @@ class _MonitoringStopwatch:
     def _left(self, code: CodeType, _: Any) -> None:
         now = clock.wall_ns()
         while self._open:  # those above it raised, which is not told
-            one, begun = self._open.pop()
-            if one is code:
+            innermost, begun = self._open.pop()
+            if innermost is code:
                 if all(other is not code for other, _ in self._open):
                     took, calls = self.took.get(code, (0, 0))
                     self.took[code] = took + now - begun, calls + 1
@@ -389,13 +389,13 @@ def line_of(code: CodeType, at: int) -> int:
 
 def running_frames() -> list[RunningFrame]:
     """Return what runs in this thread, the outermost first."""
-    found: list[RunningFrame] = []
+    frames: list[RunningFrame] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        found.append(RunningFrame(id(frame), frame.f_code, frame.f_lasti))
+        frames.append(RunningFrame(id(frame), frame.f_code, frame.f_lasti))
         frame = frame.f_back
-    found.reverse()
-    return found
+    frames.reverse()
+    return frames
 
 
 def ran_throughout(
@@ -408,9 +408,9 @@ def ran_throughout(
         after: what ran at its end.
         called: in it. A function that was called in it may have taken the place of an earlier call.
     """
-    found = []
-    for one, other in zip(before, after):
-        if one.number != other.number or one.code is not other.code or id(one.code) in called.whole:
+    pairs = []
+    for at_begin, at_end in zip(before, after):
+        if at_begin.number != at_end.number or at_begin.code is not at_end.code or id(at_begin.code) in called.whole:
             break
-        found.append((one, other))
-    return found
+        pairs.append((at_begin, at_end))
+    return pairs

@@ -113,7 +113,7 @@ class _ReturnedTensors:
     def _note(self, tensor: torch.Tensor, call: _Call) -> None:
         reference = StorageRef(tensor.untyped_storage())
         _, calls = self._calls.pop(reference.cdata, (reference, []))
-        outside = [one for one in calls if one.number <= call.number]
+        outside = [earlier for earlier in calls if earlier.number <= call.number]
         self._calls[reference.cdata] = reference, [*outside, call][-_MAX_PARTS:]
         shorten(self._calls)
 

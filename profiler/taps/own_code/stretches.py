@@ -90,11 +90,11 @@ class _StretchSums:
 
     def worth(self) -> dict[_Target, str]:
         """Return what is worth a record, with its name."""
-        least, found = _MIN_REPORTED_SHARE * self.took, dict[_Target, str]()
+        least, named = _MIN_REPORTED_SHARE * self.took, dict[_Target, str]()
         for sums in (self.outer, self.whole):
             most = [what for what, took in sums.most_common() if took >= least and self._is_reported(what)][:_MAX_FUNCTIONS]
-            found.update((what, self._name(what)) for what in most)
-        return found
+            named.update((what, self._name(what)) for what in most)
+        return named
 
     def _is_reported(self, what: _Target) -> bool:
         return not self.codes[what if isinstance(what, int) else what.code].co_filename.startswith(_NOT_REPORTED)
@@ -176,8 +176,8 @@ class _Stretch:
             return parts
         before, after = self._through[-1]
         lines = _Lines(id(before.code), before.at, after.at)
-        reported = [one for one in parts if isinstance(one, int) and not self.codes[one].co_filename.startswith(_NOT_REPORTED)]
-        for code in [one for one in reported if _is_of_library(self.codes[one])]:
+        reported = [part for part in parts if isinstance(part, int) and not self.codes[part].co_filename.startswith(_NOT_REPORTED)]
+        for code in [part for part in reported if _is_of_library(self.codes[part])]:
             took, inner = parts.pop(code), self._called.inner.get(code, {})
             for other, ns in inner.items():
                 if not _is_of_library(self.codes[other]):
@@ -190,7 +190,7 @@ class _Stretch:
         """Return what torch's functions and decorators call, in their place."""
         kept: Counter[_Target] = Counter()
         for _ in range(_NESTED):
-            for code in [one for one in parts if isinstance(one, int) and _passes_on(self.codes[one])]:
+            for code in [part for part in parts if isinstance(part, int) and _passes_on(self.codes[part])]:
                 took, inner = parts.pop(code), dict(self._called.inner.get(code, {}))
                 inner.pop(code, None)  # decorated twice
                 scale = min(1.0, took / max(sum(inner.values()), 1))
@@ -257,8 +257,8 @@ class OwnCodeTimer:
         (begun, start, before), now, calls = self._begun, clock.wall_ns(), self._calls
         if calls is None:
             return
-        called, whole = calls.off(), now - start
-        took = max(whole - called.cost - self._copied, 0)
+        called, wall = calls.off(), now - start
+        took = max(wall - called.cost - self._copied, 0)
         sums = self._sums[self._after_inference and before_inference]
         if not calls.gave_up:
             stretch = _Stretch(start, took, called, before, _of_the_program(running_frames()), self._loop, self._ran)
@@ -266,7 +266,7 @@ class OwnCodeTimer:
             sums.add(stretch, self._weight)
         around = start - begun + clock.wall_ns() - now
         sums.looking += around + called.cost
-        self._cost += around + max(called.cost, round(_SLOWED * whole))
+        self._cost += around + max(called.cost, round(_SLOWED * wall))
 
     def copied(self, took: int) -> None:
         """A tensor was copied to another device in the stretch, in this many ns: that is another stage."""
