@@ -117,7 +117,7 @@ def anchor() -> dict[str, int]:
     return {"perf_counter_ns": _monotonic_ns(), "time_ns": _calendar_ns()}
 
 
-SLACK_NS = 20_000
+_SLACK_NS = 20_000
 
 #: (start, CPU time, run-queue delay) of the thread so far, ns; the last UNMEASURED where the kernel does not tell.
 Moment = tuple[int, int, int]
@@ -129,15 +129,15 @@ class _Known(threading.local):
     said = -(1 << 62), UNMEASURED  # wall less CPU, ns, so small that the first moment reads; the delay
 
 
-known = _Known()
+_known = _Known()
 
 
 def now() -> Moment:
     """Return the beginning of a span."""
     cpu = cpu_ns()
     wall = wall_ns()
-    lost, delay = known.said
-    if not -SLACK_NS < wall - cpu - lost < SLACK_NS:  # negative: the CPU clock of a forked child restarts
+    lost, delay = _known.said
+    if not -_SLACK_NS < wall - cpu - lost < _SLACK_NS:  # negative: the CPU clock of a forked child restarts
         delay = _read(wall - cpu)
     return wall, cpu, delay
 
@@ -154,8 +154,8 @@ def since(begun: Moment) -> tuple[int, int, int]:
     if cpu_before < 0:
         return wall - start, UNMEASURED, UNMEASURED
     cpu = cpu_ns()
-    lost, delay = known.said
-    if not -SLACK_NS < wall - cpu - lost < SLACK_NS:
+    lost, delay = _known.said
+    if not -_SLACK_NS < wall - cpu - lost < _SLACK_NS:
         delay = _read(wall - cpu)
     wall -= start
     cpu -= cpu_before
@@ -166,5 +166,5 @@ def since(begun: Moment) -> tuple[int, int, int]:
 
 def _read(lost: int) -> int:
     delay = counters.runqueue_ns()
-    known.said = lost, delay
+    _known.said = lost, delay
     return delay

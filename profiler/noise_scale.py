@@ -17,7 +17,7 @@ _FloatArray = npt.NDArray[np.float64]
 #: 20 and 32 blocks the interval held a known value in 93 to 96 % of 300 repeats (tests/noise/test_coverage.py).
 _BLOCKS = 20
 #: Fewer updates, or fewer that count in a moving average, give no interval worth the name.
-MIN_UPDATES = 16
+_MIN_UPDATES = 16
 #: Windows that a training is cut into.
 WINDOWS = 20
 NORMAL_975 = 1.959964
@@ -98,10 +98,10 @@ def noise_scale(
     weights = np.ones(len(S)) if decay is None else decay ** np.arange(len(S) - 1.0, -1.0, -1.0)
     mean_S, mean_G2 = float(np.average(S, weights=weights)), float(np.average(G2, weights=weights))
     counted = float(weights.sum() ** 2 / (weights**2).sum())
-    if counted < MIN_UPDATES:
+    if counted < _MIN_UPDATES:
         counted_text = f"{len(S)} updates" if decay is None else f"an effective {counted:.0f} updates"
         return NoiseScale(
-            None, None, None, f"too few updates: {counted_text}, but {MIN_UPDATES} are needed", len(S), mean_S, mean_G2, dropped
+            None, None, None, f"too few updates: {counted_text}, but {_MIN_UPDATES} are needed", len(S), mean_S, mean_G2, dropped
         )
     left_out = _left_out(S, G2, weights, min(_BLOCKS, int(counted)))
     return _interval(NoiseScale(None, None, None, "", len(S), mean_S, mean_G2, dropped), left_out)
@@ -198,7 +198,7 @@ def windows(
     The arguments are those of ``noise_scale``; float64 [n].
     """
     rows = len(small_sq)
-    edges = np.linspace(0, rows, max(1, min(pieces, rows // (2 * MIN_UPDATES))) + 1).round().astype(int) if rows else np.zeros(1, int)
+    edges = np.linspace(0, rows, max(1, min(pieces, rows // (2 * _MIN_UPDATES))) + 1).round().astype(int) if rows else np.zeros(1, int)
     return [
         Window(int(i), int(j), noise_scale(small_sq[i:j], big_sq[i:j], b[i:j], B[i:j], data_set=data_set))
         for i, j in zip(edges[:-1], edges[1:])

@@ -24,7 +24,7 @@ from feedline.profiler.events import Stage
 
 _DOMAIN = "feedline"
 INJECTION = "NVTX_INJECTION64_PATH" if sys.maxsize > 2**32 else "NVTX_INJECTION32_PATH"
-MAX_NAMES = 4096  # NVTX keeps every name for the life of the process; a program that makes up names without end gets "other" after these
+_MAX_NAMES = 4096  # NVTX keeps every name for the life of the process; a program that makes up names without end gets "other" after these
 
 #: The range of each stage.
 NAMES: dict[Stage, str] = {stage: stage.name.lower() for stage in Stage if stage is not Stage.NAME}
@@ -105,7 +105,7 @@ class _Attributes(dict[str, Any]):
         self._make = domain.get_event_attributes
 
     def __missing__(self, name: str) -> Any:
-        if len(self) >= MAX_NAMES:
+        if len(self) >= _MAX_NAMES:
             return self["other"] if "other" in self else self._keep("other")
         return self._keep(name)
 

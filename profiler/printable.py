@@ -13,12 +13,12 @@ from typing import Any, TextIO, TypeVar, cast
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.message import reworded
 
-MARKS = 8  # combining marks on one letter; living scripts need up to 5, a pile of them covers the lines around it
+_MAX_MARKS = 8  # combining marks on one letter; living scripts need up to 5, a pile of them covers the lines around it
 _ZERO_WIDTH_JOINER = "\u200d"
 #: Characters without a shape that Unicode lists as letters, marks or unassigned: grapheme joiner, fillers, vowels that are not drawn.
 _SHAPELESS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0")
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, formats (bidi, zero width, tags), surrogates, line and paragraph separators
-PICTOGRAPHS = ((0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FAFF))
+_PICTOGRAPHS = ((0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FAFF))
 _SELECTORS = ((0x180B, 0x180D), (0x180F, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 
 _T = TypeVar("_T")
@@ -46,11 +46,11 @@ def printable(text: object, lines: bool = False) -> str:
         if _within(c, _SELECTORS):
             keep = bare
         elif c == _ZERO_WIDTH_JOINER:
-            keep = pictograph and _within(text[at + 1 : at + 2], PICTOGRAPHS)
+            keep = pictograph and _within(text[at + 1 : at + 2], _PICTOGRAPHS)
         else:
-            keep = (lines and c in "\n\t") or not (_hidden(c, kind) or marks > MARKS)
+            keep = (lines and c in "\n\t") or not (_hidden(c, kind) or marks > _MAX_MARKS)
         shown.append(c if keep else c.encode("unicode_escape").decode("ascii"))
-        pictograph = keep and (_within(c, PICTOGRAPHS) or (pictograph and mark))
+        pictograph = keep and (_within(c, _PICTOGRAPHS) or (pictograph and mark))
         bare = keep and not mark and c != _ZERO_WIDTH_JOINER
     return "".join(shown)
 
@@ -61,7 +61,7 @@ def _within(c: str, ranges: tuple[tuple[int, int], ...]) -> bool:
 
 def _hidden(c: str, kind: str) -> bool:
     if kind == "Cn":  # unassigned, noncharacters among them; emoji are newer than some Python
-        return not _within(c, PICTOGRAPHS)
+        return not _within(c, _PICTOGRAPHS)
     return kind in _HIDDEN or c in _SHAPELESS
 
 

@@ -36,7 +36,7 @@ _SETTINGS = """
 """
 
 #: The environment variables that a run records: ranks, thread and device settings.
-ENVIRONMENT = frozenset(_SETTINGS.split())
+_ENVIRONMENT = frozenset(_SETTINGS.split())
 
 #: A name that ends in one of these has values that are secret, or somebody's, even where they are plain numbers or words.
 _PRIVATE = re.compile(
@@ -53,7 +53,7 @@ _LONGEST, _MOST_PAIRS = 10_000, 100
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the set variables of ENVIRONMENT, sorted by name; values that are not plainly harmless are masked."""
-    return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(ENVIRONMENT) if name in environ}
+    return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(_ENVIRONMENT) if name in environ}
 
 
 def recorded_argv(argv: list[str], way: str) -> list[str]:

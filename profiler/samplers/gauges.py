@@ -24,10 +24,10 @@ from feedline.profiler.files.reading import MOST_GAUGES, MOST_JSON, json_of, one
 _MAGIC = b"FEEDGAU1"
 _GAUGES_SCHEMA = 1
 GAUGES_HEADER = struct.Struct("<8sH10x")
-GAUGE_ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad, written
+_GAUGE_ROW = struct.Struct("<qdHxB")  # ns of CLOCK_MONOTONIC, value, gauge, pad, written
 ROW_DTYPE = np.dtype([("time", "<i8"), ("value", "<f8"), ("gauge", "<u2"), ("pad", "u1"), ("written", "u1")])
 _MOST_NS, _MOST_VALUE = 1 << 60, 1e24  # beyond them, and where a value is not a number, the file was changed or damaged
-assert GAUGES_HEADER.size == GAUGE_ROW.size == ROW_DTYPE.itemsize == 20
+assert GAUGES_HEADER.size == _GAUGE_ROW.size == ROW_DTYPE.itemsize == 20
 
 
 class Gauges(NamedTuple):
@@ -66,10 +66,10 @@ class GaugeLegend:
         Raises:
             OSError: read-only or full.
         """
-        owned.write(gauges.parent, legend_path(gauges).name, json.dumps(asdict(self), indent=1))
+        owned.write(gauges.parent, _legend_path(gauges).name, json.dumps(asdict(self), indent=1))
 
 
-def legend_path(gauges: Path) -> Path:
+def _legend_path(gauges: Path) -> Path:
     """Return the path of the legend of a gauge file: gauges.bin -> gauges.json."""
     return gauges.with_suffix(".json")
 
@@ -85,7 +85,7 @@ def read_legend(gauges: Path) -> GaugeLegend:
     from feedline.profiler.files.checking import checked
     from feedline.profiler.store import shapes
 
-    path = legend_path(gauges)
+    path = _legend_path(gauges)
     try:
         data = json_of(whole(path, MOST_JSON))
         version = checked(data, shapes.VersionShape)["schema_version"]
@@ -111,7 +111,7 @@ def read_gauges(path: Path) -> Gauges:
     if not _MAGIC.startswith(beginning):
         raise RunDamaged(f"{path} is not a gauge file: delete it to see the run without gauges")
     body = data[GAUGES_HEADER.size :]
-    rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // GAUGE_ROW.size)
+    rows = np.frombuffer(body, ROW_DTYPE, count=len(body) // _GAUGE_ROW.size)
     rows = rows[(rows["written"] == 1) & (rows["gauge"] < len(legend.gauges))]
     if (
         not ((rows["time"] >= 0) & (rows["time"] < _MOST_NS) & (np.abs(rows["value"]) < _MOST_VALUE)).all()
@@ -121,7 +121,7 @@ def read_gauges(path: Path) -> Gauges:
     return Gauges(legend.gauges, rows["time"].astype(np.int64), rows["gauge"].astype(np.int64), rows["value"].astype(np.float64))
 
 
-CHUNK_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 MAX_BYTES = 2_000_000  # 100,000 rows: 25 gauges at 1 Hz for more than an hour at full detail
 
 
@@ -165,11 +165,11 @@ class GaugeWriter:
         """
         if os.getpid() != self._pid:
             return
-        while self._used + len(rows) * GAUGE_ROW.size > self._size:
-            self._grow(len(rows) * GAUGE_ROW.size)
+        while self._used + len(rows) * _GAUGE_ROW.size > self._size:
+            self._grow(len(rows) * _GAUGE_ROW.size)
         for gauge, value in rows:
-            GAUGE_ROW.pack_into(self._map.view, self._used, time_ns, value, gauge, 1)
-            self._used += GAUGE_ROW.size
+            _GAUGE_ROW.pack_into(self._map.view, self._used, time_ns, value, gauge, 1)
+            self._used += _GAUGE_ROW.size
 
     def close(self) -> None:
         """Truncate the unused end of the file."""
@@ -181,14 +181,14 @@ class GaugeWriter:
 
     def _allocate(self, fd: int, at_least: int) -> Mapping:
         """Reserve whole chunks and map them. Reserved first: a write to a sparse map on a full disk is SIGBUS, which kills the training."""
-        size = -(-at_least // CHUNK_BYTES) * CHUNK_BYTES
+        size = -(-at_least // _CHUNK_BYTES) * _CHUNK_BYTES
         os.posix_fallocate(fd, 0, size)
         mapped = Mapping(fd, size)
         self._size = size
         return mapped
 
     def _grow(self, more: int) -> None:
-        if self._size + CHUNK_BYTES > self._max_bytes:
+        if self._size + _CHUNK_BYTES > self._max_bytes:
             self._thin(more)
             return
         mapped = self._allocate(self._file.number(), self._used + more)

@@ -166,7 +166,7 @@ class Disk(GaugeSource):
         self._rates = Rates()
 
     def prepare(self) -> str | None:
-        disks = physical_disks(self._root)
+        disks = _physical_disks(self._root)
         if not disks:
             return Message(f"{self._root / 'sys/block'}: no physical disk in it", message.NO_DISK)
         self._disks = {disk.encode() for disk in disks}
@@ -199,7 +199,7 @@ class Disk(GaugeSource):
         return counters
 
 
-def physical_disks(root: Path = Path("/")) -> list[str]:
+def _physical_disks(root: Path = Path("/")) -> list[str]:
     """Return the names of the physical (or a hypervisor's) disks: no loop, RAM, mapped or RAID devices, no empty drives.
 
     Raises:

@@ -107,7 +107,7 @@ class NvmlGpus(GaugeSource):
             why = f"nvmlInit: {masks.text(str(error))}"
             return Message(why, message.NO_NVML) if getattr(error, "value", None) == _LIBRARY_NOT_FOUND else why
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        for index in visible_gpus(nvml, visible):
+        for index in _visible_gpus(nvml, visible):
             self._gpus[index] = nvml.nvmlDeviceGetHandleByIndex(index)
         if not self._gpus:
             if visible is None:
@@ -138,7 +138,7 @@ class NvmlGpus(GaugeSource):
         self.units.update({f"gpu{index}/{name}": unit for name, unit in reading.units.items()})
 
 
-def visible_gpus(nvml: Any, visible: str | None) -> list[int]:
+def _visible_gpus(nvml: Any, visible: str | None) -> list[int]:
     """NVML's numbers of the GPUs that CUDA_VISIBLE_DEVICES lists, by number or by (the beginning of) a UUID.
 
     All of them when it is not set or lists MIG slices, for which NVML has no utilization. As CUDA does, stops at the first entry that names

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from feedline.profiler.store.shapes import LineShape
 
 
-RESCAN_TICKS = 20  # looking through all threads for children costs some 10 us a thread
+_RESCAN_TICKS = 20  # looking through all threads for children costs some 10 us a thread
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -52,7 +52,7 @@ class ProcessTree(GaugeSource):
         return None
 
     def read(self) -> dict[str, float]:
-        rescan = self._readings % RESCAN_TICKS == 0
+        rescan = self._readings % _RESCAN_TICKS == 0
         self._readings += 1
         self._find_children(everywhere=rescan or self._grew)
         cpu_ticks = pages = 0

@@ -16,7 +16,7 @@ from feedline.profiler.samplers.nvml import NvmlGpus
 from feedline.profiler.samplers.processes import ProcessTree
 from feedline.profiler.samplers.source import GaugeSource, reason_of
 
-JOIN_S = 0.5
+_JOIN_S = 0.5
 _SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
 _EARLY = 4  # times as often in the beginning: a training of two seconds would have one reading, or none
 _FEW_DESCRIPTORS = 128  # the sources hold about 10, and a loader's worker needs about 8
@@ -90,7 +90,7 @@ class Sampler(threading.Thread):
         """Stop after the current sample; returns within JOIN_S seconds even if a driver hangs."""
         self._ending.set()
         if self.is_alive():
-            self.join(JOIN_S)
+            self.join(_JOIN_S)
 
     def run(self) -> None:
         """The thread. Not to be called."""

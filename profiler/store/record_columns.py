@@ -16,7 +16,7 @@ Records = npt.NDArray[np.void]
 _SUMMED = "wall", "cpu", "runqueue", "nbytes", "extra"  # columns that totals are kept of, behind the number of records
 
 #: Stage -> column -> its meaning. Times are in ns. What is not named here is what the column says, and ``number`` a batch key.
-MEANINGS = MappingProxyType(
+_MEANINGS = MappingProxyType(
     {
         Stage.FETCH: {"extra": "samples"},
         Stage.SAMPLE: {"nbytes": "samples", "extra": "stands_for"},
@@ -63,16 +63,16 @@ MEANINGS = MappingProxyType(
 
 
 @cache
-def dtype_of(stage: Stage) -> "np.dtype[np.void]":
+def _dtype_of(stage: Stage) -> "np.dtype[np.void]":
     """RECORD_DTYPE with a stage's own names."""
-    own = MEANINGS.get(stage, {})
+    own = _MEANINGS.get(stage, {})
     names = [own.get(name, name) for name in RECORD_DTYPE.names or ()]
     return np.dtype([(name, RECORD_DTYPE[at]) for at, name in enumerate(names)])
 
 
 def view(records: Records, stage: Stage) -> Records:
     """The same records, all of this stage, with its column names; nothing is copied."""
-    return records.view(dtype_of(stage))
+    return records.view(_dtype_of(stage))
 
 
 def summed(records: Records, stage: Stage) -> dict[str, int]:
@@ -96,5 +96,5 @@ def totals(stage: Stage, counts: npt.NDArray[np.int64]) -> dict[str, int]:
 
 
 def _summed(stage: Stage) -> list[str]:
-    own = MEANINGS.get(stage, {})
+    own = _MEANINGS.get(stage, {})
     return [own.get(name, name) for name in _SUMMED]

@@ -9,11 +9,11 @@ import torch
 from feedline.profiler.events import Flag
 from feedline.profiler.torch_internals import below_function_modes
 
-LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
+_MAX_LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
 _WIDE_FLOATS = torch.float32, torch.float64
 _MARKED_BYTES = 4096  # of each tensor
 _MARK_RANGE = 1 << 20  # a mark is below it, and not 0
-OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
+_OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
 
 
 class BatchContents(NamedTuple):
@@ -90,7 +90,7 @@ def _describe(batch: Any) -> BatchContents:
         flags |= Flag.FLOAT32
     if largest is not None and largest.is_cpu and largest.untyped_storage().is_shared():  # Tensor.is_shared takes 1.5 us
         flags |= Flag.SHARED
-    if array_bytes > OBJECT_BYTES:
+    if array_bytes > _OBJECT_BYTES:
         flags |= Flag.OBJECTS
     samples = samples or of_arrays
     if not samples and isinstance(batch, (list, tuple)):
@@ -101,14 +101,14 @@ def _describe(batch: Any) -> BatchContents:
 def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
     """Add what is in dicts, lists and tuples to ``leaves``, about LEAVES of it."""
     if isinstance(value, (list, tuple)):
-        for part in value[:LEAVES]:
+        for part in value[:_MAX_LEAVES]:
             if isinstance(part, torch.Tensor):
                 leaves.append(part)
-            elif len(leaves) < LEAVES:
+            elif len(leaves) < _MAX_LEAVES:
                 _leaves(part, leaves)
     elif isinstance(value, dict):
         for part in value.values():
-            if len(leaves) < LEAVES:
+            if len(leaves) < _MAX_LEAVES:
                 _leaves(part, leaves)
     elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "data", None), dict):  # transformers.BatchEncoding, a UserDict
         _leaves(value.data, leaves)
@@ -120,7 +120,7 @@ def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
 def _held_by(value: Any) -> int:
     """Tensors in the attributes of an object (such as a batch of torch_geometric) and of the objects in them; at most LEAVES objects."""
     tensors, met, left = 0, set[int](), [value]
-    while left and len(met) < LEAVES:
+    while left and len(met) < _MAX_LEAVES:
         thing = left.pop()
         inside = getattr(thing, "__dict__", None)
         if not isinstance(inside, dict) or isinstance(thing, type) or id(thing) in met:

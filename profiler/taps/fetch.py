@@ -22,11 +22,11 @@ from feedline.profiler.taps.batch_contents import BatchContents, describe, mark
 from feedline.profiler.taps.patch import Patches
 
 _FEWEST, _MOST = 4, 256  # one of the first samples in N is recorded in detail
-DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
-EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
+_DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
+_EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
 _NOTHING = BatchContents(0, 0, 0)
 _MARKED = 2  # of a stream: first batches of a worker, by which it is seen whether another one yields the same
-OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
+_OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
 _DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 
 
@@ -223,14 +223,14 @@ class _SampleSelector:
     def next_batch(self) -> int:
         """Return how many batches the next one represents; 0: it is not recorded in detail."""
         self._batches += 1
-        if self._batches <= DENSE or recorder.every is not None:
+        if self._batches <= _DENSE or recorder.every is not None:
             return 1
         self.reads, self._reads_next = self._reads_next, 0
         self._closed -= 1
         if self._closed:
             return 0
         self._opened += 1
-        stands_for = self._reads_next = OPENED * _rarer(self._opened)
+        stands_for = self._reads_next = _OPENED * _rarer(self._opened)
         self._closed = self._distance(stands_for)
         self.details, self.counts = (2 * stands_for, 0) if self._opened % 2 else (0, 2 * stands_for)
         if self.details not in (0, self._aimed_for):  # else the countdown continues
@@ -269,7 +269,7 @@ class _SampleSelector:
             detail.write = None
             self._recorded += 1
             late = min(_MOST, max(_FEWEST, 4 * (written + 1) // samples)) * _rarer(self._recorded)
-            self._every = recorder.every or min(late, (1 + self._recorded // EARLY) ** 2)
+            self._every = recorder.every or min(late, (1 + self._recorded // _EARLY) ** 2)
             self._aim()
 
     def _aim(self) -> None:
@@ -286,7 +286,7 @@ class _SampleSelector:
 
 def _rarer(seen: int) -> int:
     """Return how much longer the intervals are after this many samples: the information that one more adds falls as 1 / n."""
-    return (1 + seen // DENSE) ** 2
+    return (1 + seen // _DENSE) ** 2
 
 
 class _Selectors(threading.local):

@@ -212,7 +212,7 @@ def allows_tf32(convolves: bool) -> bool:
     return bool(torch.backends.cudnn.allow_tf32 if convolves else torch.backends.cuda.matmul.allow_tf32)
 
 
-def fastest(flop_by_arithmetic: Counts[Arithmetic]) -> Arithmetic:
+def _fastest(flop_by_arithmetic: Counts[Arithmetic]) -> Arithmetic:
     """Return the fastest arithmetic of much of these FLOP."""
     total = flop_by_arithmetic.total()
     return max((arithmetic for arithmetic, flop in flop_by_arithmetic.items() if flop >= _MUCH * total), default=Arithmetic.UNKNOWN)
@@ -359,7 +359,7 @@ class FlopTap:
             return
         if forward and recorder.main is not None:
             wall = clock.wall_ns() - self._begun
-            recorder.main.add(Stage.FLOP, self._begun, wall, nbytes=forward, extra=backward, number=fastest(self._computed_in))
+            recorder.main.add(Stage.FLOP, self._begun, wall, nbytes=forward, extra=backward, number=_fastest(self._computed_in))
         self._end(None if forward else _UNCOUNTED)
 
     def _end(self, problem: str | None) -> None:

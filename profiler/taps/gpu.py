@@ -30,9 +30,9 @@ from feedline.profiler.record.recorder import recorder
 
 NAME, GIVES = "CUDA events", "GPU time of copy, forward, loss, backward, gradients, optimizer"
 _TIMED = frozenset((Stage.COPY, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.GRADIENTS, Stage.OPTIMIZER))
-LEARNING_STEPS = 16  # updates at the start that are all marked: too few to cost much, and what they cost is learned from them
-TIMED_SHARE = 0.004  # of the time since; at most twice that
-QUEUE_LENGTH = 256  # pairs that the GPU has not passed: some 50 steps; a host that is further ahead is stopped by CUDA's own queue
+_LEARNING_STEPS = 16  # updates at the start that are all marked: too few to cost much, and what they cost is learned from them
+_TIMED_SHARE = 0.004  # of the time since; at most twice that
+_QUEUE_LENGTH = 256  # pairs that the GPU has not passed: some 50 steps; a host that is further ahead is stopped by CUDA's own queue
 
 
 class _Event(Protocol):
@@ -153,11 +153,11 @@ class _Ration:
         if self.marks:
             self._cheapest_ns = min(self._step_ns, self._cheapest_ns)
             self._marked, self._step_ns = self._marked + 1, 0
-            if self._marked <= LEARNING_STEPS:
+            if self._marked <= _LEARNING_STEPS:
                 self._since = now
                 return
             self._spent_ns += self._cheapest_ns
-        self.marks = self._spent_ns * self._dice.uniform(0.5, 1.5) <= TIMED_SHARE * (now - self._since)
+        self.marks = self._spent_ns * self._dice.uniform(0.5, 1.5) <= _TIMED_SHARE * (now - self._since)
 
 
 class GpuTimer:
@@ -192,7 +192,7 @@ class GpuTimer:
                 return None
             lane = self._lane(self._cuda.device() if self._device is None else self._device)
             self._read(lane)
-            if len(lane.pending) >= QUEUE_LENGTH:
+            if len(lane.pending) >= _QUEUE_LENGTH:
                 self.lost += 1
                 return None
             pair = lane.take()

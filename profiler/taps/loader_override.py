@@ -192,7 +192,7 @@ def _refuse_workers(wanted: _Arguments, before: int) -> None:
         return
     if multiprocessing.current_process().daemon:
         raise _Impossible("this process is a daemon of multiprocessing, which cannot start workers")
-    if not _forks(wanted.get("multiprocessing_context")) and not has_guard(getattr(sys.modules.get("__main__"), "__file__", None)):
+    if not _forks(wanted.get("multiprocessing_context")) and not _has_guard(getattr(sys.modules.get("__main__"), "__file__", None)):
         raise _Impossible(
             "workers would run the script again, because it has no `if __name__ == '__main__':` and they are not started by fork"
         )
@@ -204,7 +204,7 @@ def _forks(context: Any) -> bool:
     return (method or torch.multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]) == "fork"
 
 
-def has_guard(script: str | None) -> bool:
+def _has_guard(script: str | None) -> bool:
     """Return whether a script asks for ``__name__`` before it runs: processes that import it do not run it."""
     if script is None:
         return True  # nothing to import

@@ -30,7 +30,7 @@ from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.patch import Patches, bare_code
 from feedline.profiler.taps.updates import between, updates
 
-RESTS_VARIABLE = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
+_VARIABLE = "FEEDLINE_RESTS"  # an environment variable; 0: every step is recorded in full
 _BUDGET = 0.008  # of the steps' own time; a pause itself costs the remainder of 1 %
 _LONG_NS = 8_000_000  # steps from here on are always recorded in full
 _FIRST_WINDOW, _WINDOW = 64, 16  # steps of the first window, which holds the warm-up, and of the others
@@ -38,7 +38,7 @@ _MIN_PAUSED_STEPS = 64  # steps of a pause
 _COST_NS = 150_000  # CPU of recording a step in full, until the run tells
 _LEAST_NS = 20_000  # CPU of a step: no training makes one in less
 _MAX_PAUSE_NS = 30_000_000_000  # a pause ends, however many steps are left
-STRETCH = 16  # updates that are counted before the clock is read and the counts are written
+_STRETCH = 16  # updates that are counted before the clock is read and the counts are written
 _LATE_FACTOR = 4  # times what they take otherwise, the last updates of a pause are not what took it
 _STRANGE = 8  # pauses ended by loaders that did not feed the steps, after which a whole window tells whether they do now
 _LOOP = 8  # forwards without gradients between two updates that are a loop of their own, if neither a loader nor eval() announces it
@@ -121,7 +121,7 @@ class SamplingPause:
         self.segment, self.steps, self.wall = segment, 0, 0
         self.batches_during_pause = {loader: [0, 0] for loader in feeding}
         self._schedule, self._begun, self._length, self._until = schedule, begun, steps, until
-        self._updates, self._left = 0, STRETCH
+        self._updates, self._left = 0, _STRETCH
         self._only = schedule.cycle.only
         self._record = segment.add_for_good(Stage.REST, begun, 0, cpu=schedule.cost_ns)
         self._batch_records = [(loader, segment.add_for_good(Stage.TAKEN, begun, 0, source=loader)) for loader in feeding]
@@ -129,11 +129,11 @@ class SamplingPause:
     @property
     def updates(self) -> int:
         """Updates so far."""
-        return self._updates + STRETCH - self._left
+        return self._updates + _STRETCH - self._left
 
     def begin(self) -> None:
         recorder.pause, recorder.main, recorder.segment = self, None, None
-        if not has_compiled():
+        if not _has_compiled():
             switches.turn_off()
             updates.hand_over(self.before, self.updated)
 
@@ -151,8 +151,8 @@ class SamplingPause:
 
     def _count_stretch(self, optimizer: int) -> None:
         """Write down how far it is, and see whether it is over."""
-        self.steps += STRETCH - self._left - 1 + self._schedule.cycle.begins(optimizer)
-        self._updates, self._left, self._only = self.updates, STRETCH, self._schedule.cycle.only
+        self.steps += _STRETCH - self._left - 1 + self._schedule.cycle.begins(optimizer)
+        self._updates, self._left, self._only = self.updates, _STRETCH, self._schedule.cycle.only
         now = clock.wall_ns()
         self._write_progress(now)
         if (self.steps >= self._length or now > self._until) and self._schedule.cycle.may_end(optimizer):
@@ -163,8 +163,8 @@ class SamplingPause:
         if recorder.pause is not self:  # another thread has ended it
             return
         segment, now = self.segment, clock.wall_ns()
-        self.steps += STRETCH - self._left
-        self._updates, self._left = self.updates, STRETCH
+        self.steps += _STRETCH - self._left
+        self._updates, self._left = self.updates, _STRETCH
         self._write_progress(now)
         self._restore()
         segment.add_for_good(Stage.WOKEN, now, 0)
@@ -177,10 +177,10 @@ class SamplingPause:
         """
         if recorder.pause is not self:
             return
-        now, last_read, updates = clock.wall_ns(), self._begun + self.wall, STRETCH - self._left
+        now, last_read, updates = clock.wall_ns(), self._begun + self.wall, _STRETCH - self._left
         expected = int(updates * (self.wall / self._updates if self._updates else self._schedule.full_ns))
         self.steps += updates
-        self._updates, self._left = self.updates, STRETCH
+        self._updates, self._left = self.updates, _STRETCH
         self._write_progress(now if now - last_read <= _LATE_FACTOR * expected else last_read + expected)
         self._restore()
 
@@ -224,7 +224,7 @@ class RecordingSchedule:
     def _restart(self) -> None:
         self.cycle = _StepPattern()
         self.known = set()
-        self._always_full = os.environ.get(RESTS_VARIABLE) == "0"
+        self._always_full = os.environ.get(_VARIABLE) == "0"
         self._thread = 0
         self._state = 12345
         self._windows = self._steps = 0
@@ -368,7 +368,7 @@ class RecordingSchedule:
 schedule = RecordingSchedule()
 
 
-def has_compiled() -> bool:
+def _has_compiled() -> bool:
     """Return whether dynamo has compiled anything: its guards may refer to the code that would be exchanged."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters.get("frames"))

@@ -86,7 +86,7 @@ def test_it_is_measured_at_the_start_and_at_the_end(segment, server, told):
 
 
 def test_it_is_measured_again_and_again(segment, server, told, monkeypatch):
-    monkeypatch.setattr(clocks, "AGAIN_S", (0.01,))
+    monkeypatch.setattr(clocks, "_AGAIN_S", (0.01,))
     threads = [rank(number, server, told) for number in (0, 1)]
     for thread in threads:
         thread.start()

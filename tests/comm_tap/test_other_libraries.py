@@ -4,7 +4,7 @@ import pytest
 
 from feedline.profiler.taps.collectives import other_libraries
 
-ALL = set(other_libraries.UNSEEN_LIBRARIES)
+ALL = set(other_libraries._UNSEEN_LIBRARIES)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from feedline.profiler.taps.convergence import norms as module
-from feedline.profiler.taps.convergence.norms import COST_SHARE, FIRST_SECONDS, GradientNormTap
+from feedline.profiler.taps.convergence.norms import _COST_SHARE, _FIRST_SECONDS, GradientNormTap
 
 UPDATE_S, END_S = 0.01, 600
 
@@ -22,7 +22,7 @@ def test_norms_take_their_share_of_the_first_minute_and_half_of_it_later(cost_s,
 
     def measure():
         now[0] += cost_s
-        spent[now[0] < FIRST_SECONDS] += cost_s
+        spent[now[0] < _FIRST_SECONDS] += cost_s
 
     while now[0] < END_S:
         if norms.wanted:
@@ -31,5 +31,5 @@ def test_norms_take_their_share_of_the_first_minute_and_half_of_it_later(cost_s,
         norms.update(optimizer)
         counts.updates += 1
 
-    assert COST_SHARE / 2 < spent[True] / FIRST_SECONDS < COST_SHARE * 1.1  # the first looks come after they have cost more
-    assert COST_SHARE / 4 < spent[False] / (END_S - FIRST_SECONDS) < COST_SHARE / 2 * 1.01
+    assert _COST_SHARE / 2 < spent[True] / _FIRST_SECONDS < _COST_SHARE * 1.1  # the first looks come after they have cost more
+    assert _COST_SHARE / 4 < spent[False] / (END_S - _FIRST_SECONDS) < _COST_SHARE / 2 * 1.01

@@ -302,8 +302,8 @@ def test_what_the_operations_are_computed_in_is_told(recording: Recording, model
 def test_of_several_it_is_the_fastest_that_does_much() -> None:
     counted = Counter({Arithmetic.FLOAT32: 85, Arithmetic.TF32: 10, Arithmetic.BFLOAT16: 5})
 
-    assert flops.fastest(counted) is Arithmetic.TF32
-    assert flops.fastest(Counter()) is Arithmetic.UNKNOWN
+    assert flops._fastest(counted) is Arithmetic.TF32
+    assert flops._fastest(Counter()) is Arithmetic.UNKNOWN
 
 
 @pytest.mark.parametrize(("precision", "allowed"), [("highest", False), ("high", True)])

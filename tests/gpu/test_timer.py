@@ -11,7 +11,7 @@ from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.taps import gpu as tap
-from feedline.profiler.taps.gpu import LEARNING_STEPS, QUEUE_LENGTH, TIMED_SHARE, GpuTimer
+from feedline.profiler.taps.gpu import _LEARNING_STEPS, _QUEUE_LENGTH, _TIMED_SHARE, GpuTimer
 
 CPU, CUDA0, CUDA1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
@@ -116,10 +116,10 @@ def test_events_are_used_again(bench):
 
 def test_the_queue_is_bounded_when_the_gpu_hangs(bench):
     bench.gpu.launch(1e9)
-    for _ in range(QUEUE_LENGTH + 10):
+    for _ in range(_QUEUE_LENGTH + 10):
         bench.stage(Stage.FORWARD, gpu_ms=5)
 
-    assert len(bench.timer._lanes[0].pending) == QUEUE_LENGTH
+    assert len(bench.timer._lanes[0].pending) == _QUEUE_LENGTH
     assert bench.timer.lost == 10
 
 
@@ -248,8 +248,8 @@ def test_marks_that_cost_short_steps_much_are_left_out_of_most(bench):
     steps(bench, 2_000, host_ms=2)
 
     found = marked(bench)
-    assert found[:LEARNING_STEPS] == list(range(LEARNING_STEPS))
-    assert TIMED_SHARE / 2 < len(found[LEARNING_STEPS:]) * 0.5 / (2_000 * 4) < 2 * TIMED_SHARE
+    assert found[:_LEARNING_STEPS] == list(range(_LEARNING_STEPS))
+    assert _TIMED_SHARE / 2 < len(found[_LEARNING_STEPS:]) * 0.5 / (2_000 * 4) < 2 * _TIMED_SHARE
 
 
 def test_steps_that_are_left_out_follow_no_period(bench):
@@ -271,7 +271,7 @@ def test_marks_that_cost_long_steps_little_are_left_out_of_none(bench):
 
 def test_a_mark_that_had_to_wait_for_the_gpu_is_not_taken_for_its_cost(bench):
     bench.gpu.mark_ms = 0.01
-    steps_before = LEARNING_STEPS // 2
+    steps_before = _LEARNING_STEPS // 2
     for number in range(60):
         bench.gpu.mark_ms = 0.01 if number < steps_before else 20
         bench.stage(Stage.FORWARD, gpu_ms=100, host_ms=10)

@@ -440,7 +440,7 @@ def test_models_that_get_again_what_is_new_in_the_step_are_not_looked_at_for_lon
 
     recorded(lambda: train(step, 100))
 
-    assert 4 < len(calls) <= 4 * (resident.MAX_NEW_STEPS + 1)
+    assert 4 < len(calls) <= 4 * (resident._MAX_NEW_STEPS + 1)
 
 
 def test_a_step_of_which_everything_is_known_but_its_input_is_not_held_back(recorded):

@@ -67,10 +67,10 @@ def test_threads_do_not_mix_up_their_payloads(under_tool):
 
 
 def test_names_without_end_become_other(under_tool):
-    seen = under_tool(HEAD + "    for i in range(nvtx_ranges.MAX_NAMES + 10): ranges.push(f'step {i}'); ranges.pop()")
+    seen = under_tool(HEAD + "    for i in range(nvtx_ranges._MAX_NAMES + 10): ranges.push(f'step {i}'); ranges.pop()")
 
     pushed = [call.name for call in seen.calls if call.what == "push"]
-    assert pushed[nvtx_ranges.MAX_NAMES - 1 :] == [f"step {nvtx_ranges.MAX_NAMES - 1}"] + ["other"] * 10
+    assert pushed[nvtx_ranges._MAX_NAMES - 1 :] == [f"step {nvtx_ranges._MAX_NAMES - 1}"] + ["other"] * 10
 
 
 def test_without_a_tool_there_are_no_ranges_and_nvtx_is_not_imported(under_tool):

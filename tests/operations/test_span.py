@@ -103,7 +103,7 @@ def test_sleeping_is_wall_time_without_cpu_or_run_queue():
 
 def test_where_the_kernel_tells_no_run_queue_it_is_unmeasured(monkeypatch):
     monkeypatch.setattr(clock.counters, "runqueue_ns", lambda: UNMEASURED)
-    monkeypatch.setattr(clock, "known", clock._Known())
+    monkeypatch.setattr(clock, "_known", clock._Known())
 
     (span,) = collect(lambda: spanned(time.sleep, Stage.READ, read_size, "sleep")(0.001))
 

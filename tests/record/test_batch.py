@@ -11,7 +11,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.batch_contents import LEAVES, OBJECT_BYTES, BatchContents, describe
+from feedline.profiler.taps.batch_contents import _MAX_LEAVES, _OBJECT_BYTES, BatchContents, describe
 from feedline.profiler.taps.loader import TORCH, LoaderTaps
 from feedline.profiler.taps.patch import Patches
 
@@ -36,7 +36,7 @@ def test_tensors_are_found_wherever_they_are(batch):
 
 
 def test_arrays_count_and_large_ones_are_pickled():
-    small, large = np.zeros((5, 2)), np.zeros((5, OBJECT_BYTES))
+    small, large = np.zeros((5, 2)), np.zeros((5, _OBJECT_BYTES))
 
     assert describe([small, 1]) == BatchContents(small.nbytes, 5, 0)
     assert describe({"x": large}) == BatchContents(large.nbytes, 5, Flag.OBJECTS)
@@ -55,7 +55,7 @@ def test_without_rows_the_list_has_a_length():
 
 
 def test_of_very_many_parts_the_first_ones_are_described():
-    assert describe([torch.zeros(1)] * (2 * LEAVES)).nbytes == 4 * LEAVES
+    assert describe([torch.zeros(1)] * (2 * _MAX_LEAVES)).nbytes == 4 * _MAX_LEAVES
 
 
 def test_a_sparse_tensor_has_no_bytes_of_its_own():

@@ -3,7 +3,7 @@
 import pytest
 
 from feedline.profiler import clock
-from feedline.profiler.clock import SLACK_NS
+from feedline.profiler.clock import _SLACK_NS
 from feedline.profiler.events import UNMEASURED
 
 
@@ -36,7 +36,7 @@ def thread(monkeypatch):
     monkeypatch.setattr(clock, "wall_ns", lambda: made.wall)
     monkeypatch.setattr(clock, "cpu_ns", lambda: made.cpu)
     monkeypatch.setattr(clock.counters, "runqueue_ns", made.read)
-    monkeypatch.setattr(clock, "known", clock._Known())
+    monkeypatch.setattr(clock, "_known", clock._Known())
     return made
 
 
@@ -83,7 +83,7 @@ def test_delays_too_short_to_be_read_add_up_until_they_are(thread):
     delays = []
     for _ in range(8):
         begun = clock.now()
-        thread.wait(SLACK_NS // 2)
+        thread.wait(_SLACK_NS // 2)
         delays.append(clock.since(begun)[2])
 
     assert 0 in delays

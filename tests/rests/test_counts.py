@@ -45,7 +45,7 @@ def step(model, optimizer, x, y):
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_loop_without_a_loader_has_every_step(recorded, monkeypatch, compiled):
-    monkeypatch.setattr(recording_schedule, "has_compiled", lambda: compiled)
+    monkeypatch.setattr(recording_schedule, "_has_compiled", lambda: compiled)
     model = net()
     optimizer, (x, y) = torch.optim.SGD(model.parameters(), lr=0.1), data(16).tensors
 
@@ -134,7 +134,7 @@ def test_two_optimizers_make_the_steps_of_a_full_recording(recorded, monkeypatch
             optimizers[0].step()
 
     report, main = recorded(train)
-    monkeypatch.setenv(recording_schedule.RESTS_VARIABLE, "0")
+    monkeypatch.setenv(recording_schedule._VARIABLE, "0")
     full, every = recorded(train)
 
     assert rested(main) > 100
@@ -252,7 +252,7 @@ def test_a_fork_in_a_rest_leaves_torch_as_it_was(recorded):
     report, main = recorded(train)
 
     assert report.throughput.steps == STEPS
-    if rested(main) and not recording_schedule.has_compiled():
+    if rested(main) and not recording_schedule._has_compiled():
         assert codes == [0]
 
 
@@ -264,5 +264,5 @@ def test_a_killed_training_has_told_of_all_but_the_last_steps(tmp_path, warm_pyt
     assert done.returncode == -signal.SIGKILL
     main, made = open_run(run).ranks[0].main, int(said.read_text())
     found = int(main.totals[Stage.OPTIMIZER, 0]) + rested(main)
-    assert made - recording_schedule.STRETCH <= found <= made
+    assert made - recording_schedule._STRETCH <= found <= made
     assert rested(main) > 500

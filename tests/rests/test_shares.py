@@ -128,7 +128,7 @@ def test_recording_costs_one_percent_of_short_steps(recorded, ticking):
 
 @pytest.mark.parametrize("switched_off", [False, True])
 def test_steps_of_ten_milliseconds_are_all_recorded(recorded, ticking, monkeypatch, switched_off):
-    monkeypatch.setenv(recording_schedule.RESTS_VARIABLE, "0" if switched_off else "1")
+    monkeypatch.setenv(recording_schedule._VARIABLE, "0" if switched_off else "1")
     report, main = recorded(training(ticking, FORWARD if switched_off else 5_000_000, 300))
 
     assert not len(main.of(Stage.REST))

@@ -11,7 +11,7 @@ import pytest
 
 from feedline.profiler import message
 from feedline.profiler.message import id_of
-from feedline.profiler.samplers.nvml import NvmlGpus, visible_gpus
+from feedline.profiler.samplers.nvml import NvmlGpus, _visible_gpus
 
 
 class NVMLError(Exception):
@@ -220,7 +220,7 @@ KEPT = ("nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
     ],
 )
 def test_cuda_visible_devices_chooses_as_cuda_does(visible: str | None, chosen: list[int]) -> None:
-    assert visible_gpus(MadeUpNvml(), visible) == chosen
+    assert _visible_gpus(MadeUpNvml(), visible) == chosen
 
 
 def test_hiding_every_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from subprocess import DEVNULL, PIPE, Popen
 import pytest
 
 from feedline.profiler.samplers import processes
-from feedline.profiler.samplers.processes import RESCAN_TICKS, ProcessTree, descendants
+from feedline.profiler.samplers.processes import _RESCAN_TICKS, ProcessTree, descendants
 
 Start = Callable[..., "Popen[str]"]
 
@@ -57,7 +57,7 @@ def probed() -> Iterator[ProcessTree]:
 def memory(source: ProcessTree) -> dict[str, float]:
     """The latest of each gauge, after as many readings as the rarest needs."""
     values: dict[str, float] = {}
-    for _ in range(RESCAN_TICKS):
+    for _ in range(_RESCAN_TICKS):
         values.update(source.read())
     return values
 
@@ -136,7 +136,7 @@ def test_a_child_that_another_thread_started_is_found(probed: ProcessTree) -> No
     thread.start()
     try:
         go.wait(10)
-        for _ in range(RESCAN_TICKS + 1):
+        for _ in range(_RESCAN_TICKS + 1):
             probed.read()
         assert started[0].pid in probed._stats
     finally:

@@ -26,7 +26,7 @@ from feedline.profiler.record.recorder import recorder
 _NAME, _GIVES = "clocks", "how the ranks' clocks differ"
 _ROUND_TRIPS = 15
 _FIRST_ROUND_S = 0.2  # after the group was made: one that lives for a moment only is left alone
-AGAIN_S = (2.0, 5.0, 10.0, 15.0)  # after each measurement; the last one from then on
+_AGAIN_S = (2.0, 5.0, 10.0, 15.0)  # after each measurement; the last one from then on
 _ANSWER_PATIENCE_S = 10.0  # rank 0 may be busy with hundreds of others
 _LAST_PATIENCE_S = 0.3  # the program is ending
 _LOOK_S = 0.05  # interval at which rank 0 checks for requests
@@ -110,11 +110,11 @@ class ClockThread(threading.Thread):
         self._store.delete_key(f"{ticket}/here")
 
     def _ask(self) -> None:
-        again = iter(AGAIN_S)
+        again = iter(_AGAIN_S)
         wait = _FIRST_ROUND_S
         while not self._ending.wait(wait):
             self._measure(_ANSWER_PATIENCE_S)
-            wait = next(again, AGAIN_S[-1])
+            wait = next(again, _AGAIN_S[-1])
         if self._quitting:
             return
         if not self._store.check(["closed"]):

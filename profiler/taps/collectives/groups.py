@@ -15,7 +15,7 @@ from feedline.profiler.store.segment import Segment
 
 _MAX_NAMED_GROUPS = 1000  # groups, and pairs of ranks and tags, that have a name of their own: each takes records that are never forgotten
 _OTHER_GROUPS = "others"
-GROUP_NAME_BYTES = 56  # of a NAME record
+_NAME_BYTES = 56  # of a NAME record
 
 
 class Channel:
@@ -38,9 +38,9 @@ class Channel:
     def id_in(self, segment: Segment) -> int:
         """Return the id of its name in a segment; its first use also records a description."""
         if segment is not self._segment:
-            self._ids = segment.name_id(shortened(self.name)), segment.name_id(self.backend)
+            self._ids = segment.name_id(_shortened(self.name)), segment.name_id(self.backend)
             self._segment = segment
-            for first, step, count in rank_runs(self.ranks):
+            for first, step, count in _rank_runs(self.ranks):
                 source, backend = self._ids
                 segment.add(Stage.GROUP, clock.wall_ns(), 0, backend, nbytes=count, number=first, extra=step, source=source)
         return self._ids[0]
@@ -139,7 +139,7 @@ def _first_number(pg: Any) -> int:
         return 0
 
 
-def rank_runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+def _rank_runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
     """Compress ascending numbers into (first, step, count)."""
     rest = list(ranks)
     while rest:
@@ -149,8 +149,8 @@ def rank_runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
         rest = rest[count:]
 
 
-def shortened(name: str) -> str:
+def _shortened(name: str) -> str:
     """Return a name that fits into a record and stays unique."""
-    if len(name.encode()) <= GROUP_NAME_BYTES:
+    if len(name.encode()) <= _NAME_BYTES:
         return name
-    return f"{name.encode()[: GROUP_NAME_BYTES - 17].decode(errors='ignore')}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"{name.encode()[: _NAME_BYTES - 17].decode(errors='ignore')}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"

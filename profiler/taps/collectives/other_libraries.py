@@ -6,7 +6,7 @@ from feedline.profiler import message, ranks
 from feedline.profiler.message import Message, ReportHook
 
 COLLECTIVES_HOOK = "collectives"  # of the hook
-UNSEEN_LIBRARIES = {
+_UNSEEN_LIBRARIES = {
     "horovod.torch": ("Horovod", "it has queues and threads of its own"),
     "byteps.torch": ("BytePS", "it has queues and threads of its own"),
     "mpi4py.MPI": ("mpi4py", "it calls MPI itself"),
@@ -26,6 +26,6 @@ def name_when_imported(when_imported: Callable[[str, Callable[[], None]], None],
         return lambda: report(f"communication by {name}", False, Message(said, message.OTHER_LIBRARY))
 
     alone = ranks.place().world_size == 1
-    for module, (name, why) in UNSEEN_LIBRARIES.items():
+    for module, (name, why) in _UNSEEN_LIBRARIES.items():
         if not (alone and module in _MEANINGLESS_ALONE):
             when_imported(module, reporter(name, why))

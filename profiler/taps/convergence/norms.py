@@ -120,7 +120,7 @@ def _in_float(value: float) -> float:
     return value if abs(value) < 3e38 else value * float("inf")
 
 
-COST_SHARE, FIRST_SECONDS = 0.015, 60.0  # of the training's time, and seconds until it is halved
+_COST_SHARE, _FIRST_SECONDS = 0.015, 60.0  # of the training's time, and seconds until it is halved
 _SELDOM = 64  # one update in N is measured whatever it costs
 _COST_UPDATES = 8  # measured updates between two looks at what they cost
 _NEEDS = Message(
@@ -340,7 +340,7 @@ class GradientNormTap:
         coming = self._counts.updates + 1
         if coming >= self._look:
             now = time.perf_counter()
-            share = COST_SHARE if now - self._created < FIRST_SECONDS else COST_SHARE / 2
+            share = _COST_SHARE if now - self._created < _FIRST_SECONDS else _COST_SHARE / 2
             wanted = self._every * self._spent / (share * (now - self._began))
             self._every = max(self._every, min(_SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted)))))
             self._began, self._spent, self._look = now, 0.0, coming + _COST_UPDATES * self._every

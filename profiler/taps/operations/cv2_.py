@@ -9,7 +9,7 @@ from feedline.profiler.taps.operations.library import Library, Tap
 from feedline.profiler.taps.operations.span import augmented_size, collect, decoded_size, missing
 
 DECODERS = ("imread", "imdecode")
-FRAMES = ("read", "grab", "retrieve", "set")  # set: going to a frame decodes those since the last key frame
+_FRAMES = ("read", "grab", "retrieve", "set")  # set: going to a frame decodes those since the last key frame
 _VIDEO = "cv2.VideoCapture"
 OPERATIONS = (
     "LUT",
@@ -37,7 +37,7 @@ def install(tap: Tap, cv2: ModuleType) -> None:
     tap.functions(cv2, [name for name in free if name in DECODERS], Stage.DECODE, decoded_size)
     tap.functions(cv2, [name for name in free if name in OPERATIONS], Stage.AUGMENT, augmented_size)
     try:
-        for name in FRAMES:
+        for name in _FRAMES:
             tap.method(cv2.VideoCapture, name, Stage.DECODE, _frame, f"{_VIDEO}.{name}")
     except (AttributeError, KeyError, TypeError) as error:  # built without videos, or with types that cannot be changed
         tap.left.append(f"{_VIDEO} cannot be replaced ({masks.error(error)}): its time is the dataset's own")

@@ -16,7 +16,7 @@ import torch
 from feedline.profiler.taps.own_code.producers import DEPTH, StorageRef, shorten
 
 _MISSES = 12  # calls in a row that got something new: from then on, no more are looked at
-MAX_NEW_STEPS = 32  # steps, in a row or not, in which any call did: the other models of such a step may get the same tensors again
+_MAX_NEW_STEPS = 32  # steps, in a row or not, in which any call did: the other models of such a step may get the same tensors again
 _MAX_VALUES = 16  # values of a call that are looked at
 _SAMPLED_WORDS = 256  # of 8 bytes, irregularly spread: rows are often padded at their ends
 _NUMBER_TYPES = (type(None), bool, int, float)
@@ -44,7 +44,7 @@ class ResidentInput:
     @property
     def gives_up(self) -> bool:
         """Whether too many calls or steps got something new."""
-        return self._misses >= _MISSES or self._steps >= MAX_NEW_STEPS
+        return self._misses >= _MISSES or self._steps >= _MAX_NEW_STEPS
 
     def fed(self, given: Any) -> bool:
         """Return whether all that a model is about to get was there before, unchanged, or came from a model."""
