@@ -22,7 +22,7 @@ from feedline.profiler import masks
 from feedline.profiler.events import UNMEASURED
 from feedline.profiler.files.descriptor import Descriptor
 
-#: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it, follows (taps/clock_marks.py).
+#: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it, follows (taps/kineto_window.py).
 MARK = "feedline:clock:"
 
 wall_ns = time.perf_counter_ns

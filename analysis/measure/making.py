@@ -1,4 +1,4 @@
-"""Input without a loader: functions of the program that make its batches in the training's own thread (profiler/taps/making).
+"""Input without a loader: functions of the program that make its batches in the training's own thread (profiler/taps/own_code).
 
 They were timed in some steps. There, what they took is taken out of the stage that it lies in: ``other``, or ``loss`` where the program
 computes its loss between a forward and the backward after it. The other steps are given the mean of those; their stages still sum.

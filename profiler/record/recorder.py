@@ -30,7 +30,7 @@ class FlopObserver(Protocol):
 
 
 class ConvergenceTap(Protocol):
-    """Records losses and gradients (taps/convergence/watch.py)."""
+    """Records losses and gradients (taps/convergence/__init__.py)."""
 
     updates: int
 
@@ -65,7 +65,7 @@ class ConvergenceTap(Protocol):
 
 
 class _OwnCodeObserver(Protocol):
-    """Observes the program's own code between models, backward passes and updates (taps/making)."""
+    """Observes the program's own code between models, backward passes and updates (taps/own_code)."""
 
     def begins(self, inference: bool = False) -> None: ...
 
@@ -119,7 +119,7 @@ class _SamplingPause(Protocol):
 
 
 class _OptimizerTracker(Protocol):
-    """Records where one training may end and the next begin (record/beginnings.py)."""
+    """Records where one training may end and the next begin (record/optimizers.py)."""
 
     @property
     def began(self) -> int: ...

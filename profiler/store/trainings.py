@@ -173,7 +173,7 @@ def _made_steps(rank: Rank) -> bool:
 
 PARTS_FOLDER = "parts"
 _MIN_UPDATES = 2  # updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch is one training
-_MAX_JOINED = 16  # as in record/beginnings.py, which looks no further then
+_MAX_JOINED = 16  # as in record/optimizers.py, which looks no further then
 _SHARED_STAGES = (Stage.GROUP, Stage.CLOCK, Stage.START)  # told once, and of use to every part
 _ACTIVE = (Stage.NEXT, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER, Stage.CHECKPOINT)
 _FOREVER = int(np.iinfo(np.int64).max)

@@ -45,7 +45,8 @@ def ticking(monkeypatch):
     made = Clock()
     monkeypatch.setattr(clock, "wall_ns", made.read)
     monkeypatch.setattr(clock, "cpu_ns", made.read)
-    for name in ("BUDGET", "LATER", "LEAST"):  # a look reads the clock twenty times, which takes longer here than looking does
+    # a look reads the clock twenty times, which takes longer here than looking does
+    for name in ("_FIRST_BUDGET", "_LATER_BUDGET", "_MIN_CHANCE"):
         monkeypatch.setattr(stretches, name, 0.0)
     return made
 
