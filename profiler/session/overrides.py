@@ -1,4 +1,7 @@
-"""What ``--set`` asks for: other arguments of the training's DataLoader. They act in this process and, by ``RecordingSettings``, in those below it."""
+"""What ``--set`` asks for: other arguments of the training's DataLoader.
+
+They act in this process and, by ``RecordingSettings``, in those below it.
+"""
 
 import functools
 import importlib

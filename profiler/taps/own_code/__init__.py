@@ -1,12 +1,12 @@
 """Observes the program's own code: what runs in the training's thread between calls of models, backward passes and updates.
 
-What it calls is timed in stretches that are chosen by chance, to tell where the stage ``other`` goes (stretches.py). The rest of this
+What it calls is timed in stretches that are chosen by chance, to show where the stage ``other`` goes (stretches.py). The rest of this
 package finds the function that makes the program's batches, and times it.
 
 A program without a DataLoader makes its batches itself, anywhere in its loop. In a few steps, all Python calls that the loop makes
-outside models, backward passes and updates are observed (producers.py). If a forward in each of three steps in a row receives a tensor that a
-function returned, that function makes the batches; from then on only it is timed, in some of the steps (producers.py). If a model's input was
-not returned by a function, as in a loop that indexes a tensor itself, it stays unknown, unless it is in memory all the time (resident.py).
+outside models, backward passes and updates are observed. If a forward in each of three steps in a row receives a tensor that a function
+returned, that function makes the batches; from then on only it is timed, in some of the steps (producers.py). If a model's input was not
+returned by a function, as in a loop that indexes a tensor itself, it stays unknown, unless it is in memory all the time (resident.py).
 """
 
 import os
