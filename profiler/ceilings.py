@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from feedline.profiler.errors import CeilingsDamaged, RunDamaged, SchemaTooNew
 from feedline.profiler.files import output
+from feedline.profiler.files.bounded import MOST_JSON, OF_RUN, OF_USER, json_of, one_line, whole
 from feedline.profiler.files.checking import NotNegative, Positive, WorldSize, checked
-from feedline.profiler.files.reading import MOST_JSON, OF_RUN, OF_USER, json_of, one_line, whole
 
 _CEILINGS_SCHEMA_VERSION = 1
 CEILINGS_FILE = "ceilings.json"

@@ -82,7 +82,7 @@ class Stage(enum.IntEnum):
     #: No span: one function in that code, with the start of its record. wall: ns, however deep it was called. cpu: ns of it as called by
     #: the training loop. source: the function, with file and line, or lines of the loop, whose wall is 0. Flags: as of that record
     CALLED = 38
-    GPU = 40  #: what a GPU did for a stage (taps/gpu.py). extra: the stage. number: start of the stage's own record
+    GPU = 40  #: what a GPU did for a stage (taps/gpu_timer.py). extra: the stage. number: start of the stage's own record
     PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
     #: The step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards. number: Arithmetic
     FLOP = 42
@@ -98,8 +98,8 @@ class Stage(enum.IntEnum):
     TAKEN = 46
     #: No span: a rest was ended by something that is always told: the step under way is one of a kind
     WOKEN = 47
-    #: From where the pass over a loader began that fed an optimizer's first update until that update (record/optimizers.py). source: its
-    #: class. number: its own, as in OPTIMIZER. extra: of the first optimizer that belongs to the same training; written again, with END,
+    #: From where the pass over a loader began that fed an optimizer's first update until that update (record/optimizer_tracker.py).
+    #: source: its class. number: its own, as in OPTIMIZER. extra: of the first optimizer that belongs to the same training; written again, with END,
     #: when that is found later. nbytes: elements of its parameters. cpu: updates made before. runqueue: samples that this rank had trained
     #: on before. Flags: FIRST, there was such a pass; END
     BEGUN = 48

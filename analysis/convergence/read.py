@@ -9,8 +9,8 @@ from feedline.analysis.convergence.recorded import Curve, GradientNorms, IntArra
 from feedline.analysis.measure.boundaries import training_loaders
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import Message
-from feedline.profiler.store.read import Rank, Run
 from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 from feedline.profiler.store.trainings import open_run, require_one_training
 

@@ -14,7 +14,7 @@ from feedline.analysis.explain import pipeline
 from feedline.analysis.explain.build import gather_ranks
 from feedline.analysis.explain.model import Report
 from feedline.analysis.measure.gather import RankMetrics
-from feedline.profiler.store.read import Run, rank_folders
+from feedline.profiler.store.run_folder import Run, rank_folders
 from feedline.profiler.store.trainings import open_run, require_one_training
 
 #: Groups of quantities that are per step.

@@ -21,7 +21,7 @@ from feedline.analysis.traces.summary import RankTrace, summarise
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.message import few, reworded
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
 
 _SHOWN_ROWS = 100  # of each table
 _INPUT = ("loader_pct", "stall_pct", "speedup_ceiling")

@@ -12,7 +12,7 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.ranks.many import rank_pool
 from feedline.analysis.ranks.recorded import NOTHING, NetworkHints
 from feedline.profiler.ceilings import CEILINGS_FILE, Ceilings
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import parse_part_path, pick_training, split_run
 
 

@@ -19,8 +19,8 @@ from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps, partition
 from feedline.analysis.traces.gpu_work import GpuWork, gpu_work
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.read import Rank
 from feedline.profiler.store.record_columns import view
+from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment import SAMPLE_HISTOGRAM, bin_edge_ns
 from feedline.profiler.store.segment_reader import Process
 

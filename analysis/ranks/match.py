@@ -11,7 +11,7 @@ from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.traces.collective_operations import BETWEEN_TWO, MESSAGE, TOGETHER, operation
 from feedline.analysis.traces.collectives import Collectives, Group
-from feedline.profiler.store.read import name_ranks
+from feedline.profiler.store.run_folder import name_ranks
 
 BoolArray = npt.NDArray[np.bool_]
 MISSING = np.iinfo(np.int64).min

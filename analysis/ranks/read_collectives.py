@@ -8,8 +8,8 @@ from feedline.analysis.measure.steps import Steps, left_after, partition
 from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, PHASES, UNKNOWN, UNKNOWN_HOST, Collectives, Group, RankClock
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import OTHER_LIBRARY
-from feedline.profiler.store.read import Rank
 from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
 _TAP = "collectives"  # the hook that sees the others

@@ -22,7 +22,7 @@ from feedline.profiler.errors import FeedlineError, OutputError, RunDamaged, Run
 from feedline.profiler.files import output
 from feedline.profiler.printable import printable
 from feedline.profiler.store import process_log
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import Training, open_run, trainings, worker_pids
 
 if TYPE_CHECKING:

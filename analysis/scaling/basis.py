@@ -8,7 +8,7 @@ from feedline.analysis.scaling.recorded import anatomy_of, link_of
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.run_folder import Rank, Run
 
 #: Ranks whose collectives are compared for the bandwidth of the link: more tell the same.
 _MOST = 8

@@ -12,7 +12,7 @@ from feedline.analysis.ranks.recorded import NOTHING, compared
 from feedline.analysis.rules.cross_rank.late_rank import RULE_ID, answer, predicted
 from feedline.analysis.scaling.efficiency import Point
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
 
 MATTERS = 0.05  # of the step, as everywhere
 

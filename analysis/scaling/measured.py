@@ -15,7 +15,7 @@ from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import DISTURBED, SAMPLES, STEPS, Point
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.message import few
-from feedline.profiler.store.read import MAX_RANKS_NAMED, Rank, Run
+from feedline.profiler.store.run_folder import MAX_RANKS_NAMED, Rank, Run
 
 _BLOCKS, _LEAST = 10, 3  # blocks of steps, and steps in a block at least
 _FEWEST = 6  # steps, below which a throughput is called doubtful

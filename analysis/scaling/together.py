@@ -11,7 +11,7 @@ from feedline.analysis.scaling.conclusion import counted
 from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import world_size
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.read import Rank, Run, name_ranks
+from feedline.profiler.store.run_folder import Rank, Run, name_ranks
 
 #: Ranks of a launch that are looked at: more run the same program.
 _MOST = 8

@@ -13,8 +13,8 @@ from feedline.analysis.traces import trusted
 from feedline.analysis.traces.columns import EVENT_DTYPE, Trace
 from feedline.profiler import masks
 from feedline.profiler.files import owned
+from feedline.profiler.files.bounded import json_of
 from feedline.profiler.files.parquet import columns, table_of
-from feedline.profiler.files.reading import json_of
 from feedline.profiler.store.layout import TRACE
 
 _ABOUT = b"feedline.trace"  # key in the file's metadata

@@ -14,7 +14,7 @@ from feedline.analysis.traces.windows import read_window
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.store.layout import KINETO
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
 

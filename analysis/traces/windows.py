@@ -18,9 +18,9 @@ from feedline.analysis.traces.shared_clock import SharedClock, marks_in, shared_
 from feedline.analysis.traces.threads import UNKNOWN, threads
 from feedline.analysis.traces.tracks import PerfettoRank, arrow, span
 from feedline.profiler.errors import FeedlineError, RunDamaged
-from feedline.profiler.files.reading import MOST_WINDOW, opened
+from feedline.profiler.files.bounded import MOST_WINDOW, opened
 from feedline.profiler.store.layout import KINETO
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.run_folder import Rank, Run
 
 _ROWS = 1 << 14  # events turned into Python's numbers at a time
 _FREE_BYTES, _PACKED = 64 << 20, 64  # a window may unpack to the first, and the second times its size: JSON of events shrinks by 10 to 25

@@ -318,7 +318,7 @@ def fields(draw: random.Random, rows: Any) -> str:
 
 
 def gauges(draw: random.Random, run: Path, _: Path) -> str:
-    from feedline.profiler.samplers.gauges import GAUGES_HEADER, ROW_DTYPE
+    from feedline.profiler.samplers.gauge_file import GAUGES_HEADER, ROW_DTYPE
 
     path = pick(draw, run, "gauges.bin")
     content = bytearray(path.read_bytes())

@@ -26,7 +26,7 @@ from feedline.convergence.rates import Changed, multiply, put_back
 from feedline.profiler import ranks
 from feedline.profiler.message import ReportHook
 from feedline.profiler.taps.convergence import is_model
-from feedline.profiler.taps.convergence.setup import rows
+from feedline.profiler.taps.convergence.training_setup import rows
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
 

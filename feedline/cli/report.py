@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from feedline.analysis.ranks.recorded import NetworkHints
     from feedline.analysis.traces.windows import Windows
     from feedline.cli.report_parts import Told
-    from feedline.profiler.store.read import Run
+    from feedline.profiler.store.run_folder import Run
     from feedline.profiler.store.trainings import Training
 
 _TRACE_FILE = "trace.json.gz"
@@ -219,7 +219,7 @@ def _finish(path: Path, wait_s: float) -> None:
     """Wait for the ranks of one launch to end, and compact their records. Records that cannot be compacted stay unchanged."""
     from feedline.profiler.store.compact import compact
     from feedline.profiler.store.layout import SEGMENTS
-    from feedline.profiler.store.read import Run, rank_folders
+    from feedline.profiler.store.run_folder import Run, rank_folders
     from feedline.profiler.store.trainings import inner_trainings
 
     deadline = time.monotonic() + wait_s

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feedline.profiler.errors import RunDamaged
-from feedline.profiler.files.reading import MOST_COLUMNS, one_line, opened
+from feedline.profiler.files.bounded import MOST_COLUMNS, one_line, opened
 
 #: Rows that any file may have. More must be paid for with a packed byte each: recorded times cost two or three, a bomb next to nothing.
 _FREE_ROWS = 1 << 19

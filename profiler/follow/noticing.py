@@ -118,7 +118,7 @@ def _launch_of(place: RankPlace, group: _JoinedGroup | None) -> str:
 
 def _holds_group(run: Path, group: str) -> bool:
     """Return whether a process recorded in the run folder itself belongs to this group."""
-    from feedline.profiler.store.read import rank_folders
+    from feedline.profiler.store.run_folder import rank_folders
 
     try:
         return any(Manifest.read(folder).group == group for _, folder in rank_folders(run))

@@ -12,7 +12,7 @@ from feedline.profiler.store.segment import STAGES, Segment
 
 
 class _GpuTimer(Protocol):
-    """Times stages on a GPU (taps/gpu.py)."""
+    """Times stages on a GPU (taps/gpu_timer.py)."""
 
     def begin(self, stage: Stage) -> Any: ...
 
@@ -119,7 +119,7 @@ class _SamplingPause(Protocol):
 
 
 class _OptimizerTracker(Protocol):
-    """Records where one training may end and the next begin (record/optimizers.py)."""
+    """Records where one training may end and the next begin (record/optimizer_tracker.py)."""
 
     @property
     def began(self) -> int: ...

@@ -10,7 +10,7 @@ from pathlib import Path
 from feedline.profiler import clock, masks
 from feedline.profiler.samplers.blocked_threads import BlockedThreads
 from feedline.profiler.samplers.cgroup import CgroupThrottling
-from feedline.profiler.samplers.gauges import MAX_BYTES, GaugeLegend, GaugeWriter
+from feedline.profiler.samplers.gauge_file import MAX_BYTES, GaugeLegend, GaugeWriter
 from feedline.profiler.samplers.machine import Disk, MachineCpu, MachineMemory, Pressure, SharedMemory, Swap
 from feedline.profiler.samplers.nvml import NvmlGpus
 from feedline.profiler.samplers.processes import ProcessTree
@@ -28,7 +28,7 @@ class Sampler(threading.Thread):
     """Samples every source once per period into one file, from ``start()`` to ``stop()``. Its errors never reach the training.
 
     Args:
-        path: the gauge file to create; its legend is written beside it (gauges.py).
+        path: the gauge file to create; its legend is written beside it (gauge_file.py).
         sources: what to sample; None: ``default_sources()``.
         period_s: seconds between samples. It doubles whenever the file is full.
         max_bytes: bound on the file.

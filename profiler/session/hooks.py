@@ -138,10 +138,10 @@ def _torch(hooks: Hooks, folder: Path, register_loader: _NewLoader, add_to_loade
 
 
 def _gpu(hooks: Hooks, folder: Path, window: ProfilerWindow | None) -> None:
-    from feedline.profiler.taps import gpu
+    from feedline.profiler.taps import gpu_timer
     from feedline.profiler.taps.kineto_window import PROFILER_HOOK, KinetoWindow
 
-    hooks.add_undo(gpu.attach(hooks.report))
+    hooks.add_undo(gpu_timer.attach(hooks.report))
     if window is not None and not window.active:
         hooks.report(PROFILER_HOOK, False, Message("turned off with --torch-profiler off", message.TURNED_OFF))
         return
@@ -159,6 +159,6 @@ def _dynamo(hooks: Hooks) -> None:
 
 
 def _dali(hooks: Hooks, register_loader: _NewLoader) -> None:
-    from feedline.profiler.taps import dali
+    from feedline.profiler.taps import dali_iterators
 
-    hooks.attach("DALI", "DALI's iterators as loaders: waits and batches", lambda patches: dali.attach(patches, register_loader))
+    hooks.attach("DALI", "DALI's iterators as loaders: waits and batches", lambda patches: dali_iterators.attach(patches, register_loader))

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from feedline.profiler.events import RECORD_DTYPE
 from feedline.profiler.files import own_folders, owned
+from feedline.profiler.files.bounded import MOST_JSON, json_of
 from feedline.profiler.files.checking import checked
 from feedline.profiler.files.parquet import columns, table_of
-from feedline.profiler.files.reading import MOST_JSON, json_of
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
 from feedline.profiler.store.segment import BINS, FIELDS, STAGES
 from feedline.profiler.store.segment_reader import Process, check_header, check_records, check_sums, check_totals, read_segment

@@ -7,7 +7,7 @@ from pathlib import Path
 from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
-from feedline.profiler.files.reading import MOST_JSON, json_of, one_line, whole
+from feedline.profiler.files.bounded import MOST_JSON, json_of, one_line, whole
 from feedline.profiler.store.layout import MANIFEST, SCHEMA_VERSION
 
 PROGRAM = "its program"  # what ended a worker that was not needed any more
@@ -27,7 +27,7 @@ class Manifest:
     machine: dict[str, object] = field(default_factory=dict)
     hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why, reason (an identifier: message.py)
     loaders: list[dict[str, object]] = field(default_factory=list)  #: kind and settings, in the order they were first used
-    training: dict[str, object] = field(default_factory=dict)  #: optimizers, schedulers, norms, samplers (taps/convergence/setup.py)
+    training: dict[str, object] = field(default_factory=dict)  #: optimizers, schedulers, ... (taps/convergence/training_setup.py)
     pid: int = 0
     pid_started: int = 0  #: clock ticks since boot (/proc/PID/stat, field 22): tells a reused pid
     parent: list[int] = field(default_factory=list)  #: pid and pid_started of the process that started it

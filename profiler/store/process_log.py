@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from feedline.profiler import proc
 from feedline.profiler.errors import OutputError, RunDamaged
 from feedline.profiler.files import owned
-from feedline.profiler.files.reading import MOST_JSON, OF_RUN, json_of, whole
+from feedline.profiler.files.bounded import MOST_JSON, OF_RUN, json_of, whole
 from feedline.profiler.message import few
 
 if TYPE_CHECKING:  # msgspec is for readers

@@ -8,8 +8,8 @@ RUN/processes.jsonl         what each Python process below it did
 
 A sweep or a cross-validation makes an optimizer for each of its trainings. Optimizers belong to one training if they have parameters of the
 same modules, if one goes on after the other began (a GAN, an ensemble), or if no pass over a loader began between them; all else is a
-training of its own (record/optimizers.py writes down what that takes). It begins where its loader's pass began, and holds what was recorded
-from there on until the next one begins: its own evaluation too, which is in none of its steps.
+training of its own (record/optimizer_tracker.py writes down what that takes). It begins where its loader's pass began, and holds what was
+recorded from there on until the next one begins: its own evaluation too, which is in none of its steps.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ import numpy.typing as npt
 
 from feedline.profiler.errors import FeedlineError, RunDamaged, RunNotFound
 from feedline.profiler.events import Flag, Stage
+from feedline.profiler.files.bounded import refuse_link
 from feedline.profiler.files.own_folders import read_list
-from feedline.profiler.files.reading import refuse_link
 from feedline.profiler.store import process_log
 from feedline.profiler.store.manifest import PROGRAM, Manifest
-from feedline.profiler.store.read import PartNumber, Rank, Run, Slice, rank_folders
 from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.run_folder import PartNumber, Rank, Run, Slice, rank_folders
 from feedline.profiler.store.segment import BINS, FIELDS, SAMPLE_HISTOGRAM, STAGES, bin_of, sums_of
 from feedline.profiler.store.segment_reader import Process
 
@@ -173,7 +173,7 @@ def _made_steps(rank: Rank) -> bool:
 
 PARTS_FOLDER = "parts"
 _MIN_UPDATES = 2  # updates on both sides of a boundary that no loader's pass marks: a GAN that is tried for one batch is one training
-_MAX_JOINED = 16  # as in record/optimizers.py, which looks no further then
+_MAX_JOINED = 16  # as in record/optimizer_tracker.py, which looks no further then
 _SHARED_STAGES = (Stage.GROUP, Stage.CLOCK, Stage.START)  # told once, and of use to every part
 _ACTIVE = (Stage.NEXT, Stage.FORWARD, Stage.LOSS, Stage.BACKWARD, Stage.OPTIMIZER, Stage.CHECKPOINT)
 _FOREVER = int(np.iinfo(np.int64).max)

@@ -14,7 +14,7 @@ from torch.nn.modules.loss import _Loss
 
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.optimizers import OptimizerTracker
+from feedline.profiler.record.optimizer_tracker import OptimizerTracker
 from feedline.profiler.record.recorder import ConvergenceTap, Inside, Span, inside, recorder
 from feedline.profiler.store.segment import WINDOW, Segment, window_of
 from feedline.profiler.taps.patch import Patches, skip_in_warnings

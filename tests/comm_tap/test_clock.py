@@ -12,8 +12,8 @@ from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.collectives import clocks
-from feedline.profiler.taps.collectives.clocks import ClockThread
+from feedline.profiler.taps.collectives import rank_clocks
+from feedline.profiler.taps.collectives.rank_clocks import ClockThread
 
 AHEAD_NS = 5_000_000_000
 
@@ -86,7 +86,7 @@ def test_it_is_measured_at_the_start_and_at_the_end(segment, server, told):
 
 
 def test_it_is_measured_again_and_again(segment, server, told, monkeypatch):
-    monkeypatch.setattr(clocks, "_AGAIN_S", (0.01,))
+    monkeypatch.setattr(rank_clocks, "_AGAIN_S", (0.01,))
     threads = [rank(number, server, told) for number in (0, 1)]
     for thread in threads:
         thread.start()

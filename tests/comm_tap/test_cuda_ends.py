@@ -13,8 +13,8 @@ from feedline.profiler.session.session import Session
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
 from feedline.profiler.store.trainings import open_run
+from feedline.profiler.taps.collectives.c10d_operations import collective_operations
 from feedline.profiler.taps.collectives.ends import CudaEnds, StartedCollective
-from feedline.profiler.taps.collectives.operations import collective_operations
 from feedline.profiler.taps.collectives.tap import CollectiveTap
 
 DEVICE = torch.device("cuda", 0)

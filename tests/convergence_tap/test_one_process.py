@@ -340,7 +340,7 @@ def test_a_ragged_last_batch_is_not_what_batch_norm_gets(run):
 
 
 def test_what_goes_wrong_inside_is_told_and_the_training_goes_on(run, monkeypatch):
-    from feedline.profiler.taps.convergence.setup import TrainingSetup
+    from feedline.profiler.taps.convergence.training_setup import TrainingSetup
 
     def broken(*_):
         raise ZeroDivisionError("planted")

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from feedline.analysis.measure import own_code as own_code_of_run
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.taps.own_code import stretches
-from feedline.profiler.taps.own_code.calls import CalledTimes, RunningFrame, ran_throughout
+from feedline.profiler.taps.own_code.python_calls import CalledTimes, RunningFrame, ran_throughout
 from feedline.profiler.taps.source_names import NAME_BYTES, name_of
 
 

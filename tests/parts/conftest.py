@@ -12,7 +12,7 @@ from truth import one_number
 import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.explain.model import Report
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import open_run, split_run
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
-from feedline.profiler.samplers.gauges import _CHUNK_BYTES, _GAUGE_ROW, GaugeLegend, GaugeWriter, _legend_path, read_gauges, read_legend
+from feedline.profiler.samplers.gauge_file import _CHUNK_BYTES, _GAUGE_ROW, GaugeLegend, GaugeWriter, _legend_path, read_gauges, read_legend
 
 NAMES = [("cpu/machine", "1"), ("disk/read", "B/s"), ("memory/used", "B")]
 
@@ -163,6 +163,6 @@ def test_a_run_without_gauges_is_told_by_file_not_found(tmp_path: Path) -> None:
 
 
 def test_reading_needs_no_torch() -> None:
-    program = "import sys, feedline.profiler.samplers.gauges; sys.exit('torch' in sys.modules)"
+    program = "import sys, feedline.profiler.samplers.gauge_file; sys.exit('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

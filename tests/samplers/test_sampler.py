@@ -18,7 +18,7 @@ import pytest
 
 from feedline.profiler import masks
 from feedline.profiler.samplers import sampler as module
-from feedline.profiler.samplers.gauges import _CHUNK_BYTES, _legend_path, read_gauges, read_legend
+from feedline.profiler.samplers.gauge_file import _CHUNK_BYTES, _legend_path, read_gauges, read_legend
 from feedline.profiler.samplers.sampler import Sampler
 
 SAMPLE = """

@@ -6,7 +6,7 @@ import pytest
 
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import open_run
 
 

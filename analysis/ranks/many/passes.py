@@ -17,7 +17,7 @@ from feedline.analysis.ranks.many.sources import Source
 from feedline.analysis.ranks.partition import PARTS, partition
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.read import Rank, name_ranks
+from feedline.profiler.store.run_folder import Rank, name_ranks
 
 WARM_UP = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
 Load = Callable[[Rank], Collectives | None]

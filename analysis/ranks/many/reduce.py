@@ -12,7 +12,7 @@ from feedline.analysis.ranks.many.result import Many, put_together
 from feedline.analysis.ranks.many.sources import Source, sources
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.errors import RunDamaged
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.run_folder import Rank
 
 #: Ranks per task: with more, progress shows later; with fewer, the envelope is sent more often.
 _CHUNK = 8

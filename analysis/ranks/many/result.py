@@ -10,7 +10,7 @@ from feedline.analysis.ranks.bandwidth import bandwidth
 from feedline.analysis.ranks.many.envelope import KINDS, Envelope
 from feedline.analysis.ranks.many.passes import Label, Spent, Survey
 from feedline.analysis.ranks.match import kept
-from feedline.profiler.store.read import name_ranks
+from feedline.profiler.store.run_folder import name_ranks
 
 _SCHEMA_VERSION = 1
 _MOST_KINDS = 12  # rows of the table of collectives

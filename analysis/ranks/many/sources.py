@@ -10,7 +10,7 @@ from typing import Any
 from feedline.profiler.errors import MissingDependency, RunDamaged, RunNotFound
 from feedline.profiler.store.layout import parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Rank, rank_folders, restart_notes
+from feedline.profiler.store.run_folder import Rank, rank_folders, restart_notes
 
 
 @dataclass(frozen=True)

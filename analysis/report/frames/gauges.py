@@ -10,9 +10,9 @@ from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.report.frames.moments import RANK, START, TIME, Moments
 from feedline.analysis.report.frames.table import Column, Rows, Table
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.samplers.gauges import read_gauges
+from feedline.profiler.samplers.gauge_file import read_gauges
 from feedline.profiler.store.layout import GAUGES as FILE
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.run_folder import Rank
 
 if TYPE_CHECKING:
     import pandas as pd

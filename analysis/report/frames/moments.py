@@ -6,7 +6,7 @@ import numpy as np
 
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.report.frames.table import NO_TIME, Column
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.run_folder import Rank
 
 RANK = Column("rank", "integer", "", 'Number of the rank. Write `frame["rank"]`: `frame.rank` is a method of pandas')
 TIME = Column("time", "time", "", "Date and time (UTC) of its beginning; for gauges, of the reading", "the run's manifest has no date")

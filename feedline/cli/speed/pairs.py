@@ -20,7 +20,7 @@ from feedline.profiler.errors import FeedlineError, FixError, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.printable import say
 from feedline.profiler.session import overrides
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
 from feedline.profiler.store.trainings import open_run, trainings
 
 RECORDED = "recorded"

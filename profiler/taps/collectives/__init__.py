@@ -67,7 +67,7 @@ class _Collectives:
             return
         recorder.may_pause = False  # ranks that pause in different steps could not be matched
         try:
-            from feedline.profiler.taps.collectives.clocks import start_clock
+            from feedline.profiler.taps.collectives.rank_clocks import start_clock
             from feedline.profiler.taps.collectives.tap import CollectiveTap
 
             if self._tap is None:

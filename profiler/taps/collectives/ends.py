@@ -13,8 +13,8 @@ gloo's reduce_scatter, send and recv have no future: their end is known only if 
 On a GPU, start and end are events in its streams, read later without waiting for it. The first event goes into the current stream before
 the call: NCCL's own stream waits for that point (torch's ProcessGroupNCCL), so from there on no other rank waits for this one. The second
 goes into the stream that a callback of the work's future is given, which waits for NCCL's end; torch runs that callback at once, in the
-calling thread. A third, the anchor, in every ANCHOR_EVERY collectives, ties the GPU's clock to the host's (taps/gpu.py). Written after
-torch's documentation of CUDA-aware futures; not tested where there was no GPU. Not seen: replays of CUDA graphs; what a capture launches
+calling thread. A third, the anchor, in every ANCHOR_EVERY collectives, ties the GPU's clock to the host's (taps/gpu_timer.py). Written
+after torch's documentation of CUDA-aware futures; not tested where there was no GPU. Not seen: replays of CUDA graphs; what a capture launches
 does not run.
 """
 
@@ -31,7 +31,7 @@ from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.taps.collectives.groups import Channel, RecordedGroup, RecordedGroups
-from feedline.profiler.taps.gpu import Anchor, Cuda
+from feedline.profiler.taps.gpu_timer import Anchor, Cuda
 from feedline.profiler.taps.patch import Patches
 
 _SETTLE_NS = 1_000_000_000  # a callback has left its thread for sure so long after its end

@@ -22,9 +22,9 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
+from feedline.profiler.taps.collectives.c10d_operations import CollectiveOperation, collective_operations
 from feedline.profiler.taps.collectives.ends import COLLECTIVE, CudaEnds, Ends, StartedCollective
 from feedline.profiler.taps.collectives.groups import Channel, RecordedGroup, RecordedGroups
-from feedline.profiler.taps.collectives.operations import CollectiveOperation, collective_operations
 from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import NoFunctionModes

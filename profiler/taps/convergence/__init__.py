@@ -21,8 +21,8 @@ from feedline.profiler import masks
 from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNormTap, WhenImported
-from feedline.profiler.taps.convergence.samples import SampleCount
-from feedline.profiler.taps.convergence.setup import TrainingSetup
+from feedline.profiler.taps.convergence.sample_count import SampleCount
+from feedline.profiler.taps.convergence.training_setup import TrainingSetup
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import below_user_modes, in_backward
 

@@ -16,7 +16,7 @@ from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.own_code.calls import Calls, Stopwatch
+from feedline.profiler.taps.own_code.python_calls import Calls, Stopwatch
 from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX
 from feedline.profiler.taps.source_names import name_of
 

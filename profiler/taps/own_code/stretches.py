@@ -17,7 +17,7 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.own_code.calls import CalledTimes, CallTimes, RunningFrame, line_of, ran_throughout, running_frames
+from feedline.profiler.taps.own_code.python_calls import CalledTimes, CallTimes, RunningFrame, line_of, ran_throughout, running_frames
 from feedline.profiler.taps.source_names import name_of
 
 _WARM_UP_STEPS = 2  # steps before the first stretch is looked at, once operations were counted (taps/flops.py): they import and allocate

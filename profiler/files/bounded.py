@@ -9,7 +9,8 @@ from typing import Any, BinaryIO
 from feedline.profiler.errors import RunDamaged
 
 _MB = 1 << 20
-#: Bytes of a file that no recording reaches: a manifest has a few KB, a segment 8 MB (store/segment.py), gauges 2 MB (samplers/gauges.py).
+#: Bytes of a file that no recording reaches: a manifest has a few KB, a segment 8 MB (store/segment.py), gauges 2 MB
+#: (samplers/gauge_file.py).
 MOST_JSON, MOST_SEGMENT, MOST_GAUGES = 16 * _MB, 32 * _MB, 16 * _MB
 MOST_WINDOW = 256 * _MB  # packed: five steps have some 1 MB
 MOST_COLUMNS = 1 << 40  # a trace of another tool; what is in it is bounded by its pages (files/parquet.py)

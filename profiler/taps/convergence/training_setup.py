@@ -16,7 +16,7 @@ samplers     [{"kind": "DistributedSampler", "shuffles": true, "epochs": 3, "dis
              epoch; of: samples in the dataset; loader: number of the one that it draws for, absent where that is not recorded
 scaler       {"kind": "GradScaler", "skipped": 3} | absent         skipped: updates that were not made
 updates, samples     in all, on this rank; absent in a run that was killed
-samples_known        false: samples are rows that the model was given (taps/convergence/samples.py)
+samples_known        false: samples are rows that the model was given (taps/convergence/sample_count.py)
 noise_scale  why no gradient norms were seen; "" where some were
 noise_scale_reason  the same as an identifier, where something depends on it (message.py)
 """
@@ -33,7 +33,7 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from feedline.profiler import clock
 from feedline.profiler.message import id_of
-from feedline.profiler.record.optimizers import ObjectNumbers
+from feedline.profiler.record.optimizer_tracker import ObjectNumbers
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.taps.loader_settings import length
 from feedline.profiler.taps.patch import Patches

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned, single
+from feedline.profiler.files.bounded import MOST_GAUGES, MOST_JSON, json_of, one_line, whole
 from feedline.profiler.files.descriptor import Descriptor, Mapping
-from feedline.profiler.files.reading import MOST_GAUGES, MOST_JSON, json_of, one_line, whole
 
 _MAGIC = b"FEEDGAU1"
 _GAUGES_SCHEMA = 1

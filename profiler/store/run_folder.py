@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from feedline.profiler.errors import RunDamaged, RunNotFound
-from feedline.profiler.files.reading import refuse_link
+from feedline.profiler.files.bounded import refuse_link
 from feedline.profiler.message import few
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
