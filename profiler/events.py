@@ -100,8 +100,8 @@ class Stage(enum.IntEnum):
     WOKEN = 47
     #: From where the pass over a loader began that fed an optimizer's first update until that update (record/optimizer_tracker.py).
     #: source: its class. number: its own, as in OPTIMIZER. extra: of the first optimizer that belongs to the same training; written
-    #: again, with END, when that is found later. nbytes: elements of its parameters. cpu: updates made before. runqueue: samples that this rank had trained
-    #: on before. Flags: FIRST, there was such a pass; END
+    #: again, with END, when that is found later. nbytes: elements of its parameters. cpu: updates made before. runqueue: samples that
+    #: this rank had trained on before. Flags: FIRST, there was such a pass; END
     BEGUN = 48
     #: No span: sums of a stage's records before ``start``, where a training of its own begins. source: the stage. number: records.
     #: cpu: sum of wall. nbytes, extra: sums of these. A second one, whose source is 256 more: sums of cpu and runqueue
