@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from twins import Estimate, in_turns, table, write_json
 
-from feedline.profiler.taps.flops import Counter, kernels
+from feedline.profiler.taps.flops import FlopCounter, flop_kernels
 
 ROUNDS = 15
 
@@ -44,10 +44,10 @@ def measure(make: Callable[[], tuple[nn.Module, torch.Tensor]]) -> tuple[Estimat
         if how == "plain":
             model(inputs).square().mean().backward()
         else:
-            counter = Counter()
+            counter = FlopCounter()
             output = counter.call(model, inputs)
             counter.call(output.square().mean().backward)
-            noted = len(kernels.noted or ())
+            noted = len(flop_kernels.noted or ())
             counter.take()
             counter.close()
         return 1e3 * (time.perf_counter() - begin)

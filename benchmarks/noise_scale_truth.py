@@ -33,8 +33,8 @@ import feedline
 from feedline.analysis.convergence.read_training import read
 from feedline.profiler.noise_scale import noise_scale
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.convergence.norms import Norms
-from feedline.profiler.taps.convergence.watch import Watch
+from feedline.profiler.taps.convergence import ConvergenceWatch
+from feedline.profiler.taps.convergence.norms import GradientNormTap
 
 MOMENTS = (0, 2, 6, 12)  # epochs at batch 32
 RANKS, BATCH, EPOCHS = 4, 16, 6
@@ -99,7 +99,7 @@ def cost(out: Path) -> None:
     pairs: list[dict[str, tuple[float, float]]] = []
     with tempfile.TemporaryDirectory() as folder, feedline.record(Path(folder) / "run"):
         watch = recorder.convergence
-        assert isinstance(watch, Watch)
+        assert isinstance(watch, ConvergenceWatch)
         inside = timed_inside(watch.norms)
         for number in range(2 * (COST_PAIRS + 2)):
             how = ("with", "without")[(number + number // 2) % 2]
@@ -124,7 +124,7 @@ def cost(out: Path) -> None:
         out.write_text(json.dumps({"pairs": pairs[2:], "inside": share}))
 
 
-def timed_inside(norms: Norms) -> list[float]:
+def timed_inside(norms: GradientNormTap) -> list[float]:
     """Grows by the seconds that each part of the measurement takes."""
     guarded, seconds = norms.guarded, list[float]()
 

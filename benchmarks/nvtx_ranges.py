@@ -27,7 +27,7 @@ def measure(name: str, statement: str, **names: object) -> None:
 
 def with_tool() -> None:
     ranges = nvtx_ranges.ranges()
-    assert ranges is not None, nvtx_ranges.why_not()
+    assert ranges is not None, nvtx_ranges.why_not_listening()
     measure("push + pop, a tool that does nothing", "r.push('read'); r.pop()", r=ranges)
     measure("push with payload + pop, the same tool", "r.push('read', 4096); r.pop()", r=ranges)
 

@@ -20,7 +20,7 @@ from torchvision import transforms
 
 from feedline.profiler.record.detail import detail
 from feedline.profiler.taps import operations
-from feedline.profiler.taps.operations.collect import collect
+from feedline.profiler.taps.operations.span import collect
 
 TURNS = 40
 TINY = np.zeros((1, 1), np.uint8)

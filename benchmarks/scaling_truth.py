@@ -20,7 +20,7 @@ from twins import table, write_json
 from feedline.analysis.scaling import measured
 from feedline.analysis.scaling.step_profile import basis_of
 from feedline.analysis.scaling.study import study
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "paced_ddp.py"
 MODELS = {

@@ -33,7 +33,7 @@ from feedline.analysis.ranks.match import MISSING, CollectiveTable
 from feedline.analysis.ranks.read_collectives import collectives_of
 from feedline.analysis.ranks.replay import BucketReplay, fit_link
 from feedline.analysis.traces.collectives import Collectives, RankClock
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 PROGRAM = Path(__file__).resolve().parent / "programs" / "straggling_ddp.py"
 AHEAD_S = (0, 5_000, 31, 777_777)  # each rank's clock

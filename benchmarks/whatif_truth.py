@@ -25,7 +25,7 @@ from twins import machine, table, wait_for_quiet, write_json
 from feedline.analysis.explain.build import training_input
 from feedline.analysis.ledger.change import Change, PredictedRate, Refused
 from feedline.analysis.predict.replay_of import RecordedInput, predict, recorded_input
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
 
 HERE = Path(__file__).resolve().parent
 PROGRAM, SERVER, PHOTOS = (

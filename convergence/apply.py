@@ -16,9 +16,9 @@ from feedline.convergence.fix import Fix, RateChanges, TrainingProgress, multipl
 from feedline.convergence.fixes import FIXES
 from feedline.profiler import ranks
 from feedline.profiler.errors import FixError
-from feedline.profiler.session.hooks import Tell
-from feedline.profiler.taps.convergence.batch_norm import rows
-from feedline.profiler.taps.convergence.watch import is_model
+from feedline.profiler.message import ReportHook
+from feedline.profiler.taps.convergence import is_model
+from feedline.profiler.taps.convergence.training_setup import rows
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.torch_internals import hide_from_dynamo, in_backward
 
@@ -94,7 +94,7 @@ class FixInjector:
         failed: fix -> why it did not act.
     """
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: ReportHook) -> None:
         """Look up the ranks of this training; ``attach`` does the rest."""
         self.ranks = ranks.place().world_size
         self.failed: dict[str, str] = {}

@@ -10,16 +10,16 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-Arrived = Callable[[ModuleType], None]
+_Arrived = Callable[[ModuleType], None]
 
 
-class Arrivals:
+class ImportArrivals:
     """Import hook in sys.meta_path while a module is awaited. It has no lock, which a fork could leave locked."""
 
     def __init__(self) -> None:
-        self._awaited: dict[str, list[Arrived]] = {}
+        self._awaited: dict[str, list[_Arrived]] = {}
 
-    def when_imported(self, name: str, arrived: Arrived) -> Callable[[], None]:
+    def when_imported(self, name: str, arrived: _Arrived) -> Callable[[], None]:
         """Call ``arrived`` once a module has run, in the thread that imports it; at once if it is already imported.
 
         What it raises is dropped: it would end the program's import.
@@ -37,7 +37,7 @@ class Arrivals:
         return lambda: self._wait_no_more(name, arrived)
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The spec found by the later finders, with a loader that reports the import; None for modules that are not awaited."""
+        """Return the spec found by the later finders, with a loader that reports the import; None for modules that are not awaited."""
         if name not in self._awaited:
             return None
         finders = list(sys.meta_path)
@@ -45,36 +45,36 @@ class Arrivals:
             spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
                 if not isinstance(spec.loader, type) and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Telling(spec.loader, self._tell)  # type: ignore[assignment]
+                    spec.loader = _NotifyingLoader(spec.loader, self._notify)  # type: ignore[assignment]
                 return spec
         return None
 
-    def _tell(self, module: ModuleType) -> None:
+    def _notify(self, module: ModuleType) -> None:
         for arrived in self._awaited.pop(module.__name__, ()):
             _call(arrived, module)
 
-    def _wait_no_more(self, name: str, arrived: Arrived) -> None:
-        waiting = [one for one in self._awaited.pop(name, ()) if one is not arrived]
+    def _wait_no_more(self, name: str, arrived: _Arrived) -> None:
+        waiting = [callback for callback in self._awaited.pop(name, ()) if callback is not arrived]
         if waiting:
             self._awaited[name] = waiting
         if not self._awaited:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
 
 
-def _call(arrived: Arrived, module: ModuleType) -> None:
+def _call(arrived: _Arrived, module: ModuleType) -> None:
     with suppress(Exception):
         arrived(module)
 
 
-class _Telling:
+class _NotifyingLoader:
     """Wraps a loader until its module has run. By then, module and spec have their own loader again.
 
     Args:
-        tell: called with the module when it has run; not where that raised.
+        notify: called with the module when it has run; not where that raised.
     """
 
-    def __init__(self, loader: Any, tell: Arrived) -> None:
-        self._loader, self._tell = loader, tell
+    def __init__(self, loader: Any, notify: _Arrived) -> None:
+        self._loader, self._notify = loader, notify
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -88,7 +88,7 @@ class _Telling:
             if getattr(place, name, None) is self:
                 setattr(place, name, self._loader)
         self._loader.exec_module(module)
-        self._tell(module)
+        self._notify(module)
 
 
-arrivals = Arrivals()
+arrivals = ImportArrivals()

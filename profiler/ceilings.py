@@ -9,11 +9,11 @@ from msgspec import Meta
 
 from feedline.profiler.errors import CeilingsDamaged, RunDamaged, SchemaTooNew
 from feedline.profiler.files import output
+from feedline.profiler.files.bounded import MOST_JSON, OF_RUN, OF_USER, json_of, one_line, whole
 from feedline.profiler.files.checking import NotNegative, Positive, WorldSize, checked
-from feedline.profiler.files.reading import MOST_JSON, OF_RUN, OF_USER, json_of, one_line, whole
 
 _CEILINGS_SCHEMA_VERSION = 1
-FILE = "ceilings.json"
+CEILINGS_FILE = "ceilings.json"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Ceiling:
     why: str = ""
 
 
-class Settings(TypedDict, total=False):
+class _Settings(TypedDict, total=False):
     """Settings of a ceiling that analysis calculates with."""
 
     batches: list[NotNegative]
@@ -60,21 +60,21 @@ class Settings(TypedDict, total=False):
     ranks: WorldSize | None
 
 
-class CeilingShape(TypedDict, total=False):
+class _CeilingShape(TypedDict, total=False):
     """Types of one ceiling in a file."""
 
     value: NotNegative | None
     low: NotNegative | None
     high: NotNegative | None
     cpu_s: NotNegative | None
-    settings: Settings
+    settings: _Settings
 
 
 class _CeilingsShape(TypedDict, total=False):
     """Types of the rest of a file, in addition to those of ``Ceilings``."""
 
     schema_version: Annotated[int, Meta(ge=1)]
-    ceilings: list[CeilingShape]
+    ceilings: list[_CeilingShape]
     flop_per_sample: Positive | None
     peak_flops: Positive | None
     sample_bytes: Positive | None
@@ -124,16 +124,16 @@ class Ceilings:
         """
 
         def first(name: str) -> float | None:
-            return next((figure for one in many if (figure := getattr(one, name)) is not None), None)
+            return next((figure for ceilings in many if (figure := getattr(ceilings, name)) is not None), None)
 
         return cls(
-            [ceiling for one in many for ceiling in one.ceilings],
+            [ceiling for ceilings in many for ceiling in ceilings.ceilings],
             many[0].machine,
             flop_per_sample=first("flop_per_sample"),
             peak_flops=first("peak_flops"),
             sample_bytes=first("sample_bytes"),
             cores=first("cores"),
-            notes=[note for one in many for note in one.notes],
+            notes=[note for ceilings in many for note in ceilings.notes],
         )
 
     @classmethod
@@ -141,6 +141,7 @@ class Ceilings:
         """Read a file that ``write`` wrote.
 
         Args:
+            path: of the file.
             in_run: it lies in a run folder, and not where the user says: it may not be a link.
 
         Raises:
@@ -151,8 +152,8 @@ class Ceilings:
             data = json_of(whole(path, MOST_JSON, OF_RUN if in_run else OF_USER))
             version = checked(data, _CeilingsShape).get("schema_version", 1)
             if version <= _CEILINGS_SCHEMA_VERSION:
-                found: Ceilings = checked(data, cls)
-                return found
+                ceilings: Ceilings = checked(data, cls)
+                return ceilings
         except (OSError, ValueError, RunDamaged) as error:
             raise CeilingsDamaged(
                 f"{path} is not a ceilings file ({one_line(error)}): create one with `feedline probe -o {path.name}`"

@@ -5,6 +5,10 @@ cpu   thread_time_ns: CLOCK_THREAD_CPUTIME_ID.
 runqueue  /proc/thread-self/schedstat, field 2: runnable, but another task had the CPU.
 blocked   what remains of wall: disk, network, lock or sleep.
 
+``now`` and ``since`` are cheap enough for both ends of every span. Reading a thread's run-queue delay is a system call: 2 us, and 20 where
+the work has just pushed it out of the caches. But a thread whose CPU clock kept pace with the wall clock has not been waiting for a CPU. So
+the delay is read only where the two have parted by SLACK_NS since the last reading; less than that is called no delay.
+
 Tests put a fake in place of ``wall_ns``; everything that stamps looks it up here at attach time.
 """
 
@@ -18,7 +22,7 @@ from feedline.profiler import masks
 from feedline.profiler.events import UNMEASURED
 from feedline.profiler.files.descriptor import Descriptor
 
-#: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it, follows (taps/clock_marks.py).
+#: Begins the name of an annotation in a trace of torch.profiler; ``wall_ns``, read just before it, follows (taps/kineto_window.py).
 MARK = "feedline:clock:"
 
 wall_ns = time.perf_counter_ns
@@ -26,7 +30,7 @@ cpu_ns = time.thread_time_ns
 _monotonic_ns, _calendar_ns = time.perf_counter_ns, time.time_ns  # programs that freeze time replace them in the module
 
 
-class Traffic(NamedTuple):
+class FileTraffic(NamedTuple):
     """Cumulative file traffic of the calling thread, as counted by the kernel."""
 
     chars: int  # bytes that read() returned, from the page cache or not
@@ -69,15 +73,15 @@ class _ThreadCounters:
             pass
         return UNMEASURED
 
-    def traffic(self) -> Traffic | None:
-        """File traffic of the calling thread so far, without reading these counters; None if /proc does not provide it."""
+    def traffic(self) -> FileTraffic | None:
+        """Return the file traffic of the calling thread so far, without reading these counters; None if /proc does not provide it."""
         try:
             own = self._own
             chars, calls = own.chars, own.calls  # the reading under way is counted when it has ended
             fields = self._read(self._local.io, 256).split()
             usage = resource.getrusage(resource.RUSAGE_THREAD)
             system_ns = int(usage.ru_stime * 1e9)
-            return Traffic(int(fields[1]) - chars, int(fields[5]) - calls, int(fields[9]), usage.ru_majflt, usage.ru_minflt, system_ns)
+            return FileTraffic(int(fields[1]) - chars, int(fields[5]) - calls, int(fields[9]), usage.ru_majflt, usage.ru_minflt, system_ns)
         except AttributeError:
             if self._open("io"):
                 return self.traffic()
@@ -109,5 +113,58 @@ os.register_at_fork(after_in_child=counters.forget_after_fork)
 
 
 def anchor() -> dict[str, int]:
-    """A pair of (monotonic, wall-clock) readings, to convert a run's times to calendar time."""
+    """Return a pair of (monotonic, wall-clock) readings, to convert a run's times to calendar time."""
     return {"perf_counter_ns": _monotonic_ns(), "time_ns": _calendar_ns()}
+
+
+_SLACK_NS = 20_000
+
+#: (start, CPU time, run-queue delay) of the thread so far, ns; the last UNMEASURED where the kernel does not tell.
+Moment = tuple[int, int, int]
+
+
+class _Known(threading.local):
+    """The clocks of this thread when its run-queue delay was last read."""
+
+    said = -(1 << 62), UNMEASURED  # wall less CPU, ns, so small that the first moment reads; the delay
+
+
+_known = _Known()
+
+
+def now() -> Moment:
+    """Return the beginning of a span."""
+    cpu = cpu_ns()
+    wall = wall_ns()
+    lost, delay = _known.said
+    if not -_SLACK_NS < wall - cpu - lost < _SLACK_NS:  # negative: the CPU clock of a forked child restarts
+        delay = _read(wall - cpu)
+    return wall, cpu, delay
+
+
+def now_without_cpu() -> Moment:
+    """Return the beginning of a span that needs only wall time; skips both readings of the CPU clock."""
+    return wall_ns(), UNMEASURED, UNMEASURED
+
+
+def since(begun: Moment) -> tuple[int, int, int]:
+    """Return (wall, CPU, run-queue) nanoseconds from ``begun`` until now. Run-queue time is limited to the time without a CPU."""
+    wall = wall_ns()
+    start, cpu_before, delay_before = begun
+    if cpu_before < 0:
+        return wall - start, UNMEASURED, UNMEASURED
+    cpu = cpu_ns()
+    lost, delay = _known.said
+    if not -_SLACK_NS < wall - cpu - lost < _SLACK_NS:
+        delay = _read(wall - cpu)
+    wall -= start
+    cpu -= cpu_before
+    if delay < 0 or delay_before < 0:
+        return wall, cpu, UNMEASURED
+    return wall, cpu, 0 if delay == delay_before else max(0, min(delay - delay_before, wall - cpu))
+
+
+def _read(lost: int) -> int:
+    delay = counters.runqueue_ns()
+    _known.said = lost, delay
+    return delay

@@ -23,11 +23,12 @@ FeedlineError                  70
 """
 
 import os
+from types import TracebackType
 from typing import NamedTuple
 
 
 def shows_tracebacks() -> bool:
-    """Whether an error of feedline's own is to be shown as Python shows it: ``FEEDLINE_TRACEBACK=1``, as in feedline's tests."""
+    """Return whether an error of feedline's own is to be shown as Python shows it: ``FEEDLINE_TRACEBACK=1``, as in feedline's tests."""
     return bool(os.environ.get("FEEDLINE_TRACEBACK"))
 
 
@@ -62,19 +63,19 @@ class SchemaTooNew(FeedlineError):
 
     @classmethod
     def of(cls, place: object, schema: int, known: int, made: str = "written") -> "SchemaTooNew":
-        """The error for a schema above the one that this feedline knows."""
+        """Return the error for a schema above the one that this feedline knows."""
         return cls(f"{place} was {made} by a newer feedline (schema {schema}, this one reads up to {known}): update feedline")
 
 
-class Way(NamedTuple):
+class WayOut(NamedTuple):
     """A way out, worded for a command and for a function call."""
 
     command: str
     call: str
 
 
-ELSEWHERE = Way("name another folder with -o", "pass another path")
-OVERWRITE = Way("overwrite it with -f", "overwrite=True to replace it")
+ELSEWHERE = WayOut("name another folder with -o", "pass another path")
+OVERWRITE = WayOut("overwrite it with -f", "overwrite=True to replace it")
 
 
 class OutputError(FeedlineError):
@@ -87,16 +88,18 @@ class OutputError(FeedlineError):
 
     exit_code = 73
 
-    def __init__(self, what: str, *ways: Way | str) -> None:
+    def __init__(self, what: str, *ways: WayOut | str) -> None:
         self._what, self._ways = what, ways
-        super().__init__(self._said([way.command if isinstance(way, Way) else way for way in ways]))
+        super().__init__(self._said([way.command if isinstance(way, WayOut) else way for way in ways]))
 
     @classmethod
-    def unwritable(cls, place: object, error: OSError, *ways: Way | str) -> "OutputError":
-        """The error for a place that the operating system refused to write to.
+    def unwritable(cls, place: object, error: OSError, *ways: WayOut | str) -> "OutputError":
+        """Return the error for a place that the operating system refused to write to.
 
         Args:
             place: a path, or words that name one.
+            error: of the operating system.
+            *ways: out of it.
         """
         return cls(f"cannot write {place} ({error.strerror or error})", *ways)
 
@@ -107,7 +110,7 @@ class OutputError(FeedlineError):
 
     def for_call(self) -> None:
         """Word the ways out for a function call from here on."""
-        self.args = (self._said([way.call if isinstance(way, Way) else way for way in self._ways]),)
+        self.args = (self._said([way.call if isinstance(way, WayOut) else way for way in self._ways]),)
 
     def _said(self, ways: list[str]) -> str:
         return f"{self._what}: {', or '.join(ways)}" if ways else self._what
@@ -115,13 +118,13 @@ class OutputError(FeedlineError):
 
 class PlaceTaken(OutputError):
     @classmethod
-    def exists(cls, place: object, *ways: Way | str) -> "PlaceTaken":
-        """The error for a name that is already taken."""
+    def exists(cls, place: object, *ways: WayOut | str) -> "PlaceTaken":
+        """Return the error for a name that is already taken."""
         return cls(f"{place} already exists", *(ways or (ELSEWHERE, OVERWRITE)))
 
     @classmethod
-    def foreign(cls, place: object, *ways: Way | str) -> "PlaceTaken":
-        """The error for a name taken by a file of the user's, which is never overwritten."""
+    def foreign(cls, place: object, *ways: WayOut | str) -> "PlaceTaken":
+        """Return the error for a name taken by a file of the user's, which is never overwritten."""
         return cls(f"{place} already exists and was not written by feedline", *ways, ELSEWHERE)
 
 
@@ -175,3 +178,29 @@ class OverBudget(FeedlineError):
 
 class NotJudged(FeedlineError):
     exit_code = 75
+
+
+def leave_out_us(error: BaseException) -> None:
+    """Remove feedline's frames from the traceback of an exception and of its causes, except where feedline raised it."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        here = waiting.pop()
+        if here is None or id(here) in seen:
+            continue
+        seen.add(id(here))
+        here.__traceback__ = _without_us(here.__traceback__)
+        waiting += [here.__cause__, here.__context__, *getattr(here, "exceptions", ())]
+
+
+def _without_us(trace: TracebackType | None) -> TracebackType | None:
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    kept: TracebackType | None = None
+    for frame in reversed(frames):
+        if kept is None or not str(frame.tb_frame.f_globals.get("__name__", "")).startswith("feedline."):
+            frame.tb_next = kept
+            kept = frame
+    return kept

@@ -16,7 +16,7 @@ RECORD_DTYPE = np.dtype(
         ("wall", "<i8"),  # ns
         ("cpu", "<i8"),  # ns of this thread's CPU time; -1: not measured
         ("runqueue", "<i8"),  # ns runnable but not running; -1: not measured
-        ("nbytes", "<i8"),  # see the stage; readers have names for each (store/columns.py)
+        ("nbytes", "<i8"),  # see the stage; readers have names for each (store/record_columns.py)
         ("number", "<i8"),  # a batch key (epoch << 32 | batch in the epoch) unless the stage says otherwise
         ("extra", "<i8"),  # see the stage
         ("source", "<u2"),  # which loader, module, optimizer or named operation
@@ -69,20 +69,20 @@ class Stage(enum.IntEnum):
     USER = 31  #: feedline.stage(name). source: the name
     CHECKPOINT = 32  #: torch.save. nbytes: unknown, 0
     COMPILE = 33  #: torch.compile compiled a graph. extra: which. source: what made it
-    #: A stretch between two calls of models, backward passes and updates, in which a function of the program made batches (taps/making).
+    #: A stretch between two calls of models, backward passes and updates, in which a function of the program made batches (taps/own_code).
     #: extra: how long it is. wall: what the function took of it. cpu: of that, not asleep, at most. runqueue: of it, in copies between
     #: devices. number: calls. source: the function, with file and line
     MADE = 34
     LOOKED = 35  #: no span: from one update's end to another's, in which such functions were timed. extra: calls that were seen
     GRADIENTS = 36  #: zero_grad, unscale_ or clipping. source: which
-    #: No span: the program's own code in a step, between models, backward passes and updates (taps/making/own_code.py). wall: ns, of all
+    #: No span: the program's own code in a step, between models, backward passes and updates (taps/own_code/stretches.py). wall: ns, of all
     #: that stretches stand for which were looked at. extra: how many were. runqueue: ns of the step that looking cost. Flags: GRAD, unless
     #: they lie between forwards without gradients
     OWN_CODE = 37
     #: No span: one function in that code, with the start of its record. wall: ns, however deep it was called. cpu: ns of it as called by
     #: the training loop. source: the function, with file and line, or lines of the loop, whose wall is 0. Flags: as of that record
     CALLED = 38
-    GPU = 40  #: what a GPU did for a stage (taps/gpu.py). extra: the stage. number: start of the stage's own record
+    GPU = 40  #: what a GPU did for a stage (taps/gpu_timer.py). extra: the stage. number: start of the stage's own record
     PROFILED = 41  #: no span: torch.profiler recorded, which slows steps. extra: how many steps it was to record
     #: The step whose operations were counted (taps/flops.py). nbytes: FLOP of its forwards. extra: of its backwards. number: Arithmetic
     FLOP = 42
@@ -91,24 +91,24 @@ class Stage(enum.IntEnum):
     GRADIENT = 43
     #: No span: one number of the training. source: its name. number: a float64. nbytes: samples that this rank had seen. extra: updates
     VALUE = 44
-    #: Steps that were only counted (taps/rests.py), from one update's end to another's. extra: how many. cpu: what recording one in
-    #: full costs, ns of CPU, from the run so far
+    #: Steps that were only counted (taps/recording_schedule.py), from one update's end to another's. extra: how many. cpu: what
+    #: recording one in full costs, ns of CPU, from the run so far
     REST = 45
     #: No span: what a loader handed over in the rest that begins with it. wall: batches. extra: samples. source: the loader
     TAKEN = 46
     #: No span: a rest was ended by something that is always told: the step under way is one of a kind
     WOKEN = 47
-    #: From where the pass over a loader began that fed an optimizer's first update until that update (record/beginnings.py). source: its
-    #: class. number: its own, as in OPTIMIZER. extra: of the first optimizer that belongs to the same training; written again, with END,
-    #: when that is found later. nbytes: elements of its parameters. cpu: updates made before. runqueue: samples that this rank had trained
-    #: on before. Flags: FIRST, there was such a pass; END
+    #: From where the pass over a loader began that fed an optimizer's first update until that update (record/optimizer_tracker.py).
+    #: source: its class. number: its own, as in OPTIMIZER. extra: of the first optimizer that belongs to the same training; written
+    #: again, with END, when that is found later. nbytes: elements of its parameters. cpu: updates made before. runqueue: samples that
+    #: this rank had trained on before. Flags: FIRST, there was such a pass; END
     BEGUN = 48
     #: No span: sums of a stage's records before ``start``, where a training of its own begins. source: the stage. number: records.
     #: cpu: sum of wall. nbytes, extra: sums of these. A second one, whose source is 256 more: sums of cpu and runqueue
     SUMS = 49
 
-    #: No span: a thread that makes batches was blocked when it was looked at from outside (samplers/looks.py). number: its process.
-    #: source: what it waited for (samplers/system_calls.py). extra: ns that the look stands for
+    #: No span: a thread that makes batches was blocked when it was looked at from outside (samplers/blocked_threads.py).
+    #: number: its process. source: what it waited for. extra: ns that the look stands for
     LOOK = 55
 
     # What ranks do together (taps/collectives).
@@ -156,10 +156,10 @@ class Flag:
     BUCKET = 2048  #: COLLECTIVE: DistributedDataParallel's reducer began it, in C++
     WITH_LOSS = 8192  #: FORWARD: a number that can be learned from is among its results
     SHARD = 4096  #: GRADIENT: the whole's norm is of this rank's shard: it is the sum over ranks
-    RESIDENT = 16384  #: FORWARD: all that it got was in memory before, unchanged (taps/making/resident.py)
+    RESIDENT = 16384  #: FORWARD: all that it got was in memory before, unchanged (taps/own_code/resident.py)
     BARE = 32768  #: FORWARD: of a module without parameters, such as a transform (told without a loader)
 
 
 def batch_key(epoch: int, batch: int) -> int:
-    """A batch of a loader as one number: ``epoch << 32 | batch``."""
+    """Return a batch of a loader as one number: ``epoch << 32 | batch``."""
     return epoch << 32 | batch

@@ -1,4 +1,7 @@
-"""Text with an id, so that code does not depend on the wording."""
+"""Text with an id, so that code does not depend on the wording, and reasons why a hook is not attached."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
 
 
 class Message(str):
@@ -22,10 +25,33 @@ class Message(str):
 
 
 def id_of(text: str) -> str:
-    """The id of a message; empty for plain text."""
+    """Return the id of a message; empty for plain text."""
     return text.id if isinstance(text, Message) else ""
 
 
 def reworded(old: str, new: str) -> str:
-    """The new text with the id of the old one, for messages that are masked or shortened."""
+    """Return the new text with the id of the old one, for messages that are masked or shortened."""
     return Message(new, old.id) if isinstance(old, Message) else new
+
+
+ReportHook = Callable[[str, bool, str], None]  # hook, attached?, what it gives or why not
+
+# Why a hook is not attached: ids of messages. Code depends on these.
+NO_GPU: Final = "no_gpu"
+NO_CUDA: Final = "torch_without_cuda"
+CUDA_NOT_USED: Final = "cuda_not_used"
+NO_NVML: Final = "no_nvml"
+NO_CPU_QUOTA: Final = "no_cpu_quota"
+NO_DISK: Final = "no_disk"
+NOT_REPLACED: Final = "seen_by_counters"  # too much goes through it for a tap
+TOO_FEW_UPDATES: Final = "too_few_updates"
+NO_FLOP: Final = "no_flop"
+OTHER_LIBRARY: Final = "other_library"  # communication that does not pass torch's dispatcher
+TURNED_OFF: Final = "turned_off"
+ONE_GRADIENT: Final = "one_gradient"  # one rank and one micro-batch: no noise scale
+
+
+def few(things: Sequence[object], most: int) -> str:
+    """Return ``a, b, c and 4 more``."""
+    more = f" and {len(things) - most:,} more" if len(things) > most else ""
+    return ", ".join(map(str, things[:most])) + more

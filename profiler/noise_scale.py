@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+_FloatArray = npt.NDArray[np.float64]
 
 #: Blocks of the jackknife: long enough to hold how the gradient drifts from step to step, enough of them for Student's quantile. With 10,
 #: 20 and 32 blocks the interval held a known value in 93 to 96 % of 300 repeats (tests/noise/test_coverage.py).
 _BLOCKS = 20
 #: Fewer updates, or fewer that count in a moving average, give no interval worth the name.
-FEWEST = 16
+_MIN_UPDATES = 16
 #: Windows that a training is cut into.
 WINDOWS = 20
 NORMAL_975 = 1.959964
@@ -67,7 +67,9 @@ def noise_scale(
     decay: float | None = None,
     data_set: float | None = None,
 ) -> NoiseScale:
-    """Estimate the noise scale, as the ratio of the means of S and |G|^2 over updates. (A mean of ratios would be mostly noise and skewed.)
+    """Estimate the noise scale, as the ratio of the means of S and |G|^2 over updates.
+
+    A mean of ratios would be mostly noise and skewed.
 
     The interval is a jackknife that leaves out one block of updates at a time (Efron and Tibshirani, An Introduction to the Bootstrap,
     chapter 11) on |G|^2 / S, because S is known far better than |G|^2. The reciprocals of its ends are those of the noise scale; if the
@@ -77,7 +79,8 @@ def noise_scale(
     Args:
         small_sq: float [n], |g_b|^2 of each update: squared norm of a part's mean gradient, or the mean of that over parts.
         big_sq: float [n], |g_B|^2, of the mean gradient of all parts.
-        b, B: samples behind the two; float [n] or one number.
+        b: samples behind the part; float [n] or one number.
+        B: samples behind the whole; float [n] or one number.
         decay: weight decay^k for an update k updates ago, as in the ratio of two debiased exponential moving averages. None: equal
             weights.
         data_set: samples N of a finite dataset drawn without replacement: S / N is added to |G|^2, which matters once B_simple is near N.
@@ -95,14 +98,16 @@ def noise_scale(
     weights = np.ones(len(S)) if decay is None else decay ** np.arange(len(S) - 1.0, -1.0, -1.0)
     mean_S, mean_G2 = float(np.average(S, weights=weights)), float(np.average(G2, weights=weights))
     counted = float(weights.sum() ** 2 / (weights**2).sum())
-    if counted < FEWEST:
-        said = f"{len(S)} updates" if decay is None else f"an effective {counted:.0f} updates"
-        return NoiseScale(None, None, None, f"too few updates: {said}, but {FEWEST} are needed", len(S), mean_S, mean_G2, dropped)
+    if counted < _MIN_UPDATES:
+        counted_text = f"{len(S)} updates" if decay is None else f"an effective {counted:.0f} updates"
+        return NoiseScale(
+            None, None, None, f"too few updates: {counted_text}, but {_MIN_UPDATES} are needed", len(S), mean_S, mean_G2, dropped
+        )
     left_out = _left_out(S, G2, weights, min(_BLOCKS, int(counted)))
     return _interval(NoiseScale(None, None, None, "", len(S), mean_S, mean_G2, dropped), left_out)
 
 
-def _split(small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: npt.ArrayLike) -> tuple[FloatArray, FloatArray, int, str]:
+def _split(small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: npt.ArrayLike) -> tuple[_FloatArray, _FloatArray, int, str]:
     """S and |G|^2 of each update that can be used, how many cannot, and why none can."""
     small, big = np.atleast_1d(np.asarray(small_sq, float)), np.atleast_1d(np.asarray(big_sq, float))
     if small.ndim != 1 or small.shape != big.shape:
@@ -129,7 +134,7 @@ def _split(small_sq: npt.ArrayLike, big_sq: npt.ArrayLike, b: npt.ArrayLike, B: 
     return S[fits], G2[fits], int(len(finite) - fits.sum()), why
 
 
-def _left_out(S: FloatArray, G2: FloatArray, weights: FloatArray, blocks: int) -> tuple[FloatArray, FloatArray]:
+def _left_out(S: _FloatArray, G2: _FloatArray, weights: _FloatArray, blocks: int) -> tuple[_FloatArray, _FloatArray]:
     """Means of S and |G|^2 without one of the blocks of neighbours, which weigh about the same: two float64 [blocks]."""
     middle = np.cumsum(weights) - weights / 2
     number = np.minimum((middle / weights.sum() * blocks).astype(np.int64), blocks - 1)
@@ -140,33 +145,33 @@ def _left_out(S: FloatArray, G2: FloatArray, weights: FloatArray, blocks: int) -
     return without[0], without[1]
 
 
-def _interval(found: NoiseScale, left_out: tuple[FloatArray, FloatArray]) -> NoiseScale:
-    S, G2, (S_less, G2_less) = found.S, found.G2, left_out
+def _interval(estimate: NoiseScale, left_out: tuple[_FloatArray, _FloatArray]) -> NoiseScale:
+    S, G2, (S_less, G2_less) = estimate.S, estimate.G2, left_out
     noise = _ends(S, S_less)
     if S == 0 and not S_less.any():
-        return _but(found, 0.0, 0.0, "the parts have the same gradient as the whole: they saw the same data")
+        return _but(estimate, 0.0, 0.0, "the parts have the same gradient as the whole: they saw the same data")
     if noise[1] < 0:
-        return _but(found, None, None, "the gradient is longer than those of its parts, so it is not their mean: it may be a sum")
+        return _but(estimate, None, None, "the gradient is longer than those of its parts, so it is not their mean: it may be a sum")
     if noise[0] <= 0:
         if _ends(G2, G2_less)[0] <= 0:
-            return _but(found, None, None, "the gradient and its noise cannot be separated")
+            return _but(estimate, None, None, "the gradient and its noise cannot be separated")
         most = max(0.0, _ends(S / G2, S_less / G2_less)[1])
-        return _but(found, 0.0, most, "the noise is too small compared with the gradient")
+        return _but(estimate, 0.0, most, "the noise is too small compared with the gradient")
     low, high = _ends(G2 / S, G2_less / S_less)
     reach = (high - low) / 2
     if high <= -reach:
-        return _but(found, None, None, "the gradient cannot be distinguished from noise (it is smaller than noise alone would make it)")
+        return _but(estimate, None, None, "the gradient cannot be distinguished from noise (it is smaller than noise alone would make it)")
     if low <= 0:
         why = "the gradient cannot be distinguished from noise (the 95 % interval of its squared norm includes 0)"
-        return _but(found, 1 / max(high, reach), None, why)
-    return NoiseScale(S / G2, 1 / high, 1 / low, "", found.updates, S, G2, found.dropped)
+        return _but(estimate, 1 / max(high, reach), None, why)
+    return NoiseScale(S / G2, 1 / high, 1 / low, "", estimate.updates, S, G2, estimate.dropped)
 
 
-def _but(found: NoiseScale, low: float | None, high: float | None, why: str) -> NoiseScale:
-    return NoiseScale(None, low, high, why, found.updates, found.S, found.G2, found.dropped)
+def _but(estimate: NoiseScale, low: float | None, high: float | None, why: str) -> NoiseScale:
+    return NoiseScale(None, low, high, why, estimate.updates, estimate.S, estimate.G2, estimate.dropped)
 
 
-def _ends(value: float, left_out: FloatArray) -> tuple[float, float]:
+def _ends(value: float, left_out: _FloatArray) -> tuple[float, float]:
     """95 % interval of a statistic from what it is without each block."""
     blocks = len(left_out)
     error = math.sqrt((blocks - 1) / blocks * float(((left_out - left_out.mean()) ** 2).sum()))
@@ -174,8 +179,10 @@ def _ends(value: float, left_out: FloatArray) -> tuple[float, float]:
 
 
 def student(freedom: int) -> float:
-    """97.5 % quantile of Student's t: tabulated, and from 5 degrees of freedom on within 0.3 % by the Cornish-Fisher expansion
-    (Abramowitz and Stegun, 26.7.5)."""
+    """Return the 97.5 % quantile of Student's t.
+
+    It is tabulated, and from 5 degrees of freedom on within 0.3 % by the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+    """
     if freedom <= len(_T_975):
         return _T_975[max(freedom, 1) - 1]
     z = NORMAL_975
@@ -184,15 +191,14 @@ def student(freedom: int) -> float:
 
 
 def windows(
-    small_sq: FloatArray, big_sq: FloatArray, b: FloatArray, B: FloatArray, *, pieces: int = WINDOWS, data_set: float | None = None
+    small_sq: _FloatArray, big_sq: _FloatArray, b: _FloatArray, B: _FloatArray, *, pieces: int = WINDOWS, data_set: float | None = None
 ) -> list[Window]:
-    """The noise scale over a training: about ``pieces`` windows of equally many updates, fewer if they would be too short.
+    """Estimate the noise scale over a training: about ``pieces`` windows of equally many updates, fewer if they would be too short.
 
-    Args:
-        small_sq, big_sq, b, B, data_set: as for ``noise_scale``; float64 [n].
+    The arguments are those of ``noise_scale``; float64 [n].
     """
     rows = len(small_sq)
-    edges = np.linspace(0, rows, max(1, min(pieces, rows // (2 * FEWEST))) + 1).round().astype(int) if rows else np.zeros(1, int)
+    edges = np.linspace(0, rows, max(1, min(pieces, rows // (2 * _MIN_UPDATES))) + 1).round().astype(int) if rows else np.zeros(1, int)
     return [
         Window(int(i), int(j), noise_scale(small_sq[i:j], big_sq[i:j], b[i:j], B[i:j], data_set=data_set))
         for i, j in zip(edges[:-1], edges[1:])
@@ -200,7 +206,9 @@ def windows(
 
 
 class Live:
-    """The noise scale of the most recent updates, for your own loop::
+    """The noise scale of the most recent updates, for your own loop.
+
+    Example::
 
         scale = Live()
         for ...:
@@ -222,6 +230,6 @@ class Live:
         self._rows.append((float(small_sq), float(big_sq), float(b), float(B)))
 
     def value(self) -> NoiseScale:
-        """The noise scale of the remembered updates."""
+        """Return the noise scale of the remembered updates."""
         columns = np.array(self._rows, float).reshape(-1, 4).T
         return noise_scale(*columns, decay=self.decay, data_set=self.data_set)

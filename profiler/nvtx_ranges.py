@@ -24,13 +24,13 @@ from feedline.profiler.events import Stage
 
 _DOMAIN = "feedline"
 INJECTION = "NVTX_INJECTION64_PATH" if sys.maxsize > 2**32 else "NVTX_INJECTION32_PATH"
-MAX_NAMES = 4096  # NVTX keeps every name for the life of the process; a program that makes up names without end gets "other" after these
+_MAX_NAMES = 4096  # NVTX keeps every name for the life of the process; a program that makes up names without end gets "other" after these
 
 #: The range of each stage.
 NAMES: dict[Stage, str] = {stage: stage.name.lower() for stage in Stage if stage is not Stage.NAME}
 
 
-class Ranges:
+class NvtxRanges:
     """Pushes and pops ranges of one domain, from any thread. Unpickling it calls ``ranges()``."""
 
     def __init__(self, domain: Any) -> None:
@@ -57,28 +57,28 @@ class Ranges:
             attributes = self._named[name]
         self._push(attributes)
 
-    def __reduce__(self) -> tuple[Callable[[], "Ranges | None"], tuple[()]]:
+    def __reduce__(self) -> tuple[Callable[[], "NvtxRanges | None"], tuple[()]]:
         return ranges, ()
 
 
 def listening() -> bool:
-    """Whether an NVTX tool listens to this process, from the environment alone: cheap, imports nothing. NVTX_DISABLE means no."""
+    """Return whether an NVTX tool listens to this process, from the environment alone: cheap, imports nothing. NVTX_DISABLE means no."""
     return bool(os.environ.get(INJECTION)) and not os.environ.get("NVTX_DISABLE")
 
 
-def ranges() -> Ranges | None:
+def ranges() -> NvtxRanges | None:
     """Ranges of the domain ``feedline``; None if no tool listens, it cannot be loaded, or the package nvtx is missing."""
-    found = _attach()
-    return found if isinstance(found, Ranges) else None
+    attached = _attach()
+    return attached if isinstance(attached, NvtxRanges) else None
 
 
-def why_not() -> str | None:
+def why_not_listening() -> str | None:
     """Why ``ranges()`` is None, for ``feedline env``; None if there are ranges."""
-    found = _attach()
-    return found if isinstance(found, str) else None
+    attached = _attach()
+    return attached if isinstance(attached, str) else None
 
 
-def _attach() -> Ranges | str:
+def _attach() -> NvtxRanges | str:
     if os.environ.get("NVTX_DISABLE"):
         return "NVTX_DISABLE is set"
     if not listening():
@@ -92,7 +92,7 @@ def _attach() -> Ranges | str:
         # nvtx gives a domain without attributes when no tool was loaded; it says so in no other way.
         if domain.get_event_attributes("next") is None:
             return f"NVTX could not load the tool at {INJECTION}={masks.path(os.environ[INJECTION])}"
-        return Ranges(domain)
+        return NvtxRanges(domain)
     except Exception as error:
         return f"this version of nvtx lacks what is needed ({masks.error(error)}): pip install -U nvtx"
 
@@ -105,7 +105,7 @@ class _Attributes(dict[str, Any]):
         self._make = domain.get_event_attributes
 
     def __missing__(self, name: str) -> Any:
-        if len(self) >= MAX_NAMES:
+        if len(self) >= _MAX_NAMES:
             return self["other"] if "other" in self else self._keep("other")
         return self._keep(name)
 

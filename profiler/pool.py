@@ -9,13 +9,16 @@ from typing import Any, TypeVar
 
 from feedline.profiler.deferred import deferred
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @contextmanager
 def sheltered() -> Iterator[None]:
-    """Shelter processes started in the block, and their children, from SIGINT. The signal is blocked, not ignored, so that it is blocked
-    from their first moment. In this process it acts at the end of the block: an interrupted start could leave a process without handle."""
+    """Shelter processes started in the block, and their children, from SIGINT.
+
+    The signal is blocked, not ignored, so that it is blocked from their first moment. In this process it acts at the end of the block: an
+    interrupted start could leave a process without handle.
+    """
     resource_tracker.ensure_running()  # starting it later would unblock SIGINT
     with deferred():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -28,7 +31,7 @@ def sheltered() -> Iterator[None]:
 class _Pool(ProcessPoolExecutor):
     """An executor that starts its processes as work arrives."""
 
-    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+    def submit(self, work: Callable[..., _T], /, *args: Any, **kwargs: Any) -> "Future[_T]":
         with sheltered():
             return super().submit(work, *args, **kwargs)
 
@@ -38,7 +41,9 @@ def pool(count: int, initializer: Callable[..., object] | None = None, initargs:
     """A pool of ``count`` processes; they are ended at once if the block raises.
 
     Args:
+        count: of processes.
         initializer: called in every process before its first work.
+        initargs: its arguments.
     """
     with sheltered():
         forkserver.ensure_running()

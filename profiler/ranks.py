@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from feedline.profiler import proc
 
 #: What tells one rank's processes apart from the process that launched them, by launcher.
-_MARKS = {
+_LAUNCHER_MARKS = {
     "torchrun": ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"),
     "slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"),
     "mpi": ("OMPI_COMM_WORLD_RANK", "PMI_RANK"),
@@ -27,7 +27,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """Position of this process in its launch."""
 
     rank: int = 0
@@ -38,8 +38,8 @@ class Place:
     launcher: str = "none"  # torchrun, slurm, mpi, env (RANK and WORLD_SIZE, set by anything else) or none
 
 
-def place(environ: Mapping[str, str] = os.environ) -> Place:
-    """The place of this process. A value that is not a number, or a rank outside its world, counts as not set."""
+def place(environ: Mapping[str, str] = os.environ) -> RankPlace:
+    """Return the place of this process. A value that is not a number, or a rank outside its world, counts as not set."""
     named = _by_rank_variables(environ)
     if named is not None and named.launcher == "torchrun":
         return named
@@ -47,11 +47,11 @@ def place(environ: Mapping[str, str] = os.environ) -> Place:
         # Where RANK says something else, a launcher of its own was started once per Slurm task or MPI process.
         if other is not None and (named is None or (named.rank, named.world_size) == (other.rank, other.world_size)):
             return other
-    return named or Place()
+    return named or RankPlace()
 
 
 def launch_id(environ: Mapping[str, str] = os.environ) -> str:
-    """A name shared by the ranks of one launch on one host and by no other launch, usable as a file name.
+    """Return a name shared by the ranks of one launch on one host and by no other launch, usable as a file name.
 
     For Slurm it is the same on all hosts. For RANK and WORLD_SIZE set by hand it is the process group's: one for a script that starts the
     ranks, but several where they were typed one by one.
@@ -75,7 +75,7 @@ def started_at(environ: Mapping[str, str] = os.environ) -> str:
     return time.strftime("%m%d-%H%M%S", time.localtime(began))
 
 
-def _by_rank_variables(environ: Mapping[str, str]) -> Place | None:
+def _by_rank_variables(environ: Mapping[str, str]) -> RankPlace | None:
     elastic = "TORCHELASTIC_RUN_ID" in environ
     return _made(
         "torchrun" if elastic else "env",
@@ -87,7 +87,7 @@ def _by_rank_variables(environ: Mapping[str, str]) -> Place | None:
     )
 
 
-def _slurm(environ: Mapping[str, str]) -> Place | None:
+def _slurm(environ: Mapping[str, str]) -> RankPlace | None:
     in_step = _number(environ, "SLURM_STEP_ID") is not None
     if not in_step or "OMPI_COMM_WORLD_RANK" in environ:
         return None
@@ -101,7 +101,7 @@ def _slurm(environ: Mapping[str, str]) -> Place | None:
     )
 
 
-def _mpi(environ: Mapping[str, str]) -> Place | None:
+def _mpi(environ: Mapping[str, str]) -> RankPlace | None:
     return _made(
         "mpi",
         rank=_number(environ, "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
@@ -112,14 +112,14 @@ def _mpi(environ: Mapping[str, str]) -> Place | None:
     )
 
 
-def _made(launcher: str, rank: int | None, size: int | None, local: int | None, group: int | None, restart: int | None) -> Place | None:
+def _made(launcher: str, rank: int | None, size: int | None, local: int | None, group: int | None, restart: int | None) -> RankPlace | None:
     if rank is None or size is None or rank >= size:
         return None
-    return Place(rank, rank if local is None else local, size, group, restart or 0, launcher)
+    return RankPlace(rank, rank if local is None else local, size, group, restart or 0, launcher)
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int | None:
-    """The first of these variables that is a number of at most nine ASCII digits."""
+    """Return the first of these variables that is a number of at most nine ASCII digits."""
     for name in names:
         if re.fullmatch(r"[0-9]{1,9}", environ.get(name, "").strip()):
             return int(environ[name])
@@ -127,14 +127,14 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
 
 
 def _root(launcher: str, environ: Mapping[str, str]) -> int:
-    """The process that stands for the launch on this host: the nearest ancestor that is not part of this rank.
+    """Return the process that stands for the launch on this host: the nearest ancestor that is not part of this rank.
 
     That is the parent, unless a wrapper script stands between; a wrapper has the rank's own variables. One whose environment may not be
     read belongs to another user (slurmstepd), so it is the launcher.
     """
     if launcher == "env":
         return os.getpgrp()
-    marks = {name: environ[name] for name in _MARKS.get(launcher, ()) if name in environ}
+    marks = {name: environ[name] for name in _LAUNCHER_MARKS.get(launcher, ()) if name in environ}
     if not marks:
         return os.getpid()
     pid = os.getppid()

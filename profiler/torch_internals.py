@@ -1,11 +1,17 @@
 """Every private name of torch that feedline uses, and the questions that need one.
 
-torch may rename or drop any of these without notice. tests/hooks/test_torch_internals.py compares ``PRIVATE`` with feedline's own code
-and with the installed torch; ``scripts/torch-matrix`` runs it under each version of ``TESTED``. What several places ask is a function
+torch may rename or drop any of these without notice. tests/hooks/test_torch_internals.py compares ``PRIVATE_NAMES`` with feedline's own
+code and with the installed torch; ``scripts/torch-matrix`` runs it under each version of ``TESTED``. What several places ask is a function
 here; a name with one user stays beside that user.
+
+Some of them run feedline's own operations on the program's tensors without its modes and subclasses seeing them. A ``TorchDispatchMode`` or
+``TorchFunctionMode`` of the program counts, logs or changes what it sees; a tensor subclass does as much with each question for its shape.
+Below dispatch there are plain tensors only: what is computed on another kind must be taken out of it before.
 """
 
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -26,7 +32,7 @@ class Private(NamedTuple):
     use: str
 
 
-PRIVATE = (
+PRIVATE_NAMES = (
     Private("worker", "torch.utils.data._utils", "the module of a loader's workers: their loop, and a resumed iteration"),
     Private("_ResumeIteration _worker_loop _worker_info", "torch.utils.data._utils.worker", "recording in workers; whether this is one"),
     Private("pin_memory", "torch.utils.data._utils", "what pinning takes"),
@@ -93,27 +99,29 @@ PRIVATE = (
 
 
 def in_backward() -> bool:
-    """Whether this thread is inside a backward pass; includes the engine's own threads, and what a checkpoint recomputes."""
+    """Return whether this thread is inside a backward pass; includes the engine's own threads, and what a checkpoint recomputes."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_traced() -> bool:
-    """Whether torch.jit.trace is recording this thread; it would include every query of a tensor."""
+    """Return whether torch.jit.trace is recording this thread; it would include every query of a tensor."""
     return torch._C._get_tracing_state() is not None
 
 
 def is_profiled() -> bool:
-    """Whether the program runs torch.profiler or autograd's profiler."""
+    """Return whether the program runs torch.profiler or autograd's profiler."""
     profiler: Any = torch.autograd.profiler
     return getattr(profiler, "_is_profiler_enabled", False) or torch.autograd._profiler_enabled()
 
 
 def hide_from_dynamo(function: Any, whats_called: bool = False) -> None:
-    """Keep dynamo from compiling a frame of feedline instead of the user's: ``Sequential(...).compile()`` made 6 graphs instead of none.
-    After a graph break it compiles whatever runs next, in a compiled training step our own questions, and fails on them.
-    Where torch has no such thing, compiled models are a little slower to compile.
+    """Keep dynamo from compiling a frame of feedline instead of the user's.
+
+    ``Sequential(...).compile()`` made 6 graphs instead of none. After a graph break it compiles whatever runs next, in a compiled training
+    step our own questions, and fails on them. Where torch has no such thing, compiled models are a little slower to compile.
 
     Args:
+        function: of feedline.
         whats_called: keep it from all that the function calls, too.
     """
     try:
@@ -125,7 +133,10 @@ def hide_from_dynamo(function: Any, whats_called: bool = False) -> None:
 
 
 def dynamo_follows() -> bool:
-    """Whether dynamo compiles what this thread runs next: a compiled training step after a graph break. False if torch cannot tell."""
+    """Return whether dynamo compiles what this thread runs next: a compiled training step after a graph break.
+
+    False if torch cannot tell.
+    """
     try:
         return callable(torch._C._dynamo.eval_frame.get_eval_frame_callback())
     except AttributeError:
@@ -134,3 +145,31 @@ def dynamo_follows() -> bool:
 
 for _function in (in_backward, is_traced, is_profiled, dynamo_follows):
     hide_from_dynamo(_function)
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+NoFunctionModes, NoDispatchModes = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
+
+
+def below_user_modes(function: _Function) -> _Function:
+    """Run a function whose operations no mode and no subclass of the program sees."""
+
+    @functools.wraps(function)
+    def quiet(*args: Any, **kwargs: Any) -> Any:
+        with NoFunctionModes(), NoDispatchModes():
+            return function(*args, **kwargs)
+
+    hide_from_dynamo(quiet, whats_called=True)
+    return quiet  # type: ignore[return-value]
+
+
+def below_function_modes(function: _Function) -> _Function:
+    """The same for a function that only queries shapes and the like, for tensors of any kind; its dispatches still get an answer."""
+
+    @functools.wraps(function)
+    def quiet(*args: Any, **kwargs: Any) -> Any:
+        with NoFunctionModes():
+            return function(*args, **kwargs)
+
+    hide_from_dynamo(quiet, whats_called=True)
+    return quiet  # type: ignore[return-value]

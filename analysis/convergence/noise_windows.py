@@ -11,9 +11,8 @@ from feedline.analysis.convergence.training_record import GradientNorms, Trainin
 from feedline.analysis.convergence.training_series import NoiseOverTraining, NoiseWindow
 from feedline.analysis.intervals import FloatArray
 from feedline.analysis.ledger.finding import Finding
-from feedline.profiler.message import Message, id_of
+from feedline.profiler.message import ONE_GRADIENT, Message, id_of
 from feedline.profiler.noise_scale import WINDOWS, Window, windows
-from feedline.profiler.reasons import ONE_GRADIENT
 
 _NEEDS_PARTS = Message("needs two or more ranks, or gradient accumulation over two or more micro-batches", ONE_GRADIENT)
 _AVERAGED_ALREADY = "the ranks' own gradients were not seen before they were averaged"

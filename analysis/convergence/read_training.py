@@ -14,11 +14,10 @@ from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.boundaries import training_loaders
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.message import Message
-from feedline.profiler.store.columns import Records
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.parts import only
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
+from feedline.profiler.store.trainings import open_run, require_one_training
 
 #: First in a report; the others by name.
 _CURVE_ORDER = ("train loss", "eval loss", "lr")
@@ -57,7 +56,7 @@ def read(path: Path) -> TrainingRecord:
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``, and for a folder that holds several trainings.
     """
-    return of_run(only(open_run(path)))
+    return of_run(require_one_training(open_run(path)))
 
 
 def of_run(run: Run) -> TrainingRecord:

@@ -56,7 +56,7 @@ class TrainingRecord:
             parameter group), and what the program gave to ``feedline.metric``.
         norms: None: not seen; ``why`` says what it needs.
         why: why there are no norms; "" where there are.
-        setup: ``Manifest.training`` of rank 0 (profiler/taps/convergence/setup.py says its keys).
+        setup: ``Manifest.training`` of rank 0 (profiler/taps/convergence/training_setup.py says its keys).
         ranks: processes.
         batch: samples per update, all ranks together, median; None: unknown.
         samples: trained on in all, all ranks together.

@@ -44,7 +44,7 @@ class NoiseOverTraining:
     how: str  # how the gradients were seen: "ddp", "hook", "manual", "accumulation" or "fsdp2"; "": not seen
     windows: list[NoiseWindow]
     dropped: int  # updates left out: not finite, of unknown size, or their part was as large as the whole
-    reason: str = ""  # why there is no value, as an identifier (profiler/reasons.py); empty where nothing depends on it
+    reason: str = ""  # why there is no value, as an identifier (profiler/message.py); empty where nothing depends on it
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from feedline.analysis.measure.model import StepSummary
 from feedline.analysis.measure.noise import FEWEST, FloatArray, error_of
 from feedline.analysis.measure.waits import classify, sent_times
 from feedline.profiler.events import Stage
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.parts import only
-from feedline.profiler.store.read import Run, rank_folders
+from feedline.profiler.store.run_folder import Run, rank_folders
+from feedline.profiler.store.trainings import open_run, require_one_training
 
 
 class Influence:
@@ -293,7 +292,7 @@ class MeasuredRun:
             RunDamaged, SchemaTooNew: it cannot be read.
         """
         folder, number = pipeline.place(path, None)
-        run = open_run(path) if number is not None else only(open_run(folder))
+        run = open_run(path) if number is not None else require_one_training(open_run(folder))
         report = pipeline.report_of(run, pipeline.ceilings_of(folder))
         manifest = run.ranks[min(run.ranks)].manifest
         if pipeline.holds_traces(run):

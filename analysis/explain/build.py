@@ -26,7 +26,7 @@ from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.rules import BY_ID
 from feedline.analysis.rules.input import no_batch, nothing_trained, too_short
 from feedline.profiler.ceilings import Ceilings
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
 
 UNKNOWN = (nothing_trained.RULE_ID, too_short.RULE_ID)  # findings that say that nothing can be said
 

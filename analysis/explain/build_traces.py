@@ -21,9 +21,8 @@ from feedline.analysis.traces.trace_budget import FIGURES as GPU
 from feedline.analysis.traces.trace_budget import StepBudget
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.few import few
-from feedline.profiler.message import reworded
-from feedline.profiler.store.read import Run
+from feedline.profiler.message import few, reworded
+from feedline.profiler.store.run_folder import Run
 
 _SHOWN_ROWS = 100  # of each table
 _INPUT = ("loader_pct", "stall_pct", "speedup_ceiling")

@@ -38,7 +38,7 @@ from feedline.profiler.events import Stage
 from feedline.profiler.message import reworded
 from feedline.profiler.session.ending import INTERRUPTED
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
 #: Variables that change what glibc's malloc returns to the system.

@@ -22,7 +22,7 @@ class Hook:
     name: str
     attached: bool
     why: str  # what it gives, or why it could not be attached
-    reason: str = ""  # why it could not be attached, as an identifier (profiler/reasons.py); empty where nothing depends on it
+    reason: str = ""  # why it could not be attached, as an identifier (profiler/message.py); empty where nothing depends on it
 
 
 @dataclass(frozen=True)

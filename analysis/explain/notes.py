@@ -27,7 +27,7 @@ def of_rank(rank: RankMetrics) -> list[str]:
         notes.append(f"long run: details were kept for one window of 64 batches in {rank.main.stride}; sums are exact")
     if rank.rank.slice is not None and any(worker.stride > 1 for worker in rank.workers):
         notes.append("workers dropped part of their records, so what they did in this training is estimated from the rest")
-    notes += [str(hook["why"]) for hook in rank.rank.manifest.hooks if hook["name"] == overrides.NAME and hook["attached"]]
+    notes += [str(hook["why"]) for hook in rank.rank.manifest.hooks if hook["name"] == overrides.OVERRIDES_HOOK and hook["attached"]]
     notes += _sampled(rank)
     if len(rank.main.of(Stage.PROFILED)):
         notes.append("steps that torch.profiler recorded are excluded, because it slows them: see kineto.json.gz in the run folder")

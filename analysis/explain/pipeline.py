@@ -11,9 +11,9 @@ from feedline.analysis.explain.build_traces import holds_traces
 from feedline.analysis.explain.model import Report
 from feedline.analysis.ranks.comparison import NO_HINTS, NetworkHints
 from feedline.analysis.ranks.many import rank_pool
-from feedline.profiler.ceilings import FILE, Ceilings
-from feedline.profiler.store.parts import part, parts, place_of
-from feedline.profiler.store.read import Run
+from feedline.profiler.ceilings import CEILINGS_FILE, Ceilings
+from feedline.profiler.store.run_folder import Run
+from feedline.profiler.store.trainings import parse_part_path, pick_training, split_run
 
 
 def place(path: Path, training: int | None) -> tuple[Path, int | None]:
@@ -22,7 +22,7 @@ def place(path: Path, training: int | None) -> tuple[Path, int | None]:
     Raises:
         RunDamaged: the folder cannot be listed.
     """
-    named = place_of(path)
+    named = parse_part_path(path)
     return (path, training) if named is None or training is not None else named
 
 
@@ -37,7 +37,7 @@ def of_process(run: Run, number: int | None) -> list[Run]:
     """
     if holds_traces(run):
         return [run]
-    return parts(run) if number is None else [part(run, number)]
+    return split_run(run) if number is None else [pick_training(run, number)]
 
 
 def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | None:
@@ -46,7 +46,7 @@ def ceilings_of(run: Path, files: Sequence[Path] | None = None) -> Ceilings | No
     Raises:
         CeilingsDamaged, SchemaTooNew: a file cannot be read.
     """
-    own = [Ceilings.read(run / FILE, in_run=True)] if not files and os.path.lexists(run / FILE) else []
+    own = [Ceilings.read(run / CEILINGS_FILE, in_run=True)] if not files and os.path.lexists(run / CEILINGS_FILE) else []
     found = own or [Ceilings.read(file) for file in files or []]
     return Ceilings.joined(found) if found else None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from feedline.analysis.explain.speed_trial import REJECT, more
 from feedline.analysis.ledger.change import REJECTED, Refused
-from feedline.profiler.files import lists
+from feedline.profiler.files import own_folders
 
 LEDGER = "ledger.jsonl"
 SPEED = "speed"
@@ -66,7 +66,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     """The lines of the ledger in a folder, oldest first. A damaged one is left out."""
     found: list[dict[str, Any]] = []
     with suppress(OSError):
-        if LEDGER not in lists.names(folder):
+        if LEDGER not in own_folders.listed_names(folder):
             return []
         for line in (folder / LEDGER).read_text(encoding="utf-8", errors="replace").splitlines():
             with suppress(ValueError):
@@ -110,7 +110,7 @@ def _gains(mean: float, low: float, high: float) -> str:
 def identity(run: Path) -> str:
     """Of a run folder: its launch and its name, because one launch may record several; "": not known."""
     with suppress(OSError):
-        listing = lists.read_list(run)
+        listing = own_folders.read_list(run)
         return f"{listing.launch} {run.resolve().name}" if listing is not None and listing.launch else ""
     return ""
 

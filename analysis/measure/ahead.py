@@ -8,7 +8,7 @@ import numpy.typing as npt
 from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.boundaries import pass_of
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.columns import Records
+from feedline.profiler.store.record_columns import Records
 
 
 def left_over(asked: Records, main: Records, rests: Records) -> npt.NDArray[np.bool_]:

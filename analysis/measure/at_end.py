@@ -13,8 +13,8 @@ from feedline.analysis.measure.model import Gauge
 from feedline.analysis.measure.steps import ASIDE
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.samplers.system_calls import UNKNOWN
-from feedline.profiler.store.columns import Records
+from feedline.profiler.samplers.blocked_threads import ON_UNKNOWN
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 LONG_S = 3.0  # a wait from here on is told; a person who sees nothing come waits longer before Ctrl-C
@@ -45,7 +45,7 @@ class LastWait:
         s: how long it had lasted at the end.
         worker: number of the worker whose turn it was; None: not known, or there are no workers.
         workers: that had started.
-        blocked: worker -> what it was seen to wait for (profiler/samplers/system_calls.py), where that is sure.
+        blocked: worker -> what it was seen to wait for (profiler/samplers/blocked_threads.py), where that is sure.
         looks: how many looks that is from.
     """
 
@@ -197,14 +197,14 @@ def waits(wait: LastWait) -> str:
     """``waiting 11.4 s for a batch from worker 0, which was sleeping``."""
     if wait.worker is None:
         return f"waiting {seconds(wait.s)} for a batch"
-    kind = wait.blocked.get(wait.worker, UNKNOWN)
-    blocked = "" if kind == UNKNOWN else f", which was {DOING_BLOCKED.get(kind, f'blocked ({kind})')}"
+    kind = wait.blocked.get(wait.worker, ON_UNKNOWN)
+    blocked = "" if kind == ON_UNKNOWN else f", which was {DOING_BLOCKED.get(kind, f'blocked ({kind})')}"
     return f"waiting {seconds(wait.s)} for a batch from worker {wait.worker}{blocked}"
 
 
 def of_workers(wait: LastWait) -> str:
     """What all workers did meanwhile; empty where that is not known, or not the same."""
-    kinds = set(wait.blocked.values()) - {UNKNOWN}
+    kinds = set(wait.blocked.values()) - {ON_UNKNOWN}
     if not wait.workers or len(wait.blocked) < wait.workers or len(kinds) != 1:
         return ""
     kind = kinds.pop()

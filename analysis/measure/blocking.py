@@ -6,17 +6,17 @@ import numpy as np
 
 from feedline.analysis.intervals import IntArray, holds
 from feedline.profiler.events import Stage
-from feedline.profiler.samplers.system_calls import LOCK, NETWORK, PROCESS, SLEEP, UNKNOWN
-from feedline.profiler.store.columns import Records
+from feedline.profiler.samplers.blocked_threads import ON_LOCK, ON_NETWORK, ON_PROCESS, ON_SLEEP, ON_UNKNOWN
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 #: What a blocked thread does, by what it waits for.
 DOING = {
-    SLEEP: "sleeping",
-    LOCK: "waiting for a lock or another thread",
-    NETWORK: "waiting for the network",
-    PROCESS: "waiting for another process",
-    UNKNOWN: "blocked on something other than storage",
+    ON_SLEEP: "sleeping",
+    ON_LOCK: "waiting for a lock or another thread",
+    ON_NETWORK: "waiting for the network",
+    ON_PROCESS: "waiting for another process",
+    ON_UNKNOWN: "blocked on something other than storage",
 }
 
 
@@ -25,7 +25,7 @@ class Blocked:
     """Blocked makers of batches, as they were seen.
 
     Attributes:
-        by: what they waited for -> share of the blocked time, largest first (profiler/samplers/system_calls.py has the words).
+        by: what they waited for -> share of the blocked time, largest first (profiler/samplers/blocked_threads.py has the words).
         looks: how many looks it is from.
     """
 

@@ -2,7 +2,7 @@
 
 A step is one update of the parameters. It begins where the loader is first asked after the update before (so its wait is the first thing in
 it), or right after that update when no loader is asked in between. Two optimizers that take turns within one iteration make one step,
-and those that train one after another steps of their own (profiler/turns.py).
+and those that train one after another steps of their own (profiler/record/optimizer_tracker.py).
 
     iter(loader) next forward backward optimizer (logging) next forward backward next forward backward optimizer
     |------------------------ step 0 ---------------------||----- step 1: gradient accumulation ----------------|
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from feedline.analysis.intervals import IntArray, holds
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.columns import Records, view
+from feedline.profiler.record.optimizer_tracker import OptimizerAlternation
+from feedline.profiler.store.record_columns import Records, view
 from feedline.profiler.store.segment_reader import Process
-from feedline.profiler.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ def _edges(updates: Records, asks: IntArray, by: str) -> list[int]:
     return edges
 
 
-def _turns(who: list[int], asked: list[bool]) -> Turns:
+def _turns(who: list[int], asked: list[bool]) -> OptimizerAlternation:
     """Of these updates in order; ``asked``: a loader was asked for a batch after each."""
-    turns = Turns()
+    turns = OptimizerAlternation()
     for optimizer, before in zip(who, [None, *(None if ask else one for one, ask in zip(who, asked, strict=True))]):
         turns.saw(optimizer, before)
     return turns

@@ -21,7 +21,7 @@ from feedline.analysis.measure.model import Cost, Operation
 from feedline.analysis.measure.stages import SAMPLE_STAGES
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.noise_scale import NORMAL_975, student
-from feedline.profiler.store.columns import Records, summed, view
+from feedline.profiler.store.record_columns import Records, summed, view
 from feedline.profiler.store.segment_reader import Process
 
 PARTS = {Stage.READ: "read", Stage.DECODE: "decode", Stage.AUGMENT: "augment", Stage.USER: "user"}

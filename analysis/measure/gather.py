@@ -19,9 +19,9 @@ from feedline.analysis.measure.stages import STEP_STAGES
 from feedline.analysis.measure.steps import Steps, partition
 from feedline.analysis.traces.windows import GpuWork, gpu_work
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store import bins
-from feedline.profiler.store.columns import view
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.record_columns import view
+from feedline.profiler.store.run_folder import Rank
+from feedline.profiler.store.segment import SAMPLE_HISTOGRAM, bin_edge_ns
 from feedline.profiler.store.segment_reader import Process
 
 _IN_GETITEM = ("read", "decode", "augment", "user", "dataset")
@@ -325,9 +325,9 @@ def _last_batches(processes: list[Process]) -> dict[tuple[int, int], int]:
 
 def histogram(processes: list[Process]) -> list[tuple[float, int]]:
     """(upper edge in s, samples) of the bins in use and those between them."""
-    counts = np.sum([process.histograms[bins.SAMPLE_HISTOGRAM] for process in processes], axis=0)
+    counts = np.sum([process.histograms[SAMPLE_HISTOGRAM] for process in processes], axis=0)
     used = np.flatnonzero(counts)
-    return [(bins.bin_edge_ns(index + 1) / 1e9, int(counts[index])) for index in range(used[0], used[-1] + 1)] if len(used) else []
+    return [(bin_edge_ns(index + 1) / 1e9, int(counts[index])) for index in range(used[0], used[-1] + 1)] if len(used) else []
 
 
 def loaders(rank: RankMetrics) -> list[Loader]:

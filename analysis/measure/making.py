@@ -1,4 +1,4 @@
-"""Input without a loader: functions of the program that make its batches in the training's own thread (profiler/taps/making).
+"""Input without a loader: functions of the program that make its batches in the training's own thread (profiler/taps/own_code).
 
 They were timed in some steps. There, what they took is taken out of the stage that it lies in: ``other``, or ``loss`` where the program
 computes its loss between a forward and the backward after it. The other steps are given the mean of those; their stages still sum.
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from feedline.analysis.intervals import IntArray, Pieces, holds, overlap
 from feedline.analysis.measure.boundaries import Boundaries
 from feedline.profiler.events import Stage
-from feedline.profiler.store.columns import Records
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 STAGE = "input"

@@ -1,4 +1,4 @@
-"""The program's own code: what runs between models, backward passes and updates, in no other stage (profiler/taps/making/own_code.py).
+"""The program's own code: what runs between models, backward passes and updates, in no other stage (profiler/taps/own_code/stretches.py).
 
 Stretches of it were looked at by chance, and each stands for others. What a function takes of them is what it takes of the step's own code:
 the stage ``other``, and the part of ``loss`` that lies between a forward and its backward.
@@ -19,7 +19,7 @@ from feedline.analysis.measure.making import step_of
 from feedline.analysis.measure.model import OwnCode, OwnFunction, StepSummary
 from feedline.analysis.measure.rested import FloatArray
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.columns import Records
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 _FEWEST = 3  # steps whose code was looked at that are worth a mean

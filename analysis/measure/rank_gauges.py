@@ -8,9 +8,9 @@ import numpy as np
 from feedline.analysis.measure.gather import COLUMNS
 from feedline.analysis.measure.model import Gauge
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.samplers.gauges import Gauges, read_gauges
+from feedline.profiler.samplers.gauge_file import Gauges, read_gauges
 from feedline.profiler.store.layout import GAUGES
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.run_folder import Rank
 
 
 def read_rank_gauges(rank: Rank, notes: list[str]) -> list[Gauge]:

@@ -1,4 +1,4 @@
-"""Steps that were only counted (profiler/taps/rests.py): how many, how long they took, and what those recorded in full say of them.
+"""Steps that were only counted (profiler/taps/recording_schedule.py), and what those recorded in full say of them.
 
 Three kinds of steps make the mean step. Those that something happened in which is always told (an epoch began or ended, an evaluation, a
 checkpoint, a compilation) stand for themselves. The other recorded ones stand for themselves and for all that were counted; those before

@@ -12,7 +12,7 @@ from feedline.analysis.measure.making import STAGE as INPUT
 from feedline.analysis.measure.making import Making, step_of
 from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.columns import Records, view
+from feedline.profiler.store.record_columns import Records, view
 from feedline.profiler.store.segment_reader import Process
 
 ASIDE = (

@@ -6,7 +6,7 @@ from feedline.analysis.intervals import IntArray
 from feedline.analysis.measure.model import WAIT_KINDS
 from feedline.analysis.measure.steps import Steps
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.columns import Records
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 

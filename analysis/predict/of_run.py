@@ -22,7 +22,7 @@ from feedline.analysis.predict.main_process import main_process
 from feedline.analysis.predict.recorded import RecordedInput, Shares
 from feedline.analysis.predict.starts import settling_cpu_s, starts, warm_up, warming
 from feedline.profiler.events import Stage
-from feedline.profiler.store.columns import Records
+from feedline.profiler.store.record_columns import Records
 
 FEWEST = 16  # batches, and steps: fewer say little of how they differ
 _MANY = 160  # batches that are replayed to learn how long one takes to be made

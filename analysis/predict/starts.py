@@ -11,7 +11,7 @@ from feedline.analysis.measure.costs import MOST_FAULT_S, BatchProducers
 from feedline.analysis.measure.gather import RankMetrics
 from feedline.analysis.predict.loader_replay import NOTHING, Task
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.columns import Records
+from feedline.profiler.store.record_columns import Records
 from feedline.profiler.store.segment_reader import Process
 
 #: Where no workers were recorded: a fork of a small training, what such a worker takes until its first batch, and its end

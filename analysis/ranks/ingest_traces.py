@@ -15,7 +15,7 @@ from feedline.analysis.traces.nsight.nsight_reader import read_nsight
 from feedline.analysis.traces.trace_columns import DEFAULT, Trace, TraceLimits
 from feedline.profiler import masks
 from feedline.profiler.errors import ELSEWHERE, FeedlineError, OutputError, RankCollision, TraceDamaged
-from feedline.profiler.files import lists, owned
+from feedline.profiler.files import own_folders, owned
 from feedline.profiler.record.privacy import mask_argv
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
@@ -160,7 +160,7 @@ def ingest(
         TraceDamaged: no file can be read. RankCollision: two claim one rank. OutputError: the run folder cannot be made.
     """
     try:
-        with owned.staging(run, "run") as staging, owned.staging(run, lists.INNER) as reading:
+        with owned.staging(run, "run") as staging, owned.staging(run, own_folders.INNER_KIND) as reading:
             staged, problems = _read_all(paths, reading, pool, limits, tell)
             if not staged:
                 path, why = next(iter(problems.items()))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from feedline.analysis.formatting import counted
 from feedline.analysis.intervals import BoolArray, IntArray
 from feedline.analysis.traces.collectives import BETWEEN_TWO, MESSAGE, TOGETHER, Collectives, ProcessGroup, operation
-from feedline.profiler.store.restarts import named
+from feedline.profiler.store.run_folder import name_ranks
 
 MISSING = np.iinfo(np.int64).min
 
@@ -279,7 +279,7 @@ def _left(joined: CollectiveTable, column: int, by_rank: Mapping[int, Collective
     first = by_rank[waiting[0]]
     number = int(first.table["sequence"][joined.rows[joined.ranks.index(waiting[0])] == row][0])
     return (
-        f"rank {rank.rank} left its loop after {counted(rank.left_after, 'batch', 'batches')} of its last epoch; {named(waiting)} "
+        f"rank {rank.rank} left its loop after {counted(rank.left_after, 'batch', 'batches')} of its last epoch; {name_ranks(waiting)} "
         f"wait{'s' * (len(waiting) == 1)} for it in {operation(joined.names[int(joined.name[row])])} {number}"
     )
 

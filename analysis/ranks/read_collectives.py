@@ -7,9 +7,9 @@ from feedline.analysis.measure.stages import STAGE_OF_RECORD
 from feedline.analysis.measure.steps import Steps, left_after, partition
 from feedline.analysis.traces.collectives import COLLECTIVE_DTYPE, NO_VALUE, PHASES, UNKNOWN_HOST, Collectives, ProcessGroup, RankClock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.reasons import OTHER_LIBRARY
-from feedline.profiler.store.columns import Records
-from feedline.profiler.store.read import Rank
+from feedline.profiler.message import OTHER_LIBRARY
+from feedline.profiler.store.record_columns import Records
+from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
 _TAP = "collectives"  # the hook that sees the others

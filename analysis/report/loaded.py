@@ -28,10 +28,9 @@ from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import FeedlineError, OutputError, RunDamaged, RunNotFound
 from feedline.profiler.files import output
 from feedline.profiler.printable import printable
-from feedline.profiler.store import processes
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.read import Run
-from feedline.profiler.store.trainings import Training, trainings, workers
+from feedline.profiler.store import process_log
+from feedline.profiler.store.run_folder import Run
+from feedline.profiler.store.trainings import Training, open_run, trainings, worker_pids
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -242,4 +241,4 @@ def _notes(whole: Run, number: int | None, folder: Path | None, found: list[Trai
         folder: the run folder, where it holds one training.
     """
     told = [] if number is not None or pipeline.holds_traces(whole) else read_windows(whole).notes
-    return told if folder is None else [*told, *processes.notes(folder, {one.name for one in found}, workers(found))]
+    return told if folder is None else [*told, *process_log.notes(folder, {one.name for one in found}, worker_pids(found))]

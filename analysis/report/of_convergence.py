@@ -8,7 +8,7 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.formatting import count, counted, number, sentence
 from feedline.analysis.ledger.finding import Finding
 from feedline.analysis.report.figures.svg import shorten
-from feedline.profiler.reasons import ONE_GRADIENT
+from feedline.profiler.message import ONE_GRADIENT
 
 _MOST_CHECKS, _MOST_CURVES = 3, 2  # lines and curves of the terminal
 _LEAST_EPOCHS = 0.01  # below this the dataset is endless, and epochs mean nothing

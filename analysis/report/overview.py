@@ -17,7 +17,7 @@ from feedline.analysis.report import page, phrases
 from feedline.analysis.report.console import Console
 from feedline.analysis.report.json_report import plain as as_json
 from feedline.analysis.report.terminal import WIDTH, plain, render
-from feedline.profiler.few import few
+from feedline.profiler.message import few
 from feedline.profiler.printable import printable_in
 
 _SCHEMA_VERSION = 1

@@ -17,7 +17,7 @@ from feedline.analysis.measure.model import Cost, Cpus, OwnCode, RunInfo, StepSu
 from feedline.analysis.measure.stages import INPUT_STAGES
 from feedline.analysis.ranks.communication import Prediction, RankParts
 from feedline.analysis.rules import BY_ID
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.masks import MASK
 
 _STATES = {"live": "still running"}
@@ -74,16 +74,16 @@ NEXT_WITHOUT_STEPS = "feedline env  # what can be recorded on this machine, and 
 #: Hooks refused for one of these are not a loss: what they would have seen was not there, or is seen in another way.
 NO_LOSS = frozenset(
     {
-        reasons.NO_GPU,
-        reasons.TURNED_OFF,
-        reasons.NO_CUDA,
-        reasons.CUDA_NOT_USED,
-        reasons.NO_NVML,
-        reasons.NO_CPU_QUOTA,
-        reasons.NO_DISK,
-        reasons.NOT_REPLACED,
-        reasons.TOO_FEW_UPDATES,
-        reasons.NO_FLOP,  # the roofline says so
+        message.NO_GPU,
+        message.TURNED_OFF,
+        message.NO_CUDA,
+        message.CUDA_NOT_USED,
+        message.NO_NVML,
+        message.NO_CPU_QUOTA,
+        message.NO_DISK,
+        message.NOT_REPLACED,
+        message.TOO_FEW_UPDATES,
+        message.NO_FLOP,  # the roofline says so
     }
 )
 

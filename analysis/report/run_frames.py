@@ -24,9 +24,9 @@ from feedline.analysis.ranks.read_collectives import collectives_of
 from feedline.analysis.traces.collectives import PHASES, Collectives, operation
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.samplers.gauges import read_gauges
+from feedline.profiler.samplers.gauge_file import read_gauges
 from feedline.profiler.store.layout import GAUGES as FILE
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.run_folder import Rank
 from feedline.profiler.store.segment_reader import Process
 
 if TYPE_CHECKING:  # pandas takes a second of CPU: it is imported when a frame is asked for

@@ -25,7 +25,7 @@ from feedline.analysis.traces.windows import Windows, window_lines
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.files import output
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
 packing: ModuleType = gzip

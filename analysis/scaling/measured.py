@@ -7,6 +7,7 @@ import numpy as np
 
 from feedline.analysis.formatting import share
 from feedline.analysis.intervals import IntArray
+from feedline.analysis.ledger.view.own_functions import NAMED
 from feedline.analysis.measure.computing import runqueue_s
 from feedline.analysis.measure.pace import first_step, throughput_of
 from feedline.analysis.measure.rested import Estimate
@@ -14,9 +15,8 @@ from feedline.analysis.measure.steps import left_after, partition
 from feedline.analysis.scaling.efficiency import DISTURBED, Point, Unit
 from feedline.analysis.scaling.study import counted
 from feedline.profiler.errors import FeedlineError, RunDamaged
-from feedline.profiler.few import few
-from feedline.profiler.store.read import Rank, Run
-from feedline.profiler.store.restarts import NAMED
+from feedline.profiler.message import few
+from feedline.profiler.store.run_folder import Rank, Run
 
 _STEP_BLOCKS, _MIN_BLOCK_STEPS = 10, 3  # blocks of steps, and steps in a block at least
 _MIN_CERTAIN_STEPS = 6  # steps, below which a throughput is called doubtful

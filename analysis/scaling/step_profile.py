@@ -12,7 +12,7 @@ from feedline.analysis.scaling.predict import Bucket, Ring, ScalingBasis, StepPr
 from feedline.analysis.traces.collectives import PHASES, SLOTS, Collectives, bus_factor, operation
 from feedline.profiler import masks
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.run_folder import Rank, Run
 
 #: Steps left out at the beginning: DistributedDataParallel rebuilds its buckets after the first.
 _FIRST_STEPS = 2

@@ -21,8 +21,7 @@ from feedline.analysis.scaling.efficiency import Point
 from feedline.analysis.scaling.measured import world_size
 from feedline.analysis.scaling.study import counted
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.read import Rank, Run
-from feedline.profiler.store.restarts import named
+from feedline.profiler.store.run_folder import Rank, Run, name_ranks
 
 _MATTERS = 0.05  # of the step, as everywhere
 #: Ranks of a launch that are looked at: more run the same program.
@@ -152,7 +151,7 @@ def _divides(sampler: dict[str, Any]) -> bool:
 
 def _idle(size: int, idle: Sequence[int], others: Sequence[int]) -> str:
     return (
-        f"Of {counted(size)}, only {named(others)} trained; {named(idle)} made no step, so this is no scaling. "
+        f"Of {counted(size)}, only {name_ranks(others)} trained; {name_ranks(idle)} made no step, so this is no scaling. "
         "Let every rank run the training loop."
     )
 

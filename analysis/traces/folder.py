@@ -17,9 +17,9 @@ from msgspec import Meta, defstruct, structs
 from feedline.analysis.traces.trace_columns import EVENT_DTYPE, CollectiveArgs, Kind, Shape, Trace, Track
 from feedline.profiler import masks
 from feedline.profiler.files import owned
+from feedline.profiler.files.bounded import json_of
 from feedline.profiler.files.checking import MOST_RANKS, MOST_TIME_NS, Count, RankNumber, checked
-from feedline.profiler.files.columns import columns, table_of
-from feedline.profiler.files.reading import json_of
+from feedline.profiler.files.parquet import columns, table_of
 from feedline.profiler.store.layout import TRACE
 
 _MAX_TIME = 1 << 60  # from the first event

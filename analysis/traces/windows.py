@@ -23,9 +23,9 @@ from feedline.analysis.traces.trace_columns import CollectiveArgs, Kind, Shape, 
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import FeedlineError, RunDamaged
 from feedline.profiler.events import Stage
-from feedline.profiler.files.reading import MOST_WINDOW, opened
+from feedline.profiler.files.bounded import MOST_WINDOW, opened
 from feedline.profiler.store.layout import KINETO
-from feedline.profiler.store.read import Rank, Run
+from feedline.profiler.store.run_folder import Rank, Run
 from feedline.profiler.store.segment_reader import Process
 
 _BURST_NS = 1_000_000  # marks farther apart belong to different bursts

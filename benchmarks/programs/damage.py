@@ -318,11 +318,11 @@ def fields(draw: random.Random, rows: Any) -> str:
 
 
 def gauges(draw: random.Random, run: Path, _: Path) -> str:
-    from feedline.profiler.samplers.gauges import HEADER, ROW_DTYPE
+    from feedline.profiler.samplers.gauge_file import GAUGES_HEADER, ROW_DTYPE
 
     path = pick(draw, run, "gauges.bin")
     content = bytearray(path.read_bytes())
-    rows = np.frombuffer(content, ROW_DTYPE, (len(content) - HEADER.size) // ROW_DTYPE.itemsize, HEADER.size)
+    rows = np.frombuffer(content, ROW_DTYPE, (len(content) - GAUGES_HEADER.size) // ROW_DTYPE.itemsize, GAUGES_HEADER.size)
     done = fields(draw, rows)
     path.write_bytes(content)
     return done

@@ -238,11 +238,10 @@ def wrong_plainly(program: Program, plain: Outcome, by_hand: list[ByHand]) -> st
 def said_of(path: Path) -> list[Said]:
     """What feedline says of each training in a run folder."""
     from feedline.analysis.explain.build import build
-    from feedline.profiler.store.parts import parts
-    from feedline.profiler.store.trainings import trainings
+    from feedline.profiler.store.trainings import split_run, trainings
 
     found = []
-    for one in (part for training in trainings(path) for part in parts(training.run)):
+    for one in (part for training in trainings(path) for part in split_run(training.run)):
         report = build(one)
         (path / f"report{len(found)}.json").write_text(json.dumps(asdict(report), default=str))
         stages = report.step.stages if report.step is not None else {}

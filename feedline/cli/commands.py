@@ -22,7 +22,7 @@ from feedline.cli.tune import Tune
 from feedline.cli.verify import Verify
 from feedline.cli.whatif import Whatif
 from feedline.profiler.errors import FeedlineError, ScriptError, shows_tracebacks
-from feedline.profiler.files.reading import one_line
+from feedline.profiler.files.bounded import one_line
 from feedline.profiler.printable import say
 
 #: Job -> its commands: what `feedline --help` shows. Those of two words are subcommands.

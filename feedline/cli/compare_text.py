@@ -10,7 +10,7 @@ from feedline.analysis.report.console import Console
 from feedline.analysis.report.tables import columns, plain
 from feedline.pipelines.compare.comparison import Comparison, LoaderRow, median_interval, rank_loaders
 from feedline.pipelines.translate.difference import LibraryDifference
-from feedline.profiler.few import few
+from feedline.profiler.message import few
 from feedline.profiler.printable import printable_in
 
 _NAMED = 3  # files named per kind of problem

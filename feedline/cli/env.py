@@ -27,10 +27,10 @@ class Env:
         if args.json != STDOUT:
             check_json(args)
         from feedline.analysis.report.console import Console
-        from feedline.profiler.session.selftest import run
+        from feedline.profiler.session.selftest import run_selftests
 
         with _only_errors():
-            results = run()
+            results = run_selftests()
         found = [{"name": result.name, "works": result.works, "says": result.message} for result in results]
         if args.json == STDOUT:
             print_json(found)

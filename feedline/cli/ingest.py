@@ -10,9 +10,9 @@ from feedline.cli.arguments import at_least, refuse_twice
 from feedline.cli.options import add_output, add_rank_pool
 from feedline.cli.output import below_runs, check_json
 from feedline.profiler.errors import FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
-from feedline.profiler.few import few
 from feedline.profiler.files import single
-from feedline.profiler.files.lists import NAMED
+from feedline.profiler.files.own_folders import MAX_NAMED
+from feedline.profiler.message import few
 from feedline.profiler.printable import say
 from feedline.profiler.ranks import MOST_RANKS
 
@@ -115,7 +115,7 @@ def _refuse_copies(files: list[str]) -> None:
 def _waits_for_report(run: Path, command: list[str]) -> bool:
     """Whether this same command made the run folder and was interrupted before the report."""
     from feedline.profiler.record.privacy import mask_argv
-    from feedline.profiler.store.opening import open_run
+    from feedline.profiler.store.trainings import open_run
 
     if os.path.lexists(run / "report.json"):
         return False
@@ -140,7 +140,7 @@ def _ranks(given: list[str], files: list[str]) -> dict[str, int]:
         if not file or not number.isdecimal() or not len(number) <= 20 or int(number) >= MOST_RANKS:
             raise ScriptError(f"--rank {text}: expected FILE=N, where N is a rank below {MOST_RANKS:,}")
         if file not in files and file not in map(os.path.basename, files):
-            raise ScriptError(f"--rank {text}: {file} is not one of the given traces ({few(files, NAMED)})")
+            raise ScriptError(f"--rank {text}: {file} is not one of the given traces ({few(files, MAX_NAMED)})")
         if found.setdefault(file, int(number)) != int(number):
             raise ScriptError(f"--rank {text}: {file} already has rank {found[file]}: give each trace one rank")
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output
 from feedline.profiler.errors import Interrupted
-from feedline.profiler.few import few
+from feedline.profiler.message import few
 
 if TYPE_CHECKING:
     from feedline.pipelines.stores import Packed, Progress

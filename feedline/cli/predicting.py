@@ -73,13 +73,12 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
     from feedline.analysis.explain.build_traces import holds_traces
     from feedline.analysis.explain.pipeline import ceilings_of, place
     from feedline.analysis.ledger.change import Refused
-    from feedline.profiler.store.opening import open_run
-    from feedline.profiler.store.parts import only
+    from feedline.profiler.store.trainings import open_run, require_one_training
 
     run = open_run(path)
     if holds_traces(run):
         return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {_RECORD}")
-    training = only(run)
+    training = require_one_training(run)
     found = training_input(training, ceilings_of(place(path, None)[0]), () if again else rejected_of(training))
     if found.facts is None or found.predictions is None:
         return Refused("no_step", f"no training step was recorded: {_RECORD}, for a few dozen steps")

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
-from feedline.profiler.errors import ScriptError
-from feedline.profiler.own_frames import leave_out_us
+from feedline.profiler.errors import ScriptError, leave_out_us
 from feedline.profiler.session.ending import exit_code_of, text_of
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feedline.profiler.follow.asked import Asked
+    from feedline.profiler.follow.recording_settings import RecordingSettings
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,16 @@ class Start:
     python_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
 
-def asked(args: argparse.Namespace, run: Path, launch: str, start: Start, reports: bool = True) -> "Asked":
+def asked(args: argparse.Namespace, run: Path, launch: str, start: Start, reports: bool = True) -> "RecordingSettings":
     """The recording that a command line requests.
 
     Args:
         run: the run folder that was made, with its launch.
         reports: this process makes the report.
     """
-    from feedline.profiler.follow.asked import Asked
+    from feedline.profiler.follow.recording_settings import RecordingSettings
 
-    return Asked(
+    return RecordingSettings(
         top=os.getpid() if reports else 0,
         run=str(run),
         launch=launch,

@@ -13,16 +13,16 @@ from feedline.cli.options import add_output, add_rank_pool
 from feedline.cli.output import check_files, name_files, save
 from feedline.cli.parser import Parser
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
-from feedline.profiler.files import owned, removal
+from feedline.profiler.files import own_folders, owned
 from feedline.profiler.printable import say
-from feedline.profiler.store import processes
+from feedline.profiler.store import process_log
 
 if TYPE_CHECKING:
     from feedline.analysis.explain.model import Report as ReportModel
     from feedline.analysis.ranks.comparison import NetworkHints
     from feedline.analysis.traces.windows import Windows
     from feedline.cli.report_parts import Told
-    from feedline.profiler.store.read import Run
+    from feedline.profiler.store.run_folder import Run
     from feedline.profiler.store.trainings import Training
 
 _TRACE_FILE = "trace.json.gz"
@@ -94,20 +94,18 @@ class Report:
         from feedline.analysis.report.progress import building
         from feedline.analysis.report.trace import is_trace
         from feedline.cli.report_parts import write_overview
-        from feedline.profiler.store.opening import open_run
-        from feedline.profiler.store.parts import PARTS
-        from feedline.profiler.store.trainings import trainings, workers
+        from feedline.profiler.store.trainings import PARTS_FOLDER, open_run, trainings, worker_pids
 
         console = Console(quiet=args.quiet)
         path, number = place(Path(args.run[0]), args.training)
-        with removal.held(path), building(Console(stderr=True, quiet=args.quiet), _STEPS) as done:
+        with own_folders.held(path), building(Console(stderr=True, quiet=args.quiet), _STEPS) as done:
             if args.finish:
                 _finish(path, args.wait)
             done()
             found = trainings(path)
             if len(found) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
                 open_run(path)  # raises: which of them?
-            notes = processes.notes(path, {one.name for one in found}, workers(found))
+            notes = process_log.notes(path, {one.name for one in found}, worker_pids(found))
             told = [_told_of(args, path, number, one, len(found) > 1, notes, done) for one in found]
             rows = [row for own in told for row in own.rows]
             outside = told[0].outside if len(told) == 1 else None
@@ -123,7 +121,7 @@ class Report:
             if len(rows) > 1:
                 overview.show(shown, console)
             else:
-                reports.to_terminal(made[0], console, args.full, written, path if number is None else path / PARTS / str(number))
+                reports.to_terminal(made[0], console, args.full, written, path if number is None else path / PARTS_FOLDER / str(number))
                 return 0
         name_files(console, written)
         return 0
@@ -172,7 +170,7 @@ def _told_of(
     from feedline.analysis.report import trace
     from feedline.analysis.traces.windows import read_windows as find_windows
     from feedline.cli.report_parts import one_training, several_trainings
-    from feedline.profiler.store.trainings import TRAINING
+    from feedline.profiler.store.trainings import TRAINING_PREFIX
 
     run, folder = training.run, training.folder if several else path
     traces = holds_traces(run)
@@ -180,7 +178,7 @@ def _told_of(
     windows = find_windows(run) if drawn and not traces else None
     known, net = ceilings_of(path, args.ceilings), _beside(args.link_bandwidth, args.nccl_log)
     own = of_process(run, number)
-    name = training.name.removeprefix(TRAINING) if several else ""
+    name = training.name.removeprefix(TRAINING_PREFIX) if several else ""
 
     def made_of(one: "Run") -> "ReportModel":
         report = report_of(one, known, net)
@@ -221,12 +219,12 @@ def _finish(path: Path, wait_s: float) -> None:
     """Wait for the ranks of one launch to end, and compact their records. Records that cannot be compacted stay unchanged."""
     from feedline.profiler.store.compact import compact
     from feedline.profiler.store.layout import SEGMENTS
-    from feedline.profiler.store.read import Run, rank_folders
-    from feedline.profiler.store.trainings import inner_folders
+    from feedline.profiler.store.run_folder import Run, rank_folders
+    from feedline.profiler.store.trainings import inner_trainings
 
     deadline = time.monotonic() + wait_s
     while True:
-        runs = [Run.of_folder(folder) for folder in [path, *inner_folders(path)] if rank_folders(folder)]
+        runs = [Run.of_folder(folder) for folder in [path, *inner_trainings(path)] if rank_folders(folder)]
         if time.monotonic() > deadline or all(map(_ended, runs)):
             break
         time.sleep(0.2)

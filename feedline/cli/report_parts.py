@@ -14,7 +14,7 @@ from feedline.profiler.printable import say
 if TYPE_CHECKING:
     from feedline.analysis.explain.model import Report
     from feedline.analysis.report.overview import Outside, Overview, Row
-    from feedline.profiler.store.read import Run
+    from feedline.profiler.store.run_folder import Run
 
 _FILES = ("report.html", "report.json")
 _MOST = 64  # trainings that get a page of their own unasked

@@ -14,12 +14,12 @@ from feedline.cli.run_command import elsewhere, is_command, run_command
 from feedline.cli.settings import OVERRIDES, add_settings
 from feedline.profiler import masks
 from feedline.profiler.errors import OutputError, ScriptError
-from feedline.profiler.say import say
+from feedline.profiler.printable import say
 from feedline.profiler.session.ending import Ending
 
 if TYPE_CHECKING:
     from feedline.convergence.apply import FixInjector
-    from feedline.profiler.record.window import Window
+    from feedline.profiler.noise_scale import Window
     from feedline.profiler.session.hooks import Hooks
     from feedline.profiler.session.session import Session
 
@@ -214,7 +214,7 @@ class _Fixes:
 
 def _window(text: str) -> "Window":
     """The value of ``--torch-profiler``."""
-    from feedline.profiler.record.window import Window
+    from feedline.profiler.noise_scale import Window
 
     try:
         return Window.parse(text)

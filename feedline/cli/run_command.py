@@ -14,10 +14,10 @@ from feedline.cli.output import below_runs
 from feedline.cli.recording import Start, asked
 from feedline.cli.settings import as_code
 from feedline.profiler.errors import FeedlineError, FixError, OutputError, PlaceTaken, ScriptError
-from feedline.profiler.say import say
+from feedline.profiler.printable import say_in_training
 
 if TYPE_CHECKING:
-    from feedline.profiler.samplers.unfollowed import Unfollowed
+    from feedline.profiler.samplers.processes import UnfollowedProcesses
 
 _LOOK_S = 1.0  # between looks at the processes below
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -43,7 +43,7 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
         raise ScriptError("-m takes a module and `--` takes a command: use only one of them")
     from feedline.profiler import ranks
     from feedline.profiler.follow.reporting import report_what_was_made
-    from feedline.profiler.samplers.unfollowed import Unfollowed
+    from feedline.profiler.samplers.processes import UnfollowedProcesses
     from feedline.profiler.session.session import run_folder
 
     start, launch = Start(), f"command-{os.getpid()}-{ranks.started_at()}"
@@ -53,17 +53,17 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
     except OutputError as error:
         if args.strict or args.settings:
             raise
-        say(f"not recording: {error}")
+        say_in_training(f"not recording: {error}")
         return _ended(subprocess.Popen(command), None)
     if refused is not None:
-        say(elsewhere(refused, path, run))
+        say_in_training(elsewhere(refused, path, run))
     elif not args.quiet:
-        say(f"recording into {os.path.relpath(run)}")
+        say_in_training(f"recording into {os.path.relpath(run)}")
     if args.settings and not args.quiet:
-        say(f"changing the training's DataLoader: {as_code(args.settings)}")
+        say_in_training(f"changing the training's DataLoader: {as_code(args.settings)}")
     recording = asked(args, run, launch, start)
     process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
-    code = _ended(process, Unfollowed(run, args.record_argv))
+    code = _ended(process, UnfollowedProcesses(run, args.record_argv))
     if code > _KILLED:
         _tell_signal(run, process.pid, code - _KILLED)
     hold.release()
@@ -87,7 +87,7 @@ def _tell_signal(run: Path, pid: int, number: int) -> None:
                 rank.manifest.write(rank.folder)
 
 
-def _ended(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:
+def _ended(process: "subprocess.Popen[bytes]", below: "UnfollowedProcesses | None") -> int:
     """Wait for a command, and forward signals. A terminal sends Ctrl-C to all processes, so it needs no forwarding."""
 
     def hand_on(number: int, frame: FrameType | None) -> None:

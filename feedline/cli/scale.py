@@ -193,10 +193,9 @@ def from_runs(paths: list[Path]) -> Measured:
     """
     from feedline.analysis.scaling import measured, together
     from feedline.analysis.scaling.step_profile import basis_of
-    from feedline.profiler.store.opening import open_run
-    from feedline.profiler.store.parts import only
+    from feedline.profiler.store.trainings import open_run, require_one_training
 
-    launches = measured.launches([only(open_run(path)) for path in paths])
+    launches = measured.launches([require_one_training(open_run(path)) for path in paths])
     points = measured.points_of(launches)
     if refused := together.why_incomparable(launches, points):
         return Measured(points, refused=refused)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from feedline.profiler.errors import Interrupted, OutputError, PlaceTaken
-from feedline.profiler.files import lists, owned, removal, results
+from feedline.profiler.files import own_folders, owned, results
 from feedline.profiler.printable import say
 
 _FILE = "unfinished.json"
@@ -96,7 +96,7 @@ class Unfinished:
         if Path(run).name != run:
             return
         with suppress(OSError, OutputError):
-            removal.remove(self._folder / run, "run")
+            own_folders.remove(self._folder / run, "run")
         with suppress(OSError):
             owned.discard(self._folder, f"{run}.log")
 
@@ -125,7 +125,7 @@ def fingerprint(program: Sequence[str]) -> list[str]:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    if _FILE not in lists.names(folder):
+    if _FILE not in own_folders.listed_names(folder):
         return {}
     try:
         found = json.loads((folder / _FILE).read_text())

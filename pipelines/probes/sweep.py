@@ -10,7 +10,7 @@ import torch
 from feedline.pipelines.probes.probe_rounds import MeasuredRate, ProbePlan, Subject, as_ceiling, error_reason, measure_in_turns, run_round
 from feedline.pipelines.probes.training_step import Step, cached_batch
 from feedline.profiler.ceilings import Ceiling
-from feedline.profiler.samplers.memory import Memory
+from feedline.profiler.samplers.machine import MachineMemory
 
 _MAX_BATCH = 4096
 _MIN_KNEE_SHARE = 0.95  # of the best throughput
@@ -130,7 +130,7 @@ class _MemoryRoom:
 
     def __init__(self, step: Step) -> None:
         self._watched = not step.batch.is_cuda
-        self._memory = Memory()
+        self._memory = MachineMemory()
         self._memory.prepare()
         self._before = _peak_bytes()
 

@@ -21,7 +21,7 @@ from feedline.pipelines.probes.probe_rounds import CannotMeasure, Subject, Timed
 from feedline.profiler import clock
 from feedline.profiler.ceilings import Ceiling
 from feedline.profiler.pool import sheltered
-from feedline.profiler.samplers.memory import SharedMemory
+from feedline.profiler.samplers.machine import SharedMemory
 
 _BATCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 _TRANSPORTS = ("shared", "copied", "pickled")

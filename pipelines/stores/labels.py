@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 
 from feedline.pipelines.photos import IMAGE_ENDINGS
 from feedline.pipelines.stores.image_folder import FolderListing
-from feedline.profiler.few import few
+from feedline.profiler.message import few
 
 _TABLE_ENDINGS = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".lst", ".xml", ".yaml", ".yml"}
 _MAX_TABLES = 16  # files with images' names are annotations of one image each, and are not read

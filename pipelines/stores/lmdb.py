@@ -20,8 +20,8 @@ from typing import Any
 from feedline.pipelines.stores.index import FramePlace, Index, StoredSample
 from feedline.pipelines.stores.packed import IndexedStore, StoreKind, file_crc32
 from feedline.profiler.errors import MissingDependency
-from feedline.profiler.few import few
 from feedline.profiler.files import output, owned
+from feedline.profiler.message import few
 
 _DATA_FILE = "data.mdb"
 _LMDB_PAGE_BYTES = 4096

@@ -44,7 +44,7 @@ from feedline.pipelines.stores.kinds import STORE_KINDS, open_packed
 from feedline.pipelines.stores.labels import OtherLabels, other_labels
 from feedline.pipelines.stores.packed import MANIFEST_FILE, PLAN_FILE, FileSum, PackPlan, StoreKind, StoreManifest, file_crc32, sync_folder
 from feedline.profiler.errors import DataError, OutputError, SchemaTooNew, StoreDamaged
-from feedline.profiler.files import lists, owned, removal, single
+from feedline.profiler.files import own_folders, owned, single
 
 _MARGIN_SHARE = 0.02  # what a file system takes for itself on top, and other writers meanwhile
 _MARGIN_BYTES = 8 << 20
@@ -134,9 +134,9 @@ def _prepared_folder(folder: Path, listing: FolderListing, plan: PackPlan, force
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise OutputError(f"another pack is writing to {folder}: wait for it, or name another folder") from error
-        removal.sweep(folder)
+        own_folders.sweep(folder)
         before = PackPlan.read(folder)
-        if not force and (lists.names(folder) & _present(folder)) and (before is None or not before.same_data(plan)):
+        if not force and (own_folders.listed_names(folder) & _present(folder)) and (before is None or not before.same_data(plan)):
             origin = f"of {before.source} as {before.kind}" if before else "of unknown origin"
             raise OutputError(f"{folder} holds an unfinished pack {origin}, not of this data: start over with -f, or name another folder")
         if force:
@@ -149,7 +149,7 @@ def _prepared_folder(folder: Path, listing: FolderListing, plan: PackPlan, force
 
 def _strangers(folder: Path) -> list[str]:
     """List files that no pack wrote. Raises OSError."""
-    return sorted(_present(folder) - lists.names(folder))
+    return sorted(_present(folder) - own_folders.listed_names(folder))
 
 
 def _present(folder: Path) -> set[str]:
@@ -157,12 +157,12 @@ def _present(folder: Path) -> set[str]:
 
     Except the list and half-written files of a killed process.
     """
-    return {path.name for path in folder.iterdir() if path.name != lists.LIST and not path.name.startswith(single.PART)}
+    return {path.name for path in folder.iterdir() if path.name != own_folders.LIST_NAME and not path.name.startswith(single.PART)}
 
 
 def _empty_folder(folder: Path) -> None:
     """Remove only the files of a store, the manifest first. Raises OSError."""
-    for name in sorted(lists.names(folder), key=lambda name: (name != MANIFEST_FILE, name)):
+    for name in sorted(own_folders.listed_names(folder), key=lambda name: (name != MANIFEST_FILE, name)):
         owned.discard(folder, name)
 
 
@@ -274,7 +274,7 @@ def pack(
 
 
 def _begun(folder: Path, plan: PackPlan) -> bool:
-    """Tell whether the same data was packed into this folder before, as a whole or in part.
+    """ReportHook whether the same data was packed into this folder before, as a whole or in part.
 
     What it lacks was accepted then.
     """

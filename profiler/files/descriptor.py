@@ -32,18 +32,18 @@ class Descriptor:
 
     def __init__(self, number: int, path: "str | os.PathLike[str] | None" = None, closes: bool = False) -> None:
         self._number, self._path, self._closes = number, path, closes
-        self._identity = identity(number)
+        self._identity = _identity(number)
 
     @property
     def is_ours(self) -> bool:
         """Whether the number still refers to the file."""
         try:
-            return identity(self._number) == self._identity
+            return _identity(self._number) == self._identity
         except OSError:
             return False
 
     def number(self) -> int:
-        """The number, for immediate use. If the program has closed it, the file is opened again.
+        """Return the number, for immediate use. If the program has closed it, the file is opened again.
 
         Raises:
             OSError: it cannot be.
@@ -53,7 +53,7 @@ class Descriptor:
             if self._path is None:
                 raise lost
             number = single.reopen(Path(self._path))
-            if identity(number) != self._identity:
+            if _identity(number) != self._identity:
                 os.close(number)
                 raise lost
             self._number = number
@@ -71,14 +71,14 @@ class Descriptor:
                 self.close()
 
 
-def identity(number: int) -> tuple[int, int] | None:
+def _identity(number: int) -> tuple[int, int] | None:
     """Device and inode of an open file.
 
     Raises:
         OSError: nothing is open under the number.
     """
-    found = os.fstat(number)
-    return found.st_dev, found.st_ino
+    about = os.fstat(number)
+    return about.st_dev, about.st_ino
 
 
 class Mapping:
@@ -107,7 +107,7 @@ class Mapping:
         """Unmap it. If a part of it is still in use, it stays until the process ends."""
         self.view.release()
         address, self._address = self._address, None
-        if address is not None and sys.getrefcount(self._bytes) == _UNSEEN:
+        if address is not None and sys.getrefcount(self._bytes) == _UNUSED_REFERENCES:
             _libc.munmap(address, len(self._bytes))
 
     def __del__(self) -> None:
@@ -117,4 +117,4 @@ class Mapping:
             pass
 
 
-_UNSEEN = 2  # references to an unused object: the attribute and the argument of getrefcount
+_UNUSED_REFERENCES = 2  # references to an unused object: the attribute and the argument of getrefcount

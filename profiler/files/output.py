@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from feedline.profiler.errors import OVERWRITE, OutputError, PlaceTaken, Way
+from feedline.profiler.errors import OVERWRITE, OutputError, PlaceTaken, WayOut
 from feedline.profiler.files import single
 
 SHARED = 0o666  # less the umask: reports are made to be passed on
-_ANOTHER = Way("name another file", "pass another path")
+_ANOTHER = WayOut("name another file", "pass another path")
 
 
 def refuse_taken(path: Path | None, force: bool) -> None:
@@ -58,7 +58,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a name is a pipe, a terminal or /dev/null, where nothing can be overwritten."""
+    """Return whether a name is a pipe, a terminal or /dev/null, where nothing can be overwritten."""
     if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path in (Path("/dev/stdout"), Path("/dev/stderr")):
         return True
     try:

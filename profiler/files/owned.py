@@ -11,10 +11,21 @@ from typing import BinaryIO
 
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
-from feedline.profiler.few import few
 from feedline.profiler.files import single
-from feedline.profiler.files.lists import INNER, LIST, NAMED, Listing, add, article, begin, names, read_list
-from feedline.profiler.files.removal import Busy, remove
+from feedline.profiler.files.own_folders import (
+    INNER_KIND,
+    LIST_NAME,
+    MAX_NAMED,
+    Busy,
+    FolderListing,
+    add_to_list,
+    begin_list,
+    kind_with_article,
+    listed_names,
+    read_list,
+    remove,
+)
+from feedline.profiler.message import few
 
 PRIVATE, SHARED = 0o700, 0o777
 _BUSY_S = 5.0  # how long another rank may take to replace the folder that this one is to replace too
@@ -31,7 +42,7 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = single.part_name(path)
         part.mkdir(mode)
-        begin(part, kind, launch)
+        begin_list(part, kind, launch)
         try:
             os.rename(part, path)
             return
@@ -43,19 +54,19 @@ def claim(path: Path, kind: str, launch: str = "", mode: int = PRIVATE) -> None:
         raise PlaceTaken(f"{path} is {'a broken link' if path.is_symlink() else 'a file'}", ELSEWHERE)
     if not os.listdir(path):
         with suppress(FileExistsError):
-            begin(path, kind, launch)
+            begin_list(path, kind, launch)
             return
     listing = _settled_list(path)
     if listing is None:
-        raise PlaceTaken(f"{path} holds files that feedline did not make ({few(sorted(os.listdir(path)), NAMED)})", ELSEWHERE)
+        raise PlaceTaken(f"{path} holds files that feedline did not make ({few(sorted(os.listdir(path)), MAX_NAMED)})", ELSEWHERE)
     if (listing.kind, listing.launch) != (kind, launch):
-        raise _Older(f"{path} already holds {article(listing.kind)}", ELSEWHERE, OVERWRITE)
+        raise _Older(f"{path} already holds {kind_with_article(listing.kind)}", ELSEWHERE, OVERWRITE)
 
 
 def claim_within(folder: Path, name: str, kind: str, launch: str) -> None:
     """As ``claim``, for a folder inside one of feedline's. Raises as ``claim``."""
     claim(folder / name, kind, launch)
-    if name not in names(folder):
+    if name not in listed_names(folder):
         _enlist(folder, name)
 
 
@@ -85,7 +96,7 @@ def staging(path: Path, kind: str) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = single.part_name(path)
     part.mkdir(PRIVATE)
-    begin(part, kind, "")
+    begin_list(part, kind, "")
     try:
         yield part
     finally:
@@ -119,7 +130,7 @@ def subfolder(folder: Path, name: str) -> Path:
     """
     made = folder / name
     made.mkdir(PRIVATE)
-    begin(made, INNER, "")
+    begin_list(made, INNER_KIND, "")
     _enlist(folder, name)
     return made
 
@@ -138,16 +149,16 @@ def move(made: Path, folder: Path, name: str) -> None:
     _enlist(folder, name)
 
 
-def create(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
-    """A new file in one of feedline's folders, open for reading and writing. Raises as ``single.create``."""
+def create(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
+    """Return a new file in one of feedline's folders, open for reading and writing. Raises as ``single.create``."""
     with deferred():
         fd = single.create(folder / name, mode)
         _enlist(folder, name)
     return fd
 
 
-def reopen(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
-    """A listed file, open for reading and writing; a new one if it is missing.
+def reopen(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
+    """Return a listed file, open for reading and writing; a new one if it is missing.
 
     Raises:
         PlaceTaken: the file is not feedline's.
@@ -160,7 +171,7 @@ def reopen(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
 
 
 @contextmanager
-def replacing(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[BinaryIO]:
+def replacing(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Iterator[BinaryIO]:
     """A file that is put in place under its name in one of feedline's folders at the end of the block.
 
     Raises:
@@ -176,7 +187,7 @@ def replacing(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[B
 
 
 @contextmanager
-def _replacing_path(folder: Path, name: str, mode: int = single.PRIVATE) -> Iterator[Path]:
+def _replacing_path(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> Iterator[Path]:
     """As ``replacing``, for libraries that open a file by path."""
     path, new = folder / name, not os.path.lexists(folder / name)
     if not new:
@@ -186,14 +197,14 @@ def _replacing_path(folder: Path, name: str, mode: int = single.PRIVATE) -> Iter
         _put(stack, folder, name, new)
 
 
-def write(folder: Path, name: str, data: bytes | str, mode: int = single.PRIVATE) -> None:
+def write(folder: Path, name: str, data: bytes | str, mode: int = single.PRIVATE_MODE) -> None:
     """Write a whole file into one of feedline's folders. Raises as ``replacing``."""
     with replacing(folder, name, mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
-def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE, buffering: int = 0) -> BinaryIO:
-    """A file of feedline's, truncated to ``keep_bytes`` and open for appending. Raises as ``reopen``."""
+def append(folder: Path, name: str, keep_bytes: int, mode: int = single.PRIVATE_MODE, buffering: int = 0) -> BinaryIO:
+    """Return a file of feedline's, truncated to ``keep_bytes`` and open for appending. Raises as ``reopen``."""
     file = os.fdopen(reopen(folder, name, mode), "r+b", buffering)
     file.truncate(keep_bytes)
     file.seek(keep_bytes)
@@ -218,8 +229,8 @@ def add_line(folder: Path, name: str, line: str) -> None:
         file.write(line.encode() + b"\n")
 
 
-def restart(folder: Path, name: str, mode: int = single.PRIVATE) -> int:
-    """An empty file in place of a listed one, open for writing; readers of the old one are not disturbed.
+def restart(folder: Path, name: str, mode: int = single.PRIVATE_MODE) -> int:
+    """Return an empty file in place of a listed one, open for writing; readers of the old one are not disturbed.
 
     Raises:
         PlaceTaken: the name belongs to a file that feedline did not write.
@@ -244,10 +255,10 @@ class _Older(PlaceTaken):
     """An older folder of feedline's has this name."""
 
 
-def _settled_list(folder: Path) -> Listing | None:
+def _settled_list(folder: Path) -> FolderListing | None:
     """As ``read_list``; of a folder that another process is just beginning, once it has."""
     deadline = time.monotonic() + _BUSY_S
-    while (listing := read_list(folder)) is None and os.listdir(folder) == [LIST] and time.monotonic() < deadline:
+    while (listing := read_list(folder)) is None and os.listdir(folder) == [LIST_NAME] and time.monotonic() < deadline:
         time.sleep(0.01)
     return listing
 
@@ -263,7 +274,7 @@ def _put(written: ExitStack, folder: Path, name: str, new: bool) -> None:
 def _enlist(folder: Path, name: str) -> None:
     """Add a name to the list, or take back the new file: one that is not listed would be in the way for good."""
     try:
-        add(folder, name)
+        add_to_list(folder, name)
     except OSError:
         with suppress(OSError):
             single.remove(folder / name)
@@ -277,5 +288,5 @@ def _see_that_ours(folder: Path, name: str) -> None:
 
 
 def _drop_new(folder: Path) -> None:
-    os.unlink(folder / LIST)
+    os.unlink(folder / LIST_NAME)
     os.rmdir(folder)

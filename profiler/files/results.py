@@ -6,13 +6,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feedline.profiler.errors import ELSEWHERE, OutputError, PlaceTaken
-from feedline.profiler.files import lists, output, owned, removal, single
+from feedline.profiler.files import output, own_folders, owned, single
 
 
 def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
     """Create the folder, and check before any work that these names may be written in it.
 
     Args:
+        folder: for the results.
+        names: to be written.
         force: results of an earlier time may be replaced; files that feedline did not write never are.
 
     Returns:
@@ -26,7 +28,7 @@ def prepare(folder: Path, names: Iterable[str], force: bool) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError.unwritable(f"the folder {folder}", error, ELSEWHERE) from error
-    ours = lists.read_list(folder)
+    ours = own_folders.read_list(folder)
     for path in (folder / name for name in names):
         if os.path.lexists(path) and (ours is None or path.name not in ours.names):
             raise PlaceTaken.foreign(path)
@@ -41,20 +43,20 @@ def save(folder: Path, name: str, text: str) -> Path:
     Raises:
         OutputError: it was taken meanwhile, or the place is read-only or full.
     """
-    with _told(folder / name):
+    with _output_errors(folder / name):
         owned.write(folder, name, text, output.SHARED)
     return folder / name
 
 
 def log(folder: Path, name: str) -> int:
-    """An empty log file, open for the output of a program; the caller owns the descriptor. Raises as ``save``."""
-    with _told(folder / name):
+    """Return an empty log file, open for the output of a program; the caller owns the descriptor. Raises as ``save``."""
+    with _output_errors(folder / name):
         return owned.restart(folder, name, output.SHARED)
 
 
 def add_line(folder: Path, name: str, line: str) -> None:
     """Append a line to a file of feedline's. Raises as ``save``."""
-    with _told(folder / name):
+    with _output_errors(folder / name):
         fd = owned.reopen(folder, name, output.SHARED)
         try:
             os.lseek(fd, 0, os.SEEK_END)
@@ -70,10 +72,10 @@ def run_folder(run: Path) -> Iterator[None]:
     Raises:
         OutputError: an older run cannot be removed, or the folder cannot be made.
     """
-    with _told(run):
+    with _output_errors(run):
         drop_empty(run)  # left by a killed command
         if os.path.lexists(run):
-            removal.remove(run, "run")
+            own_folders.remove(run, "run")
         run.mkdir(owned.PRIVATE)
     try:
         yield
@@ -84,14 +86,14 @@ def run_folder(run: Path) -> Iterator[None]:
 def drop_empty(folder: Path) -> None:
     """Remove a results folder if it is empty."""
     with suppress(OSError):
-        listing = lists.read_list(folder)
-        if listing is not None and listing.kind == lists.RESULTS and os.listdir(folder) == [lists.LIST]:
-            single.remove(folder / lists.LIST)
+        listing = own_folders.read_list(folder)
+        if listing is not None and listing.kind == own_folders.RESULTS_KIND and os.listdir(folder) == [own_folders.LIST_NAME]:
+            single.remove(folder / own_folders.LIST_NAME)
         os.rmdir(folder)
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _output_errors(path: Path) -> Iterator[None]:
     """Raise OutputError where the operating system refuses to write."""
     try:
         yield

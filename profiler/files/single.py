@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 PART = ".feedline-part-"  # prefix of incomplete files; the extension stays, because libraries choose the format by it
-PRIVATE = 0o600
-_LONGEST = 40  # characters of a name, so that it fits into 255 bytes with what is put before it
+PRIVATE_MODE = 0o600
+_LONGEST_NAME = 40  # characters of a name, so that it fits into 255 bytes with what is put before it
 _numbers = itertools.count()
 
 
-def create(path: Path, mode: int = PRIVATE) -> int:
+def create(path: Path, mode: int = PRIVATE_MODE) -> int:
     """Create a file and open it for reading and writing; the caller owns the descriptor.
 
     Raises:
@@ -40,7 +40,7 @@ def reopen(path: Path) -> int:
 
 
 @contextmanager
-def replacement(path: Path, mode: int = PRIVATE) -> Iterator[int]:
+def replacement(path: Path, mode: int = PRIVATE_MODE) -> Iterator[int]:
     """A new file that is renamed to ``path`` at the end of the block. The caller then owns the descriptor.
 
     Raises:
@@ -58,7 +58,7 @@ def replacement(path: Path, mode: int = PRIVATE) -> Iterator[int]:
 
 
 @contextmanager
-def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
+def replacing(path: Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
     """As ``replacement``, with a file object that is closed at the end."""
     with replacement(path, mode) as fd:
         file = os.fdopen(fd, "w+b", closefd=False)
@@ -71,7 +71,7 @@ def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def replacing_path(path: Path, mode: int = PRIVATE) -> Iterator[Path]:
+def replacing_path(path: Path, mode: int = PRIVATE_MODE) -> Iterator[Path]:
     """As ``replacement``, for libraries that open a file by path: yields the path to give them."""
     part, fd = _new_part(path, mode)
     os.close(fd)
@@ -106,7 +106,7 @@ def _settle(part: Path, path: Path) -> None:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether a path is a regular file; a link to one is not."""
+    """Return whether a path is a regular file; a link to one is not."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
@@ -114,9 +114,9 @@ def is_regular(path: Path) -> bool:
 
 
 def part_name(path: Path) -> Path:
-    """A name beside ``path`` for an incomplete file."""
+    """Return a name beside ``path`` for an incomplete file."""
     path = Path(os.path.abspath(path))  # the working directory and the one above it have names too
-    return path.with_name(f"{PART}{os.getpid()}-{next(_numbers)}-{path.name[-_LONGEST:]}")
+    return path.with_name(f"{PART}{os.getpid()}-{next(_numbers)}-{path.name[-_LONGEST_NAME:]}")
 
 
 def _new_part(path: Path, mode: int) -> tuple[Path, int]:

@@ -4,5 +4,5 @@
 backward or update. A process that does none of this pays for nothing but the start.
 """
 
-RUN = "FEEDLINE_RUN"  # what is recorded, and how (asked.py); set by ``feedline run`` for the processes below it
-ASKED = "FEEDLINE"  # set by a person: as ``feedline run``, without the command
+RUN_VARIABLE = "FEEDLINE_RUN"  # what is recorded, and how (recording_settings.py); set by ``feedline run`` for the processes below it
+SWITCH_VARIABLE = "FEEDLINE"  # set by a person: as ``feedline run``, without the command

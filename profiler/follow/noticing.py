@@ -3,56 +3,221 @@
 Sentinels are hooks on calls that every training makes (sentinels.py). The first one called outside a loader's worker removes all of them,
 starts a Session, whose taps replace them, and repeats the call. A fork of a recorded process gets sentinels of its own, above its
 parent's taps.
+
+Watched beside them are the process group that the program creates, which gives this process its rank, and ends that bypass ``atexit``:
+os._exit, os.exec*, and a signal from its parent, as multiprocessing.Pool sends to its workers.
 """
 
 import atexit
 import functools
+import hashlib
+import inspect
 import os
+import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from feedline.profiler import masks
+from feedline.profiler import masks, proc, ranks
 from feedline.profiler.arrivals import arrivals
+from feedline.profiler.errors import RunDamaged
 from feedline.profiler.files import owned
-from feedline.profiler.files.lists import INNER
-from feedline.profiler.follow import leaving, processes, reporting
-from feedline.profiler.follow.asked import Asked
-from feedline.profiler.follow.groups import Group, attach_groups, holds, launch_of, place_of
+from feedline.profiler.files.own_folders import INNER_KIND
+from feedline.profiler.follow import reporting
+from feedline.profiler.follow.recording_settings import RecordingSettings
+from feedline.profiler.printable import say_in_training
+from feedline.profiler.ranks import RankPlace
 from feedline.profiler.record import privacy
-from feedline.profiler.say import say
 from feedline.profiler.session.ending import Ending
+from feedline.profiler.store import process_log
+from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.taps.patch import Patches
 
-if TYPE_CHECKING:  # imported when a training begins: most processes make none
+if TYPE_CHECKING:
     from feedline.profiler.session.overrides import Overrides
     from feedline.profiler.session.session import Room, Session
 
 
-class Following:
+_LAUNCHERS = ("torchrun", "slurm", "mpi")  # which know their ranks better than a process group does, restarts among it
+
+
+@dataclass(frozen=True)
+class _JoinedGroup:
+    """The default process group.
+
+    Attributes:
+        name: the same for all its ranks; later groups at the same address have it too.
+    """
+
+    name: str
+    rank: int
+    size: int
+
+
+def _watch_groups(module: Any, joins: Callable[[_JoinedGroup], None], joined: Callable[[], None]) -> None:
+    """Call ``joins`` before and ``joined`` after this process joins the default group. Neither may raise."""
+
+    def watched(original: Any) -> Any:
+        @functools.wraps(original)
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            group = _group_of(original, args, kwargs)
+            if group is not None:
+                joins(group)
+            result = original(*args, **kwargs)
+            if group is not None:
+                joined()
+            return result
+
+        return init_process_group
+
+    Patches().enter(module.init_process_group, watched)
+
+
+def _group_of(init_process_group: Any, args: Any, kwargs: Any) -> _JoinedGroup | None:
+    """Return the group that a call creates; None for a single rank, or if the arguments do not say."""
+    try:
+        given = inspect.signature(init_process_group).bind(*args, **kwargs).arguments
+        size, rank = _number(given, "world_size"), _number(given, "rank")
+        if size < 2 or not 0 <= rank < size:
+            return None
+        store = given.get("store")
+        address = given.get("init_method") or "env://"
+        if store is not None:
+            address = f"{getattr(store, 'host', '')}:{getattr(store, 'port', '')}:{getattr(store, 'path', '')}"
+        elif address == "env://":
+            address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        return _JoinedGroup(hashlib.sha256(f"{size} {address}".encode()).hexdigest()[:12], rank, size)
+    except (TypeError, ValueError):
+        return None
+
+
+def _number(given: dict[str, Any], name: str) -> int:
+    value = given.get(name, -1)
+    return int(os.environ.get(name.upper(), -1)) if value is None or int(value) < 0 else int(value)
+
+
+def _place_in_group(group: _JoinedGroup | None) -> RankPlace:
+    """Return the rank and world size of this process: from its launcher, else from its group, else as a single process."""
+    place = ranks.place()
+    if group is None or place.launcher in _LAUNCHERS and (place.rank, place.world_size) == (group.rank, group.size):
+        return place
+    return RankPlace(group.rank, group.rank, group.size, None, launcher="init_process_group")
+
+
+def _launch_of(place: RankPlace, group: _JoinedGroup | None) -> str:
+    """Return a name shared by the ranks of one training."""
+    if place.launcher in _LAUNCHERS:
+        return ranks.launch_id()
+    if group is not None:
+        return f"group-{group.name}"
+    return f"process-{os.getpid()}-{proc.started(os.getpid())}"
+
+
+def _holds_group(run: Path, group: str) -> bool:
+    """Return whether a process recorded in the run folder itself belongs to this group."""
+    from feedline.profiler.store.run_folder import rank_folders
+
+    try:
+        return any(Manifest.read(folder).group == group for _, folder in rank_folders(run))
+    except RunDamaged:
+        return False
+
+
+_Leave = Callable[[int | None], None]
+
+
+_End = Callable[[int, str], None]
+
+
+_ENDS = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # a process, where it does not handle them
+
+
+_EXECS = ("execv", "execve")  # the others call these two
+
+
+#: Methods of ``Popen`` by which a child is signalled; os.kill itself would have a frame of ours in what Ctrl-C prints.
+_SENDERS = {"subprocess": "send_signal", "multiprocessing.popen_fork": "_send_signal"}
+
+
+_patches: Patches | None = None
+
+
+def _watch_ends(leaves: _Leave, ends: _End) -> None:
+    """Call back before the end of this process or of a fork of it.
+
+    Args:
+        leaves: called with the exit code; None: this process becomes another program.
+        ends: called with a child's process id and the name of the signal that is about to be sent to it.
+    """
+    global _patches
+    if _patches is not None:
+        _patches.undo()
+    _patches = Patches()
+    _patches.set(os, "_exit", _before(os._exit, lambda status, *_, **__: leaves(int(status))))
+    for name in _EXECS:
+        _patches.set(os, name, _before(getattr(os, name), lambda *_, **__: leaves(None)))
+    for module, name in _SENDERS.items():
+        arrivals.when_imported(module, functools.partial(_watch, _patches, name, ends))
+
+
+def _watch(patches: Patches, name: str, ends: _End, module: Any) -> None:
+    def sends(child: Any, number: int) -> None:
+        if number in _ENDS:
+            ends(child.pid, signal.Signals(number).name)
+
+    patches.set(module.Popen, name, _before(getattr(module.Popen, name), sends))
+
+
+def _before(original: Any, act: Callable[..., None]) -> Any:
+    @functools.wraps(original)
+    def leave(*args: Any, **kwargs: Any) -> Any:
+        try:
+            act(*args, **kwargs)
+        except Exception:
+            pass  # the program ends as it wants to
+        return original(*args, **kwargs)
+
+    return leave
+
+
+def _note(recording: RecordingSettings, **what: str) -> None:
+    """Note what this process did: ``imported="torch"``, ``recorded=`` its folder, or ``unseen=`` why it has none."""
+    command = privacy.recorded_argv(sys.argv, recording.record_argv)
+    about = {"pid": os.getpid(), "started": proc.started(os.getpid()), "command": command}
+    process_log.write(Path(recording.run), {**about, **what})  # type: ignore[typeddict-item]
+
+
+def _note_end(recording: RecordingSettings, pid: int, by: str) -> None:
+    """Write down that this process is about to end another one, if that is still there."""
+    if started := proc.started(pid):
+        process_log.write(Path(recording.run), {"pid": pid, "started": started, "ended_by": by})
+
+
+class _Following:
     """State of this process in the recording that it belongs to.
 
     Args:
-        asked: settings of the recording.
+        recording: settings of the recording.
         session: of this process, if it is recorded from its start.
         overrides: which the session has attached; None: they are attached when torch is imported, before anything is recorded.
     """
 
-    def __init__(self, asked: Asked, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
-        self.asked, self.session, self.overrides = asked, session, overrides
+    def __init__(self, recording: RecordingSettings, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
+        self.recording, self.session, self.overrides = recording, session, overrides
         self._follows_a_command = session is None  # which says nothing of this process
         self._sentinels: Patches | None = None
         self._parents: Session | None = None  # of the process that this one was forked from
-        self._group: Group | None = None
+        self._group: _JoinedGroup | None = None
         self._lock = threading.RLock()
 
     def watch(self) -> None:
         """Set the sentinels, now that torch is imported."""
         from feedline.profiler.follow.sentinels import set_sentinels
 
-        if self.asked.settings and self.overrides is None:
+        if self.recording.settings and self.overrides is None:
             self._override()
         self._sentinels = Patches()
         set_sentinels(self._sentinels, self.begin)
@@ -62,7 +227,7 @@ class Following:
         from feedline.profiler.session.hooks import Hooks
         from feedline.profiler.session.overrides import Overrides
 
-        self.overrides = Overrides(self.asked.settings, self.asked.made_at, self.asked.strict)
+        self.overrides = Overrides(self.recording.settings, self.recording.made_at, self.recording.strict)
         self.overrides.attach(Hooks(lambda *_: None, lambda: None))
 
     def forked(self) -> None:
@@ -79,7 +244,7 @@ class Following:
             arrivals.when_imported("torch", lambda _: self.watch())
 
     def _is_to_make_batches(self) -> bool:
-        """Whether this process was forked to be a loader's worker, whose own tap records it: setting sentinels takes 4 ms."""
+        """Return whether this process was forked to be a loader's worker, whose own tap records it: setting sentinels takes 4 ms."""
         from feedline.profiler.record.recorder import recorder
 
         return recorder.starting == threading.get_ident()
@@ -101,32 +266,32 @@ class Following:
             self._record()
 
     def _record(self) -> None:
-        from feedline.profiler.record.window import Window
+        from feedline.profiler.record.detail import ProfilerWindow
         from feedline.profiler.session.session import Session
         from feedline.profiler.session.stop_after import StopAfter
 
-        asked, group = self.asked, self._group
-        place = place_of(group)
-        launch = launch_of(place, group)
+        recording, group = self.recording, self._group
+        place = _place_in_group(group)
+        launch = _launch_of(place, group)
         try:
-            _make_run_folder(asked)
+            _make_run_folder(recording)
             self.session = Session(
-                Path(asked.run),
+                Path(recording.run),
                 sys.argv,
-                every=asked.every,
-                window=None if asked.window is None else Window.parse(asked.window),
+                every=recording.every,
+                window=None if recording.window is None else ProfilerWindow.parse(recording.window),
                 changes=[self.overrides] if self.overrides else [],
-                record_argv=asked.record_argv,
-                rooms=_rooms(Path(asked.run), launch, group.name if group else ""),
+                record_argv=recording.record_argv,
+                rooms=_rooms(Path(recording.run), launch, group.name if group else ""),
                 place=place,
                 launch=launch,
                 group=group.name if group else "",
-                stop_after=StopAfter.parse(asked.stop_after) if asked.stop_after else None,
+                stop_after=StopAfter.parse(recording.stop_after) if recording.stop_after else None,
             )
-            processes.note(asked, recorded=os.path.relpath(self.session.folder, asked.run))
+            _note(recording, recorded=os.path.relpath(self.session.folder, recording.run))
         except Exception as error:
-            command = " ".join(privacy.recorded_argv(sys.argv, asked.record_argv))
-            say(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
+            command = " ".join(privacy.recorded_argv(sys.argv, recording.record_argv))
+            say_in_training(f"{command} (pid {os.getpid()}) is training but is not being recorded: {error}")
 
     def ends(self, ending: Ending) -> None:
         """This process ends. Never raises."""
@@ -135,20 +300,22 @@ class Following:
             session.stop(ending)
             if session.is_mine and self.overrides is not None and self._follows_a_command:
                 for name, why in self.overrides.failed.items():
-                    say(f"pid {os.getpid()} trained without {name}: {why}")
+                    say_in_training(f"pid {os.getpid()} trained without {name}: {why}")
 
     def leaves(self, code: int | None) -> None:
         """This process ends without ``atexit``, or becomes another program (None)."""
         self.ends(Ending(code))
-        if code is not None and self.asked.top == os.getpid():
-            reporting.report_what_was_made(self.asked)
+        if code is not None and self.recording.top == os.getpid():
+            reporting.report_what_was_made(self.recording)
 
-    def joins(self, group: Group) -> None:
-        """Called before this process joins a group. If it is already recorded as this rank, it announces that now: the others wait for it
-        and find its folder."""
+    def joins(self, group: _JoinedGroup) -> None:
+        """Prepare for this process to join a group.
+
+        If it is already recorded as this rank, it announces that now: the others wait for it and find its folder.
+        """
         self._group = group
         if self.session is not None and self.session.is_mine:
-            self.session.join(place_of(group), group.name)
+            self.session.join(_place_in_group(group), group.name)
 
     def joined(self) -> None:
         """Called after it has joined. A training that has already begun continues in the folder of its rank."""
@@ -159,66 +326,66 @@ class Following:
 
 
 def _rooms(run: Path, launch: str, group: str) -> "Iterator[Room]":
-    """Where the folder of a rank may be created: beside the ranks of its group, else in a new training's folder."""
-    from feedline.profiler.store.trainings import TRAINING, inner_folders
+    """Return where the folder of a rank may be created: beside the ranks of its group, else in a new training's folder."""
+    from feedline.profiler.store.trainings import TRAINING_PREFIX, inner_trainings
 
-    for folder in [run, *inner_folders(run)] if group else []:
-        if holds(folder, group):
+    for folder in [run, *inner_trainings(run)] if group else []:
+        if _holds_group(folder, group):
             yield folder, lambda: None
     number = 0
     while True:
         number += 1
-        name = f"{TRAINING}{number}"
-        yield run / name, lambda name=name: owned.claim_within(run, name, INNER, launch)  # type: ignore[misc]
+        name = f"{TRAINING_PREFIX}{number}"
+        yield run / name, lambda name=name: owned.claim_within(run, name, INNER_KIND, launch)  # type: ignore[misc]
 
 
-def _make_run_folder(asked: Asked) -> None:
+def _make_run_folder(recording: RecordingSettings) -> None:
     """Create the run folder, unless ``feedline run`` did. Raises OSError, PlaceTaken."""
-    if not os.path.isdir(asked.run):
-        owned.claim(Path(asked.run), "run", asked.launch)
+    if not os.path.isdir(recording.run):
+        owned.claim(Path(recording.run), "run", recording.launch)
 
 
 def _in_worker() -> bool:
-    """Whether this process makes batches for another one."""
+    """Return whether this process makes batches for another one."""
     worker = sys.modules.get("torch.utils.data._utils.worker")
     return worker is not None and worker._worker_info is not None
 
 
-_following: Following | None = None
+_following: _Following | None = None
 
 
-def follow(asked: Asked, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
+def follow(recording: RecordingSettings, session: "Session | None" = None, overrides: "Overrides | None" = None) -> None:
     """Follow this process and those below it.
 
     Args:
-        asked: the recording.
+        recording: the recording.
         session: of this process, where it is recorded from its start.
         overrides: which it has attached.
     """
     global _following
     first = _following is None
-    following = _following = Following(asked, session, overrides)
-    outer = Asked.read()
-    if outer is not None and outer.run != asked.run:
-        processes.note(outer, unseen=f"it is recorded by another feedline, into {masks.path(asked.run)}")
-    asked.export()
+    following = _following = _Following(recording, session, overrides)
+    outer = RecordingSettings.read()
+    if outer is not None and outer.run != recording.run:
+        _note(outer, unseen=f"it is recorded by another feedline, into {masks.path(recording.run)}")
+    recording.export()
     if first:
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_at_exit)
-    leaving.attach(following.leaves, functools.partial(processes.note_end, asked))
+    _watch_ends(following.leaves, functools.partial(_note_end, recording))
     if session is None:
         arrivals.when_imported("torch", lambda _: following.watch())
-    arrivals.when_imported("torch.distributed.distributed_c10d", lambda module: attach_groups(module, following.joins, following.joined))
+    arrivals.when_imported("torch.distributed.distributed_c10d", lambda module: _watch_groups(module, following.joins, following.joined))
 
 
 def follow_from_here() -> None:
     """Follow this process as its environment says; torch is about to be imported."""
-    asked = Asked.read()
-    if asked is None:  # FEEDLINE=1
-        asked = Asked.of_this_process()
-        atexit.register(reporting.report_what_was_made, asked)
-    follow(asked)
-    processes.note(asked, imported="torch")
+    recording = RecordingSettings.read()
+    if recording is None:  # FEEDLINE=1
+        recording = RecordingSettings.of_this_process()
+        atexit.register(reporting.report_what_was_made, recording)
+    follow(recording)
+    _note(recording, imported="torch")
 
 
 def _forked() -> None:
@@ -231,10 +398,10 @@ def _forked() -> None:
 
 def _at_exit() -> None:
     if _following is not None:
-        _following.ends(ending())
+        _following.ends(_ending())
 
 
-def ending() -> Ending:
-    """The end of this process, as far as its traceback shows."""
+def _ending() -> Ending:
+    """Return the end of this process, as far as its traceback shows."""
     last = getattr(sys, "last_value", None)
     return Ending.of(last) if isinstance(last, (Exception, KeyboardInterrupt)) else Ending(None)

@@ -1,5 +1,7 @@
-"""Builds the report at the end of a recording, in a process of its own: with the modules that feedline started with, and without the
-training's memory."""
+"""Builds the report at the end of a recording, in a process of its own.
+
+It has the modules that feedline started with, and none of the training's memory.
+"""
 
 import atexit
 import json
@@ -9,23 +11,28 @@ import sys
 from pathlib import Path
 
 from feedline.profiler import ranks
-from feedline.profiler.follow import ASKED, RUN
-from feedline.profiler.follow.asked import ON_PATH, Asked
-from feedline.profiler.say import say
-from feedline.profiler.store.empty import is_empty
+from feedline.profiler.files.own_folders import LIST_NAME
+from feedline.profiler.follow import RUN_VARIABLE, SWITCH_VARIABLE
+from feedline.profiler.follow.recording_settings import ON_PATH, RecordingSettings
+from feedline.profiler.printable import say_in_training
+from feedline.profiler.store.layout import SEGMENTS, main_segment, rank_folder
+from feedline.profiler.store.process_log import PROCESSES_FILE
+from feedline.profiler.store.segment import RECORDS_AT
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 
 
-def report(asked: Asked) -> None:
+def report(recording: RecordingSettings) -> None:
     """Run ``feedline report``, and wait for it. Never raises.
 
     It takes a second of CPU, so it is skipped with ``-q`` for a run without a record.
     """
-    if "-q" in asked.report and "--json" not in asked.report and ranks.place().world_size == 1 and is_empty(Path(asked.run)):
+    if "-q" in recording.report and "--json" not in recording.report and ranks.place().world_size == 1 and _is_empty(Path(recording.run)):
         return
-    command = ["report", asked.run, "--finish", "--wait", "20", *asked.report]
-    program = f"import sys; sys.path[:] = {json.dumps(asked.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+    command = ["report", recording.run, "--finish", "--wait", "20", *recording.report]
+    program = (
+        f"import sys; sys.path[:] = {json.dumps(recording.path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
+    )
     flags = [*subprocess._args_from_interpreter_flags(), "-Wignore"]  # type: ignore[attr-defined]
     to = _STDOUT if os.isatty(_STDOUT) else _STDERR  # what `run train.py > log` or `| tool` gets is the training's, byte for byte
     try:
@@ -33,37 +40,51 @@ def report(asked: Asked) -> None:
             [sys.executable, *flags, "-c", program],
             stdin=subprocess.DEVNULL,
             stdout=to,
-            cwd=asked.folder,
+            cwd=recording.folder,
             env=_not_followed(),
             check=False,
         )
     except (OSError, ValueError, KeyboardInterrupt) as error:
-        say(f"the report could not be built ({error or type(error).__name__}); try again with: feedline report {asked.run}")
+        say_in_training(f"the report could not be built ({error or type(error).__name__}); try again with: feedline report {recording.run}")
 
 
-def report_what_was_made(asked: Asked) -> None:
+def report_what_was_made(recording: RecordingSettings) -> None:
     """Build the report, in the process responsible for it, if a training began in it or below it."""
-    if os.getpid() != asked.top:
+    if os.getpid() != recording.top:
         return
-    if os.path.isdir(asked.run):
-        report(asked)
+    if os.path.isdir(recording.run):
+        report(recording)
     else:
-        say("nothing was recorded: no training started in this process or its children")
+        say_in_training("nothing was recorded: no training started in this process or its children")
 
 
 def at_the_end() -> None:
     """Build the report when this process ends: it replaced the process responsible for it."""
-    asked = Asked.read()
-    if asked is not None:
-        atexit.register(report_what_was_made, asked)
+    recording = RecordingSettings.read()
+    if recording is not None:
+        atexit.register(report_what_was_made, recording)
 
 
 def _not_followed() -> dict[str, str]:
-    """The environment without the variables that ``Asked.variables`` added."""
-    environ = {name: value for name, value in os.environ.items() if name not in (RUN, ASKED)}
+    """Return the environment without the variables that ``RecordingSettings.variables`` added."""
+    environ = {name: value for name, value in os.environ.items() if name not in (RUN_VARIABLE, SWITCH_VARIABLE)}
     path = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part != ON_PATH]
     if "PYTHONPATH" in environ:
         environ["PYTHONPATH"] = os.pathsep.join(path)
     if not any(path):
         environ.pop("PYTHONPATH", None)
     return environ
+
+
+def _is_empty(run: Path) -> bool:
+    """Return whether rank 0 has ended without a record, and no other process recorded into the run."""
+    rank = rank_folder(run, 0)
+    main = main_segment(rank)
+    try:
+        alone = set(os.listdir(run)) <= {LIST_NAME, rank.name, PROCESSES_FILE} and set(os.listdir(rank / SEGMENTS)) <= {
+            LIST_NAME,
+            main.name,
+        }
+        return alone and main.stat().st_size <= RECORDS_AT
+    except OSError:
+        return False

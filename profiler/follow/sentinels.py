@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from feedline.profiler.taps.patch import Patches, passed_by
+from feedline.profiler.taps.patch import Patches, skip_in_warnings
 from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo
 
-Begin = Callable[[], None]
+_Begin = Callable[[], None]
 
 
-def set_sentinels(patches: Patches, begin: Begin) -> None:
+def set_sentinels(patches: Patches, begin: _Begin) -> None:
     """Call ``begin`` before the first batch, forward with gradients, backward or update. It must undo the patches, and not raise.
 
     Raises:
@@ -26,7 +26,7 @@ def set_sentinels(patches: Patches, begin: Begin) -> None:
     patches.set(torch.autograd, "backward", _before_function(torch.autograd, "backward", begin))
 
 
-def _before_method(owner: Any, name: str, begin: Begin) -> Any:
+def _before_method(owner: Any, name: str, begin: _Begin) -> Any:
     @functools.wraps(getattr(owner, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         begin()
@@ -35,7 +35,7 @@ def _before_method(owner: Any, name: str, begin: Begin) -> Any:
     return method
 
 
-def _before_call(begin: Begin) -> Any:
+def _before_call(begin: _Begin) -> Any:
     original, is_compiling, with_gradients = torch.nn.Module.__call__, torch.compiler.is_compiling, torch.is_grad_enabled
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -44,11 +44,11 @@ def _before_call(begin: Begin) -> Any:
         begin()
         return torch.nn.Module.__call__(self, *args, **kwargs)
 
-    hide_from_dynamo(passed_by(__call__))
+    hide_from_dynamo(skip_in_warnings(__call__))
     return __call__
 
 
-def _before_function(owner: Any, name: str, begin: Begin) -> Any:
+def _before_function(owner: Any, name: str, begin: _Begin) -> Any:
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -58,5 +58,5 @@ def _before_function(owner: Any, name: str, begin: Begin) -> Any:
         begin()
         return getattr(owner, name)(*args, **kwargs)
 
-    hide_from_dynamo(passed_by(function))
+    hide_from_dynamo(skip_in_warnings(function))
     return function

@@ -7,7 +7,7 @@ Python process of a training pays for it.
 import os
 import sys
 
-from feedline.profiler.follow import ASKED, RUN
+from feedline.profiler.follow import RUN_VARIABLE, SWITCH_VARIABLE
 
 
 class _Waiting:
@@ -30,11 +30,11 @@ class _Waiting:
 
 def begin() -> None:
     """Wait for torch if this process belongs to a recording."""
-    if RUN not in os.environ and os.environ.get(ASKED, "0") in ("", "0"):
+    if RUN_VARIABLE not in os.environ and os.environ.get(SWITCH_VARIABLE, "0") in ("", "0"):
         return
     if not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Waiting())
-    if f'"top": {os.getpid()},' in os.environ.get(RUN, ""):  # the recorded program replaced itself by this one
+    if f'"top": {os.getpid()},' in os.environ.get(RUN_VARIABLE, ""):  # the recorded program replaced itself by this one
         from feedline.profiler.follow import reporting
 
         reporting.at_the_end()

@@ -1,9 +1,9 @@
-"""Whether the sample that this thread is making is recorded in detail; taps/fetch.py decides which ones are."""
+"""What is recorded in detail: samples, which taps/fetch.py chooses, and the steps that torch.profiler records."""
 
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedline.profiler.events import Stage
 
@@ -30,3 +30,31 @@ class _Detail(threading.local):
 
 
 detail = _Detail()
+
+
+class ProfilerWindow(NamedTuple):
+    """A schedule in torch.profiler's terms: ``skip`` steps first, one to warm up, then ``active`` steps. ``active=0``: none."""
+
+    skip: int
+    active: int
+
+    @classmethod
+    def parse(cls, text: str) -> "ProfilerWindow":
+        """Parse ``SKIP:ACTIVE`` or ``off``.
+
+        Raises:
+            ValueError: it is neither, or a number is below 1.
+        """
+        if text == "off":
+            return _OFF
+        skip, colon, active = text.partition(":")
+        if not (colon and skip.isdecimal() and active.isdecimal() and int(skip) and int(active)):
+            raise ValueError(f"expected SKIP:ACTIVE, two numbers of at least 1, such as 20:5, or off, got {text!r}")
+        return cls(int(skip), int(active))
+
+    def __str__(self) -> str:
+        return f"{self.skip}:{self.active}" if self.active else "off"
+
+
+_OFF = ProfilerWindow(0, 0)
+WINDOW_ON_A_GPU = ProfilerWindow(20, 5)  # when nothing else is asked: past the first allocations and autotuning, some 1 MB of trace

@@ -1,7 +1,7 @@
 """Decides what a run folder holds of the environment and the command line, so that it can be shared.
 
 Variables are recorded only if ENVIRONMENT names them. Of variables and arguments only values that are plainly harmless are kept
-(plain.py), with names of options and keys, and paths below the working directory; everything else becomes MASK. A list of what is secret
+(masks.py), with names of options and keys, and paths below the working directory; everything else becomes MASK. A list of what is secret
 can never be complete; a gap in a list of what is harmless costs a reader a value here and there.
 """
 
@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 
 from feedline.profiler import masks
-from feedline.profiler.masks import MASK
-from feedline.profiler.plain import WORDS, is_name, is_plain, words_of
+from feedline.profiler.masks import MASK, WORDS, is_name, is_plain, words_of
 
 _SETTINGS = """
     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE
@@ -37,7 +36,7 @@ _SETTINGS = """
 """
 
 #: The environment variables that a run records: ranks, thread and device settings.
-ENVIRONMENT = frozenset(_SETTINGS.split())
+_ENVIRONMENT = frozenset(_SETTINGS.split())
 
 #: A name that ends in one of these has values that are secret, or somebody's, even where they are plain numbers or words.
 _PRIVATE = re.compile(
@@ -53,19 +52,19 @@ _LONGEST, _MOST_PAIRS = 10_000, 100
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The set variables of ENVIRONMENT, sorted by name; values that are not plainly harmless are masked."""
-    return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(ENVIRONMENT) if name in environ}
+    """Return the set variables of ENVIRONMENT, sorted by name; values that are not plainly harmless are masked."""
+    return {name: environ[name] if is_plain(environ[name]) else MASK for name in sorted(_ENVIRONMENT) if name in environ}
 
 
 def recorded_argv(argv: list[str], way: str) -> list[str]:
-    """A command line as ``--record-argv`` says: all, masked, or only the name of the script."""
+    """Return a command line as ``--record-argv`` says: all, masked, or only the name of the script."""
     if way == "none":
         return [masks.token(os.path.basename(word)) for word in argv[:1]]
     return list(argv) if way == "all" else mask_argv(argv)
 
 
 def mask_argv(argv: list[str]) -> list[str]:
-    """A command line, program first, with MASK in place of every value that is not plainly harmless.
+    """Return a command line, program first, with MASK in place of every value that is not plainly harmless.
 
     As long as ``argv``. Masking it again where none of its files are changes nothing but paths.
     """
@@ -85,7 +84,7 @@ def mask_argv(argv: list[str]) -> list[str]:
 
 
 def _mask_value(value: str) -> str:
-    """A value if it is plainly harmless, the harmless parts of JSON and of settings such as ``lr=0.1``, a path, or MASK."""
+    """Return a value if it is plainly harmless, the harmless parts of JSON and of settings such as ``lr=0.1``, a path, or MASK."""
     if is_plain(value):
         return value
     if len(value) > _LONGEST or value.count("=") > _MOST_PAIRS:
@@ -107,7 +106,7 @@ def _mask_value(value: str) -> str:
 
 
 def _program(word: str) -> str:
-    """A script below the working directory with its folders, any other by its own name: what a person knows the run by."""
+    """Return a script below the working directory with its folders, any other by its own name: what a person knows the run by."""
     known = not os.path.isabs(word) or not masks.path(word).startswith((MASK, "~"))
     return masks.token(masks.path(word) if known and "/" in word else os.path.basename(word))
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
-from feedline.profiler import nvtx_ranges
+from feedline.profiler import clock, nvtx_ranges
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record import moment
 from feedline.profiler.store.segment import STAGES, Segment
 
 
 class _GpuTimer(Protocol):
-    """Times stages on a GPU (taps/gpu.py)."""
+    """Times stages on a GPU (taps/gpu_timer.py)."""
 
     def begin(self, stage: Stage) -> Any: ...
 
@@ -22,7 +21,7 @@ class _GpuTimer(Protocol):
     def end_copy(self, pair: Any, start: int, source: Any, target: Any) -> None: ...
 
 
-class FlopTap(Protocol):
+class FlopObserver(Protocol):
     """Counts the floating-point operations of a step (taps/flops.py)."""
 
     def begin(self, module: Any) -> Any: ...
@@ -31,7 +30,7 @@ class FlopTap(Protocol):
 
 
 class ConvergenceTap(Protocol):
-    """Records losses and gradients (taps/convergence/watch.py)."""
+    """Records losses and gradients (taps/convergence/__init__.py)."""
 
     updates: int
 
@@ -62,11 +61,11 @@ class ConvergenceTap(Protocol):
 
     def metric(self, name: str, value: float) -> None: ...
 
-    def rested(self, updates: int, steps: int, batches: int, samples: int) -> None: ...
+    def paused(self, updates: int, steps: int, batches: int, samples: int) -> None: ...
 
 
-class _MakingTap(Protocol):
-    """Observes the program's own code between models, backward passes and updates (taps/making)."""
+class _OwnCodeObserver(Protocol):
+    """Observes the program's own code between models, backward passes and updates (taps/own_code)."""
 
     def begins(self, inference: bool = False) -> None: ...
 
@@ -92,16 +91,20 @@ class _MakingTap(Protocol):
 
 
 class _LooksAtThreads(Protocol):
-    """Finds out what blocked threads wait for (samplers/looks.py)."""
+    """Finds out what blocked threads wait for (samplers/blocked_threads.py)."""
 
     def watch(self, makers: list[tuple[int, int]]) -> None: ...
 
 
-class _Resting(Protocol):
-    """A series of steps that are only counted (taps/rests.py). ``taken``: loader -> batches and samples that it handed over."""
+class _SamplingPause(Protocol):
+    """A series of steps that are only counted (taps/recording_schedule.py).
+
+    Attributes:
+        batches_during_pause: loader -> batches and samples that it handed over.
+    """
 
     segment: Segment
-    taken: dict[int, list[int]]
+    batches_during_pause: dict[int, list[int]]
 
     @property
     def updates(self) -> int: ...
@@ -115,8 +118,8 @@ class _Resting(Protocol):
     def abandon(self) -> None: ...
 
 
-class _BeginningsTap(Protocol):
-    """Records where one training may end and the next begin (record/beginnings.py)."""
+class _OptimizerTracker(Protocol):
+    """Records where one training may end and the next begin (record/optimizer_tracker.py)."""
 
     @property
     def began(self) -> int: ...
@@ -134,15 +137,15 @@ class _Recorder:
         gpu: receives the training's stages, or None.
         flops: receives forwards and backwards until it has counted a step, or None.
         convergence: receives the training's losses, gradients and updates, or None.
-        beginnings: receives passes over loaders, or None.
-        on_beginning: called before the first update of a training that is not the process's first, or None.
+        optimizers: receives passes over loaders, or None.
+        on_new_training: called before the first update of a training that is not the process's first, or None.
         looks: receives the threads that make batches, or None.
-        making: receives the calls between which the program's own code runs, or None.
+        own_code: receives the calls between which the program's own code runs, or None.
         batch: key of the batch this process works on (events.batch_key).
         loader: number of the loader this process works for.
         made: id and description of the last batch made in this process: without workers, the loader hands over the same object.
-        rest: set while steps are only counted, when main and segment are None; else None.
-        paced: whether there may be rests. A tap that must see every step clears it.
+        pause: set while steps are only counted, when main and segment are None; else None.
+        may_pause: whether it may pause. A tap that must see every step clears it.
         asked: whether a loader was asked for a batch since the last update.
         starting: the thread that starts a loader's workers now; 0: none.
         salt: of the marks by which batches of different workers are compared (taps/batch_contents.py); empty: none are made.
@@ -152,44 +155,44 @@ class _Recorder:
     def __init__(self) -> None:
         self.main: Segment | None = None
         self.segment: Segment | None = None
-        self.ranges: nvtx_ranges.Ranges | None = None
+        self.ranges: nvtx_ranges.NvtxRanges | None = None
         self.gpu: _GpuTimer | None = None
-        self.flops: FlopTap | None = None
+        self.flops: FlopObserver | None = None
         self.convergence: ConvergenceTap | None = None
-        self.beginnings: _BeginningsTap | None = None
-        self.on_beginning: Callable[[], None] | None = None
+        self.optimizers: _OptimizerTracker | None = None
+        self.on_new_training: Callable[[], None] | None = None
         self.looks: _LooksAtThreads | None = None
-        self.making: _MakingTap | None = None
+        self.own_code: _OwnCodeObserver | None = None
         self.batch = 0
         self.loader = 0
         self.made: tuple[int, Any] = 0, None
         self.every: int | None = None
-        self.rest: _Resting | None = None
-        self.paced = True
+        self.pause: _SamplingPause | None = None
+        self.may_pause = True
         self.asked = False
         self.starting = 0
         self.salt = b""
 
     def open_main(self, segment: Segment, every: int | None = None) -> None:
         self.main = self.segment = segment
-        self.paced = True
+        self.may_pause = True
         self._listen(every)
 
-    def awake(self) -> Segment | None:
-        """``main``, for events that are always recorded: a rest ends."""
-        if self.rest is not None:
-            self.rest.end()
+    def resume(self) -> Segment | None:
+        """Return ``main``, for events that are always recorded: a pause ends."""
+        if self.pause is not None:
+            self.pause.end()
         return self.main
 
-    def no_more_steps(self) -> Segment | None:
-        """``main``, where the training has come to its end, well or not: a rest ended with its last update."""
-        if self.rest is not None:
-            self.rest.finish()
+    def finish_pause(self) -> Segment | None:
+        """Return ``main``, where the training has come to its end, well or not: a pause ended with its last update."""
+        if self.pause is not None:
+            self.pause.finish()
         return self.main
 
-    def lasting(self) -> Segment | None:
-        """``main``, for single numbers that are recorded even during a rest."""
-        return self.main if self.rest is None else self.rest.segment
+    def always_on_segment(self) -> Segment | None:
+        """Return ``main``, for single numbers that are recorded even during a pause."""
+        return self.main if self.pause is None else self.pause.segment
 
     def open_worker(self, segment: Segment, loader: int, every: int | None, salt: bytes) -> None:
         self.main, self.segment, self.loader, self.salt = None, segment, loader, salt
@@ -202,21 +205,21 @@ class _Recorder:
 
     def close(self) -> None:
         """Stop recording in this process; the file is already complete."""
-        self.no_more_steps()
+        self.finish_pause()
         segment, self.main, self.segment, self.looks = self.segment, None, None, None
         if segment is not None:
             segment.close()
 
     def forget_after_fork(self) -> None:
         """Detach in the child of a fork: the segment is the parent's. A loader's worker opens its own afterwards."""
-        rest, self.rest = self.rest, None
-        if rest is not None:
-            rest.abandon()
-            rest.segment.forget()
+        pause, self.pause = self.pause, None
+        if pause is not None:
+            pause.abandon()
+            pause.segment.forget()
         if self.segment is not None:
             self.segment.forget()
-        self.main = self.segment = self.gpu = self.flops = self.convergence = self.beginnings = self.on_beginning = self.looks = None
-        self.making = None
+        self.main = self.segment = self.gpu = self.flops = self.convergence = self.optimizers = self.on_new_training = self.looks = None
+        self.own_code = None
 
 
 class Inside(threading.local):
@@ -246,13 +249,13 @@ class unobserved:
     """``with unobserved():`` the program's own code is not observed meanwhile."""
 
     def __enter__(self) -> None:
-        self._making = recorder.making
-        if self._making is not None:
-            self._making.pauses()
+        self._own_code = recorder.own_code
+        if self._own_code is not None:
+            self._own_code.pauses()
 
     def __exit__(self, *_: object) -> None:
-        if self._making is not None:
-            self._making.resumes()
+        if self._own_code is not None:
+            self._own_code.resumes()
 
 
 class Span:
@@ -277,13 +280,13 @@ class Span:
         self._name = name
 
     def __enter__(self) -> "Span":
-        if _ASIDE[self.stage] and recorder.making is not None:
-            recorder.making.pauses()
+        if _ASIDE[self.stage] and recorder.own_code is not None:
+            recorder.own_code.pauses()
         if recorder.ranges is not None:
             recorder.ranges.push(self._name or nvtx_ranges.NAMES[self.stage])
         gpu = recorder.gpu
         self._gpu = None if gpu is None else gpu.begin(self.stage)
-        self._begun = moment.wall() if _WALL_ONLY[self.stage] else moment.now()
+        self._begun = clock.now_without_cpu() if _WALL_ONLY[self.stage] else clock.now()
         return self
 
     @property
@@ -292,7 +295,7 @@ class Span:
         return self._begun[0]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        wall, cpu, queue = moment.since(self._begun)
+        wall, cpu, queue = clock.since(self._begun)
         start = self._begun[0]
         if self._gpu is not None and recorder.gpu is not None:
             recorder.gpu.end(self._gpu, self.stage, start)
@@ -300,5 +303,5 @@ class Span:
         self.segment.add(self.stage, start, wall, cpu, queue, self.nbytes, self.number, self.extra, self.source, flags)
         if recorder.ranges is not None:
             recorder.ranges.pop()
-        if _ASIDE[self.stage] and recorder.making is not None:
-            recorder.making.resumes()
+        if _ASIDE[self.stage] and recorder.own_code is not None:
+            recorder.own_code.resumes()

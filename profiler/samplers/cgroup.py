@@ -4,13 +4,15 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from feedline.profiler.samplers.source import read_file
+from feedline.profiler import message
+from feedline.profiler.message import Message
+from feedline.profiler.samplers.source import GaugeSource, Rates, read_file, reason_of
 
 _ROOT = Path("/")
 
 
 @dataclass(frozen=True)
-class Throttling:
+class _Throttling:
     """Counters since the group was created."""
 
     periods: int  # enforcement periods in which the group ran
@@ -19,7 +21,7 @@ class Throttling:
 
 
 @dataclass(frozen=True)
-class Level:
+class _Level:
     """A group that limits the CPU of this process: its own, or a parent of it."""
 
     folder: Path
@@ -38,7 +40,7 @@ class Level:
             period = read_file(str(self.folder / "cpu.cfs_period_us"))
         return None if quota in (b"max", b"-1") else int(quota) / int(period)
 
-    def throttling(self) -> Throttling:
+    def throttling(self) -> _Throttling:
         """Throttling by the quota so far.
 
         Raises:
@@ -47,27 +49,28 @@ class Level:
         words = read_file(str(self.folder / "cpu.stat")).split()
         stat = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
         stopped_s = stat[b"throttled_usec"] * 1e-6 if self.version == 2 else stat[b"throttled_time"] * 1e-9
-        return Throttling(stat[b"nr_periods"], stat[b"nr_throttled"], stopped_s)
+        return _Throttling(stat[b"nr_periods"], stat[b"nr_throttled"], stopped_s)
 
 
-def levels(root: Path = _ROOT) -> list[Level]:
-    """The control groups of this process with a CPU controller, innermost first, each once even if mounted several times. Groups that are
-    not visible from here are left out.
+def _levels(root: Path = _ROOT) -> list[_Level]:
+    """Return the control groups of this process with a CPU controller, innermost first, each once even if mounted several times.
+
+    Groups that are not visible from here are left out.
 
     Raises:
         OSError: /proc/self/cgroup or /proc/self/mountinfo cannot be read.
     """
-    found = []
+    levels = []
     memberships = [line.split(":", 2) for line in read_file(str(root / "proc/self/cgroup")).decode().splitlines()]
     for mount_root, mount_point, version in _mounts(root):
         for _, controllers, group in memberships:
             if (version == 1 and "cpu" in controllers.split(",")) or (version == 2 and not controllers):
-                found += _upwards(root / mount_point.lstrip("/"), _below(mount_root, group), version)
-    return list({_identity(level.folder): level for level in found}.values())
+                levels += _upwards(root / mount_point.lstrip("/"), _below(mount_root, group), version)
+    return list({_identity(level.folder): level for level in levels}.values())
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
-    """The smallest CPU quota of this process's groups and their parents, in CPUs; None if there is none or it is not visible."""
+    """Return the smallest CPU quota of this process's groups and their parents, in CPUs; None if there is none or it is not visible."""
     quotas = [quota for level in _levels_or_none(root) if (quota := _quota_or_none(level)) is not None]
     return min(quotas, default=None)
 
@@ -80,7 +83,10 @@ def effective_cpus(root: Path = _ROOT) -> float:
 
 
 def _mounts(root: Path) -> list[tuple[str, str, int]]:
-    """(root within the hierarchy, mount point, version) of the hierarchies that can limit CPU; fields as in proc_pid_mountinfo(5)."""
+    """Return (root within the hierarchy, mount point, version) of the hierarchies that can limit CPU.
+
+    The fields are those of proc_pid_mountinfo(5).
+    """
     mounts = []
     for line in read_file(str(root / "proc/self/mountinfo")).decode().splitlines():
         fields, _, more = line.partition(" - ")
@@ -91,7 +97,7 @@ def _mounts(root: Path) -> list[tuple[str, str, int]]:
 
 
 def _below(mount_root: str, group: str) -> str:
-    """Where the group lies below the mount point. A container may see its group's path from the host, or only ``/..`` paths."""
+    """Return where the group lies below the mount point. A container may see its group's path from the host, or only ``/..`` paths."""
     if mount_root != "/":
         if group != mount_root and not group.startswith(mount_root + "/"):
             return ""
@@ -104,25 +110,76 @@ def _identity(folder: Path) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 
-def _upwards(mount: Path, below: str, version: int) -> list[Level]:
-    folder, found = mount / below, []
+def _upwards(mount: Path, below: str, version: int) -> list[_Level]:
+    folder, levels = mount / below, []
     while True:
         if os.path.exists(folder / "cpu.stat"):
-            found.append(Level(folder, version))
+            levels.append(_Level(folder, version))
         if folder == mount:
-            return found
+            return levels
         folder = folder.parent
 
 
-def _levels_or_none(root: Path) -> list[Level]:
+def _levels_or_none(root: Path) -> list[_Level]:
     try:
-        return levels(root)
+        return _levels(root)
     except OSError:
         return []
 
 
-def _quota_or_none(level: Level) -> float | None:
+def _quota_or_none(level: _Level) -> float | None:
     try:
         return level.quota_cpus()
     except (OSError, ValueError):
         return None
+
+
+class CgroupThrottling(GaugeSource):
+    """All groups of this process that have a quota, combined.
+
+    cgroup/throttled: seconds per second stopped, summed over CPUs and groups, so it can be above 1. Everything in the groups counts, this
+        process and its neighbors.
+    cgroup/throttled_periods: share of the enforcement periods in which a group was stopped.
+    """
+
+    name = "cgroup"
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        super().__init__()
+        self._root = root
+        self._limited: list[_Level] = []
+        self._rates = Rates()
+
+    def prepare(self) -> str | None:
+        levels = _levels(self._root)
+        if not levels:
+            return f"{self._root / 'proc/self/cgroup'}: no visible control group with a CPU controller"
+        for level in levels:
+            try:
+                if level.quota_cpus() is not None:
+                    level.throttling()
+                    self._limited.append(level)
+            except FileNotFoundError:  # the root group, or one where the controller is off: it has no quota
+                continue
+            except (OSError, ValueError, KeyError) as error:
+                self.missing[f"cgroup {level.folder}"] = reason_of(error)
+        if not self._limited:
+            none = f"no CPU quota is set on {' or '.join(str(level.folder) for level in levels)}"
+            return "; ".join(self.missing.values()) or Message(none, message.NO_CPU_QUOTA)
+        self.units = {"cgroup/throttled": "s/s", "cgroup/throttled_periods": "1"}
+        self.read()
+        return None
+
+    def read(self) -> dict[str, float]:
+        now = [level.throttling() for level in self._limited]
+        rates = self._rates.per_second(
+            {
+                "stopped": sum(level.stopped_s for level in now),
+                "throttled": sum(level.throttled for level in now),
+                "periods": sum(level.periods for level in now),
+            }
+        )
+        if len(rates) < 3:
+            return {}
+        share = rates["throttled"] / rates["periods"] if rates["periods"] else 0.0
+        return {"cgroup/throttled": rates["stopped"], "cgroup/throttled_periods": share}

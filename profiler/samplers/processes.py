@@ -1,16 +1,28 @@
-"""CPU time and memory of this process and all of its descendants."""
+"""CPU time and memory of this process and all of its descendants, and those among them that are not recorded.
+
+A process that uses torch does not record itself where its environment was cleared, for example.
+"""
 
 import os
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from feedline.profiler.samplers.source import OpenFile, Rates, Source, read_file
+from feedline.profiler import proc
+from feedline.profiler.record import privacy
+from feedline.profiler.samplers.source import GaugeSource, OpenFile, Rates, read_file
+from feedline.profiler.store import process_log
 
-RESCAN_TICKS = 20  # looking through all threads for children costs some 10 us a thread
+if TYPE_CHECKING:
+    from feedline.profiler.store.shapes import LineShape
+
+
+_RESCAN_TICKS = 20  # looking through all threads for children costs some 10 us a thread
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Processes(Source):
+class ProcessTree(GaugeSource):
     """The processes below the one that probes.
 
     cpu/processes: CPU seconds per second. Children that have ended count through their parent; one that another thread started is found up
@@ -40,7 +52,7 @@ class Processes(Source):
         return None
 
     def read(self) -> dict[str, float]:
-        rescan = self._readings % RESCAN_TICKS == 0
+        rescan = self._readings % _RESCAN_TICKS == 0
         self._readings += 1
         self._find_children(everywhere=rescan or self._grew)
         cpu_ticks = pages = 0
@@ -63,8 +75,8 @@ class Processes(Source):
 
     def _find_children(self, everywhere: bool) -> None:
         """Look at the main thread's children, or at all threads of all processes: who has a new child may soon have grandchildren."""
-        found = descendants(self._pid, self._proc) if everywhere else _children_of_thread(self._proc, self._pid, self._pid)
-        new = [pid for pid in found if pid not in self._stats]
+        pids = descendants(self._pid, self._proc) if everywhere else _children_of_thread(self._proc, self._pid, self._pid)
+        new = [pid for pid in pids if pid not in self._stats]
         self._grew = bool(new)
         for pid in new:
             try:
@@ -84,14 +96,14 @@ class Processes(Source):
 
 
 def descendants(pid: int, proc: str = "/proc") -> list[int]:
-    """All processes below ``pid``, parents before children. Those that start or end meanwhile may be missing."""
+    """Return all processes below ``pid``, parents before children. Those that start or end meanwhile may be missing."""
     children = _children_by_thread if os.path.exists(f"{proc}/{pid}/task/{pid}/children") else _children_by_parent(proc)
-    found, seen = [], [pid]
+    below, seen = [], [pid]
     for parent in seen:
         new = [child for child in children(proc, parent) if child not in seen]
         seen += new
-        found += new
-    return found
+        below += new
+    return below
 
 
 def _children_of_thread(proc: str, pid: int, thread: int) -> list[int]:
@@ -121,3 +133,72 @@ def _children_by_parent(proc: str) -> Callable[[str, int], list[int]]:
                 continue
             children.setdefault(parent, []).append(int(entry))
     return lambda _, pid: children.get(pid, [])
+
+
+_VARIABLE = b"FEEDLINE_RUN="
+_TORCH_LIBRARY = b"/libtorch_cpu.so"
+_LOOK_AGES = (1, 3, 10, 30, 100, 300, 1000)  # readings after which a process is looked at: reading its mappings takes milliseconds
+
+
+class UnfollowedProcesses(GaugeSource):
+    """Writes their names into the run folder. Provides no gauges.
+
+    Args:
+        run: the run folder.
+        record_argv: which arguments to keep: ``all``, ``masked`` or ``none``.
+    """
+
+    name = "unfollowed"
+
+    def __init__(self, run: Path, record_argv: str = "masked") -> None:
+        super().__init__()
+        self._run, self._record_argv, self._pid = run, record_argv, os.getpid()
+        self._ages: dict[int, int] = {}
+        self._starts = {_environment_at(self._pid)}
+
+    def prepare(self) -> str | None:
+        return None
+
+    def read(self) -> dict[str, float]:
+        here = descendants(self._pid)
+        self._ages = {pid: self._ages.get(pid, 0) + 1 for pid in here}
+        for pid in here:
+            if self._ages[pid] in _LOOK_AGES and _TORCH_LIBRARY in proc.read(pid, "maps"):
+                self._ages[pid] = max(_LOOK_AGES)  # not again
+                self._look(pid)
+        return {}
+
+    def _look(self, pid: int) -> None:
+        start = _environment_at(pid)
+        if start in self._starts:  # a fork of a process that was looked at: its start is that one's
+            return
+        self._starts.add(start)
+        command = [word.decode(errors="replace") for word in proc.read(pid, "cmdline").rstrip(b"\0").split(b"\0")]
+        if not command[0]:
+            return
+        environ = proc.read(pid, "environ").split(b"\0")
+        if not any(variable.startswith(_VARIABLE) for variable in environ):
+            why = "its environment was replaced"
+        elif any(word.startswith("-") and not word.startswith("--") and "S" in word for word in command[1:3]):
+            why = "python -S runs no start-up hooks"
+        elif not any(process.pid == pid for process in process_log.read(self._run)):
+            why = "its Python has no feedline, or it may not write to the run folder"
+        else:
+            return
+        shown = privacy.recorded_argv(_script(command), self._record_argv)
+        line: LineShape = {"pid": pid, "started": proc.started(pid), "command": shown, "unseen": why}
+        process_log.write(self._run, line)
+
+
+def _environment_at(pid: int) -> bytes:
+    """Return where its environment begins in its memory (proc_pid_stat(5), env_start): every exec chooses another place at random."""
+    fields = proc.stat(pid)
+    return fields[47] if len(fields) > 47 else b""
+
+
+def _script(command: list[str]) -> list[str]:
+    """Return a command line without its interpreter and the interpreter's options."""
+    rest = command[1:]
+    while len(rest) > 1 and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
+        rest = rest[1:]
+    return rest or command

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feedline.profiler import clock, masks
-from feedline.profiler.samplers.gauges import Legend
-from feedline.profiler.samplers.looks import Looks
-from feedline.profiler.samplers.source import Source, reason
-from feedline.profiler.samplers.sources import default_sources
-from feedline.profiler.samplers.writer import MAX_BYTES, GaugeWriter
+from feedline.profiler.samplers.blocked_threads import BlockedThreads
+from feedline.profiler.samplers.cgroup import CgroupThrottling
+from feedline.profiler.samplers.gauge_file import MAX_BYTES, GaugeLegend, GaugeWriter
+from feedline.profiler.samplers.machine import Disk, MachineCpu, MachineMemory, Pressure, SharedMemory, Swap
+from feedline.profiler.samplers.nvml import NvmlGpus
+from feedline.profiler.samplers.processes import ProcessTree
+from feedline.profiler.samplers.source import GaugeSource, reason_of
 
-JOIN_S = 0.5
+_JOIN_S = 0.5
 _SHORTEST_NS = 100_000_000  # CPU time is known to 10 ms
 _EARLY = 4  # times as often in the beginning: a training of two seconds would have one reading, or none
 _FEW_DESCRIPTORS = 128  # the sources hold about 10, and a loader's worker needs about 8
@@ -26,7 +28,7 @@ class Sampler(threading.Thread):
     """Samples every source once per period into one file, from ``start()`` to ``stop()``. Its errors never reach the training.
 
     Args:
-        path: the gauge file to create; its legend is written beside it (gauges.py).
+        path: the gauge file to create; its legend is written beside it (gauge_file.py).
         sources: what to sample; None: ``default_sources()``.
         period_s: seconds between samples. It doubles whenever the file is full.
         max_bytes: bound on the file.
@@ -45,11 +47,11 @@ class Sampler(threading.Thread):
     def __init__(
         self,
         path: Path,
-        sources: Sequence[Source] | None = None,
+        sources: Sequence[GaugeSource] | None = None,
         period_s: float = 1.0,
         max_bytes: int = MAX_BYTES,
         early: int = 0,
-        looks: Looks | None = None,
+        looks: BlockedThreads | None = None,
     ) -> None:
         if period_s <= 0:
             raise ValueError(f"period_s is {period_s}: it must be above 0")
@@ -66,7 +68,7 @@ class Sampler(threading.Thread):
         self._pid = os.getpid()
         self._ending = threading.Event()
         self._numbers: dict[str, int] = {}
-        self._legend = Legend(absent=self.absent, machine=self.machine)
+        self._legend = GaugeLegend(absent=self.absent, machine=self.machine)
         self._writer: GaugeWriter | None = None
 
     @property
@@ -88,7 +90,7 @@ class Sampler(threading.Thread):
         """Stop after the current sample; returns within JOIN_S seconds even if a driver hangs."""
         self._ending.set()
         if self.is_alive():
-            self.join(JOIN_S)
+            self.join(_JOIN_S)
 
     def run(self) -> None:
         """The thread. Not to be called."""
@@ -165,19 +167,19 @@ class Sampler(threading.Thread):
             looks.look()
         return self._ending.wait(max(0, due - clock.wall_ns()) * 1e-9)
 
-    def _describe(self, source: Source) -> None:
+    def _describe(self, source: GaugeSource) -> None:
         try:
             self.machine.update(source.describe())
         except Exception as error:
-            self.absent[f"facts of {source.name}"] = reason(error)
+            self.absent[f"facts of {source.name}"] = reason_of(error)
 
-    def _drop(self, source: Source, error: Exception) -> None:
+    def _drop(self, source: GaugeSource, error: Exception) -> None:
         self._sources.remove(source)
-        self.absent[source.name] = f"no longer sampled: {reason(error)}"
+        self.absent[source.name] = f"no longer sampled: {reason_of(error)}"
         self._try_to_write_legend()
 
     def _give_up(self, error: Exception) -> None:
-        self.absent[_SELF] = masks.text(f"{self.path}: stopped sampling: {reason(error)}")
+        self.absent[_SELF] = masks.text(f"{self.path}: stopped sampling: {reason_of(error)}")
         self.ready.set()
         self._try_to_write_legend()
 
@@ -195,3 +197,8 @@ class Sampler(threading.Thread):
                 self._writer.close()
         except Exception as error:
             self._give_up(error)
+
+
+def default_sources() -> list[GaugeSource]:
+    """Return one instance of each source."""
+    return [MachineCpu(), ProcessTree(), CgroupThrottling(), Pressure(), Disk(), MachineMemory(), Swap(), SharedMemory(), NvmlGpus()]

@@ -1,4 +1,4 @@
-"""Base class of sources of gauges. To add one, add a file with a subclass, and a line in ``sources.py``."""
+"""Base class of sources of gauges. To add one, add a file with a subclass, and an instance in ``default_sources`` of sampler.py."""
 
 import os
 
@@ -8,7 +8,7 @@ from feedline.profiler.files.descriptor import Descriptor
 _READ_BYTES = 16384
 
 
-class Source:
+class GaugeSource:
     """A source of gauges.
 
     A subclass gives ``name``, ``prepare`` (fill ``units``; raise or return a reason when there is nothing to read) and ``read``.
@@ -29,7 +29,7 @@ class Source:
         try:
             return self.prepare()
         except Exception as error:
-            return reason(error)
+            return reason_of(error)
 
     def prepare(self) -> str | None:
         """As ``probe``, but may raise. Takes the first reading of the counters, so that the first ``read`` has rates."""
@@ -92,7 +92,7 @@ class OpenFile:
 
 
 def read_file(path: str) -> bytes:
-    """The whole content of a file in /proc or /sys.
+    """Return the whole content of a file in /proc or /sys.
 
     Raises:
         OSError: with the path in it, also when only the reading fails.
@@ -110,8 +110,8 @@ def read_file(path: str) -> bytes:
         os.close(fd)
 
 
-def reason(error: Exception) -> str:
-    """An exception as text for a list of absent sources, with its path if it has one."""
+def reason_of(error: Exception) -> str:
+    """Return an exception as text for a list of absent sources, with its path if it has one."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return masks.text(f"{type(error).__name__}: {error}")  # of the machine's: a source runs none of the program's code

@@ -9,18 +9,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from feedline.profiler import printable
 from feedline.profiler.errors import OutputError
 from feedline.profiler.events import Stage
+from feedline.profiler.printable import say, say_in_training
 from feedline.profiler.record.recorder import Span, recorder
-from feedline.profiler.say import say
 from feedline.profiler.session import notebook
 from feedline.profiler.session.ending import INTERRUPTED, Ending
 from feedline.profiler.session.session import Session
 
 
 class record(ContextDecorator):
-    """Record a part of a program, as ``feedline run`` does for a whole one; a context manager and a decorator::
+    """Record a part of a program, as ``feedline run`` does for a whole one; a context manager and a decorator.
+
+    Example::
 
         with feedline.record("runs/mine"):
             train()
@@ -52,13 +53,13 @@ class record(ContextDecorator):
             command = sys.argv if notebook.shell() is None else ["notebook"]  # a kernel's own arguments say nothing
             session = Session(self._path, command, self._overwrite, self._strict, begins=self._keep)
             if session.refused is not None:
-                tell(f"{session.refused.what}, recording into {session.path}")
+                report(f"{session.refused.what}, recording into {session.path}")
         except OutputError as error:
             self._session = None
             error.for_call()
             if self._strict:
                 raise
-            tell(f"not recording: {error}")
+            report(f"not recording: {error}")
         except BaseException as error:  # the cell was interrupted here, and ``__exit__`` is not called
             self._end(error)
             raise
@@ -92,24 +93,26 @@ class record(ContextDecorator):
 def _show(run: Path) -> None:
     """Show a finished run: in a notebook as a report, in a plain program as a single line."""
     if notebook.shell() is None:
-        say(f"recorded into {run}; to see it: feedline report {shlex.quote(str(run))}")
+        say_in_training(f"recorded into {run}; to see it: feedline report {shlex.quote(str(run))}")
         return
     try:
         notebook.show(run)
     except BaseException as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-        tell(f"recorded into {run}, but the report was not built ({why}); try again with: feedline report {shlex.quote(str(run))}")
+        report(f"recorded into {run}, but the report was not built ({why}); try again with: feedline report {shlex.quote(str(run))}")
         if not isinstance(error, Exception):
             raise
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """Print one line: below the cell in a notebook, else on the standard error that the process started with."""
-    (say if notebook.shell() is None else printable.say)(text)
+    (say_in_training if notebook.shell() is None else say)(text)
 
 
 class stage:
-    """Show a part of the training step as a stage of its own in the report; a context manager and a decorator::
+    """Show a part of the training step as a stage of its own in the report; a context manager and a decorator.
+
+    Example::
 
         with feedline.stage("mixup"):
             images, labels = mixup(images, labels)
@@ -147,7 +150,9 @@ class stage:
 
 
 def metric(name: str, value: float) -> None:
-    """Record a number of the training, such as an accuracy after an evaluation, at the current update::
+    """Record a number of the training, such as an accuracy after an evaluation, at the current update.
+
+    Example::
 
         feedline.metric("val accuracy", correct / total)
 

@@ -34,7 +34,7 @@ class Ending:
 
     @classmethod
     def of(cls, error: BaseException | None) -> "Ending":
-        """The end of a program that this exception left; None: it came to its end."""
+        """Return the end of a program that this exception left; None: it came to its end."""
         try:
             return cls(exit_code_of(error), _by(error), "" if error is None else _at(error))
         except Exception:  # an exception of the program's may have any kind of text, or a type without a name
@@ -45,7 +45,7 @@ WELL = Ending(0)
 
 
 def exit_code_of(error: BaseException | None) -> int:
-    """The exit code that Python gives a program that ended this way."""
+    """Return the exit code that Python gives a program that ended this way."""
     if error is None:
         return 0
     if isinstance(error, SystemExit):
@@ -57,7 +57,7 @@ def exit_code_of(error: BaseException | None) -> int:
 
 
 def text_of(value: object) -> str:
-    """The text of a value; empty if it cannot be printed, as in Python."""
+    """Return the text of a value; empty if it cannot be printed, as in Python."""
     try:
         return str(value)
     except Exception:
@@ -69,17 +69,17 @@ def _by(error: BaseException | None) -> str:
         return ""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    killed = next((found for one in _chain(error) if (found := _KILLED.search(text_of(one)))), None)
+    killed = next((match for cause in _chain(error) if (match := _KILLED.search(text_of(cause)))), None)
     if killed:
         return f"{name}, because a DataLoader worker was killed ({killed[1]})"
-    if any(_UNWRITTEN.search(text_of(one)) for one in _chain(error)):
+    if any(_UNWRITTEN.search(text_of(cause)) for cause in _chain(error)):
         return f"{name}, because a file could not be written (is the disk full?)"
-    system = next((one for one in _chain(error) if type(one) is OSError and one.errno), None)
+    system = next((cause for cause in _chain(error) if type(cause) is OSError and cause.errno), None)
     return f"{name} ({os.strerror(system.errno)})" if system is not None and system.errno else name
 
 
 def _at(error: BaseException) -> str:
-    """The innermost line of the program's own code, in a worker if that is where the exception was raised."""
+    """Return the innermost line of the program's own code, in a worker if that is where the exception was raised."""
     text = text_of(error)
     frames = [(file, int(line)) for file, line in _FRAME.findall(text)] if _IN_WORKER.match(text) else []
     own = [place for place in frames or _frames(error) if not place[0].startswith("<") and not masks.library(place[0])]
@@ -87,7 +87,7 @@ def _at(error: BaseException) -> str:
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
-    """File and line of each frame of its traceback, the outermost first."""
+    """Yield the file and line of each frame of its traceback, the outermost first."""
     trace = error.__traceback__
     while trace is not None:
         yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
@@ -95,7 +95,7 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and those that it came of; a loop among them ends it."""
+    """Yield an exception and those that it came of; a loop among them ends it."""
     for _ in range(_MOST_CAUSES):
         if error is None:
             return

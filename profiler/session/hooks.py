@@ -1,29 +1,34 @@
-"""The taps attached in this process. A tap that cannot attach is reported with the reason, and the training continues."""
+"""The taps attached in this process. A tap that cannot attach is reported with the reason, and the training continues.
+
+The taps of a loader's workers are in taps/worker.py; libraries used inside samples are listed in taps/operations/__init__.py.
+"""
 
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from feedline.profiler import masks
+from feedline.profiler import masks, message
 from feedline.profiler.arrivals import arrivals
+from feedline.profiler.message import Message, ReportHook
+from feedline.profiler.record.detail import ProfilerWindow
+from feedline.profiler.taps import operations
 from feedline.profiler.taps.patch import Patches
-
-Tell = Callable[[str, bool, str], None]  # hook, attached?, what it gives or why not
 
 
 class Hooks:
     """Attaches taps now or when their library is imported, and detaches all of them again.
 
     Args:
-        tell: called for each tap after the attempt to attach it.
-        told: called after all taps of one library.
+        report: called for each tap after the attempt to attach it.
+        notify_done: called after all taps of one library.
 
     Attributes:
-        arriving: whether more calls of ``tell`` follow.
+        arriving: whether more calls of ``report`` follow.
     """
 
-    def __init__(self, tell: Tell, told: Callable[[], None]) -> None:
-        self.tell, self._told = tell, told
+    def __init__(self, report: ReportHook, notify_done: Callable[[], None]) -> None:
+        self.report, self._notify_done = report, notify_done
         self.arriving = False
         self._undo: list[Callable[[], None]] = []
         self._active = True
@@ -38,10 +43,10 @@ class Hooks:
                     with _no_collection():
                         attach()
                 except Exception as error:
-                    self.tell(library, False, masks.error(error))
+                    self.report(library, False, masks.error(error))
                 finally:
                     self.arriving = before
-                    self._told()
+                    self._notify_done()
 
         self.add_undo(arrivals.when_imported(library, arrived))
 
@@ -52,10 +57,10 @@ class Hooks:
             attach(patches)
         except Exception as error:
             patches.undo()
-            self.tell(name, False, masks.error(error))
+            self.report(name, False, masks.error(error))
             return
         self.add_undo(patches.undo)
-        self.tell(name, True, gives)
+        self.report(name, True, gives)
 
     def add_undo(self, undo: Callable[[], None]) -> None:
         self._undo.append(undo)
@@ -77,3 +82,83 @@ def _no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+_NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> the loader's number
+_MoreOfLoader = Callable[[int, dict[str, object]], None]  # the loader's number, settings that have become known
+_NewSetup = Callable[[dict[str, object]], None]  # Manifest.training
+
+
+def attach_in_main(
+    hooks: Hooks,
+    folder: Path,
+    register_loader: _NewLoader,
+    add_to_loader: _MoreOfLoader,
+    report_setup: _NewSetup,
+    window: ProfilerWindow | None,
+) -> None:
+    """Register all taps of the training process. Imports no library: a training that never imports torch pays nothing."""
+    hooks.when_imported("torch", lambda: _torch(hooks, folder, register_loader, add_to_loader, report_setup))
+    hooks.when_imported("torch", lambda: _gpu(hooks, folder, window))
+    hooks.when_imported("torch._dynamo", lambda: _dynamo(hooks))
+    hooks.when_imported("nvidia.dali.plugin.pytorch", lambda: _dali(hooks, register_loader))
+    hooks.add_undo(operations.attach(hooks.report))
+
+
+def _torch(hooks: Hooks, folder: Path, register_loader: _NewLoader, add_to_loader: _MoreOfLoader, report_setup: _NewSetup) -> None:
+    from feedline.profiler.taps import collectives, convergence, fetch, flops, own_code, recording_schedule, training
+    from feedline.profiler.taps.collectives import other_libraries
+    from feedline.profiler.taps.loader import TORCH, TORCHDATA, LoaderTaps, attach_pin
+
+    loaders = LoaderTaps(folder, register_loader, add_to_loader)
+    hooks.attach("DataLoader", "epochs, waits, batches, workers", lambda patches: loaders.attach(TORCH, patches))
+    hooks.attach("fetcher", "samples, collate, file traffic, in any worker", fetch.attach)
+    hooks.attach("pin_memory", "copies to pinned memory", attach_pin)
+    hooks.attach("nn.Module", "forward and loss of the outermost module", training.attach_forward)
+    hooks.attach("autograd", "backward", training.attach_backward)
+    hooks.attach("optimizer", "updates, which delimit the steps", lambda patches: hooks.add_undo(training.attach_optimizer(patches)))
+    hooks.attach(training.GRADIENTS_NAME, training.GRADIENTS_GIVE, training.attach_gradients)
+    hooks.attach(flops.NAME, flops.GIVES, lambda _: hooks.add_undo(flops.FlopTap(hooks.report).stop))
+    hooks.attach(
+        convergence.NAME,
+        convergence.GIVES,
+        lambda patches: hooks.add_undo(convergence.attach(hooks.report, patches, report_setup, hooks.when_imported)),
+    )
+    hooks.attach("torch.save", "checkpoints", training.attach_checkpoint)
+    hooks.attach("Tensor.to", "copies between devices", training.attach_copies)
+    hooks.attach(own_code.NAME, own_code.GIVES, lambda _: hooks.add_undo(own_code.attach()))
+    hooks.attach(collectives.COLLECTIVES_HOOK, collectives.GIVES, lambda patches: hooks.add_undo(collectives.attach(hooks.report, patches)))
+    hooks.attach("rests", "if steps are short: some windows are recorded in full, the others only counted", recording_schedule.attach)
+    hooks.add_undo(recording_schedule.schedule.stop)  # the first one to be undone
+    other_libraries.name_when_imported(hooks.when_imported, hooks.report)
+    hooks.when_imported(
+        TORCHDATA.module,
+        lambda: hooks.attach("StatefulDataLoader", "the same for torchdata's loader", lambda patches: loaders.attach(TORCHDATA, patches)),
+    )
+
+
+def _gpu(hooks: Hooks, folder: Path, window: ProfilerWindow | None) -> None:
+    from feedline.profiler.taps import gpu_timer
+    from feedline.profiler.taps.kineto_window import PROFILER_HOOK, KinetoWindow
+
+    hooks.add_undo(gpu_timer.attach(hooks.report))
+    if window is not None and not window.active:
+        hooks.report(PROFILER_HOOK, False, Message("turned off with --torch-profiler off", message.TURNED_OFF))
+        return
+    kineto = KinetoWindow(folder, window, hooks.report)
+    hooks.attach(PROFILER_HOOK, "kernels, copies and operators of a few steps", kineto.attach)
+    hooks.add_undo(kineto.stop)
+
+
+def _dynamo(hooks: Hooks) -> None:
+    from feedline.profiler.taps.compile import CompileTap
+
+    tap = CompileTap()
+    hooks.attach("torch.compile", "compilations", tap.attach)
+    hooks.add_undo(tap.undo)
+
+
+def _dali(hooks: Hooks, register_loader: _NewLoader) -> None:
+    from feedline.profiler.taps import dali_iterators
+
+    hooks.attach("DALI", "DALI's iterators as loaders: waits and batches", lambda patches: dali_iterators.attach(patches, register_loader))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-COLUMNS = 80
+_WIDTH = 80
 _HEIGHT = 640  # pixels of the frame: verdict, step and the first finding
 _PAGE = "report.html"
 _COLORED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")  # ipykernel sets the first, and rich would obey it
@@ -30,7 +30,10 @@ class Shown:
 
 
 def shell() -> Any | None:
-    """The interactive shell (Jupyter, IPython) that runs this program; None in a plain program, and in processes started from a shell."""
+    """Return the interactive shell (Jupyter, IPython) that runs this program.
+
+    None in a plain program, and in processes started from a shell.
+    """
     processes, made = sys.modules.get("multiprocessing"), sys.modules.get("IPython")
     if made is None or (processes is not None and processes.parent_process() is not None):
         return None
@@ -58,7 +61,7 @@ def _built(run: Path) -> str:
     command = ["report", os.path.abspath(run), "--finish"]
     program = f"import sys; sys.path[:] = {json.dumps(path)}; from feedline.cli import main; sys.exit(main({json.dumps(command)}))"
     surroundings = {name: value for name, value in os.environ.items() if name not in _COLORED}
-    surroundings |= {"COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8"}
+    surroundings |= {"COLUMNS": str(_WIDTH), "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [sys.executable, "-Wignore", "-c", program],
         stdin=subprocess.DEVNULL,

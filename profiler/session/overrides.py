@@ -1,4 +1,7 @@
-"""What ``--set`` asks for: other arguments of the training's DataLoader. They act in this process and, by ``Asked``, in those below it."""
+"""What ``--set`` asks for: other arguments of the training's DataLoader.
+
+They act in this process and, by ``RecordingSettings``, in those below it.
+"""
 
 import functools
 import importlib
@@ -10,7 +13,7 @@ from feedline.profiler.session.hooks import Hooks
 if TYPE_CHECKING:
     from feedline.profiler.taps.loader_override import LoaderOverride
 
-NAME = "DataLoader arguments"  # of the hook
+OVERRIDES_HOOK = "DataLoader arguments"  # of the hook
 #: Module whose import is awaited -> the module of a loader, and its name.
 _LOADERS = {
     "torch": ("torch.utils.data", "DataLoader"),
@@ -40,8 +43,8 @@ class Overrides:
         """Why it did not act."""
         if self._override is None:
             return {f"--set {self.text}": "the program never imported torch"}
-        told, why = self._override.outcome()
-        return {} if told else {f"--set {self.text}": why}
+        applied, why = self._override.outcome()
+        return {} if applied else {f"--set {self.text}": why}
 
     def setup(self) -> dict[str, object]:
         return {"loader_arguments": self.text}
@@ -57,7 +60,7 @@ class Overrides:
 
         if self._override is None:
             self._override = LoaderOverride(self.settings, self.made_at, lambda *_: None, self.strict)
-        self._override.tell_to(functools.partial(hooks.tell, NAME))
+        self._override.report_to(functools.partial(hooks.report, OVERRIDES_HOOK))
         if module in self._patched:  # before the process was recorded
             return
         patches = Patches()

@@ -3,18 +3,31 @@
 For a process of its own: it imports what is installed, and starts worker processes.
 """
 
+import importlib
+import importlib.util
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import FeedlineError
 from feedline.profiler.events import Stage
 from feedline.profiler.pool import sheltered
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment_reader import Process, read_segment
-from feedline.profiler.taps.operations.selftest import Result, selftests
+from feedline.profiler.store.trainings import open_run
+from feedline.profiler.taps.operations import LIBRARIES, attach
+from feedline.profiler.taps.operations.library import UNTAPPED, Library
+
+
+class _SelfTest(NamedTuple):
+    """Result for one hook or counter: what it records if it works, else what is wrong."""
+
+    name: str
+    works: bool
+    message: str
+
 
 _START_METHODS = ("fork", "spawn", "forkserver")
 _WORKER_STAGES = (Stage.START, Stage.IDLE, Stage.FETCH, Stage.SAMPLE, Stage.COLLATE, Stage.PICKLE)
@@ -39,25 +52,25 @@ class _Numbers:
         return float(index)
 
 
-def run() -> list[Result]:
+def run_selftests() -> list[_SelfTest]:
     """Try everything once; a part that cannot be tried gives the reason."""
     results = [*_counters()]
     try:
         import torch
     except ImportError as error:
-        results.append(Result("torch", False, f"cannot be imported: {error}"))
+        results.append(_SelfTest("torch", False, f"cannot be imported: {error}"))
     else:
         results += [*_training(), _collectives(), *(_workers(method) for method in _START_METHODS)]
-        results.append(Result("torch", True, torch.__version__))
-    return [*results, *selftests(), *_sampled()]
+        results.append(_SelfTest("torch", True, torch.__version__))
+    return [*results, *library_selftests(), *_sampled()]
 
 
-def _counters() -> list[Result]:
+def _counters() -> list[_SelfTest]:
     queue, traffic = counters.runqueue_ns() >= 0, counters.traffic() is not None
     absent = counters.absent
     return [
-        Result("run queue", queue, "time without a CPU, per thread" if queue else str(absent)),
-        Result("file traffic", traffic, "bytes read, bytes from the disk, major faults" if traffic else str(absent)),
+        _SelfTest("run queue", queue, "time without a CPU, per thread" if queue else str(absent)),
+        _SelfTest("file traffic", traffic, "bytes read, bytes from the disk, major faults" if traffic else str(absent)),
     ]
 
 
@@ -75,7 +88,7 @@ def _record(program: Callable[[], None]) -> tuple[list[Process], list[dict[str, 
         return [read_segment(path) for path in sorted((rank.folder / "segments").glob("*.seg"))], rank.manifest.hooks
 
 
-def train(loader: Any) -> None:
+def _train(loader: Any) -> None:
     """One epoch of a model with one parameter."""
     import torch
 
@@ -94,33 +107,35 @@ def train(loader: Any) -> None:
 
 
 def _missing(processes: list[Process], stages: tuple[Stage, ...]) -> list[str]:
-    """Names of the stages without a record in any of these processes."""
+    """Return the names of the stages without a record in any of these processes."""
     return [stage.name for stage in stages if not any(len(process.of(stage)) for process in processes)]
 
 
-def _training() -> list[Result]:
+def _training() -> list[_SelfTest]:
     from torch.utils.data import DataLoader
 
     try:
-        processes, hooks = _record(lambda: train(DataLoader(_Numbers(), 2)))  # type: ignore[arg-type]
+        processes, hooks = _record(lambda: _train(DataLoader(_Numbers(), 2)))  # type: ignore[arg-type]
     except FeedlineError as error:
-        return [Result("recording", False, str(error))]
+        return [_SelfTest("recording", False, str(error))]
     results = []
     for hook in hooks:
         lost = _missing(processes, _TRAINING_STAGES.get(str(hook["name"]), ()))
         if hook["name"] in (*_TRAINING_STAGES, "DataLoader", "fetcher", "pin_memory"):
             results.append(
-                Result(str(hook["name"]), bool(hook["attached"]) and not lost, f"missing: {', '.join(lost)}" if lost else str(hook["why"]))
+                _SelfTest(
+                    str(hook["name"]), bool(hook["attached"]) and not lost, f"missing: {', '.join(lost)}" if lost else str(hook["why"])
+                )
             )
     return results
 
 
-def _collectives() -> Result:
-    """One all_reduce in a world of one rank, which needs no network."""
+def _collectives() -> _SelfTest:
+    """Return one all_reduce in a world of one rank, which needs no network."""
     import torch
     import torch.distributed as dist
 
-    from feedline.profiler.taps.collectives import NAME
+    from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
 
     def program() -> None:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -130,35 +145,66 @@ def _collectives() -> Result:
             dist.destroy_process_group()
 
     if not dist.is_available() or not dist.is_gloo_available():
-        return Result(NAME, False, "this torch is built without torch.distributed or gloo")
+        return _SelfTest(COLLECTIVES_HOOK, False, "this torch is built without torch.distributed or gloo")
     try:
         processes, hooks = _record(program)
     except Exception as error:
-        return Result(NAME, False, f"{type(error).__name__}: {error}")
-    said = next((hook for hook in hooks if hook["name"] == NAME), {"attached": False, "why": "not tried"})
+        return _SelfTest(COLLECTIVES_HOOK, False, f"{type(error).__name__}: {error}")
+    hook_entry = next((hook for hook in hooks if hook["name"] == COLLECTIVES_HOOK), {"attached": False, "why": "not tried"})
     records = processes[-1].of(Stage.COLLECTIVE)
-    if not said["attached"] or len(records) != 1 or records["nbytes"][0] != 40 or records["wall"][0] < 0:
-        return Result(NAME, False, f"recorded {len(records)} of 1 all_reduce ({said['why']})")
-    return Result(NAME, True, str(said["why"]))
+    if not hook_entry["attached"] or len(records) != 1 or records["nbytes"][0] != 40 or records["wall"][0] < 0:
+        return _SelfTest(COLLECTIVES_HOOK, False, f"recorded {len(records)} of 1 all_reduce ({hook_entry['why']})")
+    return _SelfTest(COLLECTIVES_HOOK, True, str(hook_entry["why"]))
 
 
-def _workers(method: str) -> Result:
+def _workers(method: str) -> _SelfTest:
     from torch.utils.data import DataLoader
 
     name = f"workers by {method}"
     try:
-        processes, _ = _record(lambda: train(DataLoader(_Numbers(), 2, num_workers=2, multiprocessing_context=method)))  # type: ignore[arg-type]
+        processes, _ = _record(lambda: _train(DataLoader(_Numbers(), 2, num_workers=2, multiprocessing_context=method)))  # type: ignore[arg-type]
     except Exception as error:
-        return Result(name, False, f"{type(error).__name__}: {error}")
+        return _SelfTest(name, False, f"{type(error).__name__}: {error}")
     main, workers = processes[-1:], processes[:-1]
     batches = sum(len(worker.of(Stage.FETCH)) for worker in workers)
     lost = _missing(workers, _WORKER_STAGES) + _missing(main, _LOADER_STAGES)
     if lost or batches != 4:
-        return Result(name, False, f"recorded {batches} of 4 batches" + (f"; missing: {', '.join(lost)}" if lost else ""))
-    return Result(name, True, "every batch: made, collated, pickled, transported")
+        return _SelfTest(name, False, f"recorded {batches} of 4 batches" + (f"; missing: {', '.join(lost)}" if lost else ""))
+    return _SelfTest(name, True, "every batch: made, collated, pickled, transported")
 
 
-def _sampled() -> list[Result]:
-    from feedline.profiler.samplers.sources import default_sources
+def _sampled() -> list[_SelfTest]:
+    from feedline.profiler.samplers.sampler import default_sources
 
-    return [Result(source.name, (why := source.probe()) is None, why or "sampled once per second") for source in default_sources()]
+    return [_SelfTest(source.name, (why := source.probe()) is None, why or "sampled once per second") for source in default_sources()]
+
+
+def library_selftests() -> list[_SelfTest]:
+    """Import each installed library, attach its hook, exercise it, and detach again. Not for a process that trains."""
+    reported: dict[str, tuple[bool, str]] = {}
+    undo = attach(lambda name, attached, why: reported.update({name: (attached, why)}))
+    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # importing it would ask PyPI for a newer version
+    try:
+        return [try_library(library, reported) for library in LIBRARIES if library not in UNTAPPED and _installed(library)]
+    finally:
+        undo()
+
+
+def _installed(library: Library) -> bool:
+    return importlib.util.find_spec(library.module.partition(".")[0]) is not None
+
+
+def try_library(library: Library, reported: dict[str, tuple[bool, str]]) -> _SelfTest:
+    """Import and exercise one library; ``reported`` is what its hook reports."""
+    try:
+        importlib.import_module(library.module)
+    except Exception as error:
+        return _SelfTest(library.name, False, f"cannot be imported: {type(error).__name__}: {error}")
+    attached, why = reported.get(library.name, (False, "its import was not noticed"))
+    if not attached:
+        return _SelfTest(library.name, False, why)
+    try:
+        failure = library.selftest()
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"
+    return _SelfTest(library.name, failure is None, failure or why)

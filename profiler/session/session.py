@@ -3,6 +3,8 @@
 import errno
 import os
 import platform
+import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -14,21 +16,17 @@ from typing import Protocol, TypeVar
 from feedline.profiler import clock, masks, proc, ranks
 from feedline.profiler.clock import counters
 from feedline.profiler.errors import ELSEWHERE, OVERWRITE, OutputError, PlaceTaken
-from feedline.profiler.files import owned, removal
+from feedline.profiler.files import own_folders, owned
 from feedline.profiler.message import id_of
 from feedline.profiler.record import privacy
+from feedline.profiler.record.detail import ProfilerWindow
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.window import Window
-from feedline.profiler.samplers.looks import Looks
-from feedline.profiler.samplers.sampler import Sampler
-from feedline.profiler.samplers.sources import default_sources
-from feedline.profiler.samplers.unfollowed import Unfollowed
-from feedline.profiler.session.allocator import allocator
+from feedline.profiler.samplers.blocked_threads import BlockedThreads
+from feedline.profiler.samplers.processes import UnfollowedProcesses
+from feedline.profiler.samplers.sampler import Sampler, default_sources
 from feedline.profiler.session.ending import WELL, Ending
-from feedline.profiler.session.hooks import Hooks
+from feedline.profiler.session.hooks import Hooks, attach_in_main
 from feedline.profiler.session.stop_after import StopAfter
-from feedline.profiler.session.taps_by_library import attach_in_main
-from feedline.profiler.session.versions import versions
 from feedline.profiler.store.layout import GAUGES, RESERVE, main_segment, rank_folder
 from feedline.profiler.store.manifest import Manifest
 from feedline.profiler.store.segment import Segment
@@ -36,11 +34,11 @@ from feedline.profiler.store.segment import Segment
 _RESERVE_BYTES = 64 * 1024  # a manifest has a few KB
 _MOST_NAMES = 1000  # RUN, RUN-2, RUN-3, ...
 
-Taken = TypeVar("Taken")
+_Taken = TypeVar("_Taken")
 Room = tuple[Path, Callable[[], None]]  # a run folder, and how to claim it; raises PlaceTaken, OSError
 
 
-class Changes(Protocol):
+class _Changes(Protocol):
     """Changes to the training itself (``feedline run --fix``, ``--set``)."""
 
     @property
@@ -48,7 +46,7 @@ class Changes(Protocol):
         """Change -> why it was not applied."""
 
     def setup(self) -> dict[str, object]:
-        """What the manifest says of it beside the training's set-up."""
+        """Return what the manifest says of it beside the training's set-up."""
 
     def attach(self, hooks: Hooks) -> None:
         """Act once torch is imported; its hooks are undone with the recording."""
@@ -89,11 +87,11 @@ class Session:
         overwrite: bool = False,
         strict: bool = False,
         every: int | None = None,
-        window: Window | None = None,
-        changes: Sequence[Changes] = (),
+        window: ProfilerWindow | None = None,
+        changes: Sequence[_Changes] = (),
         record_argv: str = "masked",
         rooms: Iterator[Room] | None = None,
-        place: ranks.Place | None = None,
+        place: ranks.RankPlace | None = None,
         launch: str | None = None,
         group: str = "",
         follows: bool = False,
@@ -101,7 +99,7 @@ class Session:
         begins: "Callable[[Session], None]" = lambda session: None,
     ) -> None:
         self._stopped = False  # to the end: one that an interrupt breaks off is begun again
-        if recorder.awake() is not None:
+        if recorder.resume() is not None:
             raise OutputError("this process is already being recorded", "end that recording first")
         self.place = place or ranks.place()
         self.manifest = Manifest(
@@ -126,8 +124,8 @@ class Session:
         except OSError as error:
             raise _unwritable(path, error) from error
         self._every, self._window, self._changes, self._stop_after = every, window, changes, stop_after
-        sources = default_sources() + ([Unfollowed(self.path, record_argv)] if follows else [])
-        self._looks = Looks()
+        sources = default_sources() + ([UnfollowedProcesses(self.path, record_argv)] if follows else [])
+        self._looks = BlockedThreads()
         self._sampler = Sampler(self.folder / GAUGES, sources, early=40, looks=self._looks)
         self._hooks, self._changing = (Hooks(self._tell_hook, self._write_manifest) for _ in range(2))
         begins(self)
@@ -153,7 +151,7 @@ class Session:
         if not self.is_mine or self._stopped:
             return
         try:
-            recorder.no_more_steps()
+            recorder.finish_pause()
             self._hooks.detach()
             self._changing.detach()
             with suppress(Exception):
@@ -174,7 +172,7 @@ class Session:
             hold.release()
         self._stopped = True
 
-    def join(self, place: ranks.Place, group: str) -> None:
+    def join(self, place: ranks.RankPlace, group: str) -> None:
         """Called when the process becomes a rank of a group. Its folder keeps its name, which must match the rank."""
         if place.rank == self.place.rank:
             self.place, self.manifest.place, self.manifest.group = place, asdict(place), group
@@ -218,53 +216,57 @@ class Session:
             self.manifest.write(self.folder)
 
 
-def _beside(path: Path, place: ranks.Place, launch: str, overwrite: bool) -> Iterator[Room]:
-    """A run folder of that name, or of the next free one. All ranks of a launch get the same."""
+def _beside(path: Path, place: ranks.RankPlace, launch: str, overwrite: bool) -> Iterator[Room]:
+    """Yield a run folder of that name, or of the next free one. All ranks of a launch get the same."""
 
     def claim(run: Path, replaces: bool) -> None:
         (owned.replace if replaces else owned.claim)(run, "run", launch)
         old = rank_folder(run, place.rank, place.restart)
         if replaces and old.exists():
-            removal.remove(old)  # of an earlier recording of this process
+            own_folders.remove(old)  # of an earlier recording of this process
 
     for number in range(1, _MOST_NAMES + 1):
         run = path if number == 1 else path.with_name(f"{path.name}-{number}")
         yield run, partial(claim, run, overwrite and number == 1)
 
 
-def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, removal.Hold], PlaceTaken | None]:
+def run_folder(path: Path, launch: str, overwrite: bool, strict: bool) -> tuple[tuple[Path, own_folders.Hold], PlaceTaken | None]:
     """Create a run folder for the processes below this one, and a hold on it. Returns as ``_first_with_room``.
 
     Raises:
         OutputError: it is taken, or cannot be made.
     """
     try:
-        return _first_with_room(_beside(path, ranks.Place(), launch, overwrite), strict, lambda run: (run, removal.Hold(run)))
+        return _first_with_room(_beside(path, ranks.RankPlace(), launch, overwrite), strict, lambda run: (run, own_folders.Hold(run)))
     except OSError as error:
         raise _unwritable(path, error) from error
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:
-    """The error for a run folder that cannot be created."""
+    """Return the error for a run folder that cannot be created."""
     ways = [ELSEWHERE, "make room"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else [ELSEWHERE]
     return OutputError.unwritable(f"the run folder {path}", error, *ways)
 
 
-def _make_room(rooms: Iterator[Room], place: ranks.Place, strict: bool) -> tuple[tuple[Path, list[removal.Hold]], PlaceTaken | None]:
+def _make_room(
+    rooms: Iterator[Room], place: ranks.RankPlace, strict: bool
+) -> tuple[tuple[Path, list[own_folders.Hold]], PlaceTaken | None]:
     """Create a folder for this rank, and a hold on it and its run folder. Returns and raises as ``_first_with_room``."""
 
-    def take(run: Path) -> tuple[Path, list[removal.Hold]]:
+    def take(run: Path) -> tuple[Path, list[own_folders.Hold]]:
         folder = _new_folder(run, rank_folder(run, place.rank, place.restart).name)
-        return folder, [removal.Hold(run), removal.Hold(folder)]
+        return folder, [own_folders.Hold(run), own_folders.Hold(folder)]
 
     return _first_with_room(rooms, strict, take)
 
 
-def _first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], Taken]) -> tuple[Taken, PlaceTaken | None]:
+def _first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path], _Taken]) -> tuple[_Taken, PlaceTaken | None]:
     """Result of ``take`` for the first run folder that is free and has space; and what was wrong with the very first one.
 
     Args:
+        rooms: where the folder may be created.
         strict: only look at the first.
+        take: claims a folder.
 
     Raises:
         PlaceTaken: none has room.
@@ -281,7 +283,7 @@ def _first_with_room(rooms: Iterator[Room], strict: bool, take: Callable[[Path],
 
 
 def _new_folder(run: Path, name: str) -> Path:
-    """The folder of a rank. Raises PlaceTaken, OSError."""
+    """Return the folder of a rank. Raises PlaceTaken, OSError."""
     try:
         return owned.subfolder(run, name)
     except FileExistsError as error:
@@ -317,3 +319,43 @@ def machine() -> dict[str, object]:
         "malloc": allocator(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
+
+
+#: Name in the manifest -> module. Package metadata would know them too, at 30 ms for the program.
+_VERSIONED = {
+    "feedline": "feedline",
+    "torch": "torch",
+    "torchvision": "torchvision",
+    "numpy": "numpy",
+    "pillow": "PIL",
+    "opencv-python": "cv2",
+    "torchdata": "torchdata",
+    "lightning": "lightning",
+    "pytorch-lightning": "pytorch_lightning",
+    "transformers": "transformers",
+    "timm": "timm",
+}
+_VERSION = re.compile(r"\d[\w.+!-]{0,63}", re.ASCII)  # a module of the program's own may have such a name, and say anything
+
+
+def versions() -> dict[str, str]:
+    """Name -> version."""
+    by_name = {"python": platform.python_version()}
+    for name, module in _VERSIONED.items():
+        with suppress(Exception):
+            version = str(sys.modules[module].__version__)
+            if _VERSION.fullmatch(version):
+                by_name[name] = version
+    return by_name
+
+
+_OTHER_ALLOCATORS = re.compile(rb"/lib(jemalloc|tcmalloc|mimalloc|hoard)[^/\n]*\.so")  # that programs are started with, in LD_PRELOAD
+
+
+def allocator() -> str:
+    """Return ``glibc 2.36``, or the library that is loaded beside it, such as ``jemalloc``; "": not known."""
+    with suppress(OSError, ValueError, AttributeError):
+        with open("/proc/self/maps", "rb") as maps:
+            other = _OTHER_ALLOCATORS.search(maps.read())
+        return other[1].decode() if other else os.confstr("CS_GNU_LIBC_VERSION") or ""
+    return ""

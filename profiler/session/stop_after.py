@@ -19,7 +19,7 @@ from typing import Any
 
 from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged
-from feedline.profiler.ranks import Place
+from feedline.profiler.ranks import RankPlace
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.store.layout import rank_folder
@@ -44,12 +44,14 @@ class StopAfter:
             raise ValueError(f"expected a number of updates, or of seconds such as 20s, got {text[:40]!r}")
         return cls(None, float(number[1])) if number[2] else cls(int(number[1]))
 
-    def attach(self, hooks: Hooks, stop: Callable[[], None], run: Path, place: Place) -> None:
+    def attach(self, hooks: Hooks, stop: Callable[[], None], run: Path, place: RankPlace) -> None:
         """Count updates once torch is imported.
 
         Args:
+            hooks: that wait for torch.
             stop: ends the recording.
             run: its folder, in which other ranks are found.
+            place: of this process among them.
         """
         counted, began, counting = 0, 0.0, os.getpid()
 
@@ -60,7 +62,7 @@ class StopAfter:
             counted += 1
             began = began or time.monotonic()
             if (self.updates is not None and counted >= self.updates) or time.monotonic() - began >= self.seconds:
-                end(stop, run, place)
+                _end(stop, run, place)
 
         def arrived() -> None:
             from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -70,9 +72,11 @@ class StopAfter:
         hooks.when_imported("torch", arrived)
 
 
-def end(stop: Callable[[], None], run: Path, place: Place) -> None:
-    """End this process, and those below it, once all ranks have come as far: each may still need data of another. What unlinks shared
-    memory ends by itself."""
+def _end(stop: Callable[[], None], run: Path, place: RankPlace) -> None:
+    """End this process, and those below it, once all ranks have come as far: each may still need data of another.
+
+    What unlinks shared memory ends by itself.
+    """
     torch: Any = sys.modules["torch"]
     with suppress(Exception):
         if torch.cuda.is_initialized():
@@ -93,7 +97,7 @@ def end(stop: Callable[[], None], run: Path, place: Place) -> None:
 
 
 def _has_ended(run: Path, rank: int, restart: int) -> bool:
-    """Whether the recording of a rank is complete."""
+    """Return whether the recording of a rank is complete."""
     with suppress(OSError, RunDamaged):
         return Manifest.read(rank_folder(run, rank, restart)).ended
     return False

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], None]":
-    """A handler that writes each trace of torch.profiler into a folder, compressed, as ``rank<R>-<step>.json.gz``::
+    """Return a handler that writes each trace of torch.profiler into a folder, compressed, as ``rank<R>-<step>.json.gz``.
+
+    Example::
 
         with torch.profiler.profile(on_trace_ready=feedline.on_trace_ready("traces"), schedule=...) as profiler:
             train(profiler)
@@ -32,47 +34,47 @@ def on_trace_ready(folder: "str | os.PathLike[str]") -> "Callable[[profile], Non
 class _Writer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._told: set[str] = set()
+        self._said: set[str] = set()
 
     def __call__(self, profiler: "profile") -> None:
         try:
             written = self._write(profiler)
         except Exception as error:
             why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
-            self._tell("failed", f"cannot write the trace into {self._folder} ({why}): name another folder, or free some space")
+            self._say_once("failed", f"cannot write the trace into {self._folder} ({why}): name another folder, or free some space")
         else:
-            if rank() == 0:
-                self._tell("next", f"next: feedline ingest {written}")
+            if _rank() == 0:
+                self._say_once("next", f"next: feedline ingest {written}")
 
     def _write(self, profiler: "profile") -> Path:
         """Write one trace. Returns the files of all ranks, as a pattern for a shell."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._free(f"rank{rank()}-{profiler.step_num}")
+        path = self._free(f"rank{_rank()}-{profiler.step_num}")
         with single.replacing_path(path, output.SHARED) as part:
             profiler.export_chrome_trace(str(part))
-        return path.with_name(path.name.replace(f"rank{rank()}-", "rank*-" if world() > 1 else f"rank{rank()}-", 1))
+        return path.with_name(path.name.replace(f"rank{_rank()}-", "rank*-" if _world() > 1 else f"rank{_rank()}-", 1))
 
     def _free(self, stem: str) -> Path:
-        """The first name that no file has, such as rank0-5.json.gz, rank0-5.2.json.gz."""
+        """Return the first name that no file has, such as rank0-5.json.gz, rank0-5.2.json.gz."""
         path, number = self._folder / f"{stem}.json.gz", 1
         while path.exists():
             number += 1
             path = self._folder / f"{stem}.{number}.json.gz"
         return path
 
-    def _tell(self, what: str, text: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+    def _say_once(self, what: str, text: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
             say(text)
 
 
-def rank() -> int:
-    """Rank of this process: from torch.distributed if it is initialised, else from the launcher's environment."""
+def _rank() -> int:
+    """Return the rank of this process: from torch.distributed if it is initialised, else from the launcher's environment."""
     return _distributed("get_rank", ranks.place().rank)
 
 
-def world() -> int:
-    """Number of ranks."""
+def _world() -> int:
+    """Return the number of ranks."""
     return _distributed("get_world_size", ranks.place().world_size)
 
 

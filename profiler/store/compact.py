@@ -9,15 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feedline.profiler.events import RECORD_DTYPE
-from feedline.profiler.files import owned, removal
+from feedline.profiler.files import own_folders, owned
+from feedline.profiler.files.bounded import MOST_JSON, json_of
 from feedline.profiler.files.checking import checked
-from feedline.profiler.files.columns import columns, table_of
-from feedline.profiler.files.reading import MOST_JSON, json_of
-from feedline.profiler.store import bins, trusted
-from feedline.profiler.store import segment as seg
+from feedline.profiler.files.parquet import columns, table_of
 from feedline.profiler.store.layout import EVENTS, SEGMENTS, TOTALS
-from feedline.profiler.store.segment_reader import Process, read_segment
-from feedline.profiler.store.shapes import Processes
+from feedline.profiler.store.segment import BINS, FIELDS, STAGES
+from feedline.profiler.store.segment_reader import Process, check_header, check_records, check_sums, check_totals, read_segment
+from feedline.profiler.store.shapes import ProcessesShape
 
 _AGAIN = "it was truncated or changed; record the run again"
 _Sums = npt.NDArray[np.int64]
@@ -40,7 +39,7 @@ def compact(folder: Path) -> None:
     _write(table_of(columns).replace_schema_metadata({_PROCESSES: json.dumps(about).encode()}), folder, EVENTS)
     sums = np.stack([np.concatenate([p.totals.ravel(), p.histograms.ravel()]) for p in processes])
     _write(table_of({f"process{i}": row for i, row in enumerate(sums)}), folder, TOTALS)
-    removal.remove(folder / SEGMENTS)
+    own_folders.remove(folder / SEGMENTS)
 
 
 def _write(table: pa.Table, folder: Path, name: str) -> None:
@@ -58,30 +57,30 @@ def _write(table: pa.Table, folder: Path, name: str) -> None:
 
 
 def read_compact(folder: Path) -> list[Process]:
-    """The processes of a rank that ``compact`` wrote.
+    """Return the processes of a rank that ``compact`` wrote.
 
     Raises:
         RunDamaged: a file is missing, was cut off or changed.
     """
     with columns(folder / EVENTS, _AGAIN) as file:
-        described = checked(json_of(file.metadata(_PROCESSES, MOST_JSON)), Processes)
-        found, owner = np.empty(file.rows, RECORD_DTYPE), np.empty(file.rows, np.uint16)
-        file.into(found, {"process": owner})
+        described = checked(json_of(file.metadata(_PROCESSES, MOST_JSON)), ProcessesShape)
+        everything, owner = np.empty(file.rows, RECORD_DTYPE), np.empty(file.rows, np.uint16)
+        file.into(everything, {"process": owner})
         if len(owner) and owner.max() >= len(described):
             raise ValueError(f"column process: there is no process {owner.max()}")
-        headers = [trusted.header(about["header"]) for about in described]
-        records = [trusted.records(found[owner == number]) for number in range(len(described))]
+        headers = [check_header(about["header"]) for about in described]
+        records = [check_records(everything[owner == number]) for number in range(len(described))]
     names = [about["names"] for about in described]
-    return [Process(*one) for one in zip(headers, records, names, *_sums(folder / TOTALS, len(described)), strict=True)]
+    return [Process(*parts) for parts in zip(headers, records, names, *_sums(folder / TOTALS, len(described)), strict=True)]
 
 
 def _sums(path: Path, processes: int) -> tuple[list[_Sums], list[_Sums]]:
     """Totals and histograms of each process."""
-    split = seg.STAGES * seg.FIELDS
+    split = STAGES * FIELDS
     with columns(path, _AGAIN) as file:
-        if file.rows != split + 2 * bins.BINS:
+        if file.rows != split + 2 * BINS:
             raise ValueError(f"it has {file.rows:,} rows")
         rows = {f"process{number}": np.empty(file.rows, np.int64) for number in range(processes)}
         file.into(np.empty(file.rows, np.dtype([])), rows)
-        totals = [trusted.totals(row[:split].reshape(seg.STAGES, seg.FIELDS)) for row in rows.values()]
-        return totals, [trusted.sums(row[split:].reshape(2, bins.BINS), "histograms") for row in rows.values()]
+        totals = [check_totals(row[:split].reshape(STAGES, FIELDS)) for row in rows.values()]
+        return totals, [check_sums(row[split:].reshape(2, BINS), "histograms") for row in rows.values()]

@@ -15,12 +15,12 @@ RESERVE = "reserve"  # room for the last manifest on a disk that became full; re
 
 
 def rank_folder(run: Path, rank: int, restart: int = 0) -> Path:
-    """``rank3``, or ``rank3-restart1`` for a rank that torchrun restarted."""
+    """Return ``rank3``, or ``rank3-restart1`` for a rank that torchrun restarted."""
     return run / (f"rank{rank}-restart{restart}" if restart else f"rank{rank}")
 
 
 def parse_rank_folder(name: str) -> tuple[int, int] | None:
-    """(rank, restart) of a folder's name, or None when it is not a rank's."""
+    """Return (rank, restart) of a folder's name, or None when it is not a rank's."""
     match = re.fullmatch(r"rank(0|[1-9]\d{0,5})(?:-restart([1-9]\d{0,5}))?", name, re.ASCII)
     return (int(match[1]), int(match[2] or 0)) if match else None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from feedline.profiler import proc
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
 from feedline.profiler.files import owned
-from feedline.profiler.files.reading import MOST_JSON, json_of, one_line, whole
+from feedline.profiler.files.bounded import MOST_JSON, json_of, one_line, whole
 from feedline.profiler.store.layout import MANIFEST, SCHEMA_VERSION
 
 PROGRAM = "its program"  # what ended a worker that was not needed any more
@@ -25,9 +25,9 @@ class Manifest:
     environment: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, object] = field(default_factory=dict)
-    hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why, reason (an identifier: reasons.py)
+    hooks: list[dict[str, object]] = field(default_factory=list)  #: name, attached, why, reason (an identifier: message.py)
     loaders: list[dict[str, object]] = field(default_factory=list)  #: kind and settings, in the order they were first used
-    training: dict[str, object] = field(default_factory=dict)  #: optimizers, schedulers, norms, samplers (taps/convergence/setup.py)
+    training: dict[str, object] = field(default_factory=dict)  #: optimizers, schedulers, ... (taps/convergence/training_setup.py)
     pid: int = 0
     pid_started: int = 0  #: clock ticks since boot (/proc/PID/stat, field 22): tells a reused pid
     parent: list[int] = field(default_factory=list)  #: pid and pid_started of the process that started it
@@ -56,12 +56,12 @@ class Manifest:
             SchemaTooNew: a newer feedline wrote it.
         """
         from feedline.profiler.files.checking import checked
-        from feedline.profiler.store.shapes import ManifestShape, Version
+        from feedline.profiler.store.shapes import ManifestShape, VersionShape
 
         path = rank / MANIFEST
         try:
             data = json_of(whole(path, MOST_JSON))
-            version = checked(data, Version)["schema_version"]
+            version = checked(data, VersionShape)["schema_version"]
             if version <= SCHEMA_VERSION:
                 checked(data, ManifestShape)
                 return cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})

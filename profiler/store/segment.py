@@ -31,20 +31,66 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.profiler import masks
+from feedline.profiler.errors import PlaceTaken
 from feedline.profiler.events import RECORD, RECORD_DTYPE, UNMEASURED, Stage
-from feedline.profiler.files import single
+from feedline.profiler.files import owned, single
 from feedline.profiler.files.descriptor import Descriptor, Mapping
-from feedline.profiler.store.bins import bin_of
-from feedline.profiler.store.own_file import own_file
-from feedline.profiler.store.sums import FIELDS, STAGES, sums_of
+
+BINS = 256
+SAMPLE_HISTOGRAM = 0  # of a segment's two; the second is not in use
+
+
+def bin_of(wall_ns: int) -> int:
+    """Histogram bin of a duration: four per octave, so an edge is at most 25 % away."""
+    octave = wall_ns.bit_length()
+    return (octave << 2 | wall_ns >> octave - 3 & 3) if octave > 2 else wall_ns
+
+
+def bin_edge_ns(index: int) -> int:
+    """Lower edge of a bin: the smallest duration with ``bin_of(...) == index``."""
+    octave = index >> 2
+    return (4 | index & 3) << octave - 3 if octave > 2 else index
+
+
+STAGES, FIELDS = 64, 8
+
+
+def sums_of(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Return the sums of records by stage: int64 [64, 8] as in a segment's header; unmeasured times count as 0."""
+    sums = np.zeros((STAGES, FIELDS), np.int64)
+    for stage in np.unique(records["stage"]).tolist():
+        own = records[records["stage"] == stage]
+        sums[stage, 0] = len(own)
+        for column, name in enumerate(("wall", "cpu", "runqueue", "nbytes", "extra"), 1):
+            values = own[name]
+            sums[stage, column] = (values if column > 3 else np.maximum(values, 0)).sum()
+    return sums
+
+
+def _own_file(path: Path) -> tuple[Path, int]:
+    """Open ``path``, or ``path`` with a number if a live process holds it. The lock is released with the process, however it ends."""
+    owned.ensure(path.parent)
+    for number in itertools.count():
+        candidate = path if number == 0 else path.with_stem(f"{path.stem}.{number}")
+        try:
+            fd = owned.reopen(path.parent, candidate.name)
+        except PlaceTaken:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return candidate, fd
+        except OSError:
+            os.close(fd)
+    raise AssertionError("unreachable")
+
 
 MAGIC = b"FEEDSEG2"
 PAGE = 4096
 TOTALS_AT, HISTOGRAMS_AT, RECORDS_AT = PAGE, 2 * PAGE, 3 * PAGE
-SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
+_SUMS, _SUMS_BYTES = struct.Struct("<6q"), FIELDS * 8  # one row of what is forgotten
 _WALL_AT, _EXTRA_AT, _NUMBER = 8, 48, struct.Struct("<q")  # in a record
 WINDOW = 64  # batches that are kept or forgotten together: long enough to see queues fill and drain
-CHUNK_BYTES = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 _FIRST_CHUNK_BYTES = 32 * 1024  # a short-lived worker writes a few hundred records
 _GENERATION = 1 << 32  # more than a file has slots
 CAPACITY_BYTES = 8 * 1024 * 1024
@@ -100,7 +146,7 @@ class Segment:
         self._generation = 0  # of the file, times GENERATION: thinning moves records
         self._summed = (-1, 0, np.zeros((STAGES, FIELDS), np.int64))  # generation, and how many of its records, for sums_before
         self._moved: list[npt.NDArray[np.int32]] = []  # by generation: a record's next slot; -1: forgotten; empty: long ago
-        self.path, fd = own_file(path)
+        self.path, fd = _own_file(path)
         self._file = Descriptor(fd, self.path.absolute())
         try:
             size = os.fstat(fd).st_size
@@ -161,9 +207,9 @@ class Segment:
     def _count(self, stage: int, number: int, wall: int, cpu: int = 0, runqueue: int = 0, nbytes: int = 0, extra: int = 0) -> None:
         """Add to the sums of what is forgotten."""
         header, at = self._header, TOTALS_AT + stage * _SUMS_BYTES
-        sums = SUMS.unpack_from(header, at)
+        sums = _SUMS.unpack_from(header, at)
         more = (number, max(wall, 0), max(cpu, 0), max(runqueue, 0), nbytes, extra)
-        SUMS.pack_into(header, at, *map(operator.add, sums, more))
+        _SUMS.pack_into(header, at, *map(operator.add, sums, more))
 
     def end(self, place: int | None, stage: int, wall: int, extra: int = 0) -> None:
         """Complete a record that ``add`` returned for a wall of UNMEASURED, once, from any thread. UNMEASURED again: it stays unknown."""
@@ -206,7 +252,7 @@ class Segment:
             pass
 
     def name_id(self, name: str) -> int:
-        """A number for this name in the ``source`` field of records of this file; 0 is "no name"."""
+        """Return a number for this name in the ``source`` field of records of this file; 0 is "no name"."""
         known = self._names.get(name)
         if known is None:
             with self._lock:  # of two threads that ask at once, one numbers it
@@ -235,9 +281,10 @@ class Segment:
             return Mark(at, bytes(self._header[TOTALS_AT:HISTOGRAMS_AT]), self._generation)
 
     def sums_before(self, mark: Mark) -> npt.NDArray[np.int64]:
-        """Sums of the records that started before a mark, forgotten or not: int64 [64, 8]. Reads what was written since it was called last.
+        """Return the sums of the records that started before a mark, forgotten or not: int64 [64, 8].
 
-        Exact unless windows were forgotten since the mark; then what was forgotten of the time since counts as before it.
+        Reads what was written since it was called last. Exact unless windows were forgotten since the mark; then what was forgotten of the
+        time since counts as before it.
 
         Raises:
             OSError, ValueError: the file cannot be read, or is closed.
@@ -318,7 +365,7 @@ class Segment:
         elif self._allocated >= self._capacity:
             self._thin()
         else:
-            size = CHUNK_BYTES if self._allocated else _FIRST_CHUNK_BYTES
+            size = _CHUNK_BYTES if self._allocated else _FIRST_CHUNK_BYTES
             os.posix_fallocate(self._file.number(), RECORDS_AT + self._allocated * RECORD.size, size)
             self._allocated += size // RECORD.size
             self._map(self._allocated - size // RECORD.size, self._allocated)
@@ -328,7 +375,7 @@ class Segment:
     def _map_at(self, slot: int) -> None:
         """Map what comes next of the room that is there, no more than a chunk: pages that were written once stay resident."""
         begin = slot // (PAGE // RECORD.size) * (PAGE // RECORD.size)
-        self._map(begin, min(begin + CHUNK_BYTES // RECORD.size, self._allocated))
+        self._map(begin, min(begin + _CHUNK_BYTES // RECORD.size, self._allocated))
 
     def _map(self, begin: int, end: int) -> None:
         before = self._mapping

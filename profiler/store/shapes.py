@@ -7,18 +7,18 @@ from msgspec import Meta
 from feedline.profiler.files.checking import Count, Moment, RankNumber, TimeOfDay, WorldSize
 
 _MOST_PROCESSES = 65_536
-Source = Annotated[int, Meta(ge=0, lt=65_536)]
-Pid = Annotated[int, Meta(ge=0, lt=1 << 32)]
-Number = bool | int | float
+_Source = Annotated[int, Meta(ge=0, lt=65_536)]
+_Pid = Annotated[int, Meta(ge=0, lt=1 << 32)]
+_Number = bool | int | float
 
 
-class Version(TypedDict):
+class VersionShape(TypedDict):
     """The schema version with which every JSON file of feedline begins."""
 
     schema_version: Annotated[int, Meta(ge=1)]
 
 
-class Place(TypedDict, total=False):
+class _PlaceShape(TypedDict, total=False):
     rank: RankNumber
     local_rank: RankNumber
     world_size: WorldSize
@@ -27,7 +27,7 @@ class Place(TypedDict, total=False):
     launcher: str
 
 
-class Machine(TypedDict, total=False):
+class _MachineShape(TypedDict, total=False):
     cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     effective_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
     affinity_cpus: Annotated[float, Meta(gt=0, le=1e6)] | None
@@ -35,34 +35,34 @@ class Machine(TypedDict, total=False):
     malloc: str
 
 
-class RequiredOfHook(TypedDict):
+class _HookRequired(TypedDict):
     name: str
     attached: bool
     why: str
 
 
-class Hook(RequiredOfHook, total=False):
+class _HookShape(_HookRequired, total=False):
     reason: str
 
 
-class Anchor(TypedDict):
+class _AnchorShape(TypedDict):
     perf_counter_ns: Moment
     time_ns: TimeOfDay
 
 
-class RequiredOfLoader(TypedDict):
+class _LoaderRequired(TypedDict):
     kind: str
 
 
-class Loader(RequiredOfLoader, total=False):
-    num_workers: bool | Source
-    batch_size: Number
-    prefetch_factor: Number
-    in_order: Number
-    persistent_workers: Number
-    pin_memory: Number
-    drop_last: Number
-    timeout: Number
+class _LoaderShape(_LoaderRequired, total=False):
+    num_workers: bool | _Source
+    batch_size: _Number
+    prefetch_factor: _Number
+    in_order: _Number
+    persistent_workers: _Number
+    pin_memory: _Number
+    drop_last: _Number
+    timeout: _Number
     collate: str
     sampler: str
     torchs_sampler: bool
@@ -80,7 +80,7 @@ class Loader(RequiredOfLoader, total=False):
     start_method: str
 
 
-class ParameterGroup(TypedDict, total=False):
+class _GroupShape(TypedDict, total=False):
     lr: float
     weight_decay: float
     momentum: float
@@ -94,17 +94,17 @@ class ParameterGroup(TypedDict, total=False):
     foreach: bool
 
 
-class RequiredOfScheduler(TypedDict):
+class _SchedulerRequired(TypedDict):
     kind: str
     horizon: Annotated[int, Meta(ge=-(1 << 53), lt=1 << 53)] | None
     steps: Annotated[int, Meta(ge=-1, lt=1 << 53)]
 
 
-class Scheduler(RequiredOfScheduler, total=False):
+class _SchedulerShape(_SchedulerRequired, total=False):
     optimizer: Count
 
 
-class RequiredOfSampler(TypedDict):
+class _SamplerRequired(TypedDict):
     kind: str
     shuffles: bool
     epochs: Count
@@ -113,39 +113,39 @@ class RequiredOfSampler(TypedDict):
     of: Count
 
 
-class Sampler(RequiredOfSampler, total=False):
+class _SamplerShape(_SamplerRequired, total=False):
     loader: Count
 
 
-class RequiredOfOptimizer(TypedDict):
+class _OptimizerRequired(TypedDict):
     kind: str
     module: str
-    groups: list[ParameterGroup]
+    groups: list[_GroupShape]
 
 
-class Optimizer(RequiredOfOptimizer, total=False):
-    samplers: list[Sampler]
+class _OptimizerShape(_OptimizerRequired, total=False):
+    samplers: list[_SamplerShape]
 
 
-class Scaler(TypedDict):
+class _ScalerShape(TypedDict):
     kind: str
     skipped: Count
 
 
-class BatchNorm(TypedDict):
+class _BatchNormShape(TypedDict):
     layers: Count
     synced: Count
     samples: Count
     gpu: bool
 
 
-class Training(TypedDict, total=False):
-    optimizers: list[Optimizer]
-    schedulers: list[Scheduler]
+class _TrainingShape(TypedDict, total=False):
+    optimizers: list[_OptimizerShape]
+    schedulers: list[_SchedulerShape]
     norms: dict[str, Count]
-    batch_norms: list[BatchNorm]
-    samplers: list[Sampler]
-    scaler: Scaler
+    batch_norms: list[_BatchNormShape]
+    samplers: list[_SamplerShape]
+    scaler: _ScalerShape
     updates: Count
     samples: Count
     samples_known: bool
@@ -161,17 +161,17 @@ class ManifestShape(TypedDict, total=False):
     launch: str
     group: str
     command: list[str]
-    place: Place
+    place: _PlaceShape
     environment: dict[str, str]
     versions: dict[str, str]
-    machine: Machine
-    hooks: list[Hook]
-    loaders: Annotated[list[Loader], Meta(max_length=65_536)]
-    training: Training
-    pid: Pid
+    machine: _MachineShape
+    hooks: list[_HookShape]
+    loaders: Annotated[list[_LoaderShape], Meta(max_length=65_536)]
+    training: _TrainingShape
+    pid: _Pid
     pid_started: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
     parent: Annotated[list[Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]], Meta(max_length=2)]
-    anchors: list[Anchor]
+    anchors: list[_AnchorShape]
     exit_code: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)] | None
     ended: bool
     ended_by: str
@@ -179,42 +179,42 @@ class ManifestShape(TypedDict, total=False):
     notes: list[str]
 
 
-class Main(TypedDict):
+class MainShape(TypedDict):
     """Header of the training process's segment."""
 
     role: Literal["main"]
 
 
-class Worker(TypedDict):
+class WorkerShape(TypedDict):
     """Header of a worker's segment."""
 
     role: Literal["worker"]
-    loader: Source
-    worker: Source
+    loader: _Source
+    worker: _Source
 
 
 class _Described(TypedDict):
     """A process in the metadata of events.parquet."""
 
     header: dict[str, Any]
-    names: dict[Source, str]
+    names: dict[_Source, str]
 
 
-Processes = Annotated[list[_Described], Meta(min_length=1, max_length=_MOST_PROCESSES)]
+ProcessesShape = Annotated[list[_Described], Meta(min_length=1, max_length=_MOST_PROCESSES)]
 
 
-class RequiredOfLegend(TypedDict):
+class _LegendRequired(TypedDict):
     gauges: Annotated[list[tuple[str, str]], Meta(max_length=65_536)]
 
 
-class Legend(RequiredOfLegend, total=False):
+class LegendShape(_LegendRequired, total=False):
     """gauges.json of a known schema version."""
 
     absent: dict[str, str]
     machine: dict[str, Any]
 
 
-class Line(TypedDict, total=False):
+class LineShape(TypedDict, total=False):
     """An observation of a process: a line of processes.jsonl."""
 
     pid: Count

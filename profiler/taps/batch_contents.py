@@ -7,47 +7,47 @@ from typing import Any, NamedTuple
 import torch
 
 from feedline.profiler.events import Flag
-from feedline.profiler.record.below_dispatch import unasked
+from feedline.profiler.torch_internals import below_function_modes
 
-LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
+_MAX_LEAVES = 64  # a batch of more parts is described by its first ones: this runs once a batch in the training's main thread
 _WIDE_FLOATS = torch.float32, torch.float64
 _MARKED_BYTES = 4096  # of each tensor
-_MARKS = 1 << 20  # a mark is below it, and not 0
-OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
+_MARK_RANGE = 1 << 20  # a mark is below it, and not 0
+_OBJECT_BYTES = 65536  # arrays below it cost less to pickle than to share
 
 
-class Batch(NamedTuple):
+class BatchContents(NamedTuple):
     nbytes: int  # in tensors and arrays
     samples: int  # length of the first dimension of the first tensor; of the list when there is none; 0: unknown
     flags: int  # Flag.FLOAT32, SHARED, OBJECTS
     tensors: int = 0  # each goes through a worker's queue by a descriptor of its own
 
 
-@unasked
-def describe(batch: Any) -> Batch:
+@below_function_modes
+def describe(batch: Any) -> BatchContents:
     """Walk the dicts, lists and tuples of a batch. Reads no values. A batch whose parts raise is unknown."""
     try:
         return _describe(batch)
     except Exception:
-        return Batch(0, 0, 0)
+        return BatchContents(0, 0, 0)
 
 
-@unasked
+@below_function_modes
 def mark(batch: Any, salt: bytes) -> int:
-    """A number that two batches of one run share if they begin with the same values, and that says nothing else to who has not the salt.
+    """Return a number that two batches of one run share if they begin with the same values.
 
-    0: unknown, such as for a batch without dense tensors.
+    It says nothing else to who has not the salt. 0: unknown, such as for a batch without dense tensors.
     """
     digest, marked = hashlib.blake2b(key=salt, digest_size=8), False
     for leaf in _leaves(batch, []):
         if type(leaf) is torch.Tensor and leaf.layout is torch.strided and leaf.is_cpu and leaf.is_contiguous() and leaf.nbytes:
             digest.update(ctypes.string_at(leaf.data_ptr(), min(leaf.nbytes, _MARKED_BYTES)))
             marked = True
-    return 1 + int.from_bytes(digest.digest(), "little") % (_MARKS - 1) if marked else 0
+    return 1 + int.from_bytes(digest.digest(), "little") % (_MARK_RANGE - 1) if marked else 0
 
 
 def rows(batch: Any) -> int:
-    """``describe(batch).samples``, with a shortcut for common batches."""
+    """Return ``describe(batch).samples``, with a shortcut for common batches."""
     first = batch[0] if type(batch) in (list, tuple) and batch else batch
     if type(first) is torch.Tensor and first.layout is torch.strided and (shape := first.shape):
         return int(shape[0])
@@ -55,7 +55,7 @@ def rows(batch: Any) -> int:
 
 
 def may_hold_more(batch: Any) -> bool:
-    """Whether one item of a dataset may be a whole batch: its first and its last tensor have the same first dimension, above 1."""
+    """Return whether one item of a dataset may be a whole batch: its first and its last tensor have the same first dimension, above 1."""
     if type(batch) not in (list, tuple) or len(batch) < 2:
         return False
     first, last = batch[0], batch[-1]
@@ -64,7 +64,7 @@ def may_hold_more(batch: Any) -> bool:
     return bool(first.shape[0] == last.shape[0] > 1)
 
 
-def _describe(batch: Any) -> Batch:
+def _describe(batch: Any) -> BatchContents:
     largest, largest_bytes, total, floats, array_bytes, samples, of_arrays, tensors = None, -1, 0, 0, 0, 0, 0, 0
     for leaf in _leaves(batch, []):
         if isinstance(leaf, torch.Tensor):
@@ -90,42 +90,42 @@ def _describe(batch: Any) -> Batch:
         flags |= Flag.FLOAT32
     if largest is not None and largest.is_cpu and largest.untyped_storage().is_shared():  # Tensor.is_shared takes 1.5 us
         flags |= Flag.SHARED
-    if array_bytes > OBJECT_BYTES:
+    if array_bytes > _OBJECT_BYTES:
         flags |= Flag.OBJECTS
     samples = samples or of_arrays
     if not samples and isinstance(batch, (list, tuple)):
         samples = len(batch)
-    return Batch(total + array_bytes, samples, flags, tensors)
+    return BatchContents(total + array_bytes, samples, flags, tensors)
 
 
-def _leaves(value: Any, found: list[Any]) -> list[Any]:
-    """Add what is in dicts, lists and tuples to ``found``, about LEAVES of it."""
+def _leaves(value: Any, leaves: list[Any]) -> list[Any]:
+    """Add what is in dicts, lists and tuples to ``leaves``, about LEAVES of it."""
     if isinstance(value, (list, tuple)):
-        for part in value[:LEAVES]:
+        for part in value[:_MAX_LEAVES]:
             if isinstance(part, torch.Tensor):
-                found.append(part)
-            elif len(found) < LEAVES:
-                _leaves(part, found)
+                leaves.append(part)
+            elif len(leaves) < _MAX_LEAVES:
+                _leaves(part, leaves)
     elif isinstance(value, dict):
         for part in value.values():
-            if len(found) < LEAVES:
-                _leaves(part, found)
+            if len(leaves) < _MAX_LEAVES:
+                _leaves(part, leaves)
     elif not isinstance(value, torch.Tensor) and isinstance(getattr(value, "data", None), dict):  # transformers.BatchEncoding, a UserDict
-        _leaves(value.data, found)
+        _leaves(value.data, leaves)
     else:
-        found.append(value)
-    return found
+        leaves.append(value)
+    return leaves
 
 
 def _held_by(value: Any) -> int:
     """Tensors in the attributes of an object (such as a batch of torch_geometric) and of the objects in them; at most LEAVES objects."""
     tensors, met, left = 0, set[int](), [value]
-    while left and len(met) < LEAVES:
-        one = left.pop()
-        inside = getattr(one, "__dict__", None)
-        if not isinstance(inside, dict) or isinstance(one, type) or id(one) in met:
+    while left and len(met) < _MAX_LEAVES:
+        thing = left.pop()
+        inside = getattr(thing, "__dict__", None)
+        if not isinstance(inside, dict) or isinstance(thing, type) or id(thing) in met:
             continue
-        met.add(id(one))
+        met.add(id(thing))
         for part in _leaves(inside, []):
             if isinstance(part, torch.Tensor):
                 tensors += 1

@@ -49,14 +49,14 @@ class CompileTap:
         callback_handler.register_end_callback(self._ends)
 
     def _begins(self, args: Any) -> None:
-        segment = recorder.awake()
+        segment = recorder.resume()
         if segment is None:
             return
         with suppress(Exception):
             source = segment.name_id(args.callback_trigger.name.lower())
             self._thread = threading.get_ident()
             self._open = Span(segment, Stage.COMPILE, source).__enter__()
-            self._open.extra = graph_number(args.compile_id)
+            self._open.extra = _graph_number(args.compile_id)
 
     def _ends(self, args: Any) -> None:
         span, self._open = self._open, None
@@ -66,7 +66,7 @@ class CompileTap:
             span.__exit__(None, None, None)
 
 
-def graph_number(compile_id: object) -> int:
-    """``frame << 32 | attempt`` of a compile id such as "3/1"; 0 for others."""
+def _graph_number(compile_id: object) -> int:
+    """Return ``frame << 32 | attempt`` of a compile id such as "3/1"; 0 for others."""
     frame, _, attempt = str(compile_id).partition("/")
     return int(frame) << 32 | int(attempt) if frame.isdecimal() and attempt.isdecimal() else 0

@@ -13,20 +13,20 @@ from typing import Any
 from torch.utils.data._utils import collate as torch_collate
 
 from feedline.profiler import clock, masks
-from feedline.profiler.clock import Traffic, counters
+from feedline.profiler.clock import FileTraffic, counters
 from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.record.detail import detail
 from feedline.profiler.record.recorder import Span, inside, recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.batch_contents import Batch, describe, mark
+from feedline.profiler.taps.batch_contents import BatchContents, describe, mark
 from feedline.profiler.taps.patch import Patches
 
 _FEWEST, _MOST = 4, 256  # one of the first samples in N is recorded in detail
-DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
-EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
-_NOTHING = Batch(0, 0, 0)
+_DENSE = 64  # samples after which detail is a quarter as frequent; after twice as many, a ninth; ... (rarer)
+_EARLY = 8  # recorded one after another; then as many at every 4th sample, every 9th, ..., up to every Nth
+_NOTHING = BatchContents(0, 0, 0)
 _MARKED = 2  # of a stream: first batches of a worker, by which it is seen whether another one yields the same
-OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
+_OPENED = 8  # after DENSE batches, one batch in N is recorded in detail: each of its samples costs 3 us, its file traffic twice 28 us
 _DEFAULT_COLLATES = (torch_collate.default_collate, torch_collate.default_convert)
 
 
@@ -73,7 +73,7 @@ class _WatchedFetch:
         self._place = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
         self._by_index = fetcher.auto_collation and self._place == "dataset"  # it is given the indices of a batch
         at_once = self._by_index and getattr(fetcher.dataset, "__getitems__", None)
-        self._stand_in = WatchedIterator if self._place == "dataset_iter" else _WatchedBatches if at_once else WatchedSamples
+        self._stand_in = _WatchedIterator if self._place == "dataset_iter" else _WatchedBatches if at_once else _WatchedSamples
         self._begun: list[int] = []  # when each sample of the batch under way began
         self._custom = 0 if fetcher.collate_fn in _DEFAULT_COLLATES else Flag.CUSTOM
         self._asked: int | None = None  # samples of the batch under way, where its indices tell
@@ -142,6 +142,9 @@ class _WatchedFetch:
         """Say what collate has made, for the batches that are looked into; another one is like the last of these, sample by sample.
 
         Args:
+            segment: that it is recorded in.
+            span: of the batch's making.
+            batch: what collate returned.
             samples: that it was made of; None: it was made as it is.
         """
         if self._opened or not self._of or samples is None:
@@ -156,16 +159,16 @@ class _WatchedFetch:
         else:
             about = self._known
             if samples != self._of:
-                about = Batch(about.nbytes * samples // self._of, about.samples * samples // self._of, about.flags, about.tensors)
+                about = BatchContents(about.nbytes * samples // self._of, about.samples * samples // self._of, about.flags, about.tensors)
         self._samples = about.samples if samples is None else samples
         recorder.made = id(batch), about
 
 
-def _write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, stands_for: int, flags: int) -> None:
+def _write_traffic(segment: Segment, before: FileTraffic | None, cpu_before: int, stands_for: int, flags: int) -> None:
     """Record what this thread has read since, multiplied by the batches that this one represents."""
     after, cpu = counters.traffic(), time.process_time_ns()
     if before is not None and after is not None:
-        new = Traffic(*((b - a) * stands_for for a, b in zip(before, after)))
+        new = FileTraffic(*((b - a) * stands_for for a, b in zip(before, after)))
         if min(new) < 0:  # of two files: the program closed the descriptor that they are read from
             return
         cpu = (cpu - cpu_before) * stands_for
@@ -174,7 +177,7 @@ def _write_traffic(segment: Segment, before: Traffic | None, cpu_before: int, st
         segment.add(Stage.KERNEL, at, new.minor_faults, new.system_ns, number=recorder.batch, source=recorder.loader, flags=flags)
 
 
-class SampleSelector:
+class _SampleSelector:
     """Decides which batches and samples are recorded in detail, and records their operations. Leaves all random states unchanged.
 
     One sample in ``every`` on average, at irregular intervals (from its own linear congruential sequence), so that a pattern in the data
@@ -218,16 +221,16 @@ class SampleSelector:
         return self._batches == 1
 
     def next_batch(self) -> int:
-        """How many batches the next one represents; 0: it is not recorded in detail."""
+        """Return how many batches the next one represents; 0: it is not recorded in detail."""
         self._batches += 1
-        if self._batches <= DENSE or recorder.every is not None:
+        if self._batches <= _DENSE or recorder.every is not None:
             return 1
         self.reads, self._reads_next = self._reads_next, 0
         self._closed -= 1
         if self._closed:
             return 0
         self._opened += 1
-        stands_for = self._reads_next = OPENED * _rarer(self._opened)
+        stands_for = self._reads_next = _OPENED * _rarer(self._opened)
         self._closed = self._distance(stands_for)
         self.details, self.counts = (2 * stands_for, 0) if self._opened % 2 else (0, 2 * stands_for)
         if self.details not in (0, self._aimed_for):  # else the countdown continues
@@ -235,7 +238,7 @@ class SampleSelector:
         return stands_for
 
     def is_next(self) -> bool:
-        """Whether the next sample is recorded in detail."""
+        """Return whether the next sample is recorded in detail."""
         if not self.details:
             return False
         self._countdown -= 1
@@ -266,7 +269,7 @@ class SampleSelector:
             detail.write = None
             self._recorded += 1
             late = min(_MOST, max(_FEWEST, 4 * (written + 1) // samples)) * _rarer(self._recorded)
-            self._every = recorder.every or min(late, (1 + self._recorded // EARLY) ** 2)
+            self._every = recorder.every or min(late, (1 + self._recorded // _EARLY) ** 2)
             self._aim()
 
     def _aim(self) -> None:
@@ -282,22 +285,22 @@ class SampleSelector:
 
 
 def _rarer(seen: int) -> int:
-    """How much longer the intervals are after this many samples: the information that one more adds falls as 1 / n."""
-    return (1 + seen // DENSE) ** 2
+    """Return how much longer the intervals are after this many samples: the information that one more adds falls as 1 / n."""
+    return (1 + seen // _DENSE) ** 2
 
 
 class _Selectors(threading.local):
     """One for each loader that this thread makes batches for, so that an epoch continues where the previous one ended."""
 
     def __init__(self) -> None:
-        self._by_loader: dict[int, SampleSelector] = {}
+        self._by_loader: dict[int, _SampleSelector] = {}
 
-    def of(self, loader: int) -> SampleSelector:
+    def of(self, loader: int) -> _SampleSelector:
         if inside.depth:  # a loader inside a sample of another one
-            return SampleSelector(recorder.segment)
+            return _SampleSelector(recorder.segment)
         selector = self._by_loader.get(loader)
         if selector is None or selector.segment is not recorder.segment:
-            selector = self._by_loader[loader] = SampleSelector(recorder.segment)
+            selector = self._by_loader[loader] = _SampleSelector(recorder.segment)
         return selector
 
 
@@ -305,14 +308,14 @@ _selectors = _Selectors()
 
 
 def _length(indices: Any) -> int | None:
-    """The length of a dataset; None for an iterator."""
+    """Return the length of a dataset; None for an iterator."""
     try:
         return len(indices)
     except Exception:
         return None
 
 
-class WatchedSamples:
+class _WatchedSamples:
     """Proxy for a map-style dataset inside its fetcher, for batches that are recorded in detail.
 
     Args:
@@ -320,7 +323,7 @@ class WatchedSamples:
             A sample evicts feedline's code from the caches, so a second reading would double the cost.
     """
 
-    def __init__(self, dataset: Any, selector: SampleSelector, begun: list[int]) -> None:
+    def __init__(self, dataset: Any, selector: _SampleSelector, begun: list[int]) -> None:
         self._dataset, self._selector, self._begun = dataset, selector, begun
 
     def __getitem__(self, index: Any) -> Any:
@@ -334,7 +337,7 @@ class WatchedSamples:
         return getattr(self._dataset, name)
 
 
-class _WatchedBatches(WatchedSamples):
+class _WatchedBatches(_WatchedSamples):
     """The same for a dataset that makes a whole batch at once."""
 
     def __getitems__(self, indices: Any) -> Any:
@@ -347,13 +350,13 @@ class _WatchedBatches(WatchedSamples):
         return made
 
 
-class WatchedIterator:
+class _WatchedIterator:
     """Proxy for the iterator of an iterable dataset."""
 
-    def __init__(self, iterator: Any, selector: SampleSelector, begun: list[int]) -> None:
+    def __init__(self, iterator: Any, selector: _SampleSelector, begun: list[int]) -> None:
         self._iterator, self._selector, self._begun = iterator, selector, begun
 
-    def __iter__(self) -> "WatchedIterator":
+    def __iter__(self) -> "_WatchedIterator":
         return self
 
     def __next__(self) -> Any:

@@ -31,27 +31,26 @@ from typing import Any, NamedTuple
 
 import torch
 
-from feedline.profiler import clock, masks, reasons
+from feedline.profiler import clock, masks, message
 from feedline.profiler.events import Arithmetic, Stage
-from feedline.profiler.message import Message
-from feedline.profiler.record.below_dispatch import NoFunctions
+from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.record.recorder import Span, recorder
-from feedline.profiler.taps.patch import passed_by
+from feedline.profiler.taps.patch import skip_in_warnings
 from feedline.profiler.taps.updates import updates
-from feedline.profiler.torch_internals import is_profiled, is_traced
+from feedline.profiler.torch_internals import NoFunctionModes, is_profiled, is_traced
 
 NAME, GIVES = "FLOP", "floating-point operations of one training step"
 _SWITCH = "FEEDLINE_FLOPS"  # an environment variable; 0: nothing is counted
 _UNCOUNTED = Message(
-    "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)", reasons.NO_FLOP
+    "torch counts no FLOP for the operators that ran (custom kernels, a replayed CUDA graph, or element-wise ones only)", message.NO_FLOP
 )
-_WARM_UP = 2  # updates before the step that is counted: what is compiled has been compiled by then
+_WARM_UP_CALLS = 2  # updates before the step that is counted: what is compiled has been compiled by then
 _KEY = "TESTING_ONLY_GenericMode"  # above autograd and autocast; torch itself registers nothing there
 _MUCH = 0.1  # of the operations, to be told as what they are computed in
-Formula = Callable[..., Any]
+_Formula = Callable[..., Any]
 
 
-class Noted(NamedTuple):
+class _Noted(NamedTuple):
     """A call of an operator, without its tensors, which would stay in memory."""
 
     packet: Any
@@ -61,7 +60,7 @@ class Noted(NamedTuple):
     computed_in: Arithmetic
 
 
-class _Kernels:
+class _FlopKernels:
     """The kernels of this process.
 
     Attributes:
@@ -69,7 +68,7 @@ class _Kernels:
     """
 
     def __init__(self) -> None:
-        self.noted: list[Noted] | None = None
+        self.noted: list[_Noted] | None = None
         self._modules: list[Any] = []  # torch.library.Library would take its kernels away at exit, where threads may still compute
         self._problem: str | None = None
         self._only: Any = None
@@ -109,11 +108,11 @@ class _Kernels:
             noted = self.noted
             if noted is not None and not is_traced():  # a trace would hold the question for the shape
                 try:
-                    with NoFunctions():
-                        stand_ins = {name: shape(arg) for name, arg in kwargs.items()}
-                        noted.append(Noted(packet, shapes(args), stand_ins, shape(out), computed_in(packet, out)))
+                    with NoFunctionModes():
+                        stand_ins = {name: _shape(arg) for name, arg in kwargs.items()}
+                        noted.append(_Noted(packet, _shapes(args), stand_ins, _shape(out), _computed_in(packet, out)))
                 except Exception as error:
-                    noted.append(Noted(None, (error,), {}, None, Arithmetic.UNKNOWN))
+                    noted.append(_Noted(None, (error,), {}, None, Arithmetic.UNKNOWN))
             return out
 
         return kernel
@@ -129,11 +128,11 @@ _OF_DTYPE = {
     torch.bfloat16: Arithmetic.BFLOAT16,
 }
 
-kernels = _Kernels()
-os.register_at_fork(after_in_child=kernels.forget_after_fork)
+flop_kernels = _FlopKernels()
+os.register_at_fork(after_in_child=flop_kernels.forget_after_fork)
 
 
-class Counter:
+class FlopCounter:
     """Records the operators that run in ``call``. Errors of the counting do not leave it.
 
     Attributes:
@@ -144,11 +143,11 @@ class Counter:
     """
 
     def __init__(self) -> None:
-        self._key = kernels.register()
+        self._key = flop_kernels.register()
         self.problem: str | None = None
-        kernels.noted = []
+        flop_kernels.noted = []
 
-    @passed_by
+    @skip_in_warnings
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function and record its operators."""
         try:
@@ -164,21 +163,21 @@ class Counter:
         Raises:
             Exception: whatever a formula raises.
         """
-        found: Counts[Arithmetic] = Counts()
-        noted = kernels.noted
+        counts: Counts[Arithmetic] = Counts()
+        noted = flop_kernels.noted
         if noted is not None:
-            kernels.noted = []
+            flop_kernels.noted = []
             known = _formulas()
             for call in noted:
-                found[call.computed_in] += flop(known, call)
-        return found
+                counts[call.computed_in] += _flop(known, call)
+        return counts
 
     def close(self) -> None:
         """Stop recording."""
-        kernels.noted = None
+        flop_kernels.noted = None
 
 
-def flop(known: dict[Any, Formula], call: Noted) -> int:
+def _flop(known: dict[Any, _Formula], call: _Noted) -> int:
     """Operations of one call.
 
     Raises:
@@ -194,8 +193,8 @@ def flop(known: dict[Any, Formula], call: Noted) -> int:
     return int(formula(*map(_proxy, call.args), **stand_ins, out_val=_proxy(call.out)))
 
 
-def computed_in(packet: Any, out: Any) -> Arithmetic:
-    """What an operator computes in. Its result tells: autocast converts the operands only after this key."""
+def _computed_in(packet: Any, out: Any) -> Arithmetic:
+    """Return what an operator computes in. Its result tells: autocast converts the operands only after this key."""
     tensor = out[0] if isinstance(out, tuple) and out else out
     if not isinstance(tensor, torch.Tensor):
         return Arithmetic.UNKNOWN
@@ -205,7 +204,7 @@ def computed_in(packet: Any, out: Any) -> Arithmetic:
 
 
 def allows_tf32(convolves: bool) -> bool:
-    """Whether the program lets torch compute float32 products, or convolutions, with TF32. Up to torch 2.8 only old names tell."""
+    """Return whether the program lets torch compute float32 products, or convolutions, with TF32. Up to torch 2.8 only old names tell."""
     setting = getattr(torch.backends.cudnn, "conv", None) if convolves else torch.backends.cuda.matmul
     precision = getattr(setting, "fp32_precision", None)
     if precision is not None:
@@ -213,10 +212,10 @@ def allows_tf32(convolves: bool) -> bool:
     return bool(torch.backends.cudnn.allow_tf32 if convolves else torch.backends.cuda.matmul.allow_tf32)
 
 
-def fastest(found: Counts[Arithmetic]) -> Arithmetic:
-    """The fastest arithmetic of much of these FLOP."""
-    whole = found.total()
-    return max((one for one, flop in found.items() if flop >= _MUCH * whole), default=Arithmetic.UNKNOWN)
+def _fastest(flop_by_arithmetic: Counts[Arithmetic]) -> Arithmetic:
+    """Return the fastest arithmetic of much of these FLOP."""
+    total = flop_by_arithmetic.total()
+    return max((arithmetic for arithmetic, flop in flop_by_arithmetic.items() if flop >= _MUCH * total), default=Arithmetic.UNKNOWN)
 
 
 class _Unread:
@@ -237,23 +236,25 @@ def _proxy(value: Any) -> Any:
     return tuple(map(_proxy, value)) if isinstance(value, tuple) else value
 
 
-def _formulas() -> dict[Any, Formula]:
-    """torch's own of its operators, and the same for the attention of CPUs, which it leaves out."""
+def _formulas() -> dict[Any, _Formula]:
+    """Return torch's own formulas of its operators, and the same for the attention of CPUs, which it leaves out."""
     from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
-    found = {packet: formula for packet, formula in flop_registry.items() if getattr(packet, "_qualified_op_name", "").startswith("aten::")}
+    formulas = {
+        packet: formula for packet, formula in flop_registry.items() if getattr(packet, "_qualified_op_name", "").startswith("aten::")
+    }
     on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-    found.setdefault(on_cpu[0], lambda *args, **_: sdpa_flop_count(*(arg.shape for arg in args[:3])))
-    found.setdefault(on_cpu[1], lambda *args, **_: sdpa_backward_flop_count(*(arg.shape for arg in args[:4])))
-    return found
+    formulas.setdefault(on_cpu[0], lambda *args, **_: sdpa_flop_count(*(arg.shape for arg in args[:3])))
+    formulas.setdefault(on_cpu[1], lambda *args, **_: sdpa_backward_flop_count(*(arg.shape for arg in args[:4])))
+    return formulas
 
 
-def shapes(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(map(shape, values))
+def _shapes(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(map(_shape, values))
 
 
-def shape(value: Any) -> Any:
-    """The shape of a tensor; other values unchanged.
+def _shape(value: Any) -> Any:
+    """Return the shape of a tensor; other values unchanged.
 
     Raises:
         TypeError: the sizes are symbols of torch.export or torch.compile, which would learn something from being counted.
@@ -263,26 +264,26 @@ def shape(value: Any) -> Any:
         if not all(type(size) is int for size in sizes):
             raise TypeError("its shapes are symbolic")
         return sizes
-    return shapes(value) if type(value) is tuple else value
+    return _shapes(value) if type(value) is tuple else value
 
 
 class FlopTap:
     """Watches updates, and counts an early step of each training. Never raises into the training.
 
     Args:
-        tell: called with the outcome.
+        report: called with the outcome.
     """
 
-    def __init__(self, tell: Callable[[str, bool, str], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: ReportHook) -> None:
+        self._report = report
         self._unfollow: Callable[[], None] = lambda: None
-        self._counter: Counter | None = None
+        self._counter: FlopCounter | None = None
         self._updates = 0
         if os.environ.get(_SWITCH) == "0":
-            tell(NAME, False, f"switched off by {_SWITCH}=0")
+            report(NAME, False, f"switched off by {_SWITCH}=0")
             return
         self.training_begins()
-        recorder.on_beginning = self.training_begins
+        recorder.on_new_training = self.training_begins
 
     def training_begins(self) -> None:
         """Count an early step of the training that begins."""
@@ -299,19 +300,19 @@ class FlopTap:
 
     def stop(self) -> None:
         """The training ends."""
-        recorder.on_beginning = None
+        recorder.on_new_training = None
         self._unfollow()
         too_few = f"the training ended after {self._updates} updates, before one step could be counted"
-        self._end(Message(too_few, reasons.TOO_FEW_UPDATES))
+        self._end(Message(too_few, message.TOO_FEW_UPDATES))
 
-    def begin(self, module: torch.nn.Module | None) -> Counter | None:
-        """The wrapper through which a forward (None: a backward) is to be called; None if it is not counted."""
+    def begin(self, module: torch.nn.Module | None) -> FlopCounter | None:
+        """Return the wrapper through which a forward (None: a backward) is to be called; None if it is not counted."""
         if self._counter is None or module is not None and not (module.training and torch.is_grad_enabled()):
             return None
         if is_traced():
             return None
         try:
-            problem = why_not(module)
+            problem = why_not_counted(module)
         except Exception as error:
             problem = masks.error(error)
         if problem is None:
@@ -319,15 +320,15 @@ class FlopTap:
         self._end(problem)
         return None
 
-    def end(self, counter: Counter, span: Span) -> None:
+    def end(self, counter: FlopCounter, span: Span) -> None:
         """Add up the operations recorded inside a span."""
         try:
             if recorder.flops is not self:
                 return
             self._begun = self._begun or span.start
-            found = counter.take()
-            self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += found.total()
-            self._computed_in += found
+            counts = counter.take()
+            self._flop[Stage.BACKWARD if span.stage is Stage.BACKWARD else Stage.FORWARD] += counts.total()
+            self._computed_in += counts
         except Exception as error:
             self._end(masks.error(error))
 
@@ -346,19 +347,19 @@ class FlopTap:
         try:
             if self._counter is not None:
                 self._write(self._counter)
-            elif self._updates >= _WARM_UP and not is_profiled():  # or the program's profile shows it
-                self._counter = Counter()
+            elif self._updates >= _WARM_UP_CALLS and not is_profiled():  # or the program's profile shows it
+                self._counter = FlopCounter()
         except Exception as error:
             self._end(masks.error(error))
 
-    def _write(self, counter: Counter) -> None:
+    def _write(self, counter: FlopCounter) -> None:
         forward, backward = self._flop.values()
         if counter.problem is not None:
             self._end(counter.problem)
             return
         if forward and recorder.main is not None:
-            took = clock.wall_ns() - self._begun
-            recorder.main.add(Stage.FLOP, self._begun, took, nbytes=forward, extra=backward, number=fastest(self._computed_in))
+            wall = clock.wall_ns() - self._begun
+            recorder.main.add(Stage.FLOP, self._begun, wall, nbytes=forward, extra=backward, number=_fastest(self._computed_in))
         self._end(None if forward else _UNCOUNTED)
 
     def _end(self, problem: str | None) -> None:
@@ -368,10 +369,10 @@ class FlopTap:
         self._unfollow()
         if self._counter is not None:
             self._counter.close()
-        self._tell(NAME, problem is None, problem or GIVES)
+        self._report(NAME, problem is None, problem or GIVES)
 
 
-def why_not(module: torch.nn.Module | None) -> str | None:
+def why_not_counted(module: torch.nn.Module | None) -> str | None:
     """Why the operations of this forward or backward cannot be counted; None if they can."""
     dynamo = sys.modules.get("torch._dynamo")  # importing it takes a second
     if dynamo is not None and dynamo.utils.counters.get("frames"):

@@ -4,34 +4,75 @@ There is one Kineto session per process. feedline does not start one while the p
 
 torch binds a profiler to the thread and to the backward in which it begins. This one begins, steps and ends between calls (updates.py), in
 one thread: if it ended inside a backward, torch would restore it when that returns, and refuse the program a profiler of its own.
+
+Marks with a known time on feedline's clock align the two clocks. The clock is read before each mark begins, so a mark lies between its own
+reading and that of the mark after it: whatever both clocks are, the difference between them is known within the narrowest of these gaps
+(analysis/traces/shared_clock.py). The machine's name, and folders in names and in the file itself, are masked in the trace.
 """
 
+import gzip
 import os
+import re
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch.torch_version import TorchVersion
 
-from feedline.profiler import clock, masks, nvtx_ranges, reasons
+from feedline.profiler import clock, masks, message, nvtx_ranges
 from feedline.profiler.events import Stage
 from feedline.profiler.files import owned
-from feedline.profiler.message import Message
+from feedline.profiler.message import Message, ReportHook
+from feedline.profiler.record.detail import WINDOW_ON_A_GPU, ProfilerWindow
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.record.window import ON_A_GPU, Window
 from feedline.profiler.store.layout import KINETO as FILE
-from feedline.profiler.taps import kineto_file
-from feedline.profiler.taps.clock_marks import mark
 from feedline.profiler.taps.patch import Patches
 from feedline.profiler.taps.updates import updates
 from feedline.profiler.torch_internals import is_profiled
 
-NAME = "torch.profiler"
+_OF_THE_MACHINE = re.compile(r'("(?:host_name|traceName)"\s*:\s*")[^"]*')
+_LEVEL = 6  # of gzip
+
+
+def _pack(exported: Path, to: BinaryIO) -> None:
+    """Compress what ``export_chrome_trace`` wrote, line by line.
+
+    Raises:
+        OSError: no room.
+    """
+    with exported.open(encoding="utf-8", errors="surrogateescape") as lines, gzip.GzipFile("", "wb", _LEVEL, to, 0) as packed:
+        packed.writelines(line.encode("utf-8", "surrogateescape") for line in _masked(lines))
+
+
+def _masked(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines, masked where they may contain a path or a name that the program gave; few lines of a trace do."""
+    for line in lines:
+        if '"host_name"' in line or '"traceName"' in line:
+            line = _OF_THE_MACHINE.sub(rf"\1{masks.MASK}", line)
+        elif "/" in line or '"name"' in line and "::" not in line:
+            line = masks.text(line)
+        yield line
+
+
+_MARKS = 4  # the first finds nothing in the processor's caches; the narrowest gap counts
+#: A range without the 10 us that record_function takes in Python. Private to torch, in 2.8 to 2.15.
+_range: Any = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
+
+
+def _mark_clock() -> None:
+    """Put marks into the trace that is being recorded, if there is one. Never raises."""
+    with suppress(Exception):
+        for _ in range(_MARKS):
+            with _range(f"{clock.MARK}{clock.wall_ns()}"):
+                pass
+
+
+PROFILER_HOOK = "torch.profiler"
 _DETACHES = "TEARDOWN_CUPTI"  # read by Kineto when a session ends
 _DETACHES_WELL = "12.6"  # before this CUDA, a detached CUPTI crashes programs that use CUDA graphs (pytorch/pytorch#146604)
 
@@ -41,15 +82,15 @@ class KinetoWindow:
 
     Args:
         folder: the rank's; ``kineto.json.gz`` is made in it.
-        asked: which steps; None: ``ON_A_GPU`` where a GPU is used, and none where not.
-        tell: called with the outcome.
+        asked: which steps; None: ``WINDOW_ON_A_GPU`` where a GPU is used, and none where not.
+        report: called with the outcome.
     """
 
-    def __init__(self, folder: Path, asked: Window | None, tell: Callable[[str, bool, str], None]) -> None:
+    def __init__(self, folder: Path, asked: ProfilerWindow | None, report: ReportHook) -> None:
         self._path = folder / FILE
         self._asked = asked
-        self._plan = asked or ON_A_GPU
-        self._tell = tell
+        self._plan = asked or WINDOW_ON_A_GPU
+        self._report = report
         self._profiler: torch.profiler.profile | None = None
         self._counted: Callable[[], object] = lambda: None  # weak: the optimizer whose updates are steps
         self._steps = 0
@@ -134,18 +175,18 @@ class KinetoWindow:
 
     def _step(self) -> None:
         assert self._profiler is not None
-        mark()
+        _mark_clock()
         with self._own():
             self._profiler.step()
         if self._exported:
             self._close(None)
         else:
-            mark()
+            _mark_clock()
 
     def _why_not(self) -> str | None:
         on_gpu = torch.cuda.is_initialized()
         if self._asked is None and not on_gpu:
-            return Message("no GPU was used: `feedline run --torch-profiler SKIP:ACTIVE` records the CPU's operators", reasons.NO_GPU)
+            return Message("no GPU was used: `feedline run --torch-profiler SKIP:ACTIVE` records the CPU's operators", message.NO_GPU)
         if self._others or is_profiled():
             return "the program runs torch.profiler itself, and only one can run at a time"
         if on_gpu and nvtx_ranges.listening():
@@ -156,7 +197,7 @@ class KinetoWindow:
         with tempfile.NamedTemporaryFile(prefix="feedline-", suffix=".json") as exported:
             profiler.export_chrome_trace(exported.name)
             with owned.replacing(self._path.parent, FILE) as packed:
-                kineto_file.pack(Path(exported.name), packed)
+                _pack(Path(exported.name), packed)
         self._exported = True
 
     def _close(self, problem: str | None) -> None:
@@ -177,7 +218,7 @@ class KinetoWindow:
         self._done = True
         self._unfollow()
         gives = f"{self._plan.active} steps after {self._plan.skip + 1}, in {self._path.parent.name}/{FILE}"
-        self._tell(NAME, self._exported, problem or gives)
+        self._report(PROFILER_HOOK, self._exported, problem or gives)
 
     @contextmanager
     def _own(self) -> Iterator[None]:
@@ -200,7 +241,10 @@ class KinetoWindow:
 
 
 def _detach_cupti() -> None:
-    """Let Kineto detach CUPTI when the session ends: left attached, it slows each kernel launch until the program ends
-    (pytorch/pytorch#144455). What the user has set stays, and where torch knows of CUDA graphs it decides itself."""
+    """Let Kineto detach CUPTI when the session ends.
+
+    Left attached, it slows each kernel launch until the program ends (pytorch/pytorch#144455). What the user has set stays, and where torch
+    knows of CUDA graphs it decides itself.
+    """
     if torch.version.cuda is not None and TorchVersion(torch.version.cuda) >= _DETACHES_WELL:
         os.environ.setdefault(_DETACHES, "1")

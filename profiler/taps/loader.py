@@ -24,17 +24,16 @@ from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag, Stage, batch_key
 from feedline.profiler.record.recorder import Inside, Span, recorder
 from feedline.profiler.store.segment import window_of
-from feedline.profiler.taps import dataset_facts
-from feedline.profiler.taps.batch_contents import Batch, describe, may_hold_more, rows
-from feedline.profiler.taps.call_site import CallSites
-from feedline.profiler.taps.loader_settings import settings
+from feedline.profiler.taps.batch_contents import BatchContents, describe, may_hold_more, rows
+from feedline.profiler.taps.loader_settings import _Values, attributes, changed, settings
 from feedline.profiler.taps.patch import Patches
-from feedline.profiler.taps.rests import pace
+from feedline.profiler.taps.recording_schedule import schedule
+from feedline.profiler.taps.source_names import CallSites
 from feedline.profiler.taps.worker import WorkerEntry
 
 
 @dataclass(frozen=True)
-class Library:
+class _LoaderLibrary:
     """Names of a loader's parts in one library."""
 
     module: str
@@ -45,7 +44,7 @@ class Library:
     worker_module: str  # the module whose ``_worker_loop`` the iterator looks up when it starts workers
 
 
-TORCH = Library(
+TORCH = _LoaderLibrary(
     "torch.utils.data.dataloader",
     "_SingleProcessDataLoaderIter",
     "_MultiProcessingDataLoaderIter",
@@ -53,7 +52,7 @@ TORCH = Library(
     "DataLoader",
     "torch.utils.data._utils.worker",
 )
-TORCHDATA = Library(
+TORCHDATA = _LoaderLibrary(
     "torchdata.stateful_dataloader.stateful_dataloader",
     "_StatefulSingleProcessDataLoaderIter",
     "_StatefulMultiProcessingDataLoaderIter",
@@ -62,8 +61,8 @@ TORCHDATA = Library(
     "torchdata.stateful_dataloader.stateful_dataloader",
 )
 
-NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
-MoreOfLoader = Callable[[int, dict[str, object]], None]  # number of the loader, settings that have become known
+_NewLoader = Callable[[str, dict[str, object]], int]  # kind, settings -> number of the loader
+_MoreOfLoader = Callable[[int, dict[str, object]], None]  # number of the loader, settings that have become known
 
 
 class LoaderTaps:
@@ -71,20 +70,20 @@ class LoaderTaps:
 
     Args:
         folder: the rank's folder, where workers put their segments.
-        tell: called once for each loader that is iterated.
+        register: called once for each loader that is iterated.
         add: called where later passes show more of one.
     """
 
-    def __init__(self, folder: Path, tell: NewLoader, add: MoreOfLoader) -> None:
+    def __init__(self, folder: Path, register: _NewLoader, add: _MoreOfLoader) -> None:
         self._folder = folder
-        self._tell = tell
+        self._register = register
         self._add = add
-        self._loaders: list[LoaderHandle] = []
+        self._loaders: list[_LoaderHandle] = []
         self._sites = CallSites()
         self._salt = os.urandom(16)
         self._starting = threading.RLock()
 
-    def attach(self, library: Library, patches: Patches) -> None:
+    def attach(self, library: _LoaderLibrary, patches: Patches) -> None:
         """Patch the library's iterator classes.
 
         Raises:
@@ -102,7 +101,7 @@ class LoaderTaps:
         if library is TORCH:  # torchdata's calls it
             patches.set(base, "_next_index", _watched_next_index(base._next_index))
 
-    def _next_epoch(self, loader: Any) -> tuple["LoaderHandle", int]:
+    def _next_epoch(self, loader: Any) -> tuple["_LoaderHandle", int]:
         """Its handle, and the flags of the record of this pass."""
         known = next((known for known in self._loaders if known.loader() is loader), None)
         flags = 0 if known is not None else Flag.FIRST
@@ -114,30 +113,30 @@ class LoaderTaps:
                 self._add(known.number, {"dataset_changes": changes})
         return known, flags
 
-    def _meet(self, loader: Any) -> "LoaderHandle":
+    def _meet(self, loader: Any) -> "_LoaderHandle":
         """Number a loader. One that replaces another (created again each epoch, with the same settings) keeps its number."""
         about = (type(loader).__name__, {**settings(loader), **self._sites.of(loader)})
         for known in self._loaders:
             if known.about == about and known.loader() is None and known.iterator() is None:
                 known.loader = weakref.ref(loader)
                 return known
-        self._loaders.append(LoaderHandle(self._tell(*about), about, weakref.ref(loader)))
+        self._loaders.append(_LoaderHandle(self._register(*about), about, weakref.ref(loader)))
         return self._loaders[-1]
 
-    def _watched_init(self, original: Callable[..., None], library: Library | None) -> Callable[..., None]:
+    def _watched_init(self, original: Callable[..., None], library: _LoaderLibrary | None) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-            segment = recorder.awake()
+            segment = recorder.resume()
             if segment is None:
                 return original(iterator, loader, *args, **kwargs)
             known, flags = self._next_epoch(loader)
             own_collate = known.about[1].get("collate") != "default"
-            iterator._feedline = state = IteratorState(known.number, known.epoch, own_collate=own_collate, of=known)
+            iterator._feedline = state = _IteratorState(known.number, known.epoch, own_collate=own_collate, of=known)
             known.iterator = weakref.ref(iterator)
             recorder.loader = state.loader
             segment.window = window_of(state.epoch, 0)
-            if recorder.beginnings is not None:
-                recorder.beginnings.pass_begins(segment)
+            if recorder.optimizers is not None:
+                recorder.optimizers.pass_begins(segment)
             with Span(segment, Stage.EPOCH, state.loader, state.epoch, flags) as span:
                 span.extra = workers = getattr(loader, "num_workers", 0)
                 if library is None:
@@ -174,14 +173,14 @@ class LoaderTaps:
     def _watched_reset(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def _reset(iterator: Any, loader: Any, first_iter: bool = False, *args: Any, **kwargs: Any) -> None:
-            segment = recorder.awake()
+            segment = recorder.resume()
             if segment is None or first_iter or not hasattr(iterator, "_feedline"):
                 return original(iterator, loader, first_iter, *args, **kwargs)
             state = iterator._feedline
             state.epoch, state.yielded = self._next_epoch(loader)[0].epoch, 0
             segment.window = window_of(state.epoch, 0)
-            if recorder.beginnings is not None:
-                recorder.beginnings.pass_begins(segment)
+            if recorder.optimizers is not None:
+                recorder.optimizers.pass_begins(segment)
             with Span(segment, Stage.EPOCH, state.loader, state.epoch) as span:
                 span.extra = getattr(loader, "num_workers", 0)
                 original(iterator, loader, first_iter, *args, **kwargs)
@@ -190,7 +189,7 @@ class LoaderTaps:
 
 
 @dataclass
-class LoaderHandle:
+class _LoaderHandle:
     """A loader of the program."""
 
     number: int
@@ -198,7 +197,7 @@ class LoaderHandle:
     loader: Callable[[], Any]  # a weak reference
     iterator: Callable[[], Any] = lambda: None  # to the one made last
     epoch: int = -1
-    dataset: dataset_facts.Values | None = None  # as the program has left it; None: unknown
+    dataset: _Values | None = None  # as the program has left it; None: unknown
     changes: list[str] | None = None  # attributes that it changed between passes; None: no two passes were compared
 
     def begins(self, loader: Any) -> list[str] | None:
@@ -206,23 +205,23 @@ class LoaderHandle:
 
         In the main process, workers change nothing: what it has is what the program makes of it.
         """
-        before, now = self.dataset, dataset_facts.attributes(loader.dataset)
+        before, now = self.dataset, attributes(loader.dataset)
         self.dataset = now if getattr(loader, "num_workers", 0) else None
-        known, found = self.changes, dataset_facts.changed(before, now) if before is not None and now is not None else None
-        if found is None or known is not None and (known or not found):
+        known, news = self.changes, changed(before, now) if before is not None and now is not None else None
+        if news is None or known is not None and (known or not news):
             return None
-        self.changes = found
-        return found
+        self.changes = news
+        return news
 
     def ends(self, iterator: Any) -> None:
         """A pass is over. Without workers, what the dataset did to itself in it is no change by the program."""
         with suppress(Exception):  # whether it changes stays unknown
             if not iterator._num_workers:
-                self.dataset = dataset_facts.attributes(iterator._dataset)
+                self.dataset = attributes(iterator._dataset)
 
 
 @dataclass
-class IteratorState:
+class _IteratorState:
     """State of one iterator."""
 
     loader: int
@@ -232,15 +231,15 @@ class IteratorState:
     asked: bool = False  # inside __next__
     drawn: dict[int, int] = field(default_factory=dict)  # samples of the batches that were ordered and are not there yet
     own_collate: bool = False
-    of: LoaderHandle | None = None
+    of: _LoaderHandle | None = None
 
     def ended(self, iterator: Any) -> None:
         """The loader has no more batches."""
         if self.of is not None:
             self.of.ends(iterator)
 
-    def samples(self, number: int, batch: Any, known: Batch | None = None) -> int:
-        """Samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown.
+    def samples(self, number: int, batch: Any, known: BatchContents | None = None) -> int:
+        """Return the samples of a batch: the indices drawn for it, else an estimate from its tensors; 0 if unknown.
 
         A dataset whose items are whole batches is often read with batch_size=1 and a collate function that takes them out of the list.
         """
@@ -259,14 +258,14 @@ def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if state is None or state.asked:  # a subclass calls its base's
             return original(iterator)
         if segment is None:
-            if recorder.rest is None:
+            if recorder.pause is None:
                 return original(iterator)
-            if state.loader in recorder.rest.taken:
+            if state.loader in recorder.pause.batches_during_pause:
                 return _rested_next(original, iterator, state)
-            segment = recorder.awake()
+            segment = recorder.resume()
             assert segment is not None
         recorder.asked = True
-        pace.asks[state.loader] += 1
+        schedule.batch_requests[state.loader] += 1
         recorder.loader, recorder.batch = state.loader, batch_key(state.epoch, state.yielded)
         with Span(segment, Stage.NEXT, state.loader, recorder.batch) as span:
             state.asked = True
@@ -286,8 +285,8 @@ def _watched_next(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return __next__
 
 
-def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorState) -> Any:
-    """The same during a rest: batches and samples are counted, and the end of an epoch is recorded, or that no batch came."""
+def _rested_next(original: Callable[[Any], Any], iterator: Any, state: _IteratorState) -> Any:
+    """The same during a pause: batches and samples are counted, and the end of an epoch is recorded, or that no batch came."""
     recorder.asked = state.asked = True
     begin = clock.wall_ns()
     try:
@@ -296,7 +295,7 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorS
         at_its_end = isinstance(error, StopIteration)
         if at_its_end:
             state.ended(iterator)
-        key, segment = batch_key(state.epoch, state.yielded), recorder.awake() if at_its_end else recorder.no_more_steps()
+        key, segment = batch_key(state.epoch, state.yielded), recorder.resume() if at_its_end else recorder.finish_pause()
         if segment is not None:
             flags = Flag.END if at_its_end else Flag.FAILED
             segment.window = window_of(state.epoch, state.yielded)
@@ -306,21 +305,21 @@ def _rested_next(original: Callable[[Any], Any], iterator: Any, state: IteratorS
         state.asked = False
     samples = state.samples(_number_of(iterator, state), batch)
     state.yielded += 1
-    if recorder.rest is not None:
-        counts = recorder.rest.taken[state.loader]
+    if recorder.pause is not None:
+        counts = recorder.pause.batches_during_pause[state.loader]
         counts[0] += 1
         counts[1] += samples
     return batch
 
 
-def _number_of(iterator: Any, state: IteratorState) -> int:
+def _number_of(iterator: Any, state: _IteratorState) -> int:
     """Number in the epoch of the batch that was handed over."""
     if hasattr(iterator, "_rcvd_idx"):
         return int(iterator._rcvd_idx) - 1 if getattr(iterator, "_in_order", True) else state.arrived
     return state.yielded
 
 
-def _note(span: Span, iterator: Any, state: IteratorState, batch: Any) -> None:
+def _note(span: Span, iterator: Any, state: _IteratorState, batch: Any) -> None:
     """Record the number of a batch and its content."""
     try:
         number = _number_of(iterator, state)
@@ -383,7 +382,7 @@ def _watch_makers(makers: list[tuple[int, int]]) -> None:
         clock.counters.absent["/proc/PID/task/THREAD/syscall"] = masks.error(error)
 
 
-def _watch_queue(queue: Any, state: IteratorState) -> None:
+def _watch_queue(queue: Any, state: _IteratorState) -> None:
     """Time receiving and unpickling, in the thread that reads the queue. Patches the instance; other queues are not touched."""
     receive, get = queue._recv_bytes, type(queue).get
     itself = weakref.ref(queue)  # a cycle would keep its pipes open until the next garbage collection

@@ -21,18 +21,18 @@ from torch.utils.data import IterableDataset, SequentialSampler, get_worker_info
 
 from feedline.profiler import masks
 from feedline.profiler.errors import FixError
-from feedline.profiler.taps.call_site import call_site
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.source_names import call_site
 
 _WORKER_THREADS = "worker_threads"  # the one setting that is no argument
 #: Arguments that torch refuses without workers -> what they are then.
 _OF_WORKERS = {"prefetch_factor": None, "persistent_workers": False, "multiprocessing_context": None, "timeout": 0}
 
-Arguments = dict[str, Any]
-Tell = Callable[[bool, str], None]  # whether it acted, and how or why not
+_Arguments = dict[str, Any]
+_ReportOverride = Callable[[bool, str], None]  # whether it acted, and how or why not
 
 
-class Impossible(ValueError):
+class _Impossible(ValueError):
     """A loader cannot have these arguments; the message says why, without private words."""
 
 
@@ -42,17 +42,17 @@ class LoaderOverride:
     Args:
         settings: argument -> value; WORKER_THREADS is how many threads libraries may use in each worker.
         made_at: ``train.py:31``, the call that makes the loaders to change. "": those that draw in random order, and streams.
-        tell: called at first and after each loader that was meant.
+        report: called at first and after each loader that was meant.
         strict: raise where a loader cannot be changed, instead of going on.
 
     Attributes:
         failed: why a loader was not changed; "" if all were.
     """
 
-    def __init__(self, settings: Mapping[str, Any], made_at: str, tell: Tell, strict: bool = False) -> None:
+    def __init__(self, settings: Mapping[str, Any], made_at: str, report: _ReportOverride, strict: bool = False) -> None:
         self.settings, self.made_at, self.failed = dict(settings), made_at, ""
-        self._tell, self._strict, self._changes = tell, strict, list[str]()
-        self._own: weakref.WeakKeyDictionary[Any, Arguments] = weakref.WeakKeyDictionary()
+        self._report, self._strict, self._changes = report, strict, list[str]()
+        self._own: weakref.WeakKeyDictionary[Any, _Arguments] = weakref.WeakKeyDictionary()
 
     def attach(self, kind: Any, patches: Patches) -> None:
         """Patch a class of loaders.
@@ -63,18 +63,18 @@ class LoaderOverride:
         patches.set(kind, "__init__", self.changed(kind.__init__))
         patches.set(kind, "_get_iterator", self.guarded(kind._get_iterator))
 
-    def tell_to(self, tell: Tell) -> None:
+    def report_to(self, report: _ReportOverride) -> None:
         """Say from now on to another, and say again how it is."""
-        self._tell = tell
+        self._report = report
         self._say()
 
     def changed(self, original: Callable[..., None]) -> Callable[..., None]:
-        """What takes the place of a loader's ``__init__``."""
+        """Return what takes the place of a loader's ``__init__``."""
         signature = inspect.signature(original)
 
         @functools.wraps(original)
         def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
-            bound, own = None, Arguments()
+            bound, own = None, _Arguments()
             with suppress(Exception):  # a wrong call: torch says so
                 bound = signature.bind(loader, *args, **kwargs)
                 own = dict(bound.arguments)
@@ -95,7 +95,10 @@ class LoaderOverride:
         return __init__
 
     def guarded(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """What takes the place of ``_get_iterator``: where it raises for a changed loader, that loader gets its own arguments back."""
+        """Return what takes the place of ``_get_iterator``.
+
+        Where it raises for a changed loader, that loader gets its own arguments back.
+        """
 
         @functools.wraps(original)
         def _get_iterator(loader: Any) -> Any:
@@ -114,10 +117,10 @@ class LoaderOverride:
 
         return _get_iterator
 
-    def _is_meant(self, own: Arguments, site: object) -> bool:
+    def _is_meant(self, own: _Arguments, site: object) -> bool:
         return site == self.made_at if self.made_at else _draws_at_random(own)
 
-    def _acted(self, loader: Any, own: Arguments, site: object) -> None:
+    def _acted(self, loader: Any, own: _Arguments, site: object) -> None:
         with suppress(TypeError):  # a subclass that cannot be hashed
             self._own[loader] = {name: value for name, value in own.items() if value is not loader}
         now = ", ".join(f"{name}={value} (was {own.get(name, 'not set')})" for name, value in self.settings.items())
@@ -127,13 +130,13 @@ class LoaderOverride:
             self._say()
 
     def _fail(self, error: Exception) -> None:
-        self.failed = str(error) if isinstance(error, Impossible) else masks.error(error)
+        self.failed = str(error) if isinstance(error, _Impossible) else masks.error(error)
         self._say()
         if self._strict:
             raise FixError(f"--strict: the DataLoader cannot be changed: {self.failed}") from error
 
     def outcome(self) -> tuple[bool, str]:
-        """Whether all loaders that were meant are changed, and what was done or why not."""
+        """Return whether all loaders that were meant are changed, and what was done or why not."""
         if self.failed:
             return False, self.failed
         if not self._changes:
@@ -143,64 +146,66 @@ class LoaderOverride:
         return True, "; ".join(self._changes)
 
     def _say(self) -> None:
-        self._tell(*self.outcome())
+        self._report(*self.outcome())
 
 
-def _changed(own: Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> Arguments:
-    """The arguments to make a loader with: the program's own and the settings. Those that torch refuses without workers are left out.
+def _changed(own: _Arguments, settings: Mapping[str, Any], signature: inspect.Signature) -> _Arguments:
+    """Return the arguments to make a loader with: the program's own and the settings.
+
+    Those that torch refuses without workers are left out.
 
     Raises:
-        Impossible: a loader cannot have them, or it would not be the same training.
+        _Impossible: a loader cannot have them, or it would not be the same training.
     """
     given = dict(settings)
     threads = given.pop(_WORKER_THREADS, None)
     for name in given:
         if name not in signature.parameters:
-            raise Impossible(f"the DataLoader of this version has no argument {name}")
+            raise _Impossible(f"the DataLoader of this version has no argument {name}")
     workers, before = given.get("num_workers", own.get("num_workers", 0)), own.get("num_workers", 0)
-    found = {**own, **given}
+    arguments = {**own, **given}
     if workers == 0:
         if needing := [name for name in _OF_WORKERS if given.get(name)]:
-            raise Impossible(f"{needing[0]} needs workers, and this DataLoader has num_workers=0")
+            raise _Impossible(f"{needing[0]} needs workers, and this DataLoader has num_workers=0")
         for name in _OF_WORKERS:
-            found.pop(name, None)
+            arguments.pop(name, None)
     elif workers != before:
-        _refuse_workers(found, before)
+        _refuse_workers(arguments, before)
     if threads is not None and workers:
         then = own.get("worker_init_fn")
-        found["worker_init_fn"] = then if isinstance(then, WorkerThreads) else WorkerThreads(threads, then)
-    return {name: found[name] for name in signature.parameters if name in found}
+        arguments["worker_init_fn"] = then if isinstance(then, WorkerThreads) else WorkerThreads(threads, then)
+    return {name: arguments[name] for name in signature.parameters if name in arguments}
 
 
-def _refuse_workers(wanted: Arguments, before: int) -> None:
+def _refuse_workers(wanted: _Arguments, before: int) -> None:
     """Check that a loader can have another number of workers and still yields the same samples.
 
     Raises:
         Impossible: it cannot, or does not.
     """
     if wanted["num_workers"] > 1 >= before and isinstance(wanted.get("dataset"), IterableDataset):
-        raise Impossible(
+        raise _Impossible(
             "its IterableDataset was read by one process only, so whether it divides its samples among workers is unknown: divide them "
             "with get_worker_info(), and record once with num_workers=2"
         )
     if before:
         return
     if multiprocessing.current_process().daemon:
-        raise Impossible("this process is a daemon of multiprocessing, which cannot start workers")
-    if not _forks(wanted.get("multiprocessing_context")) and not has_guard(getattr(sys.modules.get("__main__"), "__file__", None)):
-        raise Impossible(
+        raise _Impossible("this process is a daemon of multiprocessing, which cannot start workers")
+    if not _forks(wanted.get("multiprocessing_context")) and not _has_guard(getattr(sys.modules.get("__main__"), "__file__", None)):
+        raise _Impossible(
             "workers would run the script again, because it has no `if __name__ == '__main__':` and they are not started by fork"
         )
 
 
 def _forks(context: Any) -> bool:
-    """Whether workers are forks; asking does not settle the start method."""
+    """Return whether workers are forks; asking does not settle the start method."""
     method = context if isinstance(context, str) else context.get_start_method() if context is not None else None
     return (method or torch.multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]) == "fork"
 
 
-def has_guard(script: str | None) -> bool:
-    """Whether a script asks for ``__name__`` before it runs: processes that import it do not run it."""
+def _has_guard(script: str | None) -> bool:
+    """Return whether a script asks for ``__name__`` before it runs: processes that import it do not run it."""
     if script is None:
         return True  # nothing to import
     try:
@@ -214,8 +219,8 @@ def has_guard(script: str | None) -> bool:
     )
 
 
-def _draws_at_random(own: Arguments) -> bool:
-    """Whether a loader is for training as far as its arguments tell: it shuffles, has a sampler that does, or reads a stream."""
+def _draws_at_random(own: _Arguments) -> bool:
+    """Return whether a loader is for training as far as its arguments tell: it shuffles, has a sampler that does, or reads a stream."""
     if isinstance(own.get("dataset"), IterableDataset):
         return True
     batches = own.get("batch_sampler")
@@ -225,7 +230,7 @@ def _draws_at_random(own: Arguments) -> bool:
     return not isinstance(sampler, SequentialSampler) and bool(getattr(sampler, "shuffle", True))
 
 
-def _give_back(loader: Any, own: Arguments) -> None:
+def _give_back(loader: Any, own: _Arguments) -> None:
     """Set the attributes of a loader that is already made to what its own arguments make of them."""
     workers = own.get("num_workers", 0)
     attributes = {

@@ -7,7 +7,7 @@ A replacement has the name, module, documentation, signature and source of its o
     a function that programs  ``enter``   the same function with other code in it: earlier references see it too, and can be pickled
     import by name
 
-Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller (``passed_by``).
+Frames of replacements do not count where ``warnings.warn(stacklevel=...)`` looks for the caller (``skip_in_warnings``).
 """
 
 import dis
@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 _MISSING = object()
 #: warnings.warn passes by frames of files with these two words in their names, those of the import system.
-PASSED_BY = " (feedline; passed by like importlib._bootstrap)"
+SKIPPED_FILE_SUFFIX = " (feedline; passed by like importlib._bootstrap)"
 
 
-class Patch(NamedTuple):
+class _Patch(NamedTuple):
     """A replaced attribute."""
 
     owner: Any
@@ -40,7 +40,7 @@ class Patches:
     _all: "weakref.WeakSet[Patches]" = weakref.WeakSet()
 
     def __init__(self) -> None:
-        self._done: list[Patch] = []
+        self._done: list[_Patch] = []
         self._entered: list[tuple[FunctionType, FunctionType, CodeType]] = []
         Patches._all.add(self)
 
@@ -48,15 +48,15 @@ class Patches:
         """``owner.name = new``; an inherited attribute is shadowed and later unshadowed."""
         old = vars(owner).get(name, _MISSING)
         if isinstance(owner, (type, ModuleType)):
-            new = _dressed(owner, name, new)
+            new = _mimic_signature(owner, name, new)
         setattr(owner, name, new)
-        self._done.append(Patch(owner, name, old, vars(owner)[name]))
+        self._done.append(_Patch(owner, name, old, vars(owner)[name]))
 
     def enter(self, function: Any, make: Callable[[Any], Callable[..., Any]]) -> None:
         """Make a function do what ``make(original)`` returns, wherever it is referenced."""
         twin = _twin_of(function)
         before = function.__code__
-        function.__code__ = _code_that_calls(passed_by(make(twin)), before)
+        function.__code__ = _code_that_calls(skip_in_warnings(make(twin)), before)
         function.__dict__.update(__wrapped__=twin, _torchdynamo_inline=twin)  # torch.compile traces the original
         self._entered.append((function, twin, function.__code__))
 
@@ -77,12 +77,12 @@ class Patches:
         self._entered.clear()
 
     @classmethod
-    def standing(cls) -> Iterator[Patch]:
+    def standing(cls) -> Iterator[_Patch]:
         """Everything currently replaced in this process, by any tap."""
         for patches in list(cls._all):
             yield from patches._done
             for function, twin, _ in patches._entered:
-                yield Patch(sys.modules[function.__module__], function.__name__, twin, function)
+                yield _Patch(sys.modules[function.__module__], function.__name__, twin, function)
 
 
 class _Descriptor:
@@ -96,7 +96,7 @@ class _Descriptor:
     def __init__(self, original: Any, call: Callable[..., Any]) -> None:
         functools.update_wrapper(self, original)
         self.__objclass__, self.__text_signature__ = original.__objclass__, original.__text_signature__
-        self._call: Any = passed_by(call)
+        self._call: Any = skip_in_warnings(call)
         self._call.__name__, self._call.__qualname__, self._call.__doc__ = original.__name__, original.__qualname__, original.__doc__
 
     @property
@@ -123,7 +123,7 @@ class _Descriptor:
         return self.__wrapped__.__reduce_ex__(protocol)  # type: ignore[attr-defined]
 
 
-def _dressed(owner: Any, name: str, new: Any) -> Any:
+def _mimic_signature(owner: Any, name: str, new: Any) -> Any:
     """Make a function look like the one it replaces."""
     original = getattr(owner, name, None)
     if isinstance(original, MethodDescriptorType) and isinstance(new, FunctionType):
@@ -139,13 +139,13 @@ def _dressed(owner: Any, name: str, new: Any) -> Any:
     function.__dict__.update({key: value for key, value in own.items() if key != "__wrapped__"})
     place = _found_at(original) if isinstance(original, FunctionType) else None
     if place is None or place != (owner, name) and getattr(*place, None) is not new:  # else it is there already
-        function.__module__, function.__qualname__ = place_of(owner, name)
-    passed_by(function)
+        function.__module__, function.__qualname__ = _place_of(owner, name)
+    skip_in_warnings(function)
     return new
 
 
 def _found_at(function: FunctionType) -> tuple[Any, str] | None:
-    """Where pickle looks a function up: the module or class, and its name there."""
+    """Return where pickle looks a function up: the module or class, and its name there."""
     *path, name = function.__qualname__.split(".")
     place: Any = sys.modules.get(function.__module__)
     for part in path:
@@ -153,21 +153,21 @@ def _found_at(function: FunctionType) -> tuple[Any, str] | None:
     return None if place is None else (place, name)
 
 
-def place_of(owner: Any, name: str) -> tuple[str, str]:
-    """Module and qualified name of an attribute."""
+def _place_of(owner: Any, name: str) -> tuple[str, str]:
+    """Return the module and qualified name of an attribute."""
     return (owner.__name__, name) if isinstance(owner, ModuleType) else (owner.__module__, f"{owner.__qualname__}.{name}")
 
 
-def passed_by(function: Any) -> Any:
+def skip_in_warnings(function: Any) -> Any:
     """Exclude the frames of a function when ``warnings.warn`` looks for its caller. Returns the function."""
     code = function.__code__
-    if not code.co_filename.endswith(PASSED_BY):
-        function.__code__ = code.replace(co_filename=code.co_filename + PASSED_BY)
+    if not code.co_filename.endswith(SKIPPED_FILE_SUFFIX):
+        function.__code__ = code.replace(co_filename=code.co_filename + SKIPPED_FILE_SUFFIX)
     return function
 
 
 def _twin_of(function: FunctionType) -> FunctionType:
-    """A new function with the same code."""
+    """Return a new function with the same code."""
     twin = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     twin.__kwdefaults__ = function.__kwdefaults__
     wrapped = vars(function).get("__wrapped__")
@@ -179,7 +179,7 @@ def _twin_of(function: FunctionType) -> FunctionType:
 
 
 def bare_code(function: FunctionType, original: Any) -> CodeType | None:
-    """Code with which a replacement only does what its original does; None if that needs other globals or variables."""
+    """Return code with which a replacement only does what its original does; None if that needs other globals or variables."""
     if not isinstance(original, FunctionType):
         return None
     if function.__globals__ is original.__globals__ and function.__closure__ == original.__closure__:
@@ -191,7 +191,7 @@ def bare_code(function: FunctionType, original: Any) -> CodeType | None:
 
 
 def _code_that_calls(called: Any, before: CodeType) -> CodeType:
-    """Code for a function that passes all arguments on. A function's code must keep its number of free variables."""
+    """Return code for a function that passes all arguments on. A function's code must keep its number of free variables."""
     free = before.co_freevars
     names = ", ".join(free)
     lines = [
@@ -209,7 +209,7 @@ def _code_that_calls(called: Any, before: CodeType) -> CodeType:
     return code.replace(
         co_consts=tuple(called if constant == "called" else constant for constant in code.co_consts),
         co_name=before.co_name,
-        co_filename=before.co_filename + PASSED_BY,
+        co_filename=before.co_filename + SKIPPED_FILE_SUFFIX,
         co_firstlineno=before.co_firstlineno,
         **named,
     )

@@ -1,6 +1,7 @@
-"""Times forward, loss, backward, optimizer and checkpoint in the main process.
+"""Times forward, loss, backward, gradients, optimizer, checkpoint and copies between devices in the main process.
 
 Only the outermost call counts: a model's layers, a forward that is recomputed inside backward, an optimizer's closure are part of theirs.
+Gradients are cleared, unscaled and clipped between these calls. Conversions of a tensor on one device belong to the caller.
 """
 
 import functools
@@ -11,18 +12,18 @@ from typing import Any
 import torch
 from torch.nn.modules.loss import _Loss
 
+from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.record.beginnings import Beginnings
-from feedline.profiler.record.below_dispatch import unasked
-from feedline.profiler.record.recorder import ConvergenceTap, Span, inside, recorder
-from feedline.profiler.store.segment import WINDOW, window_of
-from feedline.profiler.taps.patch import Patches, passed_by
-from feedline.profiler.taps.rests import pace, switches
+from feedline.profiler.record.optimizer_tracker import OptimizerTracker
+from feedline.profiler.record.recorder import ConvergenceTap, Inside, Span, inside, recorder
+from feedline.profiler.store.segment import WINDOW, Segment, window_of
+from feedline.profiler.taps.patch import Patches, skip_in_warnings
+from feedline.profiler.taps.recording_schedule import schedule, switches
 from feedline.profiler.taps.updates import updates
-from feedline.profiler.torch_internals import dynamo_follows, hide_from_dynamo, is_traced
+from feedline.profiler.torch_internals import NoDispatchModes, below_function_modes, dynamo_follows, hide_from_dynamo, is_traced
 
 _TRAINS = Flag.TRAINING | Flag.GRAD
-_PARTS = 8  # of a model's results are looked at
+_MAX_RESULTS = 8  # of a model's results are looked at
 _METRICS = "torchmetrics"  # the package: until it is imported, no module is a metric of it
 
 
@@ -36,31 +37,31 @@ def attach_forward(patches: Patches) -> None:
             return original(self, *args, **kwargs)
         if inside.depth:
             return original(self, *args, **kwargs) if inside.takes is None else inside.takes(original, self, args, kwargs)
-        if _METRICS in sys.modules and is_metric(type(self)):
-            return call_metric(original, self, args, kwargs)
-        return call_outermost(original, self, args, kwargs)
+        if _METRICS in sys.modules and _is_metric(type(self)):
+            return _call_metric(original, self, args, kwargs)
+        return _call_outermost(original, self, args, kwargs)
 
-    hide_from_dynamo(passed_by(__call__))
+    hide_from_dynamo(skip_in_warnings(__call__))
     patches.set(torch.nn.Module, "_wrapped_call_impl", __call__)  # the name that it is pickled with
     patches.set(torch.nn.Module, "__call__", __call__)
     switches.add(__call__, original)
 
 
-@passed_by
-def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+@skip_in_warnings
+def _call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Call a module that is not part of another one, in a span of its own."""
     segment = recorder.main
     if segment is None:
         return original(module, *args, **kwargs)
     flags = (Flag.TRAINING if module.training else 0) | (Flag.GRAD if torch.is_grad_enabled() else 0)
     if not flags & Flag.GRAD:
-        pace.infers += 1
-    flops, making = recorder.flops, recorder.making
-    if making is not None:
+        schedule.forwards_without_gradients += 1
+    flops, own_code = recorder.flops, recorder.own_code
+    if own_code is not None:
         if isinstance(module, _Loss):
-            making.begins(inference=not flags & Flag.GRAD)
+            own_code.begins(inference=not flags & Flag.GRAD)
         else:
-            flags |= making.feeds(flags, args, kwargs)
+            flags |= own_code.feeds(flags, args, kwargs)
     if not recorder.asked and next(module.parameters(), None) is None:  # without a loader, it may be what makes the batch
         flags |= Flag.BARE
     counting = None if flops is None else flops.begin(module)
@@ -69,12 +70,12 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
         stage = Stage.LOSS if isinstance(module, _Loss) else Stage.FORWARD
         with Span(segment, stage, segment.name_id(type(module).__name__), 0, flags) as span:
             output = original(module, *args, **kwargs) if counting is None else counting.call(original, module, *args, **kwargs)
-            if stage is Stage.FORWARD and is_number(output) and next(module.parameters(), None) is None:
+            if stage is Stage.FORWARD and _is_number(output) and next(module.parameters(), None) is None:
                 span.stage = Stage.LOSS
-            elif flags & Flag.GRAD and has_loss(output):
+            elif flags & Flag.GRAD and _has_loss(output):
                 span.flags |= Flag.WITH_LOSS
-            if inside.takes is not None and making is not None:
-                span.flags |= making.settled()
+            if inside.takes is not None and own_code is not None:
+                span.flags |= own_code.settled()
     finally:
         inside.depth -= 1
         inside.takes = None
@@ -82,16 +83,16 @@ def call_outermost(original: Any, module: torch.nn.Module, args: Any, kwargs: An
             flops.end(counting, span)
         if updates.waiting:
             updates.call_ended()
-    if making is not None:
-        making.gave(flags, output)
+    if own_code is not None:
+        own_code.gave(flags, output)
     if recorder.convergence is not None and not is_traced():  # a trace would hold what is asked
-        _tell_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
-    if making is not None:
-        making.ends(inference=not flags & Flag.GRAD)
+        _notify_forward(recorder.convergence, span.stage, flags, module, args, kwargs, output)
+    if own_code is not None:
+        own_code.ends(inference=not flags & Flag.GRAD)
     return output
 
 
-def _tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+def _notify_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
     """Report a forward in training, or the loss of an evaluation."""
     if stage is Stage.LOSS:
         if not flags & Flag.GRAD:
@@ -102,8 +103,8 @@ def _tell_forward(watch: ConvergenceTap, stage: Stage, flags: int, module: torch
         watch.inferred()
 
 
-@passed_by
-def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+@skip_in_warnings
+def _call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """Call a metric: neither it nor a network in it is the model that is trained."""
     inside.depth += 1
     try:
@@ -112,22 +113,22 @@ def call_metric(original: Any, module: torch.nn.Module, args: Any, kwargs: Any) 
         inside.depth -= 1
 
 
-@unasked
-def is_metric(kind: type) -> bool:
-    """Whether a module is a metric of torchmetrics, as Lightning's are."""
+@below_function_modes
+def _is_metric(kind: type) -> bool:
+    """Return whether a module is a metric of torchmetrics, as Lightning's are."""
     return any(str(base.__module__).partition(".")[0] == _METRICS for base in kind.__mro__)
 
 
-@unasked
-def is_number(output: Any) -> bool:
-    """Whether the result of a module is a loss."""
+@below_function_modes
+def _is_number(output: Any) -> bool:
+    """Return whether the result of a module is a loss."""
     return isinstance(output, torch.Tensor) and output.dim() == 0
 
 
-@unasked
-def has_loss(output: Any) -> bool:
-    """Whether a model has computed its loss itself, as in nanoGPT and transformers."""
-    parts = (output.get("loss"),) if isinstance(output, dict) else output[:_PARTS] if isinstance(output, tuple) else (output,)
+@below_function_modes
+def _has_loss(output: Any) -> bool:
+    """Return whether a model has computed its loss itself, as in nanoGPT and transformers."""
+    parts = (output.get("loss"),) if isinstance(output, dict) else output[:_MAX_RESULTS] if isinstance(output, tuple) else (output,)
     return any(isinstance(part, torch.Tensor) and part.dim() == 0 and part.requires_grad for part in parts)
 
 
@@ -147,12 +148,12 @@ def _watched_backward(original: Any) -> Any:
         segment = recorder.main
         if segment is None or inside.depth or dynamo_follows():
             return original(*args, **kwargs)
-        flops, making = recorder.flops, recorder.making
-        if making is not None:
-            making.begins()
+        flops, own_code = recorder.flops, recorder.own_code
+        if own_code is not None:
+            own_code.begins()
         counting = None if flops is None else flops.begin(None)
         watch = recorder.convergence
-        told = watch is not None and watch.backward(args[0] if args else kwargs.get("tensors"))
+        notified = watch is not None and watch.backward(args[0] if args else kwargs.get("tensors"))
         inside.depth += 1
         try:
             with Span(segment, Stage.BACKWARD) as span:
@@ -163,14 +164,14 @@ def _watched_backward(original: Any) -> Any:
                 flops.end(counting, span)
             if updates.waiting:
                 updates.call_ended()
-        if watch is not None and told:
+        if watch is not None and notified:
             watch.after_backward()
-        if making is not None:
-            making.backward()
-            making.ends()
+        if own_code is not None:
+            own_code.backward()
+            own_code.ends()
         return result
 
-    hide_from_dynamo(passed_by(backward))
+    hide_from_dynamo(skip_in_warnings(backward))
     return backward
 
 
@@ -180,17 +181,17 @@ class _OptimizerTap:
     def __init__(self) -> None:
         self._open: list[Span] = []
         self._steps = 0
-        self._beginnings = Beginnings()
+        self._optimizers = OptimizerTracker()
         self._undo = updates.follow(self._before, self._after)
-        recorder.beginnings = self._beginnings
+        recorder.optimizers = self._optimizers
 
     def attach(self, patches: Patches) -> None:
         """Detect optimizers when they are created."""
-        original, made = torch.optim.Optimizer.__init__, self._beginnings.made
+        original, made = torch.optim.Optimizer.__init__, self._optimizers.made
 
         @functools.wraps(original)
         def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
-            pace.made()
+            schedule.made()
             made()
             original(optimizer, *args, **kwargs)
 
@@ -198,20 +199,20 @@ class _OptimizerTap:
 
     def undo(self) -> None:
         """Stop detecting updates."""
-        if recorder.beginnings is self._beginnings:
-            recorder.beginnings = None
+        if recorder.optimizers is self._optimizers:
+            recorder.optimizers = None
         self._undo()
 
     def _before(self, optimizer: torch.optim.Optimizer) -> None:
         segment = recorder.main
-        if recorder.rest is not None and id(optimizer) not in pace.known:
-            segment = recorder.awake()
+        if recorder.pause is not None and id(optimizer) not in schedule.known:
+            segment = recorder.resume()
         if segment is None:
             return
-        making = recorder.making
-        if making is not None:
-            making.update_begins()
-        number = self._beginnings.number(optimizer, segment)
+        own_code = recorder.own_code
+        if own_code is not None:
+            own_code.update_begins()
+        number = self._optimizers.number(optimizer, segment)
         if recorder.convergence is not None:
             recorder.convergence.update(optimizer)
         self._open = [span for span in self._open if span.segment is segment][-8:]  # what a step that raised left behind
@@ -220,19 +221,19 @@ class _OptimizerTap:
 
     def _after(self, optimizer: torch.optim.Optimizer) -> None:
         if recorder.main is None or not self._open:
-            if recorder.rest is not None:
-                recorder.rest.updated(optimizer)
+            if recorder.pause is not None:
+                recorder.pause.updated(optimizer)
             return
         span = self._open.pop()
         span.__exit__(None, None, None)
         self._steps += 1
         if recorder.batch == 0 and self._steps % WINDOW == 0:  # no loader tells the windows: count updates
             span.segment.window = window_of(0, self._steps)
-        pace.updated(optimizer, span.segment)
-        making = recorder.making
-        if making is not None:
-            making.updated(pace.cycle.may_end(id(optimizer)))
-            making.ends()
+        schedule.updated(optimizer, span.segment)
+        own_code = recorder.own_code
+        if own_code is not None:
+            own_code.updated(schedule.cycle.may_end(id(optimizer)))
+            own_code.ends()
 
 
 def attach_optimizer(patches: Patches) -> Callable[[], None]:
@@ -247,7 +248,7 @@ def attach_checkpoint(patches: Patches) -> None:
 
     def watched(original: Any) -> Any:
         def save(*args: Any, **kwargs: Any) -> Any:
-            segment = recorder.awake()
+            segment = recorder.resume()
             if segment is None:
                 return original(*args, **kwargs)
             with Span(segment, Stage.CHECKPOINT):
@@ -256,3 +257,97 @@ def attach_checkpoint(patches: Patches) -> None:
         return save
 
     patches.enter(torch.save, watched)
+
+
+GRADIENTS_NAME, GRADIENTS_GIVE = "gradients", "zero_grad, unscale_, clip_grad_norm_ and clip_grad_value_"
+_METHODS = ((torch.optim.Optimizer, "zero_grad"), (torch.nn.Module, "zero_grad"), (torch.amp.GradScaler, "unscale_"))
+_FUNCTIONS = (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
+
+
+def attach_gradients(patches: Patches) -> None:
+    """Time them. Classes that have methods of their own are seen when these call torch's."""
+    for owner, name in _METHODS:
+        patches.set(owner, name, _watched_gradients(getattr(owner, name)))
+    for function in _FUNCTIONS:
+        patches.enter(function, _watched_gradients)
+
+
+def _watched_gradients(original: Any) -> Any:
+    """Time the outermost call: inside a forward, a backward or another of these it is part of that."""
+    is_compiling, name = torch.compiler.is_compiling, original.__name__
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        segment = recorder.main
+        if is_compiling() or segment is None or inside.depth or dynamo_follows():
+            return original(*args, **kwargs)
+        with Span(segment, Stage.GRADIENTS, segment.name_id(name)):
+            inside.depth += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                inside.depth -= 1
+
+    hide_from_dynamo(skip_in_warnings(call))
+    return call
+
+
+_moving = Inside()  # torch gives a subclass's __torch_function__ what stands at torch.Tensor.to: it calls us again
+
+
+def attach_copies(patches: Patches) -> None:
+    for name in ("to", "cuda"):
+        patches.set(torch.Tensor, name, _watched_copy(getattr(torch.Tensor, name)))
+
+
+def _watched_copy(original: Any) -> Any:
+    """Record a call if its result is on another device than its input."""
+
+    def move(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        segment = recorder.main
+        if segment is None or inside.depth or _moving.depth:
+            return original(self, *args, **kwargs)
+        _moving.depth += 1
+        try:
+            return _timed_copy(segment, original, self, args, kwargs)
+        finally:
+            _moving.depth -= 1
+
+    return move
+
+
+@skip_in_warnings
+def _timed_copy(segment: Segment, original: Any, self: torch.Tensor, args: Any, kwargs: Any) -> torch.Tensor:
+    """Call it, and write a record if it moved the tensor.
+
+    ``self`` is the tensor; torch.jit.trace names values of a graph after variables in the frame that it is called from, but for
+    this one.
+    """
+    gpu = recorder.gpu
+    pair = None if gpu is None else gpu.begin(Stage.COPY)
+    start, cpu = clock.wall_ns(), clock.cpu_ns()
+    moved: torch.Tensor = original(self, *args, **kwargs)
+    wall, cpu = clock.wall_ns() - start, clock.cpu_ns() - cpu
+    source, target, pinned, nbytes = _copy_facts(self, moved)
+    own_code = recorder.own_code
+    if own_code is not None:
+        own_code.moved(self, moved, wall if source != target else 0)
+    if source != target:
+        flags = pinned | (Flag.NON_BLOCKING if kwargs.get("non_blocking") else 0)
+        segment.add(Stage.COPY, start, wall, cpu, nbytes=nbytes, flags=int(flags))
+    if gpu is not None:
+        gpu.end_copy(pair, start, source, target)
+    return moved
+
+
+@below_function_modes
+def _copy_facts(tensor: torch.Tensor, moved: torch.Tensor) -> tuple[torch.device, torch.device, int, int]:
+    """Source, destination, pinned memory or not, bytes."""
+    source, target = tensor.device, moved.device
+    if source == target:
+        return source, target, 0, 0
+    pinned = 0
+    if source.type == "cpu" and type(tensor) is torch.Tensor and torch.accelerator.is_available():
+        with NoDispatchModes():
+            pinned = Flag.PINNED if tensor.is_pinned() else 0
+    return source, target, pinned, moved.numel() * moved.element_size()

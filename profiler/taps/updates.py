@@ -17,7 +17,7 @@ from torch.optim import optimizer as torch_optimizer
 from feedline.profiler.record.recorder import inside, unobserved
 from feedline.profiler.torch_internals import in_backward
 
-Listener = Callable[[torch.optim.Optimizer], None]
+_Listener = Callable[[torch.optim.Optimizer], None]
 
 
 class _Updates:
@@ -25,8 +25,8 @@ class _Updates:
 
     def __init__(self) -> None:
         self.waiting: dict[Callable[[], None], None] = {}  # for the end of the outermost call; each once
-        self._before: tuple[Listener, ...] = ()  # replaced, never changed: another thread may be going through it
-        self._after: tuple[Listener, ...] = ()
+        self._before: tuple[_Listener, ...] = ()  # replaced, never changed: another thread may be going through it
+        self._after: tuple[_Listener, ...] = ()
         self._hooked = False
         self._places = 0, 0  # of the two hooks, in torch's dictionaries
 
@@ -45,10 +45,10 @@ class _Updates:
         """Call the listeners again."""
         if self._hooked:
             before, behind = self._places
-            torch_optimizer._global_optimizer_pre_hooks[before] = self.tell_before
-            torch_optimizer._global_optimizer_post_hooks[behind] = self._tell_after
+            torch_optimizer._global_optimizer_pre_hooks[before] = self.notify_before
+            torch_optimizer._global_optimizer_post_hooks[behind] = self._notify_after
 
-    def follow(self, before: Listener | None = None, after: Listener | None = None) -> Callable[[], None]:
+    def follow(self, before: _Listener | None = None, after: _Listener | None = None) -> Callable[[], None]:
         """Add these listeners; returns a function that removes them.
 
         Raises:
@@ -58,8 +58,8 @@ class _Updates:
             if _steps_now():
                 raise RuntimeError("the recording began inside an optimizer's step, where torch accepts no new hooks")
             self._places = (
-                torch_optimizer.register_optimizer_step_pre_hook(self.tell_before).id,
-                torch_optimizer.register_optimizer_step_post_hook(self._tell_after).id,
+                torch_optimizer.register_optimizer_step_pre_hook(self.notify_before).id,
+                torch_optimizer.register_optimizer_step_post_hook(self._notify_after).id,
             )
             self._hooked = True
         self._before += (before,) if before is not None else ()
@@ -85,14 +85,14 @@ class _Updates:
             for act in waiting:
                 act()
 
-    def tell_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def notify_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """An update is about to be made."""
         if torch.compiler.is_compiling():  # a compiled step stays one graph, and is not seen
             return
         for listener in self._before:
             listener(optimizer)
 
-    def _tell_after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _notify_after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if torch.compiler.is_compiling():
             return
         with unobserved():
@@ -104,12 +104,12 @@ updates = _Updates()
 
 
 def between() -> bool:
-    """Whether this thread is neither in a watched call nor in a backward pass."""
+    """Return whether this thread is neither in a watched call nor in a backward pass."""
     return not inside.depth and not in_backward()
 
 
 def _steps_now() -> bool:
-    """Whether any thread is inside an optimizer's step."""
+    """Return whether any thread is inside an optimizer's step."""
     for frame in sys._current_frames().values():
         at: Any = frame
         while at is not None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from feedline.profiler import clock
+from feedline.profiler.errors import leave_out_us
 from feedline.profiler.events import Stage, batch_key
-from feedline.profiler.own_frames import leave_out_us
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.store.layout import worker_segment
 from feedline.profiler.store.segment import CAPACITY_BYTES, Segment, window_of
@@ -136,7 +136,7 @@ def _without_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _watched_pickler(original: Any) -> Any:
-    """A proxy for ForkingPickler in the module from which a queue's feeder thread takes it."""
+    """Return a proxy for ForkingPickler in the module from which a queue's feeder thread takes it."""
 
     class Pickler(original):
         @classmethod

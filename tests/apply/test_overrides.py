@@ -12,7 +12,7 @@ from feedline.profiler.errors import FixError
 from feedline.profiler.session.hooks import Hooks
 from feedline.profiler.session.overrides import Overrides
 from feedline.profiler.taps import loader_override
-from feedline.profiler.taps.loader_override import LoaderOverride, WorkerThreads, has_guard
+from feedline.profiler.taps.loader_override import LoaderOverride, WorkerThreads, _has_guard
 from feedline.profiler.taps.patch import Patches
 
 DATA = TensorDataset(torch.arange(8.0))
@@ -161,8 +161,8 @@ def test_libraries_in_workers_get_so_many_threads(method):
 def test_workers_that_run_the_script_again_are_not_started(tmp_path, monkeypatch):
     (tmp_path / "bare.py").write_text("import torch\ntorch.save({}, 'last.pt')\n")
     (tmp_path / "guarded.py").write_text("def main(): ...\nif __name__ == '__main__':\n    main()\n")
-    assert [has_guard(str(tmp_path / name)) for name in ("bare.py", "guarded.py")] == [False, True]
-    monkeypatch.setattr(loader_override, "has_guard", lambda script: False)
+    assert [_has_guard(str(tmp_path / name)) for name in ("bare.py", "guarded.py")] == [False, True]
+    monkeypatch.setattr(loader_override, "_has_guard", lambda script: False)
 
     with changed(num_workers=1, multiprocessing_context="spawn") as told:
         assert DataLoader(DATA, shuffle=True).num_workers == 0

@@ -19,9 +19,9 @@ import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.explain.model import Report
 from feedline.profiler.events import Stage
-from feedline.profiler.samplers import system_calls
-from feedline.profiler.samplers.looks import Looks
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.samplers import blocked_threads
+from feedline.profiler.samplers.blocked_threads import BlockedThreads
+from feedline.profiler.store.trainings import open_run
 
 SAMPLES, BATCH, WAIT_S = 96, 8, 0.01
 FORK = multiprocessing.get_context("fork")
@@ -147,11 +147,11 @@ def places() -> Iterator[Places]:
 
 
 WAITS = {
-    "sleep": system_calls.SLEEP,
-    "lock_of_a_process": system_calls.LOCK,
-    "lock_of_a_thread": system_calls.LOCK,
-    "server": system_calls.NETWORK,
-    "pipe": system_calls.PROCESS,
+    "sleep": blocked_threads.ON_SLEEP,
+    "lock_of_a_process": blocked_threads.ON_LOCK,
+    "lock_of_a_thread": blocked_threads.ON_LOCK,
+    "server": blocked_threads.ON_NETWORK,
+    "pipe": blocked_threads.ON_PROCESS,
 }
 #: With workers, which are forks, a thread's lock is never freed, and two of them take turns at a lock or a pipe.
 CASES = [(what, workers) for what in WAITS for workers in (0, 2) if not (workers and what in ("lock_of_a_thread", "pipe"))]
@@ -204,7 +204,7 @@ def test_workers_of_earlier_epochs_keep_no_descriptors():
     def opened() -> int:
         return len(os.listdir("/proc/self/fd"))
 
-    looks, before = Looks(), opened()
+    looks, before = BlockedThreads(), opened()
     for _ in range(5):
         workers = [FORK.Process(target=time.sleep, args=(60,)) for _ in range(2)]
         for worker in workers:

@@ -18,8 +18,8 @@ from feedline.analysis.intervals import IntArray
 from feedline.analysis.ranks.read_collectives import _in_order, collectives_of
 from feedline.analysis.traces.collectives import PHASES, Collectives
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment_reader import Process
+from feedline.profiler.store.trainings import open_run
 
 PROGRAMS = Path(__file__).with_name("programs")
 LIMIT_S = 120

@@ -12,8 +12,8 @@ from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.collectives import clocks
-from feedline.profiler.taps.collectives.clocks import Clock
+from feedline.profiler.taps.collectives import rank_clocks
+from feedline.profiler.taps.collectives.rank_clocks import ClockThread
 
 AHEAD_NS = 5_000_000_000
 
@@ -43,7 +43,7 @@ def connection(server):
 
 
 def rank(number, server, told):
-    return Clock(connection(server), number, 2, lambda *said: told.append(said))
+    return ClockThread(connection(server), number, 2, lambda *said: told.append(said))
 
 
 def notes(segment):
@@ -86,7 +86,7 @@ def test_it_is_measured_at_the_start_and_at_the_end(segment, server, told):
 
 
 def test_it_is_measured_again_and_again(segment, server, told, monkeypatch):
-    monkeypatch.setattr(clocks, "AGAIN_S", (0.01,))
+    monkeypatch.setattr(rank_clocks, "_AGAIN_S", (0.01,))
     threads = [rank(number, server, told) for number in (0, 1)]
     for thread in threads:
         thread.start()
@@ -126,7 +126,7 @@ class Slow:
 def test_a_store_that_is_slow_does_not_keep_the_thread_past_its_end(segment, server, told):
     """A thread that comes back from the store while Python finalizes aborts the process."""
     first = rank(0, server, told)
-    second = Clock(Slow(connection(server)), 1, 2, lambda *said: told.append(said))
+    second = ClockThread(Slow(connection(server)), 1, 2, lambda *said: told.append(said))
     for thread in (first, second):
         thread.start()
     assert until(lambda: server.num_keys() > 2)  # a measurement is under way: it would take 6 s

@@ -10,12 +10,11 @@ from gpu.made_up import MS, MadeUpGpu, on_its_clock
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.session.session import Session
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.collectives.cuda import CudaEnds
-from feedline.profiler.taps.collectives.ends import Row
-from feedline.profiler.taps.collectives.operations import operations
+from feedline.profiler.store.trainings import open_run
+from feedline.profiler.taps.collectives.c10d_operations import collective_operations
+from feedline.profiler.taps.collectives.ends import CudaEnds, StartedCollective
 from feedline.profiler.taps.collectives.tap import CollectiveTap
 
 DEVICE = torch.device("cuda", 0)
@@ -62,7 +61,7 @@ class Futureless:
 def collective(ends, gpu, segment, ms, work=Done):
     timed = ends.begin(DEVICE)
     start = clock.wall_ns()
-    row = Row(segment, segment.add(Stage.COLLECTIVE, start, UNMEASURED), start, None, None)
+    row = StartedCollective(segment, segment.add(Stage.COLLECTIVE, start, UNMEASURED), start, None, None)
     gpu.launch(ms)
     if timed is not None:
         ends.watch(row, work(), timed)
@@ -123,12 +122,12 @@ def test_works_come_boxed_from_the_dispatcher(gpu, segment, monkeypatch, name, u
         told = []
         tap = CollectiveTap(lambda *said: told.append(said))
         tap._cuda = CudaEnds(gpu)
-        pg, operation = dist.group.WORLD, next(one for one in operations() if one.name == name)
+        pg, operation = dist.group.WORLD, next(one for one in collective_operations() if one.name == name)
         work = dist.all_reduce(torch.ones(4), async_op=True)
         for null in (False, True):
             monkeypatch.setattr(tap, "_unbox_work", (lambda _: None) if null else dist.Work.unbox)
             timed = tap._cuda.begin(DEVICE)
-            row = Row(segment, segment.add(Stage.COLLECTIVE, 0, UNMEASURED), 0, None, None)
+            row = StartedCollective(segment, segment.add(Stage.COLLECTIVE, 0, UNMEASURED), 0, None, None)
             gpu.launch(3)
             tap.complete((row, pg, 16, timed, False), operation, ([], work.boxed()))
             work.wait()

@@ -5,7 +5,7 @@ import pytest
 
 from feedline.analysis.report.loaded import LoadedRun
 from feedline.analysis.report.run_frames import COLLECTIVES
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 KIND = ["operation", "bytes", "group_size", "backend"]
 

@@ -4,7 +4,7 @@ import pytest
 from comm_tap.launching import launch, say_what_went_wrong
 
 from feedline.analysis.explain.build import build
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 
 @pytest.mark.quiet

@@ -17,7 +17,7 @@ from feedline.analysis.ranks.many.reduce import reduce_ranks
 from feedline.analysis.report import terminal
 from feedline.analysis.scaling.measured import point_of
 from feedline.analysis.scaling.together import late_of
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 
 def test_the_rank_that_decodes_larger_images_is_named_with_its_decoding(tmp_path, warm_python):

@@ -9,10 +9,10 @@ from feedline.analysis.ranks.comparison import NO_HINTS, compare_recorded
 from feedline.analysis.ranks.read_collectives import clock_of, collectives_of
 from feedline.analysis.traces.collectives import PHASES
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.reasons import OTHER_LIBRARY
+from feedline.profiler.message import OTHER_LIBRARY
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.run_folder import Rank
 
 NAMES = {1: "all_reduce", 2: "world", 3: "gloo", 4: "float32", 5: "host-1"}
 

@@ -5,7 +5,7 @@ import pytest
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.store.segment import Segment, window_of
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.collectives.groups import NAME_BYTES, runs, short
+from feedline.profiler.taps.collectives.groups import _NAME_BYTES, _rank_runs, _shortened
 
 
 @pytest.fixture
@@ -94,12 +94,12 @@ def test_after_the_file_was_closed_an_end_is_nothing(tmp_path):
 
 @pytest.mark.parametrize("ranks", [(), (3,), (0, 1, 2, 3), (0, 8, 16), (0, 1, 2, 10, 20, 30), (5, 9)])
 def test_ranks_cut_into_runs_are_the_same_ranks(ranks):
-    assert [first + step * n for first, step, count in runs(ranks) for n in range(count)] == list(ranks)
+    assert [first + step * n for first, step, count in _rank_runs(ranks) for n in range(count)] == list(ranks)
 
 
 def test_long_names_stay_different_and_fit():
     first, second = ("group-" * 20 + end for end in "ab")
 
-    assert short("7") == "7"
-    assert short(first) != short(second)
-    assert max(len(short(name).encode()) for name in (first, second, "ü" * 60)) <= NAME_BYTES
+    assert _shortened("7") == "7"
+    assert _shortened(first) != _shortened(second)
+    assert max(len(_shortened(name).encode()) for name in (first, second, "ü" * 60)) <= _NAME_BYTES

@@ -4,7 +4,7 @@ import pytest
 
 from feedline.profiler.taps.collectives import other_libraries
 
-ALL = set(other_libraries.UNSEEN)
+ALL = set(other_libraries._UNSEEN_LIBRARIES)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_which_imports_are_told(monkeypatch, variables, watched):
         monkeypatch.setenv(name, value)
     asked, told = {}, []
 
-    other_libraries.attach(asked.__setitem__, lambda *words: told.append(words))
+    other_libraries.name_when_imported(asked.__setitem__, lambda *words: told.append(words))
     asked["horovod.torch"]()
 
     assert set(asked) == watched

@@ -9,7 +9,7 @@ from comm_tap.launching import launch, say_what_went_wrong
 from feedline.analysis.explain.build import build
 from feedline.cli import main
 from feedline.profiler.errors import NotJudged
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 APART = "The 2 ranks did not train together"
 CONCLUSIONS = {

@@ -5,7 +5,7 @@ from comm_tap.launching import launch, say_what_went_wrong
 
 from feedline.analysis.explain import diagnose
 from feedline.analysis.explain.build import build
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 
 def test_gathered_parameters_are_not_called_gradients(tmp_path, monkeypatch, warm_python):

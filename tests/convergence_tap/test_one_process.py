@@ -340,12 +340,12 @@ def test_a_ragged_last_batch_is_not_what_batch_norm_gets(run):
 
 
 def test_what_goes_wrong_inside_is_told_and_the_training_goes_on(run, monkeypatch):
-    from feedline.profiler.taps.convergence.setup import Setup
+    from feedline.profiler.taps.convergence.training_setup import TrainingSetup
 
     def broken(*_):
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(Setup, "optimizer", broken)
+    monkeypatch.setattr(TrainingSetup, "optimizer", broken)
 
     def train():
         net = model()
@@ -469,7 +469,7 @@ def test_a_scheduler_that_is_gone_is_described_and_not_kept_alive(run):
 
 def test_a_program_that_updates_by_hand_and_names_a_number_like_ours_has_a_report(tmp_path):
     from feedline.analysis.explain.build import build
-    from feedline.profiler.store.opening import open_run
+    from feedline.profiler.store.trainings import open_run
 
     with feedline.record(tmp_path / "run"):
         for _ in range(4):

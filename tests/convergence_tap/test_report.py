@@ -6,7 +6,7 @@ import pytest
 
 from feedline.analysis.explain.build import build
 from feedline.analysis.report import trace
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 
 def test_a_training_whose_ranks_see_the_same_data_hears_it_first(two_ranks):

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import feedline
 from feedline.analysis.explain.build import build
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 SAMPLES = 24
 DATA = TensorDataset(torch.randn(SAMPLES, 5), torch.randint(3, (SAMPLES,)))

@@ -9,7 +9,7 @@ from explain.made_up_records import MadeUp
 import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.measure.steps import partition
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 
 def trained(main, at):

@@ -15,7 +15,7 @@ from feedline.analysis.measure.gather import RankMetrics, step_summary
 from feedline.analysis.measure.model import OwnCode, OwnFunction
 from feedline.profiler.events import Stage
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Rank, Slice
+from feedline.profiler.store.run_folder import Rank, Slice
 
 STORED = sorted(manifest.parent.parent for manifest in RUNS.rglob("rank0/manifest.json"))
 SECOND = 1_000_000_000

@@ -16,7 +16,7 @@ from feedline.analysis.measure.steps import partition
 from feedline.analysis.measure.waits import classify, ready_share, ready_times, sent_times
 from feedline.analysis.report import phrases
 from feedline.profiler.events import Flag, Stage, batch_key
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 DESCRIBED = ["starved", "overhead", "head_of_line", "handover", "in_transit", "first_batch"]  # in this order in docs/recording.md
 

@@ -17,7 +17,7 @@ from feedline.analysis.report import phrases, terminal
 from feedline.analysis.rules import INPUT, OTHERWISE
 from feedline.analysis.rules.input import input_bound_unexplained, too_few_workers
 from feedline.profiler.events import Flag, Stage, batch_key
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")  # on fewer CPUs
 

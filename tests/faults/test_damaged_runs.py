@@ -17,7 +17,7 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.report import trace
 from feedline.analysis.report.console import Console
 from feedline.profiler.errors import FeedlineError
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 UPDATES = 12
 

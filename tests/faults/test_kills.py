@@ -12,7 +12,7 @@ from faults.conftest import kill_tree
 
 from feedline.profiler.events import Stage
 from feedline.profiler.samplers.processes import descendants
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 FEEDLINE = [sys.executable, "-m", "feedline"]
 

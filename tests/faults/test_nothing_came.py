@@ -19,7 +19,7 @@ from feedline.analysis.measure.at_end import LONG_S
 from feedline.analysis.report import html_report, terminal
 from feedline.profiler.samplers.processes import descendants
 from feedline.profiler.session.ending import Ending
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 #: ``AT`` marks the line that a report has to name. The program writes ``now`` where it begins to wait.
 PROGRAM = """

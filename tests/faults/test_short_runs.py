@@ -8,7 +8,7 @@ from truth.one_number import check, text_of
 
 from feedline.analysis.explain.build import build
 from feedline.analysis.report import html_report, terminal
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 FEEDLINE = [sys.executable, "-m", "feedline"]
 #: python train.py STEPS WORKERS FAILS_AT

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from feedline.profiler.errors import PlaceTaken
-from feedline.profiler.files import lists, owned, removal, single
+from feedline.profiler.files import own_folders, owned, single
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def everything(folder: Path) -> dict[str, bytes | str]:
 
 
 def test_a_folder_of_ours_is_removed_whole(run):
-    removal.remove(run, "run")
+    own_folders.remove(run, "run")
 
     assert os.listdir(run.parent) == []
 
@@ -40,7 +40,7 @@ def test_a_folder_of_ours_is_removed_whole(run):
 def test_what_a_kill_left_half_written_goes_with_it(run):
     single.part_name(run / "rank0" / "manifest.json").write_text("{")
 
-    removal.remove(run, "run")
+    own_folders.remove(run, "run")
 
     assert os.listdir(run.parent) == []
 
@@ -54,7 +54,7 @@ def test_a_folder_with_a_file_of_the_users_is_refused_by_its_name(run, place):
     before = everything(run)
 
     with pytest.raises(PlaceTaken, match=rf"also holds .*{Path(place).parts[0]}.*which feedline did not make: move it away"):
-        removal.remove(run, "run")
+        own_folders.remove(run, "run")
     assert everything(run) == before
 
 
@@ -64,13 +64,13 @@ def test_a_link_in_the_place_of_a_file_of_ours_is_somebody_elses(run, name, tmp_
     treasure.mkdir()
     (treasure / "main.seg").write_text("mine")
     if (run / name).is_dir():
-        removal.remove(run / name)
+        own_folders.remove(run / name)
     else:
         (run / name).unlink()
     (run / name).symlink_to(treasure if name.endswith("segments") else treasure / "main.seg")
 
     with pytest.raises(PlaceTaken, match="which feedline did not make"):
-        removal.remove(run, "run")
+        own_folders.remove(run, "run")
     with pytest.raises((OSError, PlaceTaken)):
         owned.write((run / name).parent, (run / name).name, "ours")
     assert (treasure / "main.seg").read_text() == "mine"
@@ -81,9 +81,9 @@ def test_a_folder_of_another_kind_or_without_a_list_stays(run, tmp_path):
     mine.mkdir()
 
     with pytest.raises(PlaceTaken, match="holds a run, not a packed store, and is left untouched"):
-        removal.remove(run, "store")
+        own_folders.remove(run, "store")
     with pytest.raises(PlaceTaken, match="was not made by feedline"):
-        removal.remove(mine, "run")
+        own_folders.remove(mine, "run")
     assert mine.is_dir() and (run / "report.json").exists()
 
 
@@ -92,7 +92,7 @@ def test_a_folder_that_a_process_holds_stays_until_the_process_has_ended(run):
     child = os.fork()
     if child == 0:
         os.close(writing)
-        hold = removal.Hold(run / "rank0")
+        hold = own_folders.Hold(run / "rank0")
         os.read(reading, 1)  # until the parent closes its end
         assert hold
         os._exit(0)
@@ -100,25 +100,25 @@ def test_a_folder_that_a_process_holds_stays_until_the_process_has_ended(run):
     with pytest.raises(PlaceTaken, match="is being used by another process"):
         for _ in range(1000):  # until the child holds it
             owned.claim(run, "run", "a launch")
-            with open(run / "rank0" / lists.LIST) as file:
+            with open(run / "rank0" / own_folders.LIST_NAME) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    removal.remove(run, "run")
+                    own_folders.remove(run, "run")
             os.sched_yield()
     assert (run / "rank0" / "manifest.json").exists()
     os.close(writing)
     os.waitpid(child, 0)
-    removal.remove(run, "run")
+    own_folders.remove(run, "run")
     assert not run.exists()
 
 
 def test_a_hold_leaves_a_file_of_the_programs_alone_that_got_its_number(run, tmp_path):
     program = """
 import os, pathlib, sys
-from feedline.profiler.files import removal
+from feedline.profiler.files import own_folders
 
-hold = removal.Hold(pathlib.Path(sys.argv[1]))
+hold = own_folders.Hold(pathlib.Path(sys.argv[1]))
 os.closerange(3, 64)
 fd = os.open("mine", os.O_CREAT | os.O_RDWR)
 opened = [fd, *(os.dup(fd) for _ in range(20))]
@@ -134,10 +134,10 @@ for one in opened:
 
 def test_a_list_that_names_places_elsewhere_removes_nothing_there(run, tmp_path):
     (tmp_path / "mine").write_text("mine")
-    with (run / lists.LIST).open("a") as file:
+    with (run / own_folders.LIST_NAME).open("a") as file:
         file.write("../mine\n/etc/hostname\n")
 
-    removal.remove(run, "run")
+    own_folders.remove(run, "run")
 
     assert (tmp_path / "mine").read_text() == "mine"
 
@@ -169,7 +169,7 @@ def test_ranks_of_one_launch_replace_an_older_run_once(run):
     owned.subfolder(run, "rank1")
     owned.replace(run, "run", "another launch")
 
-    assert sorted(os.listdir(run)) == [lists.LIST, "rank1"]
+    assert sorted(os.listdir(run)) == [own_folders.LIST_NAME, "rank1"]
 
 
 def test_an_empty_folder_is_taken_and_one_with_files_is_not(tmp_path):
@@ -179,7 +179,7 @@ def test_an_empty_folder_is_taken_and_one_with_files_is_not(tmp_path):
 
     owned.claim(tmp_path / "empty", "run", "a launch")
 
-    assert os.listdir(tmp_path / "empty") == [lists.LIST]
+    assert os.listdir(tmp_path / "empty") == [own_folders.LIST_NAME]
     for place in (owned.claim, owned.replace):
         with pytest.raises(PlaceTaken, match=r"holds files that feedline did not make \(thesis.tex\)|was not made by feedline"):
             place(tmp_path / "full", "run", "a launch")
@@ -208,13 +208,13 @@ def test_what_a_failed_write_had_not_written_yet_reaches_no_file_of_the_program(
 @pytest.mark.parametrize("way", ["create", "replacing"])
 def test_ctrl_c_never_leaves_a_file_that_no_list_names(run, way, monkeypatch):
     """It would be taken for the user's, and be in the way for good."""
-    add = owned.add
+    add = owned.add_to_list
 
     def interrupted(folder, name):
         os.kill(os.getpid(), signal.SIGINT)
         add(folder, name)
 
-    monkeypatch.setattr(owned, "add", interrupted)
+    monkeypatch.setattr(owned, "add_to_list", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # programs in the background ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -225,4 +225,4 @@ def test_ctrl_c_never_leaves_a_file_that_no_list_names(run, way, monkeypatch):
     finally:
         signal.signal(signal.SIGINT, before)
 
-    assert (run / "new.bin").exists() and "new.bin" in lists.names(run)
+    assert (run / "new.bin").exists() and "new.bin" in own_folders.listed_names(run)

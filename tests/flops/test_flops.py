@@ -169,7 +169,7 @@ def test_it_is_counted_once_and_then_no_operator_comes_by(recording: Recording) 
 
     assert len(recording.counted()) == 1
     assert recorder.flops is None
-    assert flops.kernels.noted is None
+    assert flops.flop_kernels.noted is None
     assert "GenericMode" not in str(torch._C._dispatch_tls_local_include_set())
 
 
@@ -186,7 +186,7 @@ def test_a_part_that_is_compiled_is_seen_before_it_has_run(recording: Recording)
     part = nn.Linear(4, 4)
     part.compile(backend="eager")
 
-    assert "Linear is compiled by torch.compile" in (flops.why_not(nn.Sequential(part)) or "")
+    assert "Linear is compiled by torch.compile" in (flops.why_not_counted(nn.Sequential(part)) or "")
 
 
 def test_a_formula_that_raises_costs_the_count_and_not_the_training(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,8 +302,8 @@ def test_what_the_operations_are_computed_in_is_told(recording: Recording, model
 def test_of_several_it_is_the_fastest_that_does_much() -> None:
     counted = Counter({Arithmetic.FLOAT32: 85, Arithmetic.TF32: 10, Arithmetic.BFLOAT16: 5})
 
-    assert flops.fastest(counted) is Arithmetic.TF32
-    assert flops.fastest(Counter()) is Arithmetic.UNKNOWN
+    assert flops._fastest(counted) is Arithmetic.TF32
+    assert flops._fastest(Counter()) is Arithmetic.UNKNOWN
 
 
 @pytest.mark.parametrize(("precision", "allowed"), [("highest", False), ("high", True)])

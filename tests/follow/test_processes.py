@@ -12,7 +12,7 @@ import pytest
 from warm_python import WarmPython
 
 from feedline.profiler.events import Stage
-from feedline.profiler.store import processes
+from feedline.profiler.store import process_log
 from feedline.profiler.store.trainings import Training, trainings
 
 TRAIN = """
@@ -176,20 +176,20 @@ def test_a_process_that_cannot_be_followed_is_named_with_its_pid(tmp_path, how, 
     program = f"""
 import subprocess, time
 from pathlib import Path
-from feedline.profiler.store import processes
+from feedline.profiler.store import process_log
 child = "import sys; sys.path.append({site!r}); import torch, time; time.sleep(60)"
 if __name__ == "__main__":
     other, until = subprocess.Popen([sys.executable, *{flags!r}, "-c", child], env={environ}), time.monotonic() + 60
-    while time.monotonic() < until and not any(process.unseen for process in processes.read(Path("run"))):
+    while time.monotonic() < until and not any(process.why_unrecorded for process in process_log.read(Path("run"))):
         time.sleep(0.1)
     other.kill()
     print(other.pid)
 """
     ended = run(tmp_path, program, warm=warm_python)
 
-    unseen = [process for process in processes.read(tmp_path / "run") if process.unseen]
+    unseen = [process for process in process_log.read(tmp_path / "run") if process.why_unrecorded]
     why = "python -S runs no start-up hooks" if flags else "its environment was replaced"
-    assert [(process.pid, process.unseen) for process in unseen] == [(int(ended.stdout), why)]
+    assert [(process.pid, process.why_unrecorded) for process in unseen] == [(int(ended.stdout), why)]
 
 
 def test_a_child_that_outlives_the_program_is_read_once_it_has_ended(tmp_path, warm_python):

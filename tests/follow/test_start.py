@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from feedline.profiler.follow.asked import ON_PATH, Asked
+from feedline.profiler.follow.recording_settings import ON_PATH, RecordingSettings
 
 
 def python(program: str, folder: Path, *flags: str, **environ: str) -> list[str]:
@@ -15,7 +15,7 @@ def python(program: str, folder: Path, *flags: str, **environ: str) -> list[str]
 
 
 def recording(folder: Path) -> dict[str, str]:
-    return Asked(0, str(folder / "run")).variables({})
+    return RecordingSettings(0, str(folder / "run")).variables({})
 
 
 def test_a_process_without_torch_imports_one_module_of_feedline_and_nothing_else(tmp_path):

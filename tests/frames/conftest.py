@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import feedline
-from feedline.profiler.taps import rests
+from feedline.profiler.taps import recording_schedule
 
 EPOCHS, BATCHES, BATCH = 2, 12, 4
 SHORT_EPOCHS, SHORT_STEPS = 3, 600  # the beginning of an epoch ends a rest
@@ -59,7 +59,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training whose steps are so short that most are only counted."""
     path = tmp_path_factory.mktemp("frames") / "short"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rests, "LONG_NS", 10**12)  # on a busy machine, too
+        patch.setattr(recording_schedule, "_LONG_NS", 10**12)  # on a busy machine, too
         with feedline.record(path, strict=True):
             train(in_memory(SHORT_STEPS // SHORT_EPOCHS), SHORT_EPOCHS)
     return path

@@ -1,10 +1,10 @@
-"""A made-up GPU behind the few calls of torch.cuda that are used (profiler/taps/gpu.py, Cuda): streams that take planted times, on a clock
-that moves only when told to. It says nothing about CUDA itself; what a real GPU does is tested in test_on_a_gpu.py."""
+"""A made-up GPU behind the few calls of torch.cuda that are used (profiler/taps/gpu_timer.py, Cuda): streams that take planted times, on a
+clock that moves only when told to. It says nothing about CUDA itself; what a real GPU does is tested in test_on_a_gpu.py."""
 
 import itertools
 
 from feedline.profiler import clock
-from feedline.profiler.taps.gpu import Cuda
+from feedline.profiler.taps.gpu_timer import Cuda
 
 MS = 1_000_000
 

@@ -1,4 +1,4 @@
-"""From GPU records in a run folder to the report. The records are written by hand, as taps/gpu.py writes them."""
+"""From GPU records in a run folder to the report. The records are written by hand, as taps/gpu_timer.py writes them."""
 
 import json
 from pathlib import Path
@@ -11,8 +11,8 @@ from feedline.analysis.report import html_report, terminal, trace
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.session.session import Session
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
+from feedline.profiler.store.trainings import open_run
 
 STEP = {Stage.FORWARD: (10, 20), Stage.BACKWARD: (10, 40), Stage.OPTIMIZER: (5, 2)}  # ms on the host, on the GPU
 

@@ -8,8 +8,8 @@ import pytest
 from warm_python import WarmPython
 
 from feedline.profiler.events import Stage
-from feedline.profiler.record.window import OFF, Window
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.record.detail import _OFF, ProfilerWindow
+from feedline.profiler.store.trainings import open_run
 
 PROGRAM = Path(__file__).with_name("training.py")
 
@@ -100,7 +100,7 @@ def test_a_training_that_ends_in_its_window_keeps_what_there_is(tmp_path, warm_p
 @pytest.mark.parametrize("text", ["5", "5:", ":5", "0:5", "5:0", "a:b", "-1:5", ""])
 def test_a_window_that_is_none_is_refused_in_words(text):
     with pytest.raises(ValueError, match="expected SKIP:ACTIVE"):
-        Window.parse(text)
+        ProfilerWindow.parse(text)
 
 
 def test_without_a_window_short_steps_rest(warm_python, tmp_path):
@@ -123,8 +123,8 @@ def test_without_a_window_short_steps_rest(warm_python, tmp_path):
 
 
 def test_off_is_a_window_of_no_step():
-    assert Window.parse("off") == OFF
-    assert not OFF.active
+    assert ProfilerWindow.parse("off") == _OFF
+    assert not _OFF.active
 
 
 def test_a_window_between_updates_inside_backward_leaves_the_profiler_to_the_program(tmp_path: Path, warm_python: WarmPython):

@@ -10,8 +10,8 @@ from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import Span, recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps import gpu as tap
-from feedline.profiler.taps.gpu import LEARN, QUEUE, SHARE, GpuTimer
+from feedline.profiler.taps import gpu_timer
+from feedline.profiler.taps.gpu_timer import _LEARNING_STEPS, _QUEUE_LENGTH, _TIMED_SHARE, GpuTimer
 
 CPU, CUDA0, CUDA1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
@@ -92,7 +92,7 @@ def test_what_the_gpu_has_not_passed_at_the_end_is_counted_and_not_waited_for(be
 
     assert bench.gpu.now_ns == before
     assert len(bench.records()) == 0
-    assert bench.said[tap.NAME] == (True, f"{tap.GIVES}; 1 not read")
+    assert bench.said[gpu_timer.NAME] == (True, f"{gpu_timer.GIVES}; 1 not read")
 
 
 def test_each_step_is_anchored_anew(bench):
@@ -116,10 +116,10 @@ def test_events_are_used_again(bench):
 
 def test_the_queue_is_bounded_when_the_gpu_hangs(bench):
     bench.gpu.launch(1e9)
-    for _ in range(QUEUE + 10):
+    for _ in range(_QUEUE_LENGTH + 10):
         bench.stage(Stage.FORWARD, gpu_ms=5)
 
-    assert len(bench.timer._lanes[0].pending) == QUEUE
+    assert len(bench.timer._lanes[0].pending) == _QUEUE_LENGTH
     assert bench.timer.lost == 10
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_recorded_or_queried_inside_a_capture(bench):
     bench.timer.stop()
 
     assert len(bench.records()) == 1
-    assert bench.said[tap.NAME][0]
+    assert bench.said[gpu_timer.NAME][0]
 
 
 def test_a_capture_that_begins_inside_a_stage_loses_that_stage_only(bench):
@@ -153,7 +153,7 @@ def test_a_program_that_never_uses_cuda_has_no_event_made_for_it(bench):
     bench.timer.stop()
 
     assert next(bench.gpu.made) == 0
-    assert bench.said[tap.NAME] == (False, "the program never used CUDA")
+    assert bench.said[gpu_timer.NAME] == (False, "the program never used CUDA")
 
 
 def test_an_error_of_cuda_ends_the_timing_and_not_the_training(bench):
@@ -162,7 +162,7 @@ def test_an_error_of_cuda_ends_the_timing_and_not_the_training(bench):
     bench.stage(Stage.FORWARD, gpu_ms=5)
 
     assert recorder.gpu is None
-    assert bench.said[tap.NAME] == (False, "RuntimeError (raised in the program's own code)")
+    assert bench.said[gpu_timer.NAME] == (False, "RuntimeError (raised in the program's own code)")
     assert len(bench.records(Stage.FORWARD)) == 2
 
 
@@ -219,11 +219,11 @@ def test_another_thread_is_not_timed(bench):
 @pytest.mark.skipif(torch.backends.cuda.is_built(), reason="this torch is built with CUDA")
 def test_a_torch_without_cuda_says_so_and_costs_nothing():
     said = {}
-    undo = tap.attach(lambda name, attached, why: said.update({name: (attached, why)}))
+    undo = gpu_timer.attach(lambda name, attached, why: said.update({name: (attached, why)}))
     undo()
 
     assert recorder.gpu is None
-    assert said == {tap.NAME: (False, "this torch is built without CUDA")}
+    assert said == {gpu_timer.NAME: (False, "this torch is built without CUDA")}
 
 
 def steps(bench, count, host_ms):
@@ -248,8 +248,8 @@ def test_marks_that_cost_short_steps_much_are_left_out_of_most(bench):
     steps(bench, 2_000, host_ms=2)
 
     found = marked(bench)
-    assert found[:LEARN] == list(range(LEARN))
-    assert SHARE / 2 < len(found[LEARN:]) * 0.5 / (2_000 * 4) < 2 * SHARE
+    assert found[:_LEARNING_STEPS] == list(range(_LEARNING_STEPS))
+    assert _TIMED_SHARE / 2 < len(found[_LEARNING_STEPS:]) * 0.5 / (2_000 * 4) < 2 * _TIMED_SHARE
 
 
 def test_steps_that_are_left_out_follow_no_period(bench):
@@ -271,7 +271,7 @@ def test_marks_that_cost_long_steps_little_are_left_out_of_none(bench):
 
 def test_a_mark_that_had_to_wait_for_the_gpu_is_not_taken_for_its_cost(bench):
     bench.gpu.mark_ms = 0.01
-    steps_before = LEARN // 2
+    steps_before = _LEARNING_STEPS // 2
     for number in range(60):
         bench.gpu.mark_ms = 0.01 if number < steps_before else 20
         bench.stage(Stage.FORWARD, gpu_ms=100, host_ms=10)

@@ -9,10 +9,10 @@ from torch._dynamo.callback import CallbackTrigger, callback_handler
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.compile import CompileTap, graph_number
+from feedline.profiler.store.trainings import open_run
+from feedline.profiler.taps.compile import CompileTap, _graph_number
 from feedline.profiler.taps.patch import Patches
 
 PROGRAM = Path(__file__).resolve().parents[1] / "numbers" / "training.py"
@@ -93,4 +93,4 @@ def test_a_compilation_that_raises_is_closed(tap):
 
 @pytest.mark.parametrize(("text", "number"), [("0/0", 0), ("3/1", 3 << 32 | 1), ("None", 0), ("!0/1", 0), ("", 0)])
 def test_an_unknown_compile_id_is_zero(text, number):
-    assert graph_number(text) == number
+    assert _graph_number(text) == number

@@ -10,9 +10,9 @@ from feedline.profiler.session import selftest
 def test_what_libraries_print_of_themselves_is_no_part_of_the_answer(monkeypatch, capfd):
     def noisy():
         os.write(1, b"[Gloo] Rank 0 is connected to 0 peer ranks.\n")
-        return [selftest.Result("torch", True, "2.8.0")]
+        return [selftest._SelfTest("torch", True, "2.8.0")]
 
-    monkeypatch.setattr(selftest, "run", noisy)
+    monkeypatch.setattr(selftest, "run_selftests", noisy)
 
     assert main(["env", "--json"]) == 0
 
@@ -22,7 +22,7 @@ def test_what_libraries_print_of_themselves_is_no_part_of_the_answer(monkeypatch
 
 
 def test_with_a_file_the_answer_is_in_both(monkeypatch, capfd, tmp_path):
-    monkeypatch.setattr(selftest, "run", lambda: [selftest.Result("torch", True, "2.8.0")])
+    monkeypatch.setattr(selftest, "run_selftests", lambda: [selftest._SelfTest("torch", True, "2.8.0")])
 
     assert main(["env", "--json", str(tmp_path / "env.json")]) == 0
 

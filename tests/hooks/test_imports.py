@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from feedline.profiler.arrivals import Arrivals
+from feedline.profiler.arrivals import ImportArrivals
 
 LISTS = """
 import atexit, sys
@@ -79,10 +79,10 @@ def test_records_are_compacted_and_read_back_without_pandas(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def arrivals() -> Iterator[Arrivals]:
+def arrivals() -> Iterator[ImportArrivals]:
     """Of this test alone; nothing of it stays in sys.meta_path."""
     before = list(sys.meta_path)
-    yield (made := Arrivals())
+    yield (made := ImportArrivals())
     sys.meta_path[:] = before
     del made
 
@@ -96,7 +96,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("awaited_one", None)
 
 
-def test_a_module_is_told_of_when_it_has_run_and_has_a_loader_of_its_own(arrivals: Arrivals, module: Path) -> None:
+def test_a_module_is_told_of_when_it_has_run_and_has_a_loader_of_its_own(arrivals: ImportArrivals, module: Path) -> None:
     module.write_text("loader, value = __loader__, 1\n")
     seen: list[tuple[ModuleType, int]] = []
     arrivals.when_imported("awaited_one", lambda one: seen.append((one, one.value)))
@@ -109,7 +109,7 @@ def test_a_module_is_told_of_when_it_has_run_and_has_a_loader_of_its_own(arrival
     assert type(made.__loader__) is type(made.__spec__.loader) is type(made.loader) is own
 
 
-def test_a_module_whose_import_failed_is_awaited_again(arrivals: Arrivals, module: Path) -> None:
+def test_a_module_whose_import_failed_is_awaited_again(arrivals: ImportArrivals, module: Path) -> None:
     module.write_text("raise ValueError('not yet')\n")
     seen: list[ModuleType] = []
     arrivals.when_imported("awaited_one", seen.append)
@@ -123,7 +123,7 @@ def test_a_module_whose_import_failed_is_awaited_again(arrivals: Arrivals, modul
     assert seen == [] and importlib.import_module("awaited_one") is seen[0]
 
 
-def test_a_module_that_is_there_is_told_of_at_once_and_one_waited_for_no_more_never(arrivals: Arrivals, module: Path) -> None:
+def test_a_module_that_is_there_is_told_of_at_once_and_one_waited_for_no_more_never(arrivals: ImportArrivals, module: Path) -> None:
     module.write_text("")
     seen: list[ModuleType] = []
     wait_no_more = arrivals.when_imported("awaited_one", seen.append)
@@ -137,7 +137,7 @@ def test_a_module_that_is_there_is_told_of_at_once_and_one_waited_for_no_more_ne
     assert seen == [made]
 
 
-def test_a_lazy_module_is_told_of_when_it_runs(arrivals: Arrivals, module: Path) -> None:
+def test_a_lazy_module_is_told_of_when_it_runs(arrivals: ImportArrivals, module: Path) -> None:
     module.write_text("value = 1\n")
     seen: list[ModuleType] = []
     arrivals.when_imported("awaited_one", seen.append)

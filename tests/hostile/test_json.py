@@ -9,7 +9,7 @@ from feedline.cli import main
 from feedline.profiler.ceilings import Ceilings
 from feedline.profiler.errors import CeilingsDamaged, RunDamaged
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 MEMBERS = {
     "place.rank": "0",

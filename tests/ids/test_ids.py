@@ -40,14 +40,14 @@ from feedline.analysis.scaling.measured import point_of
 from feedline.analysis.scaling.study import study
 from feedline.analysis.traces.trace_budget import StepBudget
 from feedline.cli import main
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.message import id_of
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 SAMPLES = {rank: {"read": 1e-3, "decode": 30e-3 if rank == 3 else 4e-3} for rank in range(4)}
-REASONS = {value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)}
+REASONS = {value for name, value in vars(message).items() if name.isupper() and isinstance(value, str)}
 
 
 def same(make: Callable[[], Any]) -> Any:

@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import feedline
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import inside
-from feedline.profiler.taps.making import resident
-from feedline.profiler.taps.making.resident import Resident
+from feedline.profiler.taps.own_code import resident
+from feedline.profiler.taps.own_code.resident import ResidentInput
 
 NOBODY = "which part of the"
 
@@ -431,8 +431,8 @@ def test_input_that_is_new_in_each_step_stays_unknown(kind, recorded):
 
 def test_models_that_get_again_what_is_new_in_the_step_are_not_looked_at_for_long(recorded, monkeypatch):
     """As the networks of an actor-critic do: looking at what they got took 1.5 ms of a step of 6 ms."""
-    calls, fed = [], Resident.fed
-    monkeypatch.setattr(Resident, "fed", lambda *given: calls.append(0) or fed(*given))
+    calls, fed = [], ResidentInput.fed
+    monkeypatch.setattr(ResidentInput, "fed", lambda *given: calls.append(0) or fed(*given))
 
     def step(model):
         x = torch.randint(60, (ROWS, 8))
@@ -440,7 +440,7 @@ def test_models_that_get_again_what_is_new_in_the_step_are_not_looked_at_for_lon
 
     recorded(lambda: train(step, 100))
 
-    assert 4 < len(calls) <= 4 * (resident.NEW + 1)
+    assert 4 < len(calls) <= 4 * (resident._MAX_NEW_STEPS + 1)
 
 
 def test_a_step_of_which_everything_is_known_but_its_input_is_not_held_back(recorded):

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from feedline.analysis.measure import own_code as own_code_of_run
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.taps.making import own_code
-from feedline.profiler.taps.making.called import Called, Frame, all_the_while
-from feedline.profiler.taps.making.timing import NAME_BYTES, name_of
+from feedline.profiler.taps.own_code import stretches
+from feedline.profiler.taps.own_code.python_calls import CalledTimes, RunningFrame, ran_throughout
+from feedline.profiler.taps.source_names import NAME_BYTES, name_of
 
 
 class Clock:
@@ -287,7 +287,7 @@ def test_where_calls_cannot_be_observed_the_rest_is_recorded(recorded, monkeypat
     def none_is_free():
         raise RuntimeError("no tool id of sys.monitoring is free")
 
-    monkeypatch.setattr(own_code, "AllCalls", none_is_free)
+    monkeypatch.setattr(stretches, "CallTimes", none_is_free)
     made = Timed()
 
     report, main = recorded(lambda: train(at_the_end(made.get_batch)))
@@ -331,11 +331,11 @@ def test_after_the_training_no_call_is_observed(recorded):
 def test_a_later_call_in_the_place_of_an_earlier_one_has_not_run_all_the_while():
     """Its frame may have the same address."""
     loop, predict = trained.__code__, helper.__code__
-    before = [Frame(1, loop, 10), Frame(2, predict, 4)]
-    after = [Frame(1, loop, 20), Frame(2, predict, 4)]
+    before = [RunningFrame(1, loop, 10), RunningFrame(2, predict, 4)]
+    after = [RunningFrame(1, loop, 20), RunningFrame(2, predict, 4)]
 
-    again = all_the_while(before, after, Called({id(predict): 5}, {id(predict): 5}, {}, {id(predict): predict}, 0))
-    same = all_the_while(before, after, Called({}, {}, {}, {}, 0))
+    again = ran_throughout(before, after, CalledTimes({id(predict): 5}, {id(predict): 5}, {}, {id(predict): predict}, 0))
+    same = ran_throughout(before, after, CalledTimes({}, {}, {}, {}, 0))
 
     assert [one.code for one, _ in again] == [loop]
     assert [one.code for one, _ in same] == [loop, predict]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from noise.quadratic import norms
 
-from feedline.profiler.noise_scale import FEWEST, Live, noise_scale, student, windows
+from feedline.profiler.noise_scale import _MIN_UPDATES, Live, noise_scale, student, windows
 
 positive = st.floats(1e-6, 1e6)
 
@@ -69,7 +69,7 @@ def test_updates_that_are_not_finite_are_left_out_and_counted():
         ([math.nan] * 50, [math.inf] * 50, 8, 16, "no update had a finite gradient"),
         ([2.0] * 50, [1.0] * 50, math.nan, 16, "the number of samples behind the gradients is unknown"),
         ([1.0] * 50, [1.0] * 50, 16, 16, "two ranks, or two micro-batches per update, are needed"),
-        ([2.0] * (FEWEST - 1), [1.5] * (FEWEST - 1), 8, 16, "too few"),
+        ([2.0] * (_MIN_UPDATES - 1), [1.5] * (_MIN_UPDATES - 1), 8, 16, "too few"),
         ([1.0] * 50, [1.0] * 50, 8, 16, "the same data"),
         ([1.0] * 50, [4.0] * 50, 8, 16, "may be a sum"),
     ],

@@ -67,26 +67,28 @@ def test_threads_do_not_mix_up_their_payloads(under_tool):
 
 
 def test_names_without_end_become_other(under_tool):
-    seen = under_tool(HEAD + "    for i in range(nvtx_ranges.MAX_NAMES + 10): ranges.push(f'step {i}'); ranges.pop()")
+    seen = under_tool(HEAD + "    for i in range(nvtx_ranges._MAX_NAMES + 10): ranges.push(f'step {i}'); ranges.pop()")
 
     pushed = [call.name for call in seen.calls if call.what == "push"]
-    assert pushed[nvtx_ranges.MAX_NAMES - 1 :] == [f"step {nvtx_ranges.MAX_NAMES - 1}"] + ["other"] * 10
+    assert pushed[nvtx_ranges._MAX_NAMES - 1 :] == [f"step {nvtx_ranges._MAX_NAMES - 1}"] + ["other"] * 10
 
 
 def test_without_a_tool_there_are_no_ranges_and_nvtx_is_not_imported(under_tool):
-    seen = under_tool(HEAD + "    import sys; print(ranges, 'nvtx' in sys.modules, nvtx_ranges.why_not())", **{nvtx_ranges.INJECTION: ""})
+    seen = under_tool(
+        HEAD + "    import sys; print(ranges, 'nvtx' in sys.modules, nvtx_ranges.why_not_listening())", **{nvtx_ranges.INJECTION: ""}
+    )
 
     assert seen.stdout.strip() == f"None False no NVTX tool listens ({nvtx_ranges.INJECTION} is not set)"
 
 
 def test_a_tool_that_cannot_be_loaded_is_named_and_gives_no_ranges(under_tool):
-    seen = under_tool(HEAD + "    print(ranges, nvtx_ranges.why_not())", **{nvtx_ranges.INJECTION: "/no/such/tool.so"})
+    seen = under_tool(HEAD + "    print(ranges, nvtx_ranges.why_not_listening())", **{nvtx_ranges.INJECTION: "/no/such/tool.so"})
 
     assert seen.stdout.strip() == f"None NVTX could not load the tool at {nvtx_ranges.INJECTION}=***.so"
 
 
 def test_a_missing_nvtx_package_gives_no_ranges_and_says_what_to_install(under_tool):
-    seen = under_tool("    import sys; sys.modules['nvtx'] = None" + HEAD + "    print(ranges, nvtx_ranges.why_not())")
+    seen = under_tool("    import sys; sys.modules['nvtx'] = None" + HEAD + "    print(ranges, nvtx_ranges.why_not_listening())")
 
     assert seen.stdout.startswith("None an NVTX tool listens, but the package nvtx cannot be imported")
     assert seen.stdout.strip().endswith("pip install nvtx")

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image, ImageFile  # noqa: F401  # both are there for every test
 
 from feedline.profiler.taps import operations
-from feedline.profiler.taps.operations.collect import collect
+from feedline.profiler.taps.operations.span import collect
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "shims"))
 import torchvision_without_ops  # noqa: E402, F401  # torchvision can be imported where its compiled operators do not load

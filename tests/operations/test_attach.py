@@ -17,18 +17,17 @@ from torchvision.transforms import v2
 
 from feedline.profiler.record.detail import detail
 from feedline.profiler.taps import operations
-from feedline.profiler.taps.operations import cv2_, pil, torchvision_io
-from feedline.profiler.taps.operations.attached import Attached
-from feedline.profiler.taps.operations.collect import collect
-from feedline.profiler.taps.operations.library import Library
+from feedline.profiler.taps.operations import cv2_, pil_, torchvision_
+from feedline.profiler.taps.operations.library import Attached, Library
+from feedline.profiler.taps.operations.span import collect
 
 REPLACED = [
-    *(f"PIL.Image:{name}" for name in ("open", "Image.convert", *(f"Image.{name}" for name in pil.METHODS))),
+    *(f"PIL.Image:{name}" for name in ("open", "Image.convert", *(f"Image.{name}" for name in pil_.METHODS))),
     "PIL.ImageFile:ImageFile.load",
     "PIL.WebPImagePlugin:WebPImageFile.load",
     *(f"torchvision.transforms.transforms:{name}.__call__" for name in ("Resize", "ToTensor", "Lambda", "Normalize")),
     "torchvision.transforms.v2:Transform.__call__",
-    *(f"{module}:{name}" for module in ("torchvision.io", "torchvision.io.image") for name in ("read_file", *torchvision_io.DECODERS)),
+    *(f"{module}:{name}" for module in ("torchvision.io", "torchvision.io.image") for name in ("read_file", *torchvision_.DECODERS)),
     *(f"cv2:{name}" for name in (*cv2_.DECODERS, *cv2_.OPERATIONS)),
     *(f"numpy:{name}" for name in ("load", "fromfile", "memmap.__new__", "lib.npyio.NpzFile.__getitem__")),
     "h5py:Dataset.__getitem__",
@@ -100,7 +99,7 @@ def test_attaching_imports_no_library():
 def test_a_library_imported_later_is_tapped_before_anybody_can_take_its_functions():
     python(
         "from feedline.profiler.taps import operations\n"
-        "from feedline.profiler.taps.operations.collect import collect\n"
+        "from feedline.profiler.taps.operations.span import collect\n"
         "said = {}\n"
         "undo = operations.attach(lambda name, attached, why: said.update({name: attached}))\n"
         "assert 'cv2' not in said\n"
@@ -263,7 +262,7 @@ def test_an_object_that_holds_tapped_functions_and_methods_reaches_a_worker(meth
 SCRIPT = """
 import functools, io, multiprocessing, sys
 from feedline.profiler.taps import operations
-from feedline.profiler.taps.operations.collect import collect
+from feedline.profiler.taps.operations.span import collect
 
 if __name__ == "__main__":
     undo = operations.attach(lambda *_: None)

@@ -159,7 +159,7 @@ def test_at_the_end_of_a_video_there_is_no_frame_as_without_us(spans, film):
 def test_a_video_is_what_it_was_while_taps_are_attached_and_afterwards(film):
     from feedline.profiler.taps import operations
 
-    kind, before = cv2.VideoCapture, {name: vars(cv2.VideoCapture)[name] for name in cv2_.FRAMES}
+    kind, before = cv2.VideoCapture, {name: vars(cv2.VideoCapture)[name] for name in cv2_._FRAMES}
     opened = cv2.VideoCapture(film)
     undo = operations.attach(lambda *_: None)
     try:
@@ -173,7 +173,7 @@ def test_a_video_is_what_it_was_while_taps_are_attached_and_afterwards(film):
     finally:
         undo()
 
-    assert {name: vars(cv2.VideoCapture)[name] for name in cv2_.FRAMES} == before
+    assert {name: vars(cv2.VideoCapture)[name] for name in cv2_._FRAMES} == before
     assert opened.read()[0]
 
 

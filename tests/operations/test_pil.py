@@ -10,7 +10,7 @@ from operations.conftest import SlowFile
 from PIL import Image, ImageFile, ImageSequence, PngImagePlugin, UnidentifiedImageError
 
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.operations.timed_file import TimedFile
+from feedline.profiler.taps.operations.pil_ import TimedFile
 
 
 def of(stage, written):

@@ -3,17 +3,18 @@
 import numpy
 import pytest
 
-from feedline.profiler.taps.operations import LIBRARIES, selftest, untapped
-from feedline.profiler.taps.operations.library import Library
+from feedline.profiler.session import selftest
+from feedline.profiler.taps.operations import LIBRARIES
+from feedline.profiler.taps.operations.library import UNTAPPED, Library
 
-TAPPED = [library for library in LIBRARIES if library not in untapped.LIBRARIES]
+TAPPED = [library for library in LIBRARIES if library not in UNTAPPED]
 
 
 @pytest.mark.parametrize("library", TAPPED, ids=[library.name for library in TAPPED])
 def test_the_hook_of_an_installed_library_works(taps, library):
-    if not selftest.installed(library):
+    if not selftest._installed(library):
         pytest.skip(f"{library.name} is not installed")
-    result = selftest.try_one(library, taps)
+    result = selftest.try_library(library, taps)
 
     if "image operators do not load" in result.message:
         pytest.skip(f"{result.message}; scripts/python-matrix runs it with a full torchvision")
@@ -22,9 +23,9 @@ def test_the_hook_of_an_installed_library_works(taps, library):
 
 @pytest.mark.parametrize("library", TAPPED, ids=[library.name for library in TAPPED])
 def test_a_selftest_fails_when_its_hook_is_not_attached(library):
-    if not selftest.installed(library):
+    if not selftest._installed(library):
         pytest.skip(f"{library.name} is not installed")
-    selftest.try_one(library, {})  # imports it
+    selftest.try_library(library, {})  # imports it
 
     assert library.selftest()
 
@@ -32,9 +33,9 @@ def test_a_selftest_fails_when_its_hook_is_not_attached(library):
 def test_all_selftests_run_by_themselves_and_leave_nothing_behind():
     before = numpy.load
 
-    results = {result.name: result for result in selftest.selftests()}
+    results = {result.name: result for result in selftest.library_selftests()}
 
-    assert set(results) == {library.name for library in TAPPED if selftest.installed(library)}
+    assert set(results) == {library.name for library in TAPPED if selftest._installed(library)}
     assert [result for result in results.values() if not (result.works or "image operators do not load" in result.message)] == []
     assert numpy.load is before
 
@@ -44,4 +45,4 @@ def test_a_library_that_cannot_be_imported_is_said_to_be_so(tmp_path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     library = Library("broken", "broken_library", "", lambda tap, module: None, lambda: None)
 
-    assert selftest.try_one(library, {}) == ("broken", False, "cannot be imported: RuntimeError: no such operator")
+    assert selftest.try_library(library, {}) == ("broken", False, "cannot be imported: RuntimeError: no such operator")

@@ -8,11 +8,8 @@ import pytest
 
 from feedline.profiler import clock
 from feedline.profiler.events import UNMEASURED, Stage
-from feedline.profiler.record import moment
 from feedline.profiler.record.detail import detail, looking
-from feedline.profiler.taps.operations import sizes
-from feedline.profiler.taps.operations.collect import collect
-from feedline.profiler.taps.operations.span import spanned
+from feedline.profiler.taps.operations.span import augmented_size, collect, read_size, spanned
 
 
 def plain(a, b=2):
@@ -47,7 +44,7 @@ CALLS = [
 
 @pytest.mark.parametrize("function, args, kwargs", CALLS)
 def test_a_wrapper_passes_arguments_and_results_on_whether_looked_at_or_not(function, args, kwargs):
-    wrapper = spanned(function, Stage.AUGMENT, sizes.augmented, "it")
+    wrapper = spanned(function, Stage.AUGMENT, augmented_size, "it")
     expected, seen = function(*args, **kwargs), []
 
     assert wrapper(*args, **kwargs) == expected
@@ -59,7 +56,7 @@ def test_a_wrapper_passes_arguments_and_results_on_whether_looked_at_or_not(func
 
 @pytest.mark.parametrize("function", [plain, named, positional, anything])
 def test_a_wrapper_looks_like_its_original(function):
-    wrapper = spanned(function, Stage.AUGMENT, sizes.augmented)
+    wrapper = spanned(function, Stage.AUGMENT, augmented_size)
 
     assert inspect.signature(wrapper) == inspect.signature(function)
     assert (wrapper.__name__, wrapper.__module__, wrapper.__qualname__) == (function.__name__, __name__, function.__qualname__)
@@ -69,7 +66,7 @@ def test_a_wrapper_looks_like_its_original(function):
 
 
 def test_wrong_arguments_are_told_as_without_us():
-    wrapper = spanned(plain, Stage.AUGMENT, sizes.augmented)
+    wrapper = spanned(plain, Stage.AUGMENT, augmented_size)
 
     with pytest.raises(TypeError, match=r"plain\(\) missing 1 required positional argument: 'a'"):
         wrapper()
@@ -83,7 +80,7 @@ def test_what_is_raised_is_the_same_object_and_has_its_span():
 
     def use():
         with pytest.raises(ValueError) as caught:
-            spanned(fail, Stage.READ, sizes.read, "fail")()
+            spanned(fail, Stage.READ, read_size, "fail")()
         assert caught.value is error
 
     (span,) = collect(use)
@@ -91,13 +88,13 @@ def test_what_is_raised_is_the_same_object_and_has_its_span():
 
 
 def test_a_result_of_unknown_kind_has_no_pixels():
-    (span,) = collect(lambda: spanned(plain, Stage.AUGMENT, sizes.augmented, "plain")(object()))
+    (span,) = collect(lambda: spanned(plain, Stage.AUGMENT, augmented_size, "plain")(object()))
 
     assert (span.nbytes, span.extra) == (0, 0)
 
 
 def test_sleeping_is_wall_time_without_cpu_or_run_queue():
-    (span,) = collect(lambda: spanned(time.sleep, Stage.READ, sizes.read, "sleep")(0.05))
+    (span,) = collect(lambda: spanned(time.sleep, Stage.READ, read_size, "sleep")(0.05))
 
     assert span.wall_ns >= 50e6
     assert span.cpu_ns < 10e6
@@ -106,9 +103,9 @@ def test_sleeping_is_wall_time_without_cpu_or_run_queue():
 
 def test_where_the_kernel_tells_no_run_queue_it_is_unmeasured(monkeypatch):
     monkeypatch.setattr(clock.counters, "runqueue_ns", lambda: UNMEASURED)
-    monkeypatch.setattr(moment, "known", moment._Known())
+    monkeypatch.setattr(clock, "_known", clock._Known())
 
-    (span,) = collect(lambda: spanned(time.sleep, Stage.READ, sizes.read, "sleep")(0.001))
+    (span,) = collect(lambda: spanned(time.sleep, Stage.READ, read_size, "sleep")(0.001))
 
     assert span.runqueue_ns == UNMEASURED
 

@@ -12,8 +12,8 @@ from torchvision.transforms import v2
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.detail import detail
-from feedline.profiler.taps.operations import torchvision_io
-from feedline.profiler.taps.operations.collect import collect
+from feedline.profiler.taps.operations import torchvision_
+from feedline.profiler.taps.operations.span import collect
 
 PICTURE = torch.arange(3 * 16 * 16, dtype=torch.float32).reshape(3, 16, 16)
 
@@ -194,7 +194,7 @@ def test_torchvision_io_can_be_scripted(image_operators, taps, tmp_path):
 
 
 def test_torchvision_io_keeps_names_and_signatures(taps):
-    for name in (*torchvision_io.DECODERS, "read_file"):
+    for name in (*torchvision_.DECODERS, "read_file"):
         function = getattr(io, name)
         assert function is getattr(io.image, name)
         assert (function.__module__, function.__qualname__) == ("torchvision.io.image", name)

@@ -12,9 +12,8 @@ from truth import one_number
 import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.explain.model import Report
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.parts import parts
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
+from feedline.profiler.store.trainings import open_run, split_run
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def record(tmp_path: Path) -> Record:
     def recorded(train: Callable[..., Any], *args: object) -> Trained:
         with feedline.record(tmp_path / "run"):
             train(*args)
-        runs = parts(open_run(tmp_path / "run"))
+        runs = split_run(open_run(tmp_path / "run"))
         reports = [build(run) for run in runs]
         for report in reports:
             one_number.check(report)

@@ -10,8 +10,8 @@ import pytest
 
 from feedline.analysis.convergence.read_training import read
 from feedline.profiler.errors import RunNotFound
-from feedline.profiler.files.lists import names
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.files.own_folders import listed_names
+from feedline.profiler.store.trainings import open_run
 
 SWEEP = Path(__file__).parent / "programs" / "sweep.py"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -82,9 +82,9 @@ def test_what_wants_one_training_does_not_take_three_for_one(crashed):
 def test_the_reports_are_on_feedlines_list(crashed):
     folder, _ = crashed
 
-    assert "parts" in names(folder / "run")
-    assert names(folder / "run" / "parts") == {"1", "2", "3"}
-    assert names(folder / "run" / "parts" / "3") == {"report.html", "report.json"}
+    assert "parts" in listed_names(folder / "run")
+    assert listed_names(folder / "run" / "parts") == {"1", "2", "3"}
+    assert listed_names(folder / "run" / "parts" / "3") == {"report.html", "report.json"}
 
 
 @pytest.mark.long

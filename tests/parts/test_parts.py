@@ -12,11 +12,11 @@ import torch
 from explain.made_up_records import MadeUp
 from torch.utils.data import DataLoader
 
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.events import Stage
 from feedline.profiler.session import session
-from feedline.profiler.store.parts import first_optimizers
 from feedline.profiler.store.segment import Segment
+from feedline.profiler.store.trainings import first_optimizers
 
 sys.path.insert(0, str(Path(__file__).with_name("programs")))
 from trainings import FEATURES, data, evaluate, fit, folds, job, net, update  # noqa: E402
@@ -297,7 +297,7 @@ def test_each_training_counts_its_own_operations(record):
     counted = [one.step.flop for one in done.reports]
     assert [flop.forward for flop in counted[:3]] == [2 * 8 * (FEATURES * width + width * 3) for width in (8, 64, 16)]
     assert counted[3] is None
-    assert [hook.reason for hook in done.reports[3].hooks if hook.name == "FLOP"] == [reasons.TOO_FEW_UPDATES]
+    assert [hook.reason for hook in done.reports[3].hooks if hook.name == "FLOP"] == [message.TOO_FEW_UPDATES]
 
 
 def test_networks_that_take_turns_count_one_step_of_both(record):

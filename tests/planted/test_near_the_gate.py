@@ -9,7 +9,7 @@ from truth import one_number
 
 import feedline
 from feedline.analysis.explain.build import build
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 STEPS, STEP_S = 17, 0.2
 UNEVEN = [0.2, 1.8, 1.0, 1.9, 0.1, 0.4, 1.6]

@@ -11,7 +11,7 @@ from faults import bench, files
 from feedline.analysis.explain.build import build, training_input
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.rules.input import page_faults
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 NAMES = "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"
 TRAINING = bench.PROGRAMS / "images.py"

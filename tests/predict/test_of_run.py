@@ -18,7 +18,7 @@ from feedline.analysis.ledger.change import Change, PredictedRate, Refused
 from feedline.analysis.predict.of_run import FEWEST, recorded_input
 from feedline.analysis.predict.recorded import RecordedInput
 from feedline.analysis.predict.replay_of import predict
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 BATCH, SLEEP_S, PER_PASS = 4, 0.005, 25
 

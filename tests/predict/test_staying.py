@@ -11,7 +11,7 @@ from feedline.analysis.ledger.change import Change, Factor
 from feedline.analysis.predict.changed import with_change
 from feedline.analysis.predict.of_run import recorded_input
 from feedline.analysis.predict.recorded import RecordedInput
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 PROGRAM = """
 import sys

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from feedline.profiler.session.allocator import allocator
+from feedline.profiler.session.session import allocator
 
 ASK = """
 import ctypes, sys
 [ctypes.CDLL(name) for name in sys.argv[1:]]
-from feedline.profiler.session.allocator import allocator
+from feedline.profiler.session.session import allocator
 print(allocator())
 """
 

@@ -11,7 +11,7 @@ from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
 from feedline.profiler.store.segment_reader import read_segment
-from feedline.profiler.taps.batch_contents import LEAVES, OBJECT_BYTES, Batch, describe
+from feedline.profiler.taps.batch_contents import _MAX_LEAVES, _OBJECT_BYTES, BatchContents, describe
 from feedline.profiler.taps.loader import TORCH, LoaderTaps
 from feedline.profiler.taps.patch import Patches
 
@@ -32,34 +32,34 @@ BYTES = IMAGES.nbytes + LABELS.nbytes
     ],
 )
 def test_tensors_are_found_wherever_they_are(batch):
-    assert describe(batch) == Batch(BYTES, 8, Flag.FLOAT32, tensors=2)
+    assert describe(batch) == BatchContents(BYTES, 8, Flag.FLOAT32, tensors=2)
 
 
 def test_arrays_count_and_large_ones_are_pickled():
-    small, large = np.zeros((5, 2)), np.zeros((5, OBJECT_BYTES))
+    small, large = np.zeros((5, 2)), np.zeros((5, _OBJECT_BYTES))
 
-    assert describe([small, 1]) == Batch(small.nbytes, 5, 0)
-    assert describe({"x": large}) == Batch(large.nbytes, 5, Flag.OBJECTS)
-    assert describe([small, LABELS]) == Batch(small.nbytes + LABELS.nbytes, 8, 0, 1)  # a tensor's rows come first
+    assert describe([small, 1]) == BatchContents(small.nbytes, 5, 0)
+    assert describe({"x": large}) == BatchContents(large.nbytes, 5, Flag.OBJECTS)
+    assert describe([small, LABELS]) == BatchContents(small.nbytes + LABELS.nbytes, 8, 0, 1)  # a tensor's rows come first
 
 
 def test_bytes_in_halves_are_no_float32_and_shared_memory_is_told():
-    assert describe(IMAGES.half()) == Batch(IMAGES.nbytes // 2, 8, 0, 1)
-    assert describe([LABELS.clone().share_memory_()]) == Batch(LABELS.nbytes, 8, Flag.SHARED, 1)
+    assert describe(IMAGES.half()) == BatchContents(IMAGES.nbytes // 2, 8, 0, 1)
+    assert describe([LABELS.clone().share_memory_()]) == BatchContents(LABELS.nbytes, 8, Flag.SHARED, 1)
 
 
 def test_without_rows_the_list_has_a_length():
-    assert describe(["a", "b"]) == Batch(0, 2, 0)
-    assert describe([torch.tensor(1.0)] * 3) == Batch(12, 3, Flag.FLOAT32, 3)
-    assert describe(None) == describe(7) == Batch(0, 0, 0)
+    assert describe(["a", "b"]) == BatchContents(0, 2, 0)
+    assert describe([torch.tensor(1.0)] * 3) == BatchContents(12, 3, Flag.FLOAT32, 3)
+    assert describe(None) == describe(7) == BatchContents(0, 0, 0)
 
 
 def test_of_very_many_parts_the_first_ones_are_described():
-    assert describe([torch.zeros(1)] * (2 * LEAVES)).nbytes == 4 * LEAVES
+    assert describe([torch.zeros(1)] * (2 * _MAX_LEAVES)).nbytes == 4 * _MAX_LEAVES
 
 
 def test_a_sparse_tensor_has_no_bytes_of_its_own():
-    assert describe([torch.eye(3).to_sparse(), LABELS]) == Batch(LABELS.nbytes, 8, 0, 2)
+    assert describe([torch.eye(3).to_sparse(), LABELS]) == BatchContents(LABELS.nbytes, 8, 0, 2)
 
 
 def test_of_a_batch_whose_parts_raise_nothing_is_known():
@@ -68,7 +68,7 @@ def test_of_a_batch_whose_parts_raise_nothing_is_known():
         def nbytes(self):
             raise RuntimeError("gone")
 
-    assert describe([IMAGES, Exotic()]) == Batch(0, 0, 0)
+    assert describe([IMAGES, Exotic()]) == BatchContents(0, 0, 0)
 
 
 class Graphs:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from feedline.profiler.taps.call_site import CallSites
+from feedline.profiler.taps.source_names import CallSites
 
 INSTALLED = "/env/lib/python3.11/site-packages"
 

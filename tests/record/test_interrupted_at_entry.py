@@ -38,7 +38,7 @@ def test_right_after_everything_was_attached(tmp_path: Any) -> None:
 def test_while_it_says_that_it_records_elsewhere(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").touch()
-    monkeypatch.setattr(api, "tell", lambda text: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(api, "report", lambda text: os.kill(os.getpid(), signal.SIGINT))
 
     with pytest.raises(KeyboardInterrupt), feedline.record(tmp_path / "run"):
         pass

@@ -3,9 +3,8 @@
 import pytest
 
 from feedline.profiler import clock
+from feedline.profiler.clock import _SLACK_NS
 from feedline.profiler.events import UNMEASURED
-from feedline.profiler.record import moment
-from feedline.profiler.record.moment import SLACK_NS
 
 
 class Thread:
@@ -37,81 +36,81 @@ def thread(monkeypatch):
     monkeypatch.setattr(clock, "wall_ns", lambda: made.wall)
     monkeypatch.setattr(clock, "cpu_ns", lambda: made.cpu)
     monkeypatch.setattr(clock.counters, "runqueue_ns", made.read)
-    monkeypatch.setattr(moment, "known", moment._Known())
+    monkeypatch.setattr(clock, "_known", clock._Known())
     return made
 
 
 def test_working_waiting_for_a_cpu_and_sleeping_are_told_apart(thread):
-    begun = moment.now()
+    begun = clock.now()
     thread.work(1_000_000)
     thread.wait(200_000)
     thread.sleep(3_000_000)
 
-    assert moment.since(begun) == (4_200_000, 1_000_000, 200_000)
+    assert clock.since(begun) == (4_200_000, 1_000_000, 200_000)
 
 
 def test_a_thread_that_works_is_asked_for_its_delay_once(thread):
     for _ in range(10):
-        begun = moment.now()
+        begun = clock.now()
         thread.work(1_000_000)
 
-        assert moment.since(begun) == (1_000_000, 1_000_000, 0)
+        assert clock.since(begun) == (1_000_000, 1_000_000, 0)
 
     assert thread.readings == 1
 
 
 def test_what_was_waited_before_a_span_is_not_the_spans(thread):
-    moment.now()
+    clock.now()
     thread.wait(500_000)
-    begun = moment.now()
+    begun = clock.now()
     thread.work(1_000_000)
     thread.sleep(400_000)
 
-    assert moment.since(begun) == (1_400_000, 1_000_000, 0)
+    assert clock.since(begun) == (1_400_000, 1_000_000, 0)
 
 
 def test_the_delay_of_an_inner_span_is_in_the_outer_one_too(thread):
-    outer = moment.now()
-    inner = moment.now()
+    outer = clock.now()
+    inner = clock.now()
     thread.wait(300_000)
-    assert moment.since(inner)[2] == 300_000
+    assert clock.since(inner)[2] == 300_000
     thread.work(1_000_000)
 
-    assert moment.since(outer)[2] == 300_000
+    assert clock.since(outer)[2] == 300_000
 
 
 def test_delays_too_short_to_be_read_add_up_until_they_are(thread):
     delays = []
     for _ in range(8):
-        begun = moment.now()
-        thread.wait(SLACK_NS // 2)
-        delays.append(moment.since(begun)[2])
+        begun = clock.now()
+        thread.wait(_SLACK_NS // 2)
+        delays.append(clock.since(begun)[2])
 
     assert 0 in delays
     assert thread.readings == 5
 
 
 def test_no_span_waited_longer_than_it_was_without_a_cpu(thread):
-    begun = moment.now()
+    begun = clock.now()
     thread.sleep(50_000)
     thread.delay += 80_000  # the kernel accounts some of it later
 
-    assert moment.since(begun)[2] == 50_000
+    assert clock.since(begun)[2] == 50_000
 
 
 def test_a_forked_child_whose_cpu_clock_begins_anew_is_asked_again(thread):
-    moment.now()
+    clock.now()
     thread.cpu = 0
     thread.delay = 7
-    begun = moment.now()
+    begun = clock.now()
     thread.wait(100_000)
 
-    assert moment.since(begun)[2] == 100_000
+    assert clock.since(begun)[2] == 100_000
 
 
 def test_where_the_kernel_tells_no_delay_it_is_unmeasured(thread, monkeypatch):
     monkeypatch.setattr(clock.counters, "runqueue_ns", lambda: UNMEASURED)
-    begun = moment.now()
+    begun = clock.now()
     thread.work(1_000_000)
 
-    assert moment.since(begun) == (1_000_000, 1_000_000, UNMEASURED)
+    assert clock.since(begun) == (1_000_000, 1_000_000, UNMEASURED)

@@ -16,8 +16,8 @@ from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.rules.input import slow_sampler
 from feedline.analysis.rules.input.too_few_workers import NOT_SPLIT
 from feedline.profiler.events import Stage
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.taps import dataset_facts
+from feedline.profiler.store.trainings import open_run
+from feedline.profiler.taps.loader_settings import asks_for_worker, attributes, changed
 
 
 class Stream(IterableDataset):
@@ -106,9 +106,9 @@ def test_what_a_function_of_the_program_or_a_dataset_inside_asks_counts():
         def __iter__(self):
             return part_of(range(64))
 
-    assert dataset_facts.asks_for_worker(Inside(Stream(True))) is True
-    assert dataset_facts.asks_for_worker(ByFunction()) is True
-    assert dataset_facts.asks_for_worker(Inside(Unaware())) is False
+    assert asks_for_worker(Inside(Stream(True))) is True
+    assert asks_for_worker(ByFunction()) is True
+    assert asks_for_worker(Inside(Unaware())) is False
 
 
 def part_of(numbers):
@@ -154,19 +154,19 @@ def test_objects_that_a_dataset_holds_are_looked_into_and_odd_ones_cost_nothing(
 
     data = Lessons()
     data.transform, data.odd, data.tensor = Jitter(), Odd(), torch.zeros(3)
-    assert (before := dataset_facts.attributes(data)) is not None
+    assert (before := attributes(data)) is not None
     data.transform.strength = 0.5
     data.tensor[0] = 1.0
 
-    assert (after := dataset_facts.attributes(data)) is not None
-    assert dataset_facts.changed(before, after) == ["tensor", "transform.strength"]
+    assert (after := attributes(data)) is not None
+    assert changed(before, after) == ["tensor", "transform.strength"]
 
 
 def test_a_dataset_of_very_many_attributes_is_not_said_to_be_unchanged():
     data = Lessons()
     vars(data).update((f"part{number}", number) for number in range(300))
 
-    assert dataset_facts.attributes(data) is None
+    assert attributes(data) is None
 
 
 class Many(Dataset):

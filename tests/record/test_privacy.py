@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from feedline.profiler.plain import is_name, is_plain
-from feedline.profiler.record.privacy import ENVIRONMENT, MASK, environment, mask_argv, recorded_argv
+from feedline.profiler.masks import is_name, is_plain
+from feedline.profiler.record.privacy import _ENVIRONMENT, MASK, environment, mask_argv, recorded_argv
 
 UNMASKED_ONCE = """-p --pw --pat --apitoken --creds --login --tok --license --kaggle-key --mykey --wandb --user --basic --password --token
     --api-key --hub_token --comet-key --passphrase --session --sig --cookie --note --comment --run-name --tag --entity""".split()
@@ -244,7 +244,7 @@ def test_a_listed_variable_keeps_a_value_of_numbers_and_known_words(name, value)
     assert environment({name: value}) == {name: value}
 
 
-@given(st.sampled_from(sorted(ENVIRONMENT)), tokens)
+@given(st.sampled_from(sorted(_ENVIRONMENT)), tokens)
 def test_a_listed_variable_with_any_other_value_is_masked(name, token):
     assert environment({name: token}) == {name: MASK}
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from warm_python import WarmPython
 
 from feedline.profiler import ranks
-from feedline.profiler.ranks import Place, place
+from feedline.profiler.ranks import RankPlace, place
 
 TORCHRUN = {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "GROUP_RANK": "2", "TORCHELASTIC_RUN_ID": "none"}
 SLURM = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77", "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_NTASKS": "4"}
@@ -31,11 +31,11 @@ with open(os.path.join(sys.argv[1], str(os.getpid())), "w") as file:
 
 
 def test_torchrun_is_read_with_its_restart_count():
-    assert place({**TORCHRUN, "TORCHELASTIC_RESTART_COUNT": "2"}) == Place(5, 1, 8, 2, 2, "torchrun")
+    assert place({**TORCHRUN, "TORCHELASTIC_RESTART_COUNT": "2"}) == RankPlace(5, 1, 8, 2, 2, "torchrun")
 
 
 def test_slurm_is_read_inside_a_step():
-    assert place({**SLURM, "SLURM_RESTART_COUNT": "1"}) == Place(3, 1, 4, 1, 1, "slurm")
+    assert place({**SLURM, "SLURM_RESTART_COUNT": "1"}) == RankPlace(3, 1, 4, 1, 1, "slurm")
 
 
 def test_a_slurm_step_smaller_than_its_job_gives_the_size_of_the_step():
@@ -44,15 +44,15 @@ def test_a_slurm_step_smaller_than_its_job_gives_the_size_of_the_step():
 
 def test_a_batch_script_without_srun_is_one_process():
     batch = {name: value for name, value in SLURM.items() if name != "SLURM_STEP_ID"}
-    assert place(batch) == Place()
+    assert place(batch) == RankPlace()
 
 
 def test_open_mpi_is_read_and_its_group_is_unknown():
-    assert place(OPEN_MPI) == Place(6, 2, 8, None, 0, "mpi")
+    assert place(OPEN_MPI) == RankPlace(6, 2, 8, None, 0, "mpi")
 
 
 def test_hydra_is_read():
-    assert place({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}) == Place(1, 1, 2, None, 0, "mpi")
+    assert place({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}) == RankPlace(1, 1, 2, None, 0, "mpi")
 
 
 def test_torchrun_goes_before_the_slurm_step_that_it_runs_in():
@@ -68,16 +68,16 @@ def test_rank_variables_that_copy_slurm_leave_it_slurm():
 
 
 def test_rank_variables_that_differ_from_slurm_go_before_it():
-    assert place({**SLURM, "RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1"}) == Place(9, 1, 16, None, 0, "env")
+    assert place({**SLURM, "RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1"}) == RankPlace(9, 1, 16, None, 0, "env")
 
 
 def test_without_a_launcher_there_is_one_rank():
-    assert place({}) == Place(0, 0, 1, 0, 0, "none")
+    assert place({}) == RankPlace(0, 0, 1, 0, 0, "none")
 
 
 @pytest.mark.parametrize("rank", ["", "one", "-1", "8", "1.5", "²", "9" * 5000])
 def test_a_malformed_rank_counts_as_not_set(rank):
-    assert place({**TORCHRUN, "RANK": rank}) == Place()
+    assert place({**TORCHRUN, "RANK": rank}) == RankPlace()
 
 
 def test_a_malformed_torchrun_lets_slurm_be_read():

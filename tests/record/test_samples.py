@@ -11,9 +11,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import feedline
 from feedline.profiler import clock
 from feedline.profiler.events import Flag, Stage
-from feedline.profiler.store.bins import SAMPLE_HISTOGRAM, bin_of
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.taps.fetch import EARLY
+from feedline.profiler.store.segment import SAMPLE_HISTOGRAM, bin_of
+from feedline.profiler.store.trainings import open_run
+from feedline.profiler.taps.fetch import _EARLY
 
 SAMPLES, BATCH = 63, 10  # the last batch is short; no more than DENSE in any case
 TOOK_NS = 8_000_000
@@ -179,7 +179,7 @@ def test_the_next_epoch_goes_on_where_the_last_one_ended(kind, hours, tmp_path):
             assert len(list(loader)) == SAMPLES
 
     main = open_run(tmp_path / "run").ranks[0].main
-    assert (main.of(Stage.SAMPLE)["extra"] == 1).sum() == EARLY  # the first ones of all, and of no other epoch
+    assert (main.of(Stage.SAMPLE)["extra"] == 1).sum() == _EARLY  # the first ones of all, and of no other epoch
     opened = np.bincount(main.of(Stage.TRAFFIC)["number"] >> 32)
     assert opened[0] == SAMPLES
     assert opened[1:].max() < SAMPLES / 2

@@ -8,8 +8,8 @@ from torch.utils.data import DataLoader, Dataset
 import feedline
 from feedline.profiler.clock import counters
 from feedline.profiler.events import Stage
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.taps.fetch import DENSE, OPENED
+from feedline.profiler.store.trainings import open_run
+from feedline.profiler.taps.fetch import _DENSE, _OPENED
 
 SIZE, BATCH = 3000, 2
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/thread-self/io"), reason="this kernel does not count a thread's file traffic")
@@ -30,7 +30,7 @@ class Files(Dataset):
 def test_the_sums_are_those_of_all_batches(tmp_path):
     file = tmp_path / "data"
     file.write_bytes(bytes(SIZE))
-    batches = DENSE + 50 * OPENED
+    batches = _DENSE + 50 * _OPENED
 
     with feedline.record(tmp_path / "run"):
         for _ in DataLoader(Files(file, BATCH * batches), batch_size=BATCH):
@@ -38,7 +38,7 @@ def test_the_sums_are_those_of_all_batches(tmp_path):
 
     rank = open_run(tmp_path / "run").ranks[0]
     records = rank.main.of(Stage.TRAFFIC)
-    assert len(records) == pytest.approx(DENSE + 50, abs=8)
+    assert len(records) == pytest.approx(_DENSE + 50, abs=8)
     samples = rank.main.of(Stage.BATCH)["extra"].sum()
     assert samples == pytest.approx(batches * BATCH, rel=0.15)
     assert records["nbytes"].sum() / samples == pytest.approx(SIZE, rel=0.01)  # without our own readings of /proc

@@ -11,7 +11,7 @@ from feedline.analysis.ledger.finding import SHARE, Blame, Evidence, Finding, Pr
 from feedline.analysis.measure.model import Cost, Flop, Gauge, Loader, Operation, RunInfo, StepSeries, StepSummary, Throughput, Workers
 from feedline.analysis.ranks.communication import CollectiveKind, Communication, LateRank, Prediction, RankParts
 from feedline.profiler.ceilings import Ceiling, Ceilings
-from feedline.profiler.reasons import NO_NVML
+from feedline.profiler.message import NO_NVML
 
 MS = 1e-3
 STAGES = {

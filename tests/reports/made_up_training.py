@@ -6,7 +6,7 @@ from dataclasses import replace
 from feedline.analysis.convergence.batch_cost import price_batch
 from feedline.analysis.convergence.training_series import ConvergenceSummary, CurvePoints, NoiseOverTraining, NoiseWindow
 from feedline.analysis.ledger.finding import Evidence, Finding, Severity
-from feedline.profiler.reasons import ONE_GRADIENT
+from feedline.profiler.message import ONE_GRADIENT
 
 EPOCH, BATCH, UPDATES = 50_000, 512, 9_800
 

@@ -9,7 +9,7 @@ from reports.made_up import VARIANTS, nasty, report
 
 from feedline.analysis.report import phrases, write
 from feedline.analysis.report.html_report import embedded, render, tied
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.errors import OutputError
 
 PROFILER = Path(__file__).resolve().parents[2] / "profiler"
@@ -85,6 +85,6 @@ def test_a_number_and_its_unit_stay_together() -> None:
 
 def test_reasons_that_count_as_no_loss_are_those_that_the_recorder_gives() -> None:
     sources = " ".join(path.read_text(encoding="utf-8") for path in PROFILER.rglob("*.py"))
-    names = {reason: name for name, reason in vars(reasons).items() if name.isupper() and isinstance(reason, str)}
+    names = {reason: name for name, reason in vars(message).items() if name.isupper() and isinstance(reason, str)}
 
     assert [reason for reason in phrases.NO_LOSS if f"reasons.{names[reason]})" not in " ".join(sources.split()).replace(" )", ")")] == []

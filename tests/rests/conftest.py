@@ -12,8 +12,8 @@ from truth import one_number
 import feedline
 from feedline.analysis.explain.build import build
 from feedline.analysis.explain.model import Report
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment_reader import Process
+from feedline.profiler.store.trainings import open_run
 
 
 @pytest.fixture(autouse=True)

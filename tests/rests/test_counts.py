@@ -15,9 +15,8 @@ import feedline
 from feedline.analysis.explain.build import build
 from feedline.profiler.events import Flag, Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.parts import parts
-from feedline.profiler.taps import rests
+from feedline.profiler.store.trainings import open_run, split_run
+from feedline.profiler.taps import recording_schedule
 
 STEPS = 1200
 PROGRAM = Path(__file__).parent / "programs" / "killed.py"
@@ -25,7 +24,7 @@ PROGRAM = Path(__file__).parent / "programs" / "killed.py"
 
 @pytest.fixture(autouse=True)
 def short_on_a_busy_machine_too(monkeypatch):
-    monkeypatch.setattr(rests, "LONG_NS", 10**12)
+    monkeypatch.setattr(recording_schedule, "_LONG_NS", 10**12)
 
 
 def net():
@@ -46,7 +45,7 @@ def step(model, optimizer, x, y):
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_loop_without_a_loader_has_every_step(recorded, monkeypatch, compiled):
-    monkeypatch.setattr(rests, "compiles", lambda: compiled)
+    monkeypatch.setattr(recording_schedule, "_has_compiled", lambda: compiled)
     model = net()
     optimizer, (x, y) = torch.optim.SGD(model.parameters(), lr=0.1), data(16).tensors
 
@@ -135,7 +134,7 @@ def test_two_optimizers_make_the_steps_of_a_full_recording(recorded, monkeypatch
             optimizers[0].step()
 
     report, main = recorded(train)
-    monkeypatch.setenv(rests.SWITCH, "0")
+    monkeypatch.setenv(recording_schedule._VARIABLE, "0")
     full, every = recorded(train)
 
     assert rested(main) > 100
@@ -146,8 +145,8 @@ def test_two_optimizers_make_the_steps_of_a_full_recording(recorded, monkeypatch
 
 def test_an_actor_that_is_updated_twice_in_every_second_step_makes_no_more_steps(recorded, monkeypatch):
     """As in SAC: the critic every time, then every second time the actor and the temperature, twice. With many short rests."""
-    monkeypatch.setattr(rests, "BUDGET", 0.05)
-    monkeypatch.setattr(rests, "SHORTEST", 8)
+    monkeypatch.setattr(recording_schedule, "_BUDGET", 0.05)
+    monkeypatch.setattr(recording_schedule, "_MIN_PAUSED_STEPS", 8)
     critic, actor = torch.nn.Linear(8, 1), torch.nn.Linear(4, 8)
     temperature = torch.zeros(1, requires_grad=True)
     of_critic, of_actor, of_temperature = (
@@ -186,7 +185,7 @@ def test_trainings_that_follow_each_other_have_their_own_steps(tmp_path, loader)
 
     run = open_run(tmp_path / "run")
     assert rested(run.ranks[0].main) > 300
-    assert [build(part).throughput.steps for part in parts(run)] == [400, 400, 400]
+    assert [build(part).throughput.steps for part in split_run(run)] == [400, 400, 400]
 
 
 def test_evaluations_and_checkpoints_are_told(recorded, tmp_path):
@@ -244,16 +243,16 @@ def test_a_fork_in_a_rest_leaves_torch_as_it_was(recorded):
         own = torch.nn.Module.__call__.__code__
         for _ in range(STEPS):
             step(model, optimizer, x, y)
-            if recorder.rest is not None and torch.nn.Module.__call__.__code__ is not own and not codes:
+            if recorder.pause is not None and torch.nn.Module.__call__.__code__ is not own and not codes:
                 child = os.fork()
                 if not child:
-                    os._exit(0 if recorder.rest is None and torch.nn.Module.__call__.__code__ is own else 1)
+                    os._exit(0 if recorder.pause is None and torch.nn.Module.__call__.__code__ is own else 1)
                 codes.append(os.waitpid(child, 0)[1])
 
     report, main = recorded(train)
 
     assert report.throughput.steps == STEPS
-    if rested(main) and not rests.compiles():
+    if rested(main) and not recording_schedule._has_compiled():
         assert codes == [0]
 
 
@@ -265,5 +264,5 @@ def test_a_killed_training_has_told_of_all_but_the_last_steps(tmp_path, warm_pyt
     assert done.returncode == -signal.SIGKILL
     main, made = open_run(run).ranks[0].main, int(said.read_text())
     found = int(main.totals[Stage.OPTIMIZER, 0]) + rested(main)
-    assert made - rests.STRETCH <= found <= made
+    assert made - recording_schedule._STRETCH <= found <= made
     assert rested(main) > 500

@@ -10,8 +10,8 @@ from feedline.analysis.formatting import seconds
 from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps import rests
-from feedline.profiler.taps.making import own_code
+from feedline.profiler.taps import recording_schedule
+from feedline.profiler.taps.own_code import stretches
 
 READING_NS = 6_000  # of the clock: what a span's own work would take
 STALL = 50_000_000
@@ -45,8 +45,9 @@ def ticking(monkeypatch):
     made = Clock()
     monkeypatch.setattr(clock, "wall_ns", made.read)
     monkeypatch.setattr(clock, "cpu_ns", made.read)
-    for name in ("BUDGET", "LATER", "LEAST"):  # a look reads the clock twenty times, which takes longer here than looking does
-        monkeypatch.setattr(own_code, name, 0.0)
+    # a look reads the clock twenty times, which takes longer here than looking does
+    for name in ("_FIRST_BUDGET", "_LATER_BUDGET", "_MIN_CHANCE"):
+        monkeypatch.setattr(stretches, name, 0.0)
     return made
 
 
@@ -128,7 +129,7 @@ def test_recording_costs_one_percent_of_short_steps(recorded, ticking):
 
 @pytest.mark.parametrize("switched_off", [False, True])
 def test_steps_of_ten_milliseconds_are_all_recorded(recorded, ticking, monkeypatch, switched_off):
-    monkeypatch.setenv(rests.SWITCH, "0" if switched_off else "1")
+    monkeypatch.setenv(recording_schedule._VARIABLE, "0" if switched_off else "1")
     report, main = recorded(training(ticking, FORWARD if switched_off else 5_000_000, 300))
 
     assert not len(main.of(Stage.REST))

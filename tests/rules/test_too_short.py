@@ -15,7 +15,7 @@ from feedline.analysis.rules.input import too_short
 from feedline.profiler.events import Stage, batch_key
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.run_folder import Rank
 
 
 @pytest.mark.parametrize(

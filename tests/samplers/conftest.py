@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from feedline.profiler import clock
-from feedline.profiler.samplers.source import Source
+from feedline.profiler.samplers.source import GaugeSource
 
 NOBODY = 65534
 
@@ -32,7 +32,7 @@ def time_is(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return fake
 
 
-class Counting(Source):
+class Counting(GaugeSource):
     """A source whose gauges hold how often they were read."""
 
     name = "counting"

@@ -9,10 +9,10 @@ from subprocess import Popen
 
 import pytest
 
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.message import id_of
 from feedline.profiler.samplers import cgroup
-from feedline.profiler.samplers.throttling import CgroupThrottling
+from feedline.profiler.samplers.cgroup import CgroupThrottling
 
 V2_MOUNT = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_MOUNT = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
@@ -101,14 +101,14 @@ def test_a_mixed_machine_takes_both_versions(v1: Write, made_up: Write, tmp_path
     made_up("sys/fs/cgroup/unified/cpu.stat", "usage_usec 1\n")
     v1("job/rank0/cpu.cfs_quota_us", "50000\n")
 
-    assert {level.version for level in cgroup.levels(tmp_path)} == {1, 2}
+    assert {level.version for level in cgroup._levels(tmp_path)} == {1, 2}
     assert cgroup.cpu_quota(tmp_path) == 0.5
 
 
 def test_a_hierarchy_that_is_mounted_twice_counts_once(v2: Write, made_up: Write, tmp_path: Path) -> None:
     made_up("proc/self/mountinfo", V2_MOUNT * 2)
 
-    assert len(cgroup.levels(tmp_path)) == 3
+    assert len(cgroup._levels(tmp_path)) == 3
 
 
 def test_effective_cpus_are_capped_by_the_quota(v2: Write, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_throttling_by_a_parent_counts(v2: Write, time_is, tmp_path: Path) -> No
 def test_without_a_quota_the_source_is_absent_and_names_the_groups(v2: Write, tmp_path: Path) -> None:
     why = CgroupThrottling(tmp_path).probe()
 
-    assert why is not None and id_of(why) == reasons.NO_CPU_QUOTA and str(tmp_path / "sys/fs/cgroup/job/rank0") in why
+    assert why is not None and id_of(why) == message.NO_CPU_QUOTA and str(tmp_path / "sys/fs/cgroup/job/rank0") in why
 
 
 def test_a_quota_that_must_not_be_read_is_named_with_its_path(v2: Write, tmp_path: Path, open_folder: Path, as_nobody) -> None:
@@ -183,7 +183,7 @@ def test_a_quota_that_must_not_be_read_is_named_with_its_path(v2: Write, tmp_pat
 def real_group() -> Iterator[Path]:
     """A real group that may use a twentieth of a CPU."""
     why = "there is no group with a CPU controller"
-    for level in cgroup.levels():
+    for level in cgroup._levels():
         group = level.folder / f"feedline-test-{os.getpid()}"
         try:
             group.mkdir()
@@ -208,7 +208,7 @@ def real_group() -> Iterator[Path]:
 IN_A_GROUP = """
     import json, sys, time
     from feedline.profiler.samplers.cgroup import effective_cpus
-    from feedline.profiler.samplers.throttling import CgroupThrottling
+    from feedline.profiler.samplers.cgroup import CgroupThrottling
     print("ready", flush=True)
     sys.stdin.readline()
     source = CgroupThrottling()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.message import id_of
-from feedline.profiler.samplers.disk import Disk, physical_disks
+from feedline.profiler.samplers.machine import Disk, _physical_disks
 
 Write = Callable[[str, str], Path]
 LINE = "   8       0 {name} 1 0 {sectors} 9 9 9 9 9 0 {busy_ms} 9 0 0 0 0 0 0\n"
@@ -29,7 +29,7 @@ def stats(made_up: Write, **disks: tuple[int, int]) -> None:
 
 def test_a_read_that_misses_the_page_cache_is_seen_on_the_disks(tmp_path: Path) -> None:
     size = 16 << 20
-    if os.major(os.stat(tmp_path).st_dev) == 0 or not physical_disks():
+    if os.major(os.stat(tmp_path).st_dev) == 0 or not _physical_disks():
         pytest.skip("the temporary folder is not on a disk of this machine")
     file = tmp_path / "cold"
     file.write_bytes(os.urandom(size))
@@ -58,7 +58,7 @@ def test_physical_disks_leave_out_loops_empty_drives_and_hidden_paths(made_up: W
     disk(made_up, "sr0", size=0)
     root = disk(made_up, "loop0", physical=False)
 
-    assert physical_disks(root) == ["nvme0n1", "sda"]
+    assert _physical_disks(root) == ["nvme0n1", "sda"]
 
 
 def test_rates_are_bytes_a_second_and_a_share_of_time(made_up: Write, time_is) -> None:
@@ -103,7 +103,7 @@ def test_without_a_physical_disk_the_source_is_absent(made_up: Write) -> None:
 
     why = Disk(root).probe()
 
-    assert why == f"{root}/sys/block: no physical disk in it" and id_of(why) == reasons.NO_DISK
+    assert why == f"{root}/sys/block: no physical disk in it" and id_of(why) == message.NO_DISK
 
 
 def test_a_diskstats_that_must_not_be_read_is_named(made_up: Write, open_folder: Path, as_nobody) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from feedline.profiler.errors import RunDamaged, SchemaTooNew
-from feedline.profiler.samplers.gauges import ROW, Legend, legend_path, read_gauges, read_legend
-from feedline.profiler.samplers.writer import CHUNK_BYTES, GaugeWriter
+from feedline.profiler.samplers.gauge_file import _CHUNK_BYTES, _GAUGE_ROW, GaugeLegend, GaugeWriter, _legend_path, read_gauges, read_legend
 
 NAMES = [("cpu/machine", "1"), ("disk/read", "B/s"), ("memory/used", "B")]
 
@@ -19,7 +18,7 @@ NAMES = [("cpu/machine", "1"), ("disk/read", "B/s"), ("memory/used", "B")]
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "gauges.bin"
-    Legend(gauges=NAMES).write(path)
+    GaugeLegend(gauges=NAMES).write(path)
     return path
 
 
@@ -42,20 +41,20 @@ def test_a_closed_file_is_as_long_as_its_rows(path: Path) -> None:
     writer.append(10, [(0, 0.5), (2, 1e9)])
     writer.close()
 
-    assert path.stat().st_size == 3 * ROW.size
+    assert path.stat().st_size == 3 * _GAUGE_ROW.size
     assert len(read_gauges(path).time) == 2
 
 
 def test_a_row_that_was_half_written_is_not_there(path: Path) -> None:
     writer = GaugeWriter(path)
     writer.append(10, [(0, 0.5)])
-    ROW.pack_into(writer._map.view, writer._used, 20, 7.0, 1, 0)
+    _GAUGE_ROW.pack_into(writer._map.view, writer._used, 20, 7.0, 1, 0)
 
     assert read_gauges(path).time.tolist() == [10]
 
 
 def test_the_file_stays_below_its_bound_however_much_is_written(path: Path) -> None:
-    bound = 3 * CHUNK_BYTES
+    bound = 3 * _CHUNK_BYTES
     writer = GaugeWriter(path, bound)
     sizes = set()
 
@@ -69,7 +68,7 @@ def test_the_file_stays_below_its_bound_however_much_is_written(path: Path) -> N
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_thinning_forgets_every_second_tick_as_a_whole_and_leaves_the_rest_evenly_spaced(path: Path, first: int) -> None:
-    writer = GaugeWriter(path, CHUNK_BYTES)
+    writer = GaugeWriter(path, _CHUNK_BYTES)
     tick = first
     while not writer.thinned:
         writer.append(tick, [(0, float(tick)), (1, float(tick))])
@@ -84,7 +83,7 @@ def test_thinning_forgets_every_second_tick_as_a_whole_and_leaves_the_rest_evenl
 
 
 def test_no_other_file_is_left_after_thinning(path: Path) -> None:
-    writer = GaugeWriter(path, CHUNK_BYTES)
+    writer = GaugeWriter(path, _CHUNK_BYTES)
     for tick in range(10_000):
         writer.append(tick, [(0, 1.0)])
     writer.close()
@@ -107,7 +106,7 @@ def test_a_forked_child_does_not_write_to_its_parents_file(path: Path) -> None:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
 
-    assert path.stat().st_size == CHUNK_BYTES
+    assert path.stat().st_size == _CHUNK_BYTES
     assert read_gauges(path).time.tolist() == [10]
 
 
@@ -121,7 +120,7 @@ def test_a_file_that_is_there_already_is_left_as_it_is(path: Path) -> None:
 
 
 def test_a_file_that_was_killed_before_its_first_byte_has_no_rows(path: Path) -> None:
-    path.write_bytes(bytes(CHUNK_BYTES))
+    path.write_bytes(bytes(_CHUNK_BYTES))
 
     assert len(read_gauges(path).time) == 0
 
@@ -133,7 +132,7 @@ def test_a_file_cut_anywhere_gives_its_whole_rows(path: Path, length: int) -> No
     writer.close()
     os.truncate(path, length)
 
-    assert len(read_gauges(path).time) == max(0, length // ROW.size - 1)
+    assert len(read_gauges(path).time) == max(0, length // _GAUGE_ROW.size - 1)
 
 
 def test_another_kind_of_file_is_damaged_and_named(path: Path) -> None:
@@ -145,14 +144,14 @@ def test_another_kind_of_file_is_damaged_and_named(path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 1, "gauges": [3]}'])
 def test_a_legend_that_is_damaged_is_named(path: Path, text: str) -> None:
-    legend_path(path).write_text(text)
+    _legend_path(path).write_text(text)
 
     with pytest.raises(RunDamaged, match="gauges.json cannot be read"):
         read_legend(path)
 
 
 def test_a_legend_of_a_newer_feedline_says_to_upgrade(path: Path) -> None:
-    legend_path(path).write_text(json.dumps({"schema_version": 99, "gauges": []}))
+    _legend_path(path).write_text(json.dumps({"schema_version": 99, "gauges": []}))
 
     with pytest.raises(SchemaTooNew, match="update feedline"):
         read_legend(path)
@@ -164,6 +163,6 @@ def test_a_run_without_gauges_is_told_by_file_not_found(tmp_path: Path) -> None:
 
 
 def test_reading_needs_no_torch() -> None:
-    program = "import sys, feedline.profiler.samplers.gauges; sys.exit('torch' in sys.modules)"
+    program = "import sys, feedline.profiler.samplers.gauge_file; sys.exit('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -9,9 +9,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from feedline.profiler import reasons
+from feedline.profiler import message
 from feedline.profiler.message import id_of
-from feedline.profiler.samplers.gpu import Gpu, visible_gpus
+from feedline.profiler.samplers.nvml import NvmlGpus, _visible_gpus
 
 
 class NVMLError(Exception):
@@ -119,23 +119,23 @@ def a_gpu_is_here() -> bool:
 
 @pytest.mark.skipif(a_gpu_is_here(), reason="this machine has a GPU")
 def test_without_a_gpu_the_source_is_absent_with_nvmls_reason() -> None:
-    why = Gpu().probe()
+    why = NvmlGpus().probe()
 
     assert why is not None
     assert why.startswith("nvmlInit: ") or why == "NVML finds no GPU"
-    assert id_of(why) in (reasons.NO_NVML, reasons.NO_GPU)
+    assert id_of(why) in (message.NO_NVML, message.NO_GPU)
 
 
 def test_without_the_package_the_source_is_absent_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
 
-    why = Gpu().probe()
+    why = NvmlGpus().probe()
 
     assert why is not None and "pip install nvidia-ml-py" in why
 
 
 def test_made_up_readings_are_converted_to_the_units_that_are_named() -> None:
-    source = Gpu(MadeUpNvml())
+    source = NvmlGpus(MadeUpNvml())
     assert source.probe() is None
 
     read = {name.removeprefix("gpu1/"): (value, source.units[name]) for name, value in source.read().items() if name.startswith("gpu1/")}
@@ -169,7 +169,7 @@ def test_made_up_readings_are_converted_to_the_units_that_are_named() -> None:
     ],
 )
 def test_each_reason_to_lower_the_clock_goes_to_its_gauge(bit: str, gauge: str | None) -> None:
-    source = Gpu(MadeUpNvml(reasons=getattr(pynvml, bit)))
+    source = NvmlGpus(MadeUpNvml(reasons=getattr(pynvml, bit)))
     assert source.probe() is None
 
     held_down = {name for name, value in source.read().items() if "throttled" in name and value}
@@ -180,14 +180,14 @@ def test_each_reason_to_lower_the_clock_goes_to_its_gauge(bit: str, gauge: str |
 def test_a_driver_that_knows_only_the_old_name_of_the_reasons_is_asked_by_it() -> None:
     nvml = MadeUpNvml(unsupported=("nvmlDeviceGetCurrentClocksEventReasons",))
     nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda gpu: 0x20  # type: ignore[attr-defined]
-    source = Gpu(nvml)
+    source = NvmlGpus(nvml)
 
     assert source.probe() is None
     assert source.read()["gpu0/throttled_thermal"] == 1.0
 
 
 def test_what_a_gpu_does_not_support_is_named_and_the_rest_is_read() -> None:
-    source = Gpu(MadeUpNvml(unsupported=("nvmlDeviceGetPcieThroughput",)))
+    source = NvmlGpus(MadeUpNvml(unsupported=("nvmlDeviceGetPcieThroughput",)))
 
     assert source.probe() is None
 
@@ -198,7 +198,7 @@ def test_what_a_gpu_does_not_support_is_named_and_the_rest_is_read() -> None:
 def test_gpus_without_any_gauge_make_the_source_absent() -> None:
     everything = tuple(name for name in dir(MadeUpNvml) if name.startswith("nvmlDeviceGet") and name not in KEPT)
 
-    why = Gpu(MadeUpNvml(unsupported=everything)).probe()
+    why = NvmlGpus(MadeUpNvml(unsupported=everything)).probe()
 
     assert why is not None and "Not Supported" in why
 
@@ -220,15 +220,15 @@ KEPT = ("nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")
     ],
 )
 def test_cuda_visible_devices_chooses_as_cuda_does(visible: str | None, chosen: list[int]) -> None:
-    assert visible_gpus(MadeUpNvml(), visible) == chosen
+    assert _visible_gpus(MadeUpNvml(), visible) == chosen
 
 
 def test_hiding_every_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
 
-    why = Gpu(MadeUpNvml()).probe()
+    why = NvmlGpus(MadeUpNvml()).probe()
 
-    assert why == "CUDA_VISIBLE_DEVICES=-1 leaves no GPU" and id_of(why) == reasons.NO_GPU
+    assert why == "CUDA_VISIBLE_DEVICES=-1 leaves no GPU" and id_of(why) == message.NO_GPU
 
 
 def test_a_machine_without_nvml_is_told_from_one_whose_nvml_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,13 +239,13 @@ def test_a_machine_without_nvml_is_told_from_one_whose_nvml_fails(monkeypatch: p
             raise pynvml.NVMLError(code)
 
         monkeypatch.setattr(pynvml, "nvmlInit", fails)
-        found.append(id_of(Gpu(pynvml).probe() or ""))
+        found.append(id_of(NvmlGpus(pynvml).probe() or ""))
 
-    assert found == [reasons.NO_NVML, ""]
+    assert found == [message.NO_NVML, ""]
 
 
 def test_the_description_has_pcie_nvlink_and_peer_to_peer_and_fits_into_json() -> None:
-    source = Gpu(MadeUpNvml())
+    source = NvmlGpus(MadeUpNvml())
     assert source.probe() is None
 
     facts = json.loads(json.dumps(source.describe()))
@@ -270,7 +270,7 @@ def test_the_description_has_pcie_nvlink_and_peer_to_peer_and_fits_into_json() -
 
 def test_a_fact_that_nvml_does_not_tell_is_none_and_costs_no_other() -> None:
     unsupported = ("nvmlDeviceGetMaxPcieLinkWidth", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetP2PStatus")
-    source = Gpu(MadeUpNvml(unsupported=unsupported))
+    source = NvmlGpus(MadeUpNvml(unsupported=unsupported))
     assert source.probe() is None
 
     facts: Any = source.describe()
@@ -290,7 +290,7 @@ def test_every_name_that_is_used_exists_in_the_real_pynvml() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not a_gpu_is_here(), reason="this machine has no NVIDIA GPU")
 def test_a_real_gpu_gives_plausible_readings() -> None:
-    source = Gpu()
+    source = NvmlGpus()
     assert source.probe() is None
     time.sleep(0.1)
 

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feedline.profiler.samplers.cpu import MachineCpu
-from feedline.profiler.samplers.memory import Memory, SharedMemory, Swap
-from feedline.profiler.samplers.pressure import Pressure
+from feedline.profiler.samplers.machine import MachineCpu, MachineMemory, Pressure, SharedMemory, Swap
 
 Write = Callable[[str, str], Path]
 
@@ -111,7 +109,7 @@ def test_real_pressure_is_a_share() -> None:
 
 
 def test_memory_used_and_available_are_all_there_is() -> None:
-    source = Memory()
+    source = MachineMemory()
     assert source.probe() is None
 
     read = source.read()
@@ -125,7 +123,7 @@ def test_memory_used_and_available_are_all_there_is() -> None:
 def test_an_old_kernel_without_an_estimate_of_available_memory_makes_the_source_absent(made_up: Write) -> None:
     proc = made_up("meminfo", "MemTotal:       16000000 kB\nMemFree:        9000000 kB\n")
 
-    assert Memory(str(proc)).probe() == "ValueError: *** has no MemAvailable"  # a folder of ours stands for /proc here
+    assert MachineMemory(str(proc)).probe() == "ValueError: *** has no MemAvailable"  # a folder of ours stands for /proc here
 
 
 def test_a_file_in_shared_memory_takes_from_what_is_free() -> None:

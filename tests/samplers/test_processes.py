@@ -11,7 +11,7 @@ from subprocess import DEVNULL, PIPE, Popen
 import pytest
 
 from feedline.profiler.samplers import processes
-from feedline.profiler.samplers.processes import RESCAN_TICKS, Processes, descendants
+from feedline.profiler.samplers.processes import _RESCAN_TICKS, ProcessTree, descendants
 
 Start = Callable[..., "Popen[str]"]
 
@@ -48,26 +48,26 @@ def go_on(process: "Popen[str]") -> None:
 
 
 @pytest.fixture
-def probed() -> Iterator[Processes]:
-    source = Processes()
+def probed() -> Iterator[ProcessTree]:
+    source = ProcessTree()
     assert source.probe() is None
     yield source
 
 
-def memory(source: Processes) -> dict[str, float]:
+def memory(source: ProcessTree) -> dict[str, float]:
     """The latest of each gauge, after as many readings as the rarest needs."""
     values: dict[str, float] = {}
-    for _ in range(RESCAN_TICKS):
+    for _ in range(_RESCAN_TICKS):
         values.update(source.read())
     return values
 
 
-def cpu_s(source: Processes, begin: float) -> float:
+def cpu_s(source: ProcessTree, begin: float) -> float:
     rate = source.read()["cpu/processes"]
     return rate * (time.perf_counter() - begin)
 
 
-def test_cpu_of_a_child_counts(child: Start, probed: Processes) -> None:
+def test_cpu_of_a_child_counts(child: Start, probed: ProcessTree) -> None:
     process = child(BURN)
     begin = time.perf_counter()
     probed.read()
@@ -77,7 +77,7 @@ def test_cpu_of_a_child_counts(child: Start, probed: Processes) -> None:
     assert cpu_s(probed, begin) > 0.25
 
 
-def test_cpu_of_a_child_that_has_ended_counts_through_its_parent(child: Start, probed: Processes) -> None:
+def test_cpu_of_a_child_that_has_ended_counts_through_its_parent(child: Start, probed: ProcessTree) -> None:
     process = child(BURN_IN_A_CHILD)
     begin = time.perf_counter()
     probed.read()
@@ -89,7 +89,7 @@ def test_cpu_of_a_child_that_has_ended_counts_through_its_parent(child: Start, p
 
 def test_cpu_of_a_process_that_is_not_ours_does_not_count(child: Start) -> None:
     bystander, other = child(BURN), child(BURN)
-    source = Processes(pid=bystander.pid)
+    source = ProcessTree(pid=bystander.pid)
     assert source.probe() is None
     begin = time.perf_counter()
 
@@ -98,7 +98,7 @@ def test_cpu_of_a_process_that_is_not_ours_does_not_count(child: Start) -> None:
     assert cpu_s(source, begin) < 0.1
 
 
-def test_memory_of_a_child_counts_and_goes_with_it(child: Start, probed: Processes) -> None:
+def test_memory_of_a_child_counts_and_goes_with_it(child: Start, probed: ProcessTree) -> None:
     before = memory(probed)
     process = child(HOLD)
     during = memory(probed)
@@ -111,7 +111,7 @@ def test_memory_of_a_child_counts_and_goes_with_it(child: Start, probed: Process
         assert after[name] - before[name] < 48e6
 
 
-def test_a_file_that_is_mapped_is_resident_but_not_anonymous(tmp_path: Path, probed: Processes) -> None:
+def test_a_file_that_is_mapped_is_resident_but_not_anonymous(tmp_path: Path, probed: ProcessTree) -> None:
     file = tmp_path / "mapped"
     file.write_bytes(bytes(32 << 20))
     before = memory(probed)
@@ -123,7 +123,7 @@ def test_a_file_that_is_mapped_is_resident_but_not_anonymous(tmp_path: Path, pro
     assert during["memory/processes_anonymous"] - before["memory/processes_anonymous"] < 8e6
 
 
-def test_a_child_that_another_thread_started_is_found(probed: Processes) -> None:
+def test_a_child_that_another_thread_started_is_found(probed: ProcessTree) -> None:
     started: list[Popen[bytes]] = []
     go, end = threading.Event(), threading.Event()
 
@@ -136,7 +136,7 @@ def test_a_child_that_another_thread_started_is_found(probed: Processes) -> None
     thread.start()
     try:
         go.wait(10)
-        for _ in range(RESCAN_TICKS + 1):
+        for _ in range(_RESCAN_TICKS + 1):
             probed.read()
         assert started[0].pid in probed._stats
     finally:
@@ -167,7 +167,7 @@ def test_both_ways_to_find_children_agree(child: Start) -> None:
     grandparent.communicate("\n")
 
 
-def test_a_child_that_has_ended_is_forgotten_and_its_file_closed(child: Start, probed: Processes) -> None:
+def test_a_child_that_has_ended_is_forgotten_and_its_file_closed(child: Start, probed: ProcessTree) -> None:
     process = child(HOLD)
     probed.read()
     held = set(os.listdir("/proc/self/fd"))
@@ -184,4 +184,4 @@ def test_a_pid_that_is_gone_makes_the_source_absent_with_its_path() -> None:
     process = Popen(["true"], stdin=PIPE)
     process.communicate()
 
-    assert Processes(process.pid).probe() == f"/proc/{process.pid}/stat: No such file or directory"
+    assert ProcessTree(process.pid).probe() == f"/proc/{process.pid}/stat: No such file or directory"

@@ -18,9 +18,8 @@ import pytest
 
 from feedline.profiler import masks
 from feedline.profiler.samplers import sampler as module
-from feedline.profiler.samplers.gauges import legend_path, read_gauges, read_legend
+from feedline.profiler.samplers.gauge_file import _CHUNK_BYTES, _legend_path, read_gauges, read_legend
 from feedline.profiler.samplers.sampler import Sampler
-from feedline.profiler.samplers.writer import CHUNK_BYTES
 
 SAMPLE = """
     import sys, time
@@ -125,15 +124,15 @@ def test_a_source_that_fails_later_is_dropped_and_named_and_the_others_go_on(pat
 
 
 def test_a_full_file_doubles_the_period(path: Path, counting) -> None:
-    sampler = Sampler(path, [counting(gauges=50)], period_s=1.0, max_bytes=CHUNK_BYTES)
+    sampler = Sampler(path, [counting(gauges=50)], period_s=1.0, max_bytes=_CHUNK_BYTES)
     sampler.prepare()
     assert sampler.period_s == 1.0
 
-    for _ in range(CHUNK_BYTES // (50 * 20) + 1):
+    for _ in range(_CHUNK_BYTES // (50 * 20) + 1):
         sampler.tick()
 
     assert sampler.period_s == 2.0
-    assert path.stat().st_size <= CHUNK_BYTES
+    assert path.stat().st_size <= _CHUNK_BYTES
 
 
 def test_a_folder_that_does_not_exist_is_named_and_nothing_is_raised(tmp_path: Path, counting) -> None:
@@ -151,14 +150,14 @@ def test_files_of_another_run_are_left_as_they_are(path: Path, counting) -> None
     first = Sampler(path, [counting()])
     first.prepare()
     first.tick()
-    before = path.read_bytes(), legend_path(path).read_bytes()
+    before = path.read_bytes(), _legend_path(path).read_bytes()
 
     second = Sampler(path, [counting(gauges=7)])
     second.start()
     assert second.ready.wait(5)
     second.stop()
 
-    assert (path.read_bytes(), legend_path(path).read_bytes()) == before
+    assert (path.read_bytes(), _legend_path(path).read_bytes()) == before
     assert second.absent == {"sampler": masks.text(f"{path}: stopped sampling: {path}: File exists")}
 
 
@@ -205,7 +204,7 @@ def test_stopping_does_not_wait_for_a_driver_that_hangs(path: Path, counting) ->
     release.set()
     sampler.join(5)
 
-    assert took < module.JOIN_S + 0.2
+    assert took < module._JOIN_S + 0.2
 
 
 def test_a_killed_process_leaves_what_it_sampled(path: Path, child: Callable[..., Popen[str]]) -> None:
@@ -231,7 +230,7 @@ def test_a_run_that_is_going_on_can_be_read(path: Path, child: Callable[..., Pop
 @pytest.fixture
 def tiny_disk(small_disk: Callable[[int], Path]) -> Path:
     """A file system with room for two chunks and a bit."""
-    return small_disk(2 * CHUNK_BYTES + 32 * 1024)
+    return small_disk(2 * _CHUNK_BYTES + 32 * 1024)
 
 
 def test_a_full_disk_ends_the_sampling_and_nothing_else(tiny_disk: Path, counting) -> None:
@@ -242,7 +241,7 @@ def test_a_full_disk_ends_the_sampling_and_nothing_else(tiny_disk: Path, countin
     assert not sampler.is_alive()
     assert "No space left on device" in sampler.absent["sampler"]
     gauges = read_gauges(tiny_disk / "gauges.bin")
-    assert len(gauges.time) > CHUNK_BYTES // 20
+    assert len(gauges.time) > _CHUNK_BYTES // 20
     assert np.all(gauges.value > 0)
     assert read_legend(tiny_disk / "gauges.bin").absent["sampler"] == sampler.absent["sampler"]
 

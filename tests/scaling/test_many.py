@@ -26,8 +26,8 @@ from feedline.analysis.ranks.partition import RANK_PARTS
 from feedline.analysis.report.json_report import plain
 from feedline.cli import main
 from feedline.profiler.errors import RunDamaged, RunNotFound, WorkersLost
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.read import Rank
+from feedline.profiler.store.run_folder import Rank
+from feedline.profiler.store.trainings import open_run
 
 RANKS, STEPS, BUCKETS, HALF_WAY = 6, 12, 4, 7
 

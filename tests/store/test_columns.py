@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from feedline.profiler.events import RECORD_DTYPE, Stage
-from feedline.profiler.store.columns import MEANINGS, dtype_of, summed, totals, view
+from feedline.profiler.store.record_columns import _MEANINGS, _dtype_of, summed, totals, view
 
 ANALYSIS = Path(__file__).parents[2] / "analysis"
 ELSEWHERE = {"trace.py"}  # writes every record, whatever its stage, for Perfetto
@@ -35,11 +35,11 @@ def test_sums_of_records_and_sums_that_were_kept_have_the_same_names_and_leave_o
     assert summed(records, Stage.TRAFFIC) == totals(Stage.TRAFFIC, np.array([3, 0, 7, 0, 0, 0, 0, 0]))
 
 
-@pytest.mark.parametrize("stage", MEANINGS, ids=lambda stage: stage.name)
+@pytest.mark.parametrize("stage", _MEANINGS, ids=lambda stage: stage.name)
 def test_names_of_one_stage_are_of_columns_that_exist_and_differ(stage):
-    assert set(MEANINGS[stage]) <= set(RECORD_DTYPE.names)
-    assert len(set(dtype_of(stage).names)) == len(RECORD_DTYPE.names)
-    assert dtype_of(stage).itemsize == RECORD_DTYPE.itemsize
+    assert set(_MEANINGS[stage]) <= set(RECORD_DTYPE.names)
+    assert len(set(_dtype_of(stage).names)) == len(RECORD_DTYPE.names)
+    assert _dtype_of(stage).itemsize == RECORD_DTYPE.itemsize
 
 
 def test_the_analysis_reads_no_column_whose_meaning_depends_on_the_stage():

@@ -6,8 +6,8 @@ import pytest
 
 from feedline.profiler.store.layout import rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.read import Run
+from feedline.profiler.store.run_folder import Run
+from feedline.profiler.store.trainings import open_run
 
 
 def opened(path: Path, *places: tuple[int, int]) -> Run:

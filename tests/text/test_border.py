@@ -23,7 +23,7 @@ ALLOWED = {
     ("profiler/session/stop_after.py", "sys.stderr"): "flushed, not written to",
     ("feedline/cli/program.py", "sys.stdout"): "flushed, not written to",
     ("feedline/cli/program.py", "sys.stderr"): "the code that the training itself ended with",
-    ("profiler/say.py", "sys.__stderr__"): "handed to say()",
+    ("profiler/printable.py", "sys.__stderr__"): "handed to say()",
     ("profiler/printable.py", "sys.stderr"): "say() itself",
     ("pipelines/probes/reader.py", "sys.stdout"): "records to the parent process, through a pipe",
     ("convergence/callbacks.py", "warnings.warn"): "a sentence of ours, without a name in it",

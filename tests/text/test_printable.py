@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from text.hostile import BIDI, C1, CLEAR, CLIPBOARD, NAME, UNSEEN
 
 from feedline.analysis.ledger.finding import Severity
-from feedline.profiler.printable import MARKS, PICTOGRAPHS, printable, printable_in
+from feedline.profiler.printable import _MAX_MARKS, _PICTOGRAPHS, printable, printable_in
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 SHAPELESS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
@@ -25,7 +25,7 @@ texts = st.text(
 def joins(text: str, at: int) -> bool:
     """Whether the character there is a joiner between two emoji, with a color or a selector before it at most."""
     before, after = text[:at].rstrip("\ufe0f\ufe0e"), text[at + 1 : at + 2]
-    pictographs = [bool(c) and any(low <= ord(c) <= high for low, high in PICTOGRAPHS) for c in (before[-1:], after)]
+    pictographs = [bool(c) and any(low <= ord(c) <= high for low, high in _PICTOGRAPHS) for c in (before[-1:], after)]
     return text[at] == "\u200d" and (all(pictographs) or (pictographs[1] and unicodedata.category(before[-1:]) in ("Mn", "Me")))
 
 
@@ -57,7 +57,7 @@ def test_marks_do_not_pile_up(text: str) -> None:
     for c in printable(text):
         run = run + 1 if unicodedata.category(c) in ("Mn", "Me") else 0
         longest = max(longest, run)
-    assert longest <= MARKS
+    assert longest <= _MAX_MARKS
 
 
 @pytest.mark.parametrize(

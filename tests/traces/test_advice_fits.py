@@ -9,7 +9,7 @@ from traces.kineto_made import EPOCH_US, STEP_US, STEPS
 from feedline.analysis.explain.pipeline import report_of
 from feedline.analysis.ranks.ingest_traces import ingest
 from feedline.analysis.ranks.many.rank_pool import here
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 KERNEL_US = 100
 

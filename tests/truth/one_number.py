@@ -19,7 +19,7 @@ from feedline.analysis.explain.model import Report
 from feedline.analysis.ranks.many.rank_pool import here
 from feedline.analysis.report import html_report, terminal
 from feedline.analysis.report.json_report import plain
-from feedline.profiler.store import parts as trained
+from feedline.profiler.store import trainings as trained
 from feedline.profiler.store.trainings import trainings
 
 COLUMNS = ("wall_s", "cpu_s", "runqueue_s", "blocked_s")
@@ -46,7 +46,7 @@ def check_run(folder: Path) -> None:
             with here() as pool:
                 check(of_traces(training.run, pool))
             continue
-        for run in trained.parts(training.run):
+        for run in trained.split_run(training.run):
             check(build(run))
 
 

@@ -24,7 +24,7 @@ from feedline.analysis.explain.build import build
 from feedline.analysis.explain.model import Report
 from feedline.analysis.ledger.finding import Finding, PredictedRate, Severity
 from feedline.cli import main
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 MS = 1e-3
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_imagefolder.py"

@@ -132,11 +132,10 @@ class Bench:
 def recorded(run: Path) -> list[tuple[list[Rank], set[str]]]:
     """Ranks of each training in a run folder, and the states in which feedline thinks that they are."""
     from feedline.analysis.measure.gather import RankMetrics, throughput
-    from feedline.profiler.store.parts import parts
-    from feedline.profiler.store.trainings import trainings
+    from feedline.profiler.store.trainings import split_run, trainings
 
     found = []
-    for one in (part for training in trainings(run) for part in parts(training.run)):
+    for one in (part for training in trainings(run) for part in split_run(training.run)):
         ranks = []
         for number, rank in one.ranks.items():
             figures = throughput(RankMetrics.of(rank))

@@ -20,7 +20,7 @@ from planted import photos
 from ways.bench import PATH, recorded
 
 from feedline.analysis.explain.build import build
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 EXAMPLES = os.environ.get("PYTORCH_EXAMPLES")
 LIMIT_S = 400

@@ -31,8 +31,7 @@ from feedline.cli.tune import tuned as search_of
 from feedline.cli.whatif import answered
 from feedline.profiler.errors import RunNotFound, ScriptError
 from feedline.profiler.files import results
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.parts import parts
+from feedline.profiler.store.trainings import open_run, split_run
 
 TESTS = Path(__file__).resolve().parents[1]
 STORED = [TESTS / "golden" / "runs", TESTS.parent / "docs" / "recorded"]
@@ -47,7 +46,7 @@ def trainings() -> list[Path]:
     for folder in (rank.parent for stored in STORED for rank in sorted(stored.rglob("rank0"))):
         with suppress(RunNotFound):  # the folder of a launch, whose trainings are below it
             run = open_run(folder)
-            own = [] if holds_traces(run) else parts(run)
+            own = [] if holds_traces(run) else split_run(run)
             found += [one.path for one in own] if len(own) > 1 else [folder] * len(own)
     return found
 

@@ -18,11 +18,9 @@ from feedline.analysis.ranks.many.envelope import OPERATION_KINDS, Envelope
 from feedline.analysis.ranks.partition import RANK_PARTS, exchanges_gradients, partition
 from feedline.analysis.traces.collectives import UNKNOWN_HOST, Collectives
 from feedline.profiler.errors import FeedlineError, MissingDependency, RunDamaged, RunNotFound
-from feedline.profiler.store import restarts
 from feedline.profiler.store.layout import parse_rank_folder
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.read import Rank, rank_folders
-from feedline.profiler.store.restarts import named
+from feedline.profiler.store.run_folder import Rank, name_ranks, rank_folders, restart_notes
 
 _LEFT_OUT_STEPS = 2  # steps left out: DistributedDataParallel rebuilds its buckets, caches fill
 Load = Callable[[Rank], Collectives | None]
@@ -80,7 +78,7 @@ def find_sources(urls: Sequence[str]) -> _Sources:
             everything[place] = RankSource(folder, *place)
     last = max(restart for _, restart in everything)
     kept = [source for (_, restart), source in sorted(everything.items()) if restart == last]
-    return _Sources(kept, restarts.said(everything, last))
+    return _Sources(kept, restart_notes(everything, last))
 
 
 def _folders(url: str) -> list[str]:
@@ -253,7 +251,7 @@ def foreign_ranks(seen: Mapping[int, _RankScan]) -> dict[int, str]:
         most = max(by_launch.values(), key=len)
         for ranks in by_launch.values():
             if ranks is not most:
-                complaints |= dict.fromkeys(ranks, f"its folder belongs to a different launch than {named(most)} on the same host")
+                complaints |= dict.fromkeys(ranks, f"its folder belongs to a different launch than {name_ranks(most)} on the same host")
     return complaints
 
 

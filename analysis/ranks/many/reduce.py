@@ -25,8 +25,7 @@ from feedline.analysis.ranks.many.rank_pool import RankPool, Tell, chunked, each
 from feedline.analysis.ranks.match import describe_kept
 from feedline.analysis.traces.collectives import Collectives
 from feedline.profiler.errors import RunDamaged
-from feedline.profiler.store.read import Rank
-from feedline.profiler.store.restarts import named
+from feedline.profiler.store.run_folder import Rank, name_ranks
 
 _MANY_SCHEMA = 1
 _MOST_KINDS = 12  # rows of the table of collectives
@@ -143,12 +142,12 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     seen = everybody.seen
     missing = sorted(set(range(size)) - set(seen) - set(everybody.unread))
     if missing:
-        yield f"{named(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} counts as transfer"
+        yield f"{name_ranks(missing)} of {size} left no folder: waiting for {'it' if len(missing) == 1 else 'them'} counts as transfer"
     for rank, why in sorted(everybody.unread.items()):
         yield f"rank {rank} is left out: {why}"
     least = min((rank.stride for rank in seen.values()), default=1)
     for stride in sorted({rank.stride for rank in seen.values()} - {least}):
-        ranks = named(sorted(rank for rank, scan in seen.items() if scan.stride == stride))
+        ranks = name_ranks(sorted(rank for rank, scan in seen.items() if scan.stride == stride))
         yield (
             f"{ranks} kept 1 of {stride} windows of 64 batches, others {describe_kept(least)}: "
             "collectives in windows that not all ranks kept count as not begun by all"
@@ -156,7 +155,7 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     steps_of = {rank: scan.steps for rank, scan in seen.items() if scan.stride == least}
     longest = max(steps_of.values(), default=0)
     for steps in sorted(set(steps_of.values()) - {longest}):
-        yield f"{named(sorted(rank for rank in steps_of if steps_of[rank] == steps))} completed {steps} of {longest} steps"
+        yield f"{name_ranks(sorted(rank for rank in steps_of if steps_of[rank] == steps))} completed {steps} of {longest} steps"
     ended = ("ended", "ended by its own program: everything up to then is shown")
     cut = ("cut", "killed: everything up to then is shown")
     left = {rank for rank, scan in seen.items() if scan.state == "cut" and scan.left_after is not None}
@@ -166,9 +165,9 @@ def _said(everybody: Survey, size: int) -> Iterable[str]:
     for state, message in (cut, ended, ("live", "still running")):
         these = sorted(rank for rank, scan in seen.items() if scan.state == state and rank not in left)
         if these:
-            yield f"{named(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
+            yield f"{name_ranks(these)} {'was' if state != 'live' else 'is' if len(these) == 1 else 'are'} {message}"
     for why in sorted({why for rank in seen.values() for why in rank.unseen}):
-        yield f"{named(sorted(rank for rank, scan in seen.items() if why in scan.unseen))}: {why}"
+        yield f"{name_ranks(sorted(rank for rank, scan in seen.items() if why in scan.unseen))}: {why}"
 
 
 def _kinds(envelope: Envelope, spent: Sequence[Spent]) -> tuple[list[_KindCost], int, int]:

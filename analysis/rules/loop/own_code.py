@@ -16,7 +16,7 @@ RULE_ID = "own_code"
 
 #: Of the step, all of it: below, something else is worth more, unless one function alone surely takes _MIN_NAMED.
 _MIN_SHARE = 0.20
-#: Places in libraries: masked, or shortened to fit into a record (profiler/taps/making/timing.py).
+#: Places in libraries: masked, or shortened to fit into a record (profiler/taps/own_code/producers.py).
 _OF_LIBRARY = r"\((?:(?:site|dist)-packages/|python3\.\d+/|\w+…/)"
 #: What is named takes this share of the step, at least: the rest may be what torch does around the calls that feedline records.
 _MIN_NAMED = 0.05

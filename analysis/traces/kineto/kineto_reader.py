@@ -16,7 +16,7 @@ from feedline.analysis.traces.kineto.stream import MAX_OBJECT_TEXT, Blocks, Infl
 from feedline.analysis.traces.makers import READ, adapt_events, maker_of, maker_of_events, refusal_of
 from feedline.analysis.traces.trace_columns import DEFAULT, DEVICE_WORK, CollectiveArgs, Kind, Rows, Trace, TraceLimits, canonical, sort
 from feedline.profiler.errors import TraceDamaged
-from feedline.profiler.few import few
+from feedline.profiler.message import few
 
 _KINETO = "kineto"
 _MAX_CATEGORIES = 5  # that an error names

@@ -20,9 +20,8 @@ from feedline.profiler.errors import FeedlineError, FixError, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.printable import say
 from feedline.profiler.session import overrides
-from feedline.profiler.store.opening import open_run
-from feedline.profiler.store.read import Run
-from feedline.profiler.store.trainings import trainings
+from feedline.profiler.store.run_folder import Run
+from feedline.profiler.store.trainings import open_run, trainings
 
 RECORDED = "recorded"
 #: What costs time in a recording and says nothing about throughput; the same in both arms.
@@ -140,7 +139,7 @@ def _run_of(path: Path) -> Run:
 
 def _not_changed(path: Path) -> str:
     """Why no loader was changed."""
-    hooks = [hook for rank in _run_of(path).ranks.values() for hook in rank.manifest.hooks if hook["name"] == overrides.NAME]
+    hooks = [hook for rank in _run_of(path).ranks.values() for hook in rank.manifest.hooks if hook["name"] == overrides.OVERRIDES_HOOK]
     return next(
         (str(hook["why"]) for hook in hooks if not hook["attached"]), "" if hooks else "--set did not reach the training's processes"
     )

@@ -9,23 +9,23 @@ from typing import Any
 import torch.distributed as dist
 
 from feedline.profiler import masks
+from feedline.profiler.message import ReportHook
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.collectives.other_libraries import NAME
+from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
 from feedline.profiler.taps.patch import Patches
 
 GIVES = "bytes, group, start and end of every collective, once torch.distributed is initialized"
-Tell = Callable[[str, bool, str], None]
 
 
 class _Collectives:
     """Attaches the tap and the clock when a process group is created, and detaches them.
 
     Args:
-        tell: called when they are attached, and with the reason where they cannot be.
+        report: called when they are attached, and with the reason where they cannot be.
     """
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, report: ReportHook) -> None:
+        self._report = report
         self._gives = GIVES
         self._tap: Any = None
         self._clock: Any = None
@@ -60,26 +60,26 @@ class _Collectives:
         self._clock, self._left = None, []
         tap, self._tap = self._tap, None
         if tap is not None and (unknown := tap.stop()):
-            self._tell(NAME, True, f"{self._gives}; {unknown:,} ends on a GPU are unknown")
+            self._report(COLLECTIVES_HOOK, True, f"{self._gives}; {unknown:,} ends on a GPU are unknown")
 
     def _initialised(self) -> None:
-        if recorder.awake() is None:
+        if recorder.resume() is None:
             return
-        recorder.paced = False  # ranks that rest in different steps could not be matched
+        recorder.may_pause = False  # ranks that pause in different steps could not be matched
         try:
-            from feedline.profiler.taps.collectives.clocks import start_clock
+            from feedline.profiler.taps.collectives.rank_clocks import start_clock
             from feedline.profiler.taps.collectives.tap import CollectiveTap
 
             if self._tap is None:
-                tap = CollectiveTap(self._tell)
+                tap = CollectiveTap(self._report)
                 tap.attach()
                 self._tap = tap
             backend = dist.get_backend() if dist.is_initialized() else "unknown"
             self._gives = f"bytes, group, start and end of every collective ({backend}, {dist.get_world_size()} ranks)"
-            self._tell(NAME, True, self._gives)
-            self._clock = start_clock(self._tell, any(clock.measured for clock in self._left))
+            self._report(COLLECTIVES_HOOK, True, self._gives)
+            self._clock = start_clock(self._report, any(clock.measured for clock in self._left))
         except Exception as error:
-            self._tell(NAME, False, masks.error(error))
+            self._report(COLLECTIVES_HOOK, False, masks.error(error))
 
     def _before_destroy(self) -> None:
         try:
@@ -90,11 +90,11 @@ class _Collectives:
             if self._tap is not None:
                 self._tap.ends.let_go()
         except Exception as error:
-            self._tell(NAME, False, masks.error(error))
+            self._report(COLLECTIVES_HOOK, False, masks.error(error))
 
 
-def attach(tell: Tell, patches: Patches) -> Callable[[], None]:
+def attach(report: ReportHook, patches: Patches) -> Callable[[], None]:
     """Attach to torch.distributed; returns a function that undoes everything except patches."""
-    collectives = _Collectives(tell)
+    collectives = _Collectives(report)
     collectives.attach(patches)
     return collectives.stop

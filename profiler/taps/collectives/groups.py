@@ -13,9 +13,9 @@ from feedline.profiler import clock
 from feedline.profiler.events import Stage
 from feedline.profiler.store.segment import Segment
 
-_MOST = 1000  # groups, and pairs of ranks and tags, that have a name of their own: each takes records that are never forgotten
-_OTHERS = "others"
-NAME_BYTES = 56  # of a NAME record
+_MAX_NAMED_GROUPS = 1000  # groups, and pairs of ranks and tags, that have a name of their own: each takes records that are never forgotten
+_OTHER_GROUPS = "others"
+_NAME_BYTES = 56  # of a NAME record
 
 
 class Channel:
@@ -36,17 +36,17 @@ class Channel:
         self._ids = (0, 0)
 
     def id_in(self, segment: Segment) -> int:
-        """Id of its name in a segment; its first use also records a description."""
+        """Return the id of its name in a segment; its first use also records a description."""
         if segment is not self._segment:
-            self._ids = segment.name_id(short(self.name)), segment.name_id(self.backend)
+            self._ids = segment.name_id(_shortened(self.name)), segment.name_id(self.backend)
             self._segment = segment
-            for first, step, count in runs(self.ranks):
+            for first, step, count in _rank_runs(self.ranks):
                 source, backend = self._ids
                 segment.add(Stage.GROUP, clock.wall_ns(), 0, backend, nbytes=count, number=first, extra=step, source=source)
         return self._ids[0]
 
 
-class Group:
+class RecordedGroup:
     """A process group on one backend.
 
     Attributes:
@@ -66,14 +66,14 @@ class Group:
         self.held: Any = None
         self.ended = 0
         self._pairs: dict[tuple[int | None, bool, int], Channel] = {}
-        self._other_pairs = Channel(_OTHERS, (), self.whole.backend)
+        self._other_pairs = Channel(_OTHER_GROUPS, (), self.whole.backend)
 
     def pair(self, peer: int | None, sends: bool, tag: int) -> Channel:
-        """The messages between this rank and another one, by its number in the group; None for receives from any source."""
+        """Return the messages between this rank and another one, by its number in the group; None for receives from any source."""
         key = peer, sends, tag
         known = self._pairs.get(key)
         if known is None:
-            if len(self._pairs) >= _MOST:
+            if len(self._pairs) >= _MAX_NAMED_GROUPS:
                 return self._other_pairs
             source, target = (self._rank, peer) if sends else ("any" if peer is None else peer, self._rank)
             ranks, name = self.whole.ranks, f"{self.whole.name} {source}>{target}" + (f" tag {tag}" if tag else "")
@@ -82,25 +82,25 @@ class Group:
         return known
 
 
-class Groups:
+class RecordedGroups:
     """Every process group seen. A name reused after ``destroy_process_group`` is distinguished from its first use."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str | None], Group] = {}
+        self._known: dict[tuple[str, str | None], RecordedGroup] = {}
         self._uses: dict[str, int] = {}
 
-    def of(self, pg: Any, tensor: torch.Tensor | None) -> Group:
-        """The group of a collective on a tensor: each device type has a backend."""
+    def of(self, pg: Any, tensor: torch.Tensor | None) -> RecordedGroup:
+        """Return the group of a collective on a tensor: each device type has a backend."""
         device = None if tensor is None else tensor.device
         key = pg.group_name, device.type if device is not None else None
         known = self._known.get(key)
         if known is None or known.of() is not pg:
-            known = self._known[key] = Group(pg, self._name(key[0], pg, device), device)
+            known = self._known[key] = RecordedGroup(pg, self._name(key[0], pg, device), device)
         return known
 
     def _name(self, name: str, pg: Any, device: torch.device | None) -> str:
-        if len(self._uses) >= _MOST:
-            return _OTHERS
+        if len(self._uses) >= _MAX_NAMED_GROUPS:
+            return _OTHER_GROUPS
         first = next((group for (known, _), group in self._known.items() if known == name and group.of() is pg), None)
         if first is not None:  # the same group on another kind of device
             backend = _backend_of(pg, device)
@@ -108,7 +108,7 @@ class Groups:
         use = self._uses[name] = self._uses.get(name, 0) + 1
         return name if use == 1 else f"{name} ({use})"
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[RecordedGroup]:
         return iter(list(self._known.values()))
 
     def __len__(self) -> int:
@@ -132,14 +132,14 @@ def _backend_of(pg: Any, device: torch.device | None) -> str:
 
 
 def _first_number(pg: Any) -> int:
-    """Number of collectives before the tap was attached: 0 for a new group. Some count twice, equally on all ranks."""
+    """Return the number of collectives before the tap was attached: 0 for a new group. Some count twice, equally on all ranks."""
     try:
         return int(pg._get_sequence_number_for_group())
     except Exception:
         return 0
 
 
-def runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+def _rank_runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
     """Compress ascending numbers into (first, step, count)."""
     rest = list(ranks)
     while rest:
@@ -149,8 +149,8 @@ def runs(ranks: Iterable[int]) -> Iterator[tuple[int, int, int]]:
         rest = rest[count:]
 
 
-def short(name: str) -> str:
-    """A name that fits into a record and stays unique."""
-    if len(name.encode()) <= NAME_BYTES:
+def _shortened(name: str) -> str:
+    """Return a name that fits into a record and stays unique."""
+    if len(name.encode()) <= _NAME_BYTES:
         return name
-    return f"{name.encode()[: NAME_BYTES - 17].decode(errors='ignore')}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"{name.encode()[: _NAME_BYTES - 17].decode(errors='ignore')}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from feedline.profiler import ranks, reasons
-from feedline.profiler.message import Message
+from feedline.profiler import message, ranks
+from feedline.profiler.message import Message, ReportHook
 
-NAME = "collectives"  # of the hook
-UNSEEN = {
+COLLECTIVES_HOOK = "collectives"  # of the hook
+_UNSEEN_LIBRARIES = {
     "horovod.torch": ("Horovod", "it has queues and threads of its own"),
     "byteps.torch": ("BytePS", "it has queues and threads of its own"),
     "mpi4py.MPI": ("mpi4py", "it calls MPI itself"),
@@ -18,14 +18,14 @@ UNSEEN = {
 _MEANINGLESS_ALONE = ("mpi4py.MPI", "cupy.cuda.nccl")
 
 
-def attach(when_imported: Callable[[str, Callable[[], None]], None], tell: Callable[[str, bool, str], None]) -> None:
+def name_when_imported(when_imported: Callable[[str, Callable[[], None]], None], report: ReportHook) -> None:
     """Report each of them when it is imported, if that means that it communicates."""
 
-    def told(name: str, why: str) -> Callable[[], None]:
+    def reporter(name: str, why: str) -> Callable[[], None]:
         said = f"not recorded, {why}: its time counts toward the stage in which it occurs, if any"
-        return lambda: tell(f"communication by {name}", False, Message(said, reasons.OTHER_LIBRARY))
+        return lambda: report(f"communication by {name}", False, Message(said, message.OTHER_LIBRARY))
 
     alone = ranks.place().world_size == 1
-    for module, (name, why) in UNSEEN.items():
+    for module, (name, why) in _UNSEEN_LIBRARIES.items():
         if not (alone and module in _MEANINGLESS_ALONE):
-            when_imported(module, told(name, why))
+            when_imported(module, reporter(name, why))

@@ -20,21 +20,20 @@ import torch.distributed as dist
 
 from feedline.profiler import clock, masks
 from feedline.profiler.events import UNMEASURED, Flag
-from feedline.profiler.record.below_dispatch import NoFunctions
 from feedline.profiler.record.recorder import recorder
 from feedline.profiler.store.segment import Segment
-from feedline.profiler.taps.collectives.cuda import CudaEnds
-from feedline.profiler.taps.collectives.ends import COLLECTIVE, Ends, Row
-from feedline.profiler.taps.collectives.groups import Channel, Group, Groups
-from feedline.profiler.taps.collectives.operations import Operation, operations
-from feedline.profiler.taps.collectives.other_libraries import NAME
+from feedline.profiler.taps.collectives.c10d_operations import CollectiveOperation, collective_operations
+from feedline.profiler.taps.collectives.ends import COLLECTIVE, CudaEnds, Ends, StartedCollective
+from feedline.profiler.taps.collectives.groups import Channel, RecordedGroup, RecordedGroups
+from feedline.profiler.taps.collectives.other_libraries import COLLECTIVES_HOOK
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.torch_internals import NoFunctionModes
 
-KEY = "BackendSelect"
+DISPATCH_KEY = "BackendSelect"
 _ENGINE = "torch.autograd.graph"  # the module in whose frame the autograd engine runs on a CPU; on a GPU's thread there is no frame
 _MOST_ERRORS = 20  # of feedline itself, after which the tap detaches
 _WAITED_FOR = "gloo"  # gives a work that is waited for in Python, where others may give none
-Begun = tuple[Row, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
+_Begun = tuple[StartedCollective, Any, int, Any, bool]  # the row, the group, bytes, events of a GPU, the caller waits for it at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +42,17 @@ class _Kind:
 
     of: Callable[[], Any]  # a weak reference to the process group
     segment: Segment
-    group: Group
+    group: RecordedGroup
     channel: Channel  # unless it is between two ranks, which the arguments name
     ids: int  # of the channel
     dtype: int
     source: int
 
 
-Kinds = dict[tuple[int, torch.dtype | None, bool], _Kind]  # by address of the group, dtype and whether on a CPU
+_Kinds = dict[tuple[int, torch.dtype | None, bool], _Kind]  # by address of the group, dtype and whether on a CPU
 
 
-class _Kernels:
+class _CollectiveKernels:
     """The kernels of this process.
 
     Attributes:
@@ -72,27 +71,27 @@ class _Kernels:
         """
         if self._module is not None:
             return
-        key = torch._C._parse_dispatch_key(KEY)
+        key = torch._C._parse_dispatch_key(DISPATCH_KEY)
         if key is None:
-            raise RuntimeError(f"this torch has no dispatch key {KEY}")
-        below, found = torch._C._dispatch_keyset_full_after(key), operations()
-        self._module = torch._C._dispatch_library("IMPL", "c10d", KEY, __file__, 0)
-        for operation in found:
-            self._module.impl(operation.op.name(), KEY, self._kernel(operation, below), True)
+            raise RuntimeError(f"this torch has no dispatch key {DISPATCH_KEY}")
+        below, operations = torch._C._dispatch_keyset_full_after(key), collective_operations()
+        self._module = torch._C._dispatch_library("IMPL", "c10d", DISPATCH_KEY, __file__, 0)
+        for operation in operations:
+            self._module.impl(operation.op.name(), DISPATCH_KEY, self._kernel(operation, below), True)
 
-    def _kernel(self, operation: Operation, below: Any) -> Any:
+    def _kernel(self, operation: CollectiveOperation, below: Any) -> Any:
         """With the dispatcher's own keys: those of a tensor take 7 us less, but miss what a mode adds to a thread's (FakeTensorMode).
 
         OpOverload.redispatch does no more than its handle's, in a frame of its own.
         """
         redispatch = getattr(getattr(operation.op, "_handle", None), "redispatch_boxed", operation.op.redispatch)
-        kinds: Kinds = {}
+        kinds: _Kinds = {}
 
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             segment, tap = recorder.main, self.tap
             begun = None
             if segment is not None and tap is not None:
-                with NoFunctions():
+                with NoFunctionModes():
                     begun = tap.begin(segment, operation, kinds, args)
             if begun is None or tap is None:
                 return redispatch(keyset & below, *args, **kwargs)
@@ -113,22 +112,22 @@ class _Kernels:
         return kernel
 
 
-kernels = _Kernels()
+collective_kernels = _CollectiveKernels()
 
 
 class CollectiveTap:
     """Records every collective. Never raises what the collective itself would not raise.
 
     Args:
-        tell: called with the reason when it gives up.
+        report: called with the reason when it gives up.
 
     Attributes:
         ends: who stamps the ends.
     """
 
-    def __init__(self, tell: Any) -> None:
-        self._tell = tell
-        self._groups = Groups()
+    def __init__(self, report: Any) -> None:
+        self._report = report
+        self._groups = RecordedGroups()
         self.ends = Ends(self._groups)
         self._cuda = CudaEnds()
         self._patches = Patches()
@@ -141,14 +140,14 @@ class CollectiveTap:
         Raises:
             Exception: this torch is built differently, or other code has kernels there.
         """
-        kernels.register()
+        collective_kernels.register()
         self.ends.attach(self._patches)
-        kernels.tap = self
+        collective_kernels.tap = self
 
     def detach(self) -> None:
         """Receive no more collectives. Pending callbacks still arrive."""
-        if kernels.tap is self:
-            kernels.tap = None
+        if collective_kernels.tap is self:
+            collective_kernels.tap = None
         self._patches.undo()
 
     def stop(self) -> int:
@@ -157,7 +156,7 @@ class CollectiveTap:
         unknown = self._cuda.stop()
         return 0 if self._errors else unknown
 
-    def begin(self, segment: Segment, operation: Operation, kinds: Kinds, args: tuple[Any, ...]) -> Begun | None:
+    def begin(self, segment: Segment, operation: CollectiveOperation, kinds: _Kinds, args: tuple[Any, ...]) -> _Begun | None:
         """Record the start; None if that failed."""
         try:
             pg = self._unbox_group(args[operation.group])
@@ -181,7 +180,7 @@ class CollectiveTap:
             start = clock.wall_ns()
             number = next(channel.numbers)
             place = segment.add(COLLECTIVE, start, UNMEASURED, ids, kind.dtype, nbytes, number, 0, kind.source, flags)
-            row = Row(segment, place, start, group, channel)
+            row = StartedCollective(segment, place, start, group, channel)
             if on_gpu is not None and events is None:
                 row.unknown()
             return row, pg, nbytes, events, waited
@@ -189,7 +188,7 @@ class CollectiveTap:
             self._failed(error)
             return None
 
-    def complete(self, begun: Begun, operation: Operation, out: Any) -> None:
+    def complete(self, begun: _Begun, operation: CollectiveOperation, out: Any) -> None:
         row, pg, _, events, waited = begun
         try:
             if row.ended:
@@ -212,7 +211,7 @@ class CollectiveTap:
         except Exception as error:
             self._failed(error)
 
-    def _kind(self, segment: Segment, operation: Operation, pg: Any, tensor: torch.Tensor | None) -> _Kind:
+    def _kind(self, segment: Segment, operation: CollectiveOperation, pg: Any, tensor: torch.Tensor | None) -> _Kind:
         group = self._groups.of(pg, tensor)
         ids = group.whole.id_in(segment) if operation.tag < 0 else 0
         dtype = 0 if tensor is None else segment.name_id(str(tensor.dtype).removeprefix("torch."))
@@ -221,13 +220,13 @@ class CollectiveTap:
     def _failed(self, error: Exception) -> None:
         self._errors += 1
         if self._errors == 1:
-            self._tell(NAME, False, f"some collectives are missing, {masks.error(error)}")
+            self._report(COLLECTIVES_HOOK, False, f"some collectives are missing, {masks.error(error)}")
         if self._errors > _MOST_ERRORS:
             self.detach()
 
 
 def _from_reducer(tensor: torch.Tensor) -> bool:
-    """Whether C++ code run by the autograd engine called the kernel, three frames up. Its int32 is the map of parameters in use."""
+    """Return whether C++ code run by the autograd engine called the kernel, three frames up. Its int32 is the map of parameters in use."""
     try:
         caller = sys._getframe(3).f_globals.get("__name__")
     except ValueError:  # a thread of the engine's own

@@ -1,16 +1,314 @@
-"""Records the convergence of a training: losses, gradient norms, and the setup of its optimizer."""
+"""Records losses, learning rates, gradient norms and the optimizer's setup of a training, called by the other taps.
 
+    forward (training, gradients)  -> samples          taps/training.py
+    GradScaler.scale               -> the loss before it was scaled
+    backward(loss)                 -> the loss; before it and after it: norms (norms.py)
+    a bucket is reduced            -> norms            taps/collectives/tap.py
+    optimizer.step                 -> values are written, the next update begins
+
+Nothing is changed and no random number is drawn. On a GPU nothing waits: values stay there until the GPU has passed them (norms.py).
+"""
+
+import functools
+import weakref
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
-from feedline.profiler.taps.convergence.norms import WhenImported
-from feedline.profiler.taps.convergence.watch import GIVES, NAME, Tell, TellSetup, Watch
+import torch
+
+from feedline.profiler import masks
+from feedline.profiler.message import ReportHook
+from feedline.profiler.record.recorder import recorder
+from feedline.profiler.taps.convergence.norms import DeviceNumbers, GradientNormTap, WhenImported
+from feedline.profiler.taps.convergence.sample_count import SampleCount
+from feedline.profiler.taps.convergence.training_setup import TrainingSetup
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.torch_internals import below_user_modes, in_backward
 
-__all__ = ["GIVES", "NAME", "attach"]
+NAME, GIVES = "convergence", "losses, learning rate, and gradient norms where there are several ranks or micro-batches"
+_OWN_CURVES = ("train loss", "eval loss", "lr")  # names of curves that are not the program's
+_MOST_LOSSES = 256  # backwards without an update; whoever updates by hand never makes one that is seen
+_ReportSetup = Callable[[dict[str, object]], None]
 
 
-def attach(tell: Tell, patches: Patches, tell_setup: TellSetup, when_imported: WhenImported) -> Callable[[], None]:
+class ConvergenceWatch:
+    """Receives events of a training from the other taps. No method raises.
+
+    Attributes:
+        updates: optimizer steps made.
+    """
+
+    def __init__(self, report: ReportHook, report_setup: _ReportSetup) -> None:
+        self._report, self._report_setup = report, report_setup
+        self.updates = 0
+        self._seen = SampleCount()
+        self._before = 0  # samples at the last update
+        self._loss: deque[Any] = deque(maxlen=_MOST_LOSSES)  # numbers, or tensors on a GPU
+        self._evaluated: tuple[torch.Tensor | None, int] = None, 0  # sum and number
+        self._model: Callable[[], Any] = lambda: None  # a weak reference to the one trained last
+        self._on_gpu = False  # the last loss was
+        self._scaled_at = 0  # updates when GradScaler.update was called last
+        self._scaled: tuple[Any, Any] = (lambda: None), None  # what GradScaler.scale returned, and was given
+        self._rate: float | None = None
+        self._later = DeviceNumbers(self)
+        self.setup = TrainingSetup()
+        self.norms = GradientNormTap(self, self._later)
+
+    @property
+    def samples(self) -> int:
+        """Samples that this rank has trained on; rows of the models' input if no loader feeds the training."""
+        return self._seen.number
+
+    @property
+    def samples_before(self) -> int:
+        """Samples that this rank had trained on at the last update."""
+        return self._before
+
+    @property
+    def model(self) -> Any:
+        """The model trained most recently, or None."""
+        return self._model()
+
+    @property
+    def fresh(self) -> int:
+        """Samples on this rank since the last update."""
+        return self.samples - self._before
+
+    def attach(self, patches: Patches, when_imported: WhenImported) -> None:
+        """Begin to watch."""
+        recorder.convergence = self
+        self.setup.attach(patches)
+        self.norms.attach(patches, when_imported)
+        original = torch.amp.GradScaler.scale
+
+        @functools.wraps(original)
+        def scale(scaler: Any, outputs: Any) -> Any:
+            scaled = original(scaler, outputs)
+            self._has_scaled(scaler, outputs, scaled)
+            return scaled
+
+        adjust = torch.amp.GradScaler.update
+
+        @functools.wraps(adjust)
+        def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            self._scaler_updated()
+            return adjust(scaler, *args, **kwargs)
+
+        patches.set(torch.amp.GradScaler, "scale", scale)
+        patches.set(torch.amp.GradScaler, "update", update)
+
+    @below_user_modes
+    def stop(self) -> None:
+        """The recording ends."""
+        if recorder.convergence is self:
+            recorder.convergence = None
+        try:
+            self._flush_evaluation()
+            self._later.stop()
+            self._report_setup({**self.setup.found(self.norms.why), **self._counts()})
+        except Exception as error:
+            self._failed(error)
+
+    def _counts(self) -> dict[str, object]:
+        return {"updates": self.updates, "samples": self.samples, "samples_known": self._seen.known}
+
+    def handed_over(self, samples: int) -> None:
+        """A loader has returned a batch of this many samples; 0: its size is unknown."""
+        self._seen.handed_over(samples)
+
+    def inferred(self) -> None:
+        """A module was called outside training."""
+        self._seen.inferred()
+
+    @below_user_modes
+    def forwarded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        """A module in training has received a batch; its first tensor gives the number of samples."""
+        try:
+            given = _first_tensor(args, kwargs)
+            if in_backward() or _captures(given):
+                return
+            if self._evaluated[1]:
+                self._flush_evaluation()
+            if module is not self._model():
+                if not is_model(module):
+                    return
+                self._model = weakref.ref(module)
+                self.setup.model(module)
+            if self.setup.batch_norms.active:
+                self.setup.batch_norms.forwarded(module, args, kwargs, self._seen.last)
+            self._seen.forwarded(0 if given is None else int(given.shape[0]))
+        except Exception as error:
+            self._failed(error)
+
+    @below_user_modes
+    def evaluated(self, value: Any) -> None:
+        """A loss module was called without gradients."""
+        try:
+            if _is_plain_number(value) and not _captures(value):
+                total, number = self._evaluated
+                detached = value.detach().float().reshape(())
+                self._evaluated = detached if total is None or total.device != detached.device else total + detached, number + 1
+        except Exception as error:
+            self._failed(error)
+
+    @below_user_modes
+    def backward(self, tensors: Any) -> bool:
+        """Backward is about to be called on these tensors. Returns whether ``after_backward`` must be called."""
+        try:
+            loss = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
+            self._on_gpu = on_gpu = isinstance(loss, torch.Tensor) and loss.is_cuda
+            if in_backward() or on_gpu and torch.cuda.is_current_stream_capturing():
+                return False
+            if self.norms.wanted:
+                self.norms.guarded(self.norms.before_backward)
+            if loss is not tensors and len(tensors) > 1:  # which of them is the loss?
+                return True
+            if self.norms.scaled and loss is self._scaled[0]():
+                loss = self._scaled[1]
+            if _is_plain_number(loss):
+                self._loss.append(loss.detach().float().reshape(()) if on_gpu else loss.item())
+        except Exception as error:
+            self._failed(error)
+        return True
+
+    @below_user_modes
+    def after_backward(self) -> None:
+        """Backward has returned."""
+        self.norms.backwards += 1
+        if self.norms.wanted:
+            self.norms.guarded(self.norms.after_backward)
+
+    @below_user_modes
+    def reduced(self, tensor: torch.Tensor, ranks: int, bucket: bool) -> None:
+        """A collective sums this tensor over this many ranks: a bucket of DistributedDataParallel, or a tensor of the program."""
+        self.norms.guarded(self.norms.reduced, tensor, ranks, bucket)
+
+    @below_user_modes
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step."""
+        try:
+            if self._on_gpu and torch.cuda.is_current_stream_capturing():
+                return
+            new = self.setup.optimizer(optimizer)
+            if new:
+                self._rate = None  # its learning rate is told, whatever that of the one before was
+            if self.norms.has_parts:
+                self.norms.guarded(self.norms.update, optimizer)
+            else:
+                self.norms.backwards = 0
+            self._seen.updated(id(optimizer))
+            if self._loss:
+                self._write_loss()
+            self._learning_rate(optimizer)
+            self.updates += 1
+            if new:  # for a run that is killed
+                self._report_setup(self.setup.found(self.norms.why))
+            self._before = self.samples
+            self._later.read()
+        except Exception as error:
+            self._failed(error)
+
+    def metric(self, name: str, value: float) -> None:
+        """The program records a number of its own."""
+        updates, samples = self._with_rest()
+        self._later.number(f"{name} (the program's)" if name in _OWN_CURVES else name, value, None, samples, updates)
+
+    def paused(self, updates: int, steps: int, batches: int, samples: int) -> None:
+        """Steps were only counted.
+
+        Args:
+            updates: that were made.
+            steps: that they make.
+            batches: that loaders handed over for them.
+            samples: in these.
+        """
+        self._seen.paused(updates, steps, batches, samples)
+        self.updates += updates
+        self._before = self.samples
+
+    def _with_rest(self) -> tuple[int, int]:
+        """Updates and samples, those of a pause that is under way too."""
+        pause = recorder.pause
+        if pause is None or not pause.updates:
+            return self.updates, self.samples
+        taken = sum(samples for _, samples in pause.batches_during_pause.values())
+        return self.updates + pause.updates, self._seen.with_pause(pause.updates, taken)
+
+    @below_user_modes
+    def _has_scaled(self, scaler: Any, outputs: Any, scaled: Any) -> None:
+        if _is_plain_number(scaled):
+            self._scaled = weakref.ref(scaled), outputs.detach()  # its graph goes when the program lets go of it
+        self.setup.scaler, self.norms.scaled = scaler, True
+
+    def _scaler_updated(self) -> None:
+        """Without an update since the last time, it was skipped: gradients were not finite."""
+        updates = self._with_rest()[0]
+        if updates == self._scaled_at:
+            self.setup.skipped += 1
+            self._loss.clear()
+            self._before = self.samples
+            self.norms.skip()
+        self._scaled_at = updates
+
+    def _write_loss(self) -> None:
+        """Of micro-batches, the sum."""
+        total = self._loss.popleft()
+        if self._loss:
+            where = getattr(total, "device", None)
+            total = total + sum(loss for loss in self._loss if getattr(loss, "device", None) == where)
+            self._loss.clear()
+        if isinstance(total, torch.Tensor):
+            self._later.value("train loss", total)
+        else:
+            self._later.number("train loss", total)
+
+    def _learning_rate(self, optimizer: torch.optim.Optimizer) -> None:
+        rate = optimizer.param_groups[0]["lr"]
+        if isinstance(rate, torch.Tensor):
+            if rate.is_cuda:
+                return  # to read it would make the program wait
+            rate = rate.item()
+        if rate != self._rate:
+            self._rate = rate
+            self._later.number("lr", rate)
+
+    def _flush_evaluation(self) -> None:
+        total, number = self._evaluated
+        if total is not None:
+            self._evaluated = None, 0
+            self._later.value("eval loss", total / number)
+
+    def _failed(self, error: Exception) -> None:
+        recorder.convergence = None
+        self._report(NAME, False, f"{GIVES}, until {masks.error(error)}")
+
+
+def _is_plain_number(value: Any) -> bool:
+    """Return whether this rank can read a tensor's single number alone; a DTensor's may take a collective."""
+    return type(value) is torch.Tensor and value.numel() == 1 and (value.is_cpu or value.is_cuda)
+
+
+def _captures(value: Any) -> bool:
+    """Return whether a CUDA graph is being captured with this tensor: then nothing may be read from the GPU."""
+    return isinstance(value, torch.Tensor) and value.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def _first_tensor(args: Any, kwargs: Any) -> torch.Tensor | None:
+    """Return the first tensor in a model's input that has rows."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor) and value.dim():
+            return value
+    return None
+
+
+def is_model(module: torch.nn.Module) -> bool:
+    """Return whether a module is a model: not an activation or a transform, nor a copy that DataParallel made for one call."""
+    return next(module.parameters(), None) is not None and not getattr(module, "_is_replica", False)
+
+
+def attach(report: ReportHook, patches: Patches, report_setup: _ReportSetup, when_imported: WhenImported) -> Callable[[], None]:
     """Watch the training of this process; returns a function that ends it."""
-    watch = Watch(tell, tell_setup)
+    watch = ConvergenceWatch(report, report_setup)
     watch.attach(patches, when_imported)
     return watch.stop

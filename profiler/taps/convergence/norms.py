@@ -9,49 +9,130 @@ accumulation in one process          p.grad after the first backward            
 
 Each rank records its own; the mean over ranks is computed when the run is read, so nothing is sent. Updates are measured as often as
 costs at most SHARE of the training's first minute, because a training of seconds has few updates, and half of that later on.
+
+Numbers that a GPU may still be computing are recorded once they are available. The program never waits: they are copied to pinned memory
+after the kernels that compute them, and read there.
 """
 
 import functools
 import math
+import struct
 import sys
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 
-from feedline.profiler import masks, reasons
-from feedline.profiler.events import Flag
+from feedline.profiler import clock, masks, message
+from feedline.profiler.events import UNMEASURED, Flag, Stage
 from feedline.profiler.message import Message
 from feedline.profiler.ranks import place
-from feedline.profiler.record.below_dispatch import unseen
 from feedline.profiler.record.recorder import recorder
-from feedline.profiler.taps.convergence.later import Later
 from feedline.profiler.taps.patch import Patches
+from feedline.profiler.torch_internals import below_user_modes
 
-SHARE, FIRST_S = 0.015, 60.0  # of the training's time, and seconds until it is halved
-_SELDOM = 64  # one update in N is measured whatever it costs
-_LOOKS = 8  # measured updates between two looks at what they cost
-_NEEDS = Message(
-    "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more",
-    reasons.ONE_GRADIENT,
-)
-_FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
-Tensors = list[torch.Tensor]
-WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
+_MAX_WAITING = 64  # numbers that wait for a GPU; the oldest is given up then
+_DOUBLE, _LONG, _FLOATS = struct.Struct("<d"), struct.Struct("<q"), struct.Struct("<ff")
 
 
-class Counts(Protocol):
-    """Progress of the training (Watch)."""
+class _Progress(Protocol):
+    """Progress of the training (ConvergenceWatch)."""
+
+    updates: int
+
+    @property
+    def samples(self) -> int: ...
 
     @property
     def fresh(self) -> int: ...
 
-    updates: int
+
+class DeviceNumbers:
+    """Writes VALUE and GRADIENT records. Args: counts: read when a number is handed over."""
+
+    def __init__(self, counts: _Progress) -> None:
+        self._counts = counts
+        self._waiting: deque[tuple[Any, Callable[[], None]]] = deque()
+
+    def number(self, name: str, value: float, at: int | None = None, samples: int | None = None, updates: int | None = None) -> None:
+        """Record one number of the training, as of now or of an earlier moment."""
+        segment = recorder.always_on_segment()
+        if segment is None:
+            return
+        samples = self._counts.samples if samples is None else samples
+        updates = self._counts.updates if updates is None else updates
+        segment.add(Stage.VALUE, at or clock.wall_ns(), 0, UNMEASURED, UNMEASURED, samples, _bits(value), updates, segment.name_id(name))
+
+    def value(self, name: str, value: torch.Tensor) -> None:
+        """The same for a tensor of one element."""
+        at, samples, updates = clock.wall_ns(), self._counts.samples, self._counts.updates
+        self._once(value, lambda there: self.number(name, there.item(), at, samples, updates))
+
+    def gradient(
+        self, how: str, small: torch.Tensor, big: torch.Tensor, samples: int, parts: int, ranks: int, flags: int, updates: int
+    ) -> None:
+        """Record the two squared norms of an update; see ``Stage.GRADIENT``."""
+        at, both = clock.wall_ns(), torch.stack([small.detach(), big.detach()])
+
+        def write(there: torch.Tensor) -> None:
+            segment = recorder.main
+            if segment is not None:
+                (number,) = _LONG.unpack(_FLOATS.pack(*(_in_float(value) for value in there.tolist())))
+                source = segment.name_id(how)
+                segment.add(Stage.GRADIENT, at, 0, parts, ranks, samples, number, updates, source, flags)
+
+        self._once(both, write)
+
+    def read(self) -> None:
+        """Record the numbers that are ready."""
+        while self._waiting and self._waiting[0][0].query():
+            self._waiting.popleft()[1]()
+        while len(self._waiting) > _MAX_WAITING:
+            self._waiting.popleft()
+
+    def stop(self) -> None:
+        """Record the numbers that are ready now; the rest is lost."""
+        self.read()
+        self._waiting.clear()
+
+    def _once(self, tensor: torch.Tensor, write: Callable[[torch.Tensor], None]) -> None:
+        if not tensor.is_cuda:
+            write(tensor)
+            return
+        there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        there.copy_(tensor, non_blocking=True)
+        passed = torch.cuda.Event()
+        passed.record(torch.cuda.current_stream(tensor.device))
+        self._waiting.append((passed, lambda: write(there)))
 
 
-class Norms:
+def _bits(value: float) -> int:
+    """Return a float64 as the int64 of the same bits."""
+    (number,) = _LONG.unpack(_DOUBLE.pack(value))
+    return int(number)
+
+
+def _in_float(value: float) -> float:
+    """Return the value as a float32; infinity if it is too large."""
+    return value if abs(value) < 3e38 else value * float("inf")
+
+
+_COST_SHARE, _FIRST_SECONDS = 0.015, 60.0  # of the training's time, and seconds until it is halved
+_SELDOM = 64  # one update in N is measured whatever it costs
+_COST_UPDATES = 8  # measured updates between two looks at what they cost
+_NEEDS = Message(
+    "the noise scale needs gradients of parts of an update: several ranks, or gradient accumulation over two micro-batches or more",
+    message.ONE_GRADIENT,
+)
+_FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
+_Tensors = list[torch.Tensor]
+WhenImported = Callable[[str, Callable[[], None]], None]  # library, what is done once the program has imported it
+
+
+class GradientNormTap:
     """Measures updates, one after another.
 
     Attributes:
@@ -60,7 +141,7 @@ class Norms:
         backwards: of this update so far; the caller counts.
     """
 
-    def __init__(self, counts: Counts, later: Later) -> None:
+    def __init__(self, counts: _Progress, later: DeviceNumbers) -> None:
         self._counts, self._later = counts, later
         self.why: str = _NEEDS
         self.scaled = False  # a GradScaler is in use
@@ -68,13 +149,13 @@ class Norms:
         self._optimizer: Any = lambda: None  # a weak reference
         self.wanted = self._lost = False
         self._created = self._began = time.perf_counter()
-        self._spent, self._every, self._look = 0.0, 1, _LOOKS
+        self._spent, self._every, self._look = 0.0, 1, _COST_UPDATES
         self._new_update()
         self._before = 0  # backwards of the last update
 
     def _new_update(self) -> None:
         self.backwards = 0
-        self._small: Tensors = []  # of the buckets of this backward
+        self._small: _Tensors = []  # of the buckets of this backward
         self._local: torch.Tensor | None = None  # of p.grad: by the program's own all_reduce, or accumulation
         self._samples = 0  # behind the part
         self._last_samples = 0  # when the whole was measured, in accumulation
@@ -151,14 +232,14 @@ class Norms:
         elif self._local is not None and tensor.is_floating_point():
             self._summed += tensor.numel()
 
-    def _part(self, how: str, tensors: Tensors, scale: float, ranks: int) -> None:
+    def _part(self, how: str, tensors: _Tensors, scale: float, ranks: int) -> None:
         """A part's gradient goes by, or some of it."""
         self._how = how
         if self.wanted and not self._done and tensors:
             self._small.append(_squared_norm(tensors) * scale**2)
             self._parts = ranks
 
-    @unseen
+    @below_user_modes
     def guarded(self, act: Callable[..., None], *args: Any) -> None:
         """Run a part of the measurement inside the program's own calls: an error ends the measurement, its time is counted."""
         begun = time.perf_counter()
@@ -181,7 +262,7 @@ class Norms:
         if not self.backwards:
             smallest = min(self._parameters(), key=torch.Tensor.numel, default=None)
             left = None if smallest is None else smallest.grad  # the program does not set gradients to zero: sums of several updates
-            self._stale = left is not None and not left.is_cuda and bool(local(left).count_nonzero())
+            self._stale = left is not None and not left.is_cuda and bool(_local(left).count_nonzero())
 
     def after_backward(self) -> None:
         if self._done or self._stale:
@@ -205,7 +286,10 @@ class Norms:
             self._manual()
 
     def _is_manual(self) -> bool:
-        """Whether the program has summed as many numbers as the gradient has: a loss or a norm has fewer, averaged weights come later."""
+        """Return whether the program has summed as many numbers as the gradient has.
+
+        A loss or a norm has fewer, averaged weights come later.
+        """
         if self._local is None or not self._summed or any(hasattr(parameter, "to_local") for parameter in self._parameters()):
             return False
         return self._summed >= sum(parameter.numel() for parameter in self._parameters() if parameter.grad is not None)
@@ -256,30 +340,30 @@ class Norms:
         coming = self._counts.updates + 1
         if coming >= self._look:
             now = time.perf_counter()
-            share = SHARE if now - self._created < FIRST_S else SHARE / 2
+            share = _COST_SHARE if now - self._created < _FIRST_SECONDS else _COST_SHARE / 2
             wanted = self._every * self._spent / (share * (now - self._began))
             self._every = max(self._every, min(_SELDOM, 1 << math.ceil(math.log2(max(1.0, wanted)))))
-            self._began, self._spent, self._look = now, 0.0, coming + _LOOKS * self._every
+            self._began, self._spent, self._look = now, 0.0, coming + _COST_UPDATES * self._every
         return coming % self._every == 0
 
-    def _parameters(self) -> Tensors:
+    def _parameters(self) -> _Tensors:
         optimizer = self._optimizer()
         if optimizer is None:
             return []
         return [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
 
     def _gradient(self) -> torch.Tensor:
-        return _squared_norm([local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
+        return _squared_norm([_local(parameter.grad) for parameter in self._parameters() if parameter.grad is not None])
 
 
-def _squared_norm(tensors: Tensors) -> torch.Tensor:
+def _squared_norm(tensors: _Tensors) -> torch.Tensor:
     """Sum of squares of all elements: float32 scalar.
 
     Raises:
         RuntimeError: a gradient is sparse.
         TypeError: it is a tensor of another kind.
     """
-    by_type: dict[torch.dtype, Tensors] = {}
+    by_type: dict[torch.dtype, _Tensors] = {}
     for tensor in tensors:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             raise TypeError(f"a gradient is a {type(tensor).__name__}")
@@ -295,11 +379,11 @@ def _squared_norm(tensors: Tensors) -> torch.Tensor:
 
 
 def _is_one_shard(parameter: torch.Tensor) -> bool:
-    """Whether ranks have disjoint parts of it: a DTensor on a mesh of one dimension, sharded."""
+    """Return whether ranks have disjoint parts of it: a DTensor on a mesh of one dimension, sharded."""
     mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", ())
     return mesh is not None and mesh.ndim == 1 and all(placement.is_shard() for placement in placements)
 
 
-def local(gradient: torch.Tensor) -> torch.Tensor:
+def _local(gradient: torch.Tensor) -> torch.Tensor:
     """This rank's part of a DTensor, or the tensor itself."""
     return gradient.to_local() if hasattr(gradient, "to_local") else gradient

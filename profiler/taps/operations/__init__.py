@@ -7,29 +7,16 @@ not seen: functions of the user's own and libraries that are not here; their tim
 
 from collections.abc import Callable
 
-from feedline.profiler.taps.operations import (
-    albumentations_,
-    cv2_,
-    h5py_,
-    monai_,
-    numpy_,
-    pil,
-    pil_load,
-    torchvision_io,
-    torchvision_v1,
-    torchvision_v2,
-    untapped,
-    webdataset_,
-    zarr_,
-)
-from feedline.profiler.taps.operations.attached import Attached, Report
+from feedline.profiler.message import ReportHook
+from feedline.profiler.taps.operations import albumentations_, cv2_, h5py_, library, monai_, numpy_, pil_, torchvision_, webdataset_, zarr_
+from feedline.profiler.taps.operations.library import Attached
 
 LIBRARIES = (
-    pil.LIBRARY,
-    pil_load.LIBRARY,
-    torchvision_v1.LIBRARY,
-    torchvision_v2.LIBRARY,
-    torchvision_io.LIBRARY,
+    pil_.IMAGE,
+    pil_.IMAGE_LOADING,
+    torchvision_.TRANSFORMS,
+    torchvision_.TRANSFORMS_V2,
+    torchvision_.IO,
     cv2_.LIBRARY,
     numpy_.LIBRARY,
     h5py_.LIBRARY,
@@ -37,13 +24,13 @@ LIBRARIES = (
     webdataset_.LIBRARY,
     albumentations_.LIBRARY,
     monai_.LIBRARY,
-    *untapped.LIBRARIES,
+    *library.UNTAPPED,
 )
 
 _attached = Attached(LIBRARIES)
 
 
-def attach(report: Report) -> Callable[[], None]:
+def attach(report: ReportHook) -> Callable[[], None]:
     """Attach the taps of all libraries: now, or when one is imported.
 
     Attaching again, or in a process forked from one with taps, wraps nothing twice; the last undo restores.

@@ -3,13 +3,12 @@
 from types import ModuleType
 
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.operations import sizes
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
+from feedline.profiler.taps.operations.span import augmented_size, collect, missing
 
 
 def _install(tap: Tap, albumentations: ModuleType) -> None:
-    tap.method(albumentations.BasicTransform, "__call__", Stage.AUGMENT, sizes.augmented)
+    tap.method(albumentations.BasicTransform, "__call__", Stage.AUGMENT, augmented_size)
 
 
 def _selftest() -> str | None:

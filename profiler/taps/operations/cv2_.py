@@ -5,12 +5,11 @@ from typing import Any
 
 from feedline.profiler import masks
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.operations import sizes
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
+from feedline.profiler.taps.operations.span import augmented_size, collect, decoded_size, missing
 
 DECODERS = ("imread", "imdecode")
-FRAMES = ("read", "grab", "retrieve", "set")  # set: going to a frame decodes those since the last key frame
+_FRAMES = ("read", "grab", "retrieve", "set")  # set: going to a frame decodes those since the last key frame
 _VIDEO = "cv2.VideoCapture"
 OPERATIONS = (
     "LUT",
@@ -35,17 +34,20 @@ OPERATIONS = (
 
 def install(tap: Tap, cv2: ModuleType) -> None:
     free = tap.free(cv2, (*DECODERS, *OPERATIONS))
-    tap.functions(cv2, [name for name in free if name in DECODERS], Stage.DECODE, sizes.decoded)
-    tap.functions(cv2, [name for name in free if name in OPERATIONS], Stage.AUGMENT, sizes.augmented)
+    tap.functions(cv2, [name for name in free if name in DECODERS], Stage.DECODE, decoded_size)
+    tap.functions(cv2, [name for name in free if name in OPERATIONS], Stage.AUGMENT, augmented_size)
     try:
-        for name in FRAMES:
+        for name in _FRAMES:
             tap.method(cv2.VideoCapture, name, Stage.DECODE, _frame, f"{_VIDEO}.{name}")
     except (AttributeError, KeyError, TypeError) as error:  # built without videos, or with types that cannot be changed
         tap.left.append(f"{_VIDEO} cannot be replaced ({masks.error(error)}): its time is the dataset's own")
 
 
 def _frame(result: Any) -> tuple[int, int]:
-    """Bytes of a frame that is handed over. No pixels: most are decoded only to get to a frame, which a smaller picture would not spare."""
+    """Return the bytes of a frame that is handed over.
+
+    No pixels: most are decoded only to get to a frame, which a smaller picture would not spare.
+    """
     return (result[1].nbytes if isinstance(result, tuple) and result[0] else 0), 0
 
 

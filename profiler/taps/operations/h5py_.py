@@ -3,13 +3,12 @@
 from types import ModuleType
 
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.operations import sizes
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
+from feedline.profiler.taps.operations.span import collect, missing, read_size
 
 
 def _install(tap: Tap, h5py: ModuleType) -> None:
-    tap.method(h5py.Dataset, "__getitem__", Stage.READ, sizes.read, "h5py.Dataset")
+    tap.method(h5py.Dataset, "__getitem__", Stage.READ, read_size, "h5py.Dataset")
 
 
 def _selftest() -> str | None:

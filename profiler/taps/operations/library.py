@@ -1,19 +1,128 @@
-"""Describes which functions of a library are replaced."""
+"""Library taps: which functions of a library are replaced, and the taps attached in this process.
 
+A function that the program took before feedline could replace it, as by ``from cv2 import imread``, is left alone: once another object has
+its name, the program could no longer pickle what holds it, and a dataset that does could not be sent to a spawned worker.
+"""
+
+import functools
+import gc
 import multiprocessing
+import os
+import re
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, FrameType, FunctionType, ModuleType
 from typing import Any
 
+from feedline.profiler import masks, message
+from feedline.profiler.arrivals import arrivals
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.operations.early import taken
+from feedline.profiler.message import Message, ReportHook
 from feedline.profiler.taps.operations.span import Size, Unbound, spanned
-from feedline.profiler.taps.patch import Patches
+from feedline.profiler.taps.patch import SKIPPED_FILE_SUFFIX, Patches
+
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
-class NotPossible(Exception):
+def _held_outside(module: ModuleType, names: Sequence[str], wrappers: Iterable[Callable[..., Any]] = ()) -> dict[str, str]:
+    """Return those of a module's functions that are referenced from outside installed libraries, each with its holder.
+
+    Reference counts usually show quickly that nothing does. Only if they leave a doubt are all objects of the process searched, which takes
+    0.1 to 0.3 s once torch is imported.
+
+    Args:
+        module: that has the functions.
+        names: of the functions.
+        wrappers: what an earlier recording put in the place of these functions. They hold the originals, and count as the library's own.
+    """
+    package = module.__name__.partition(".")[0]
+    own = _references(package, wrappers)
+    inside = Counter(own)
+    doubted = []
+    builtins = [key for key, value in vars(module).items() if isinstance(value, BuiltinFunctionType)]
+    # The import system keeps a hidden copy of the names of some compiled modules: a reference that all of its functions have.
+    hidden = min((sys.getrefcount(vars(module)[key]) - inside[id(vars(module)[key])] for key in builtins), default=1)
+    for name in names:
+        usual = hidden if name in builtins else 1  # the argument of getrefcount
+        if sys.getrefcount(vars(module)[name]) - inside[id(vars(module)[name])] > usual:
+            doubted.append(name)
+    if not doubted:
+        return {}
+    holders = _holders(tuple(vars(module)[name] for name in doubted), package, set(own))
+    return {name: holder for name, holder in zip(doubted, holders, strict=True) if holder is not None}
+
+
+def _references(package: str, wrappers: Iterable[Callable[..., Any]]) -> list[int]:
+    """Return the ids of all objects referenced by the globals of a package's modules and by the wrappers.
+
+    Those in containers count too; one per reference.
+    """
+    modules = {id(module): module for name, module in list(sys.modules.items()) if f"{name}.".startswith(f"{package}.")}
+    for module in list(modules.values()):
+        for value in list(getattr(module, "__dict__", {}).values()):
+            if isinstance(value, ModuleType) and f"{value.__name__}.".startswith(f"{package}."):
+                modules.setdefault(id(value), value)
+    ids: list[int] = []
+    containers: dict[int, Any] = {}
+    for module in modules.values():
+        for value in list(getattr(module, "__dict__", {}).values()):
+            ids.append(id(value))
+            if isinstance(value, (set, frozenset, list, tuple, dict)):
+                containers[id(value)] = value
+    for wrapper in wrappers:
+        for part in _parts(wrapper):
+            ids.append(id(part))
+            containers[id(part)] = part
+    for container in containers.values():
+        ids += map(id, _contents(container))
+    return ids
+
+
+def _parts(wrapper: Any) -> Iterator[dict[str, Any] | CellType]:
+    """Yield the objects through which a wrapper, and the functions of feedline that it calls, refer to others."""
+    function = getattr(wrapper, "__func__", wrapper)
+    yield vars(function)
+    if function is not wrapper:
+        yield vars(wrapper)
+    for cell in function.__closure__ or ():
+        yield cell
+        inner = cell.cell_contents
+        if isinstance(inner, FunctionType) and inner.__code__.co_filename.endswith(SKIPPED_FILE_SUFFIX):
+            yield from _parts(inner)
+
+
+def _contents(container: Any) -> Iterable[Any]:
+    if isinstance(container, CellType):
+        return (container.cell_contents,)
+    return container.values() if isinstance(container, dict) else container
+
+
+def _holders(originals: tuple[Any, ...], package: str, own: set[int]) -> list[str | None]:
+    """For each function, a holder outside of installed libraries; None if there is none.
+
+    Args:
+        originals: functions; nothing of the caller's may hold them but this tuple. A list would be copied for the call of get_referrers,
+            which from Python 3.13 on counts the copy as a holder.
+        package: the library they belong to.
+        own: ids of the objects whose references do not count.
+    """
+    holders: list[str | None] = [None] * len(originals)
+    for holder in gc.get_referrers(*originals):
+        if holder is originals or isinstance(holder, FrameType) or id(holder) in own:
+            continue
+        module = holder.get("__name__") if isinstance(holder, dict) else None
+        if isinstance(module, str) and (f"{module}.".startswith(f"{package}.") or _INSTALLED.search(str(holder.get("__file__")))):
+            continue
+        held = {id(value) for value in gc.get_referents(holder)}
+        message = f"module {module}" if isinstance(module, str) else f"an object of type {type(holder).__name__}"
+        holders = [message if id(original) in held else before for original, before in zip(originals, holders, strict=True)]
+    return holders
+
+
+class _NotPossible(Exception):
     """No tap can see into this library.
 
     Attributes:
@@ -86,7 +195,7 @@ class Tap:
         self._functions.append((module, name, wrapper, original))
 
     def free(self, module: ModuleType, names: Iterable[str]) -> list[str]:
-        """Those of the functions that this version of the library has and that may be replaced.
+        """Return those of the functions that this version of the library has and that may be replaced.
 
         Code that holds an original could no longer pickle it once another object has its name, and spawn workers are sent pickles. A
         worker itself sends none.
@@ -94,7 +203,7 @@ class Tap:
         names = [name for name in names if name in vars(module)]
         if not self._late or multiprocessing.parent_process() is not None:
             return names
-        held = taken(module, names, [_given[place] for name in names if (place := f"{module.__name__}:{name}") in _given])
+        held = _held_outside(module, names, [_given[place] for name in names if (place := f"{module.__name__}:{name}") in _given])
         for name, holder in held.items():
             self.left.append(f"{module.__name__}.{name} was taken by {holder} before feedline could replace it: not timed separately")
         return [name for name in names if name not in held]
@@ -107,3 +216,87 @@ class Tap:
             if now is not None and vars(now).get(name) is wrapper:
                 setattr(now, name, original)
         self._functions.clear()
+
+
+class Attached:
+    """The taps of some libraries, attached while at least one user needs them."""
+
+    def __init__(self, libraries: Sequence[Library]) -> None:
+        self._libraries = libraries
+        self._users = 0
+        self._report: ReportHook = lambda *_: None
+        self._pid = 0  # who may call it: a process forked since is not the one that reports
+        self._said: dict[str, tuple[bool, str]] = {}
+        self._taps: dict[str, Tap] = {}
+        self._awaited: dict[str, Callable[[], None]] = {}  # name -> what ends the waiting
+
+    def attach(self, report: ReportHook) -> Callable[[], None]:
+        """See ``operations.attach``."""
+        self._users += 1
+        self._report, self._pid = report, os.getpid()
+        for library in self._libraries:
+            if library.name in self._said:
+                self._record_outcome(library, *self._said[library.name])
+            elif library.module in sys.modules:
+                self._install(library, sys.modules[library.module], late=True)
+            elif library.name not in self._awaited:
+                self._awaited[library.name] = arrivals.when_imported(library.module, functools.partial(self._arrived, library))
+        undone: list[bool] = []
+
+        def undo() -> None:
+            if not undone:
+                undone.append(True)
+                self._detach()
+
+        return undo
+
+    def _arrived(self, library: Library, module: ModuleType) -> None:
+        self._awaited.pop(library.name, None)
+        self._install(library, module, late=False)
+
+    def _install(self, library: Library, module: ModuleType, late: bool) -> None:
+        tap = Tap(late)
+        try:
+            library.install(tap, module)
+        except Exception as error:
+            tap.undo()
+            self._record_outcome(library, False, error.why if isinstance(error, _NotPossible) else masks.error(error))
+        else:
+            self._taps[library.name] = tap
+            self._record_outcome(library, True, "; ".join([library.gives, *tap.left]))
+
+    def _record_outcome(self, library: Library, attached: bool, why: str) -> None:
+        self._said[library.name] = (attached, why)
+        if os.getpid() == self._pid:
+            with suppress(Exception):
+                self._report(library.name, attached, why)
+
+    def _detach(self) -> None:
+        self._users -= 1
+        if self._users:
+            return
+        for tap in reversed(list(self._taps.values())):
+            tap.undo()
+        self._taps.clear()
+        self._said.clear()
+        for wait_no_more in self._awaited.values():
+            wait_no_more()
+        self._awaited.clear()
+
+
+_COUNTERS = "its work appears in the counters of CPU time, run-queue delay and bytes"
+_EVERYTHING = f"open(...).read() is not replaced, because every import and log file goes through it; {_COUNTERS}"
+
+
+def _untapped(name: str, module: str, why: str) -> Library:
+    def install(tap: Tap, module: ModuleType) -> None:
+        raise _NotPossible(why)
+
+    selftest: Callable[[], str | None] = lambda: why  # noqa: E731
+    return Library(name, module, why, install, selftest)
+
+
+UNTAPPED = (
+    _untapped("open", "builtins", Message(_EVERYTHING, message.NOT_REPLACED)),
+    _untapped("lmdb", "lmdb", f"Transaction.get belongs to an immutable type and reads by page faults; {_COUNTERS}"),
+)

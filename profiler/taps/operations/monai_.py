@@ -6,10 +6,8 @@ from typing import Any
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.detail import detail
-from feedline.profiler.taps.operations import sizes
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import stopwatch, transparent
+from feedline.profiler.taps.operations.span import augmented_size, collect, missing, stopwatch, transparent
 
 _LOADS = ("LoadImage", "LoadImaged")  # read a file and decode it
 
@@ -21,7 +19,7 @@ def _install(tap: Tap, transform: ModuleType) -> None:
 
 def _timed(original: Callable[..., Any]) -> Callable[..., Any]:
     loading = stopwatch(Stage.DECODE, lambda _: (0, 0))
-    changing = stopwatch(Stage.AUGMENT, sizes.augmented)
+    changing = stopwatch(Stage.AUGMENT, augmented_size)
 
     def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         write = detail.write

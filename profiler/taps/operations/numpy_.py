@@ -4,16 +4,14 @@ import io
 from types import ModuleType
 
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.operations import sizes
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import spanned
+from feedline.profiler.taps.operations.span import collect, missing, read_size, spanned
 
 
 def _install(tap: Tap, numpy: ModuleType) -> None:
-    tap.functions(numpy, tap.free(numpy, ("load", "fromfile")), Stage.READ, sizes.read)
-    tap.method(numpy.lib.npyio.NpzFile, "__getitem__", Stage.READ, sizes.read, "numpy.NpzFile")
-    opened = spanned(numpy.memmap.__new__, Stage.READ, sizes.read, "numpy.memmap")
+    tap.functions(numpy, tap.free(numpy, ("load", "fromfile")), Stage.READ, read_size)
+    tap.method(numpy.lib.npyio.NpzFile, "__getitem__", Stage.READ, read_size, "numpy.NpzFile")
+    opened = spanned(numpy.memmap.__new__, Stage.READ, read_size, "numpy.memmap")
     tap.patches.set(numpy.memmap, "__new__", staticmethod(opened))
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from feedline.profiler.events import Stage
 from feedline.profiler.record.detail import detail
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
-from feedline.profiler.taps.operations.span import stopwatch
+from feedline.profiler.taps.operations.span import collect, missing, stopwatch
 
 
 def _install(tap: Tap, webdataset: ModuleType) -> None:
@@ -22,7 +21,7 @@ def _install(tap: Tap, webdataset: ModuleType) -> None:
 
 
 def spanned_iterator(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    """A generator around the generator of a tar's files, with a span for each file."""
+    """Return a generator around the generator of a tar's files, with a span for each file."""
     timed = stopwatch(Stage.READ, lambda file: (len(file["data"]), 0))
 
     @functools.wraps(original)

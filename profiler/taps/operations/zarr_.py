@@ -3,13 +3,12 @@
 from types import ModuleType
 
 from feedline.profiler.events import Stage
-from feedline.profiler.taps.operations import sizes
-from feedline.profiler.taps.operations.collect import collect, missing
 from feedline.profiler.taps.operations.library import Library, Tap
+from feedline.profiler.taps.operations.span import collect, missing, read_size
 
 
 def _install(tap: Tap, zarr: ModuleType) -> None:
-    tap.method(zarr.Array, "__getitem__", Stage.READ, sizes.read, "zarr.Array")
+    tap.method(zarr.Array, "__getitem__", Stage.READ, read_size, "zarr.Array")
 
 
 def _selftest() -> str | None:

@@ -16,7 +16,7 @@ from feedline.analysis.traces.windows import READINGS_NS, _marks_in, read_window
 from feedline.cli import main
 from feedline.profiler.clock import MARK
 from feedline.profiler.errors import OutputError
-from feedline.profiler.store.opening import open_run
+from feedline.profiler.store.trainings import open_run
 
 PROGRAM = Path(__file__).with_name("training.py")
 ACTIVE, CONVOLUTIONS = 5, 2

@@ -19,8 +19,8 @@ from feedline.analysis.traces.windows import read_windows
 from feedline.profiler.events import UNMEASURED, Stage
 from feedline.profiler.store.layout import KINETO, SEGMENTS, main_segment
 from feedline.profiler.store.manifest import Manifest
-from feedline.profiler.store.opening import open_run
 from feedline.profiler.store.segment import Segment
+from feedline.profiler.store.trainings import open_run
 
 UNIX, BOOT, PID = 1_790_000_000_000_000_000, 4_000_000_000_000, 77
 MAIN, STREAM, SIDE = Track("77", "77"), Track("0", "7", 0), Track("0", "20", 0)

@@ -1,0 +1,230 @@
+"""Folders that feedline created: the list of the files that it made in each, and their removal.
+
+    RUN/.feedline               {"feedline": "run", "launch": "..."}, then a name in each line
+    RUN/rank0/.feedline         {"feedline": "part"}, then the names in this folder
+
+A name is listed only after its file was created as a new one, so a file of the user's is never listed. A folder is removed if everything
+in it is listed and no process uses it.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from feedline.profiler.errors import ELSEWHERE, PlaceTaken
+from feedline.profiler.files import single
+from feedline.profiler.files.descriptor import Descriptor
+from feedline.profiler.message import few
+
+LIST_NAME = ".feedline"
+RESULTS_KIND = "results"  # the kind of a folder of the user's own in which feedline has files
+INNER_KIND = "part"  # the kind of a folder within another one of ours
+_MAX_LIST_BYTES = 1 << 24
+MAX_NAMED = 5  # files of others that an error names
+
+
+@dataclass(frozen=True)
+class FolderListing:
+    """Content of a list.
+
+    Attributes:
+        kind: run, store, results or part.
+        launch: of a run, the launch whose ranks write into it.
+        names: of the files and folders beside it.
+    """
+
+    kind: str
+    launch: str = ""
+    names: frozenset[str] = frozenset()
+
+
+def read_list(folder: Path) -> FolderListing | None:
+    """Return the list of a folder; None if it has none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        fd = os.open(folder / LIST_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    with os.fdopen(fd, "rb") as file:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _MAX_LIST_BYTES:
+            return None
+        head, *names = file.read().decode(errors="replace").split("\n")
+    try:
+        first = json.loads(head)
+        return FolderListing(str(first["feedline"]), str(first.get("launch", "")), frozenset(name for name in names if name))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def listed_names(folder: Path) -> frozenset[str]:
+    """Return the names on the list of a folder."""
+    listing = read_list(folder)
+    return frozenset() if listing is None else listing.names
+
+
+def begin_list(folder: Path, kind: str, launch: str = "") -> None:
+    """Create the list of a folder. Raises FileExistsError; OSError."""
+    fd = single.create(folder / LIST_NAME)
+    try:
+        os.write(fd, json.dumps({"feedline": kind, "launch": launch}).encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def add_to_list(folder: Path, name: str) -> None:
+    """Add a name, in one write, so that several processes can do so at once. A folder of the user's also gets a list. Raises OSError."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(folder / LIST_NAME, flags)
+    except FileNotFoundError:
+        with suppress(FileExistsError):
+            begin_list(folder, RESULTS_KIND, "")
+        fd = os.open(folder / LIST_NAME, flags)
+    try:
+        os.write(fd, name.encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def kind_with_article(kind: str) -> str:
+    """Return the kind of a folder with its article, for a sentence."""
+    return {"run": "a run", "store": "a packed store", RESULTS_KIND: "other results"}.get(kind, "something else")
+
+
+def remove(path: Path, kind: str = INNER_KIND) -> None:
+    """Remove a folder of feedline's. Its name is free at once; files that appear in it meanwhile are kept under another name.
+
+    Raises:
+        PlaceTaken: it is not ours or of another kind, holds anything that its list does not name, or a process uses it.
+        OSError: it cannot be removed.
+    """
+    with ExitStack() as stack:
+        strangers: list[str] = []
+        tree = _survey(path, path.name, None, kind, strangers, stack)
+        if strangers:
+            raise PlaceTaken(
+                f"{path} also holds {few(strangers, MAX_NAMED)}, which feedline did not make",
+                f"move {'them' if len(strangers) > 1 else 'it'} away",
+                ELSEWHERE,
+            )
+        aside = single.part_name(path)
+        os.rename(path, aside)
+        _clear(tree)
+        os.rmdir(aside)
+
+
+def sweep(folder: Path) -> None:
+    """Remove half-written files of a killed process from a folder that only this process writes to. Raises OSError."""
+    for path in folder.iterdir():
+        if path.name.startswith(single.PART):
+            single.remove(path)
+
+
+class Hold:
+    """Protects a folder from removal while this process and its forks live, or until ``release``."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises OSError: it has no list, or is being removed."""
+        fd = os.open(folder / LIST_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _lock(fd, fcntl.LOCK_SH)
+        except OSError:
+            os.close(fd)
+            raise
+        self._file = Descriptor(fd)
+
+    def release(self) -> None:
+        """Release it. The program may have closed the descriptor and opened a file of its own under its number."""
+        with suppress(OSError):
+            self._file.close()
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Protect a folder from removal inside the block, if it has a list and can be read.
+
+    Raises:
+        PlaceTaken: it is being removed.
+    """
+    try:
+        hold = Hold(folder)
+    except BlockingIOError as error:
+        raise Busy(f"{folder} is being replaced by another run") from error
+    except OSError:
+        hold = None
+    try:
+        yield
+    finally:
+        if hold is not None:
+            hold.release()
+
+
+class Busy(PlaceTaken):
+    """Another process uses the folder."""
+
+
+@dataclass
+class _Folder:
+    fd: int
+    files: list[str] = field(default_factory=list)
+    folders: dict[str, "_Folder"] = field(default_factory=dict)
+
+
+def _survey(path: Path, name: str, within: int | None, kind: str, strangers: list[str], stack: ExitStack) -> _Folder:
+    """Open a folder and all folders in it, lock their lists, and note what does not belong there."""
+    listing = read_list(path)
+    if listing is None:
+        raise PlaceTaken(f"{path} was not made by feedline (it contains no {LIST_NAME}), and is left untouched", ELSEWHERE)
+    if listing.kind != kind:
+        raise PlaceTaken(f"{path} holds {kind_with_article(listing.kind)}, not {kind_with_article(kind)}, and is left untouched", ELSEWHERE)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path if within is None else name, flags, dir_fd=within)
+    stack.callback(os.close, fd)
+    lock = os.open(LIST_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    stack.callback(os.close, lock)
+    try:
+        _lock(lock, fcntl.LOCK_EX)
+    except BlockingIOError as error:
+        raise Busy(f"{path} is being used by another process", "wait until it has ended", ELSEWHERE) from error
+    surveyed = _Folder(fd)
+    for entry in sorted(os.listdir(fd)):
+        mode = os.lstat(entry, dir_fd=fd).st_mode
+        ours = entry in listing.names or entry == LIST_NAME or entry.startswith(single.PART)
+        if ours and stat.S_ISREG(mode):
+            surveyed.files.append(entry)
+        elif ours and stat.S_ISDIR(mode) and read_list(path / entry) is not None:
+            surveyed.folders[entry] = _survey(path / entry, entry, fd, INNER_KIND, strangers, stack)
+        else:
+            strangers.append(str(path / entry))
+    return surveyed
+
+
+def _clear(folder: _Folder) -> None:
+    for name, inner in folder.folders.items():
+        _clear(inner)
+        os.rmdir(name, dir_fd=folder.fd)
+    for name in folder.files:
+        os.unlink(name, dir_fd=folder.fd)
+
+
+def _lock(fd: int, how: int) -> None:
+    """Raises BlockingIOError. A file system that knows no locks has none to wait for."""
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+            raise

@@ -1,0 +1,100 @@
+"""The meaning of a record's columns, stage by stage.
+
+All records are alike on disk (events.py), and each stage fills ``cpu``, ``runqueue``, ``nbytes``, ``number`` and ``extra`` with what it
+has. Readers get them by their meaning: a column that a stage has under another name has no other.
+"""
+
+from functools import cache
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from feedline.profiler.events import RECORD_DTYPE, Stage
+
+Records = npt.NDArray[np.void]
+_SUMMED = "wall", "cpu", "runqueue", "nbytes", "extra"  # columns that totals are kept of, behind the number of records
+
+#: Stage -> column -> its meaning. Times are in ns. What is not named here is what the column says, and ``number`` a batch key.
+_MEANINGS = MappingProxyType(
+    {
+        Stage.FETCH: {"extra": "samples"},
+        Stage.SAMPLE: {"nbytes": "samples", "extra": "stands_for"},
+        Stage.DECODE: {"extra": "pixels"},
+        Stage.AUGMENT: {"extra": "pixels"},
+        Stage.TRAFFIC: {
+            "wall": "major_faults",
+            "cpu": "disk_bytes",
+            "runqueue": "process_cpu",
+            "nbytes": "read_bytes",
+            "extra": "reads",
+        },
+        Stage.START: {"extra": "pid"},
+        Stage.BATCH: {"wall": "mark", "cpu": "tensors", "runqueue": "batches", "extra": "samples"},
+        Stage.KERNEL: {"wall": "minor_faults", "cpu": "system_cpu"},
+        Stage.NEXT: {"extra": "samples"},
+        Stage.EPOCH: {"number": "epoch", "extra": "workers"},
+        Stage.ARRIVE: {"extra": "worker"},
+        Stage.MADE: {"cpu": "working", "runqueue": "copying", "number": "calls", "extra": "stretch"},
+        Stage.LOOKED: {"extra": "calls"},
+        Stage.OWN_CODE: {"runqueue": "looking", "extra": "looks"},
+        Stage.CALLED: {"cpu": "outer"},
+        Stage.COMPILE: {"extra": "graph"},
+        Stage.GPU: {"number": "host_start", "extra": "of_stage"},
+        Stage.PROFILED: {"extra": "steps"},
+        Stage.FLOP: {"nbytes": "forward_flop", "extra": "backward_flop", "number": "arithmetic"},
+        Stage.GRADIENT: {"cpu": "parts", "runqueue": "ranks", "nbytes": "part_samples", "number": "norms_sq", "extra": "updates"},
+        Stage.VALUE: {"nbytes": "samples", "number": "value", "extra": "updates"},
+        Stage.REST: {"cpu": "cost", "extra": "steps"},
+        Stage.TAKEN: {"wall": "batches", "extra": "samples"},
+        Stage.BEGUN: {
+            "cpu": "updates_before",
+            "runqueue": "samples_before",
+            "nbytes": "parameters",
+            "number": "optimizer",
+            "extra": "first_optimizer",
+        },
+        Stage.LOOK: {"number": "pid", "extra": "stands_for"},
+        Stage.COLLECTIVE: {"cpu": "group", "runqueue": "dtype", "number": "sequence", "extra": "until_gpu"},
+        Stage.GROUP: {"cpu": "backend", "nbytes": "ranks", "number": "first_rank", "extra": "apart"},
+        Stage.CLOCK: {"number": "offset", "extra": "round_trip"},
+    }
+)
+
+
+@cache
+def _dtype_of(stage: Stage) -> "np.dtype[np.void]":
+    """RECORD_DTYPE with a stage's own names."""
+    own = _MEANINGS.get(stage, {})
+    names = [own.get(name, name) for name in RECORD_DTYPE.names or ()]
+    return np.dtype([(name, RECORD_DTYPE[at]) for at, name in enumerate(names)])
+
+
+def view(records: Records, stage: Stage) -> Records:
+    """The same records, all of this stage, with its column names; nothing is copied."""
+    return records.view(_dtype_of(stage))
+
+
+def summed(records: Records, stage: Stage) -> dict[str, int]:
+    """Return the sums of a stage's columns, and ``records``, their number; unmeasured values count as 0.
+
+    Args:
+        records: all of one stage, by its own names.
+        stage: theirs.
+    """
+    return {"records": len(records), **{name: int(np.maximum(records[name], 0).sum()) for name in _summed(stage)}}
+
+
+def totals(stage: Stage, counts: npt.NDArray[np.int64]) -> dict[str, int]:
+    """The same, from the sums in the store.
+
+    Args:
+        stage: whose sums they are.
+        counts: int64 [6 or more]: the number of records, and sums in the order of SUMMED.
+    """
+    return dict(zip(("records", *_summed(stage)), counts.tolist(), strict=False))
+
+
+def _summed(stage: Stage) -> list[str]:
+    own = _MEANINGS.get(stage, {})
+    return [own.get(name, name) for name in _SUMMED]
