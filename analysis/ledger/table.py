@@ -11,11 +11,17 @@ class LedgerRow:
     """Seconds with an owner.
 
     Attributes:
-        where: from the stage down to what it hides, as a path: ``wait/starved``, ``other/user/validate``.
-        s: seconds of what the table is of.
-        steps: share (0 to 1) of the steps in which they lie; None: unknown, or not of steps.
-        trend: their mean in the last third of the steps over that in the first; None: unknown.
-        place: file and line; empty: unknown.
+        where: Path from the stage down to what it hides, such as wait/starved or
+            other/user/validate. Of a run, the first part is start, steps, evaluation, profiled
+            (steps that torch.profiler recorded), between (steps) or end, and the stage follows. Of
+            a sample, cpu, run_queue (waiting for a CPU) and blocked are below each stage. Of
+            traces, rows are the parts of the budget.
+        s: What it takes of the table's whole. Unit: s.
+        steps: Share (0 to 1) of the recorded steps in which it occurs. Unit: 1. None: unknown, or
+            the row is of a run.
+        trend: Its mean in the last third of the recorded steps over that in the first. Unit: 1.
+            None: the steps are fewer than 15.
+        place: File and line; empty: unknown.
     """
 
     where: str
@@ -35,9 +41,9 @@ class LedgerTable:
     """Rows that sum to a whole.
 
     Attributes:
-        of: "step" or "sample" (the mean one), "run" (all of it), or "trace" (all of one without steps).
-        whole_s: seconds of it.
-        rows: disjoint, the largest first.
+        of: step or sample (the mean one), run, or trace (all of one without steps).
+        whole_s: What the rows sum to, within 0.1 %. Unit: s.
+        rows: Disjoint parts of it, the largest first.
     """
 
     of: str
@@ -76,9 +82,11 @@ class Ledger:
     """Where one rank's time went.
 
     Attributes:
-        step: the mean step; of a trace without steps, all of it.
-        run: the whole run; None: its begin or end is unknown.
-        sample: the mean sample, as whoever makes it spends the time; None: no sample was seen.
+        step: The mean step; of a trace without steps, all of it.
+        run: The whole run, from the begin of the recording to its end. None: one of these is
+            unknown.
+        sample: The mean sample, as the process that makes it spends the time. None: no sample was
+            recorded.
     """
 
     step: LedgerTable
