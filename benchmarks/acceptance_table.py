@@ -19,9 +19,8 @@ from acceptance.text import show
 from acceptance.train import Run
 
 from feedline.analysis.report.console import Console
-from feedline.cli.arguments import at_least, listed
-from feedline.cli.output import check_files, name_files, save
-from feedline.cli.work import working
+from feedline.cli.options import at_least, listed
+from feedline.cli.output import check_files, name_files, progress_bar, save
 from feedline.profiler.errors import FeedlineError, Interrupted, ScriptError
 from feedline.profiler.printable import say
 from feedline.profiler.samplers.cgroup import effective_cpus
@@ -105,7 +104,7 @@ def measure(arms: list[Arm], seeds: int, processes: int | None, quiet: bool) -> 
     began = time.monotonic()
     made, runs = None, list[Run]()
     try:
-        with working(quiet, "making data") as tell:
+        with progress_bar(quiet, "making data") as tell:
             made = data.make()
             race(arms, range(seeds), made, processes or max(1, int(effective_cpus())), tell, runs)
     except KeyboardInterrupt:

@@ -1,11 +1,12 @@
-"""Runs a training as a child process of a command, with its output in a file."""
+"""Trainings that a command runs as child processes, with their output in files."""
 
 import os
 import secrets
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -94,12 +95,31 @@ def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """The processes with a trial's mark in their environment, wherever they are; zombies have none."""
+    """Return the processes with a trial's mark in their environment, wherever they are; zombies have none."""
     wanted = f"{_MARK}={mark}".encode()
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     return [pid for pid in pids if wanted in proc.read(pid, "environ").split(b"\0")]
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log."""
+    """Return the last lines of a log."""
     return "\n".join(f"  {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
+
+
+def recording_command(run: Path, options: list[str], program: list[str], ranks: int) -> list[str]:
+    """Return the command line that records one run of a training.
+
+    Args:
+        options: of ``feedline run``.
+        program: script or ``-m module``, and its arguments; or ``--`` and a command.
+        ranks: processes, under torchrun from 2 on.
+    """
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
+    return [sys.executable, *launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *options, *program]
+
+
+def fill_placeholders(word: str, words: Mapping[str, str]) -> str:
+    """Replace the placeholders of an argument."""
+    for name, value in words.items():
+        word = word.replace(name, value)
+    return word

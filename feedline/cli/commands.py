@@ -6,37 +6,37 @@ import shlex
 
 from feedline import __version__
 from feedline.cli import converge
-from feedline.cli.check import Check
-from feedline.cli.compare import Compare
-from feedline.cli.diff import Diff
-from feedline.cli.env import Env
-from feedline.cli.ingest import Ingest
+from feedline.cli.check import CheckCommand
+from feedline.cli.compare import CompareCommand
+from feedline.cli.diff import DiffCommand
+from feedline.cli.env import EnvCommand
+from feedline.cli.ingest import IngestCommand
 from feedline.cli.interrupt import interrupts
-from feedline.cli.pack import Pack
+from feedline.cli.pack import PackCommand
 from feedline.cli.parser import Command, Parser, overview
-from feedline.cli.probe import Probe
-from feedline.cli.report import Report
-from feedline.cli.run import DASHES, Run
-from feedline.cli.scale import Scale
-from feedline.cli.tune import Tune
-from feedline.cli.verify import Verify
-from feedline.cli.whatif import Whatif
+from feedline.cli.probe import ProbeCommand
+from feedline.cli.report import ReportCommand
+from feedline.cli.run import DASHES, RunCommand
+from feedline.cli.scale import ScaleCommand
+from feedline.cli.tune import TuneCommand
+from feedline.cli.verify import VerifyCommand
+from feedline.cli.whatif import WhatifCommand
 from feedline.profiler.errors import FeedlineError, ScriptError, shows_tracebacks
 from feedline.profiler.files.reading import one_line
 from feedline.profiler.printable import say
 
 #: Job -> its commands: what `feedline --help` shows. Those of two words are subcommands.
 JOBS: dict[str, dict[str, type[Command]]] = {
-    "Record a training": {"run": Run, "env": Env},
-    "Read a recording": {"report": Report, "ingest": Ingest, "diff": Diff, "check": Check},
-    "Predict": {"whatif": Whatif, "tune": Tune, "scale": Scale},
-    "Measure this machine and its loaders": {"probe": Probe, "compare": Compare, "pack": Pack},
-    "Prove a change": {"verify": Verify},
+    "Record a training": {"run": RunCommand, "env": EnvCommand},
+    "Read a recording": {"report": ReportCommand, "ingest": IngestCommand, "diff": DiffCommand, "check": CheckCommand},
+    "Predict": {"whatif": WhatifCommand, "tune": TuneCommand, "scale": ScaleCommand},
+    "Measure this machine and its loaders": {"probe": ProbeCommand, "compare": CompareCommand, "pack": PackCommand},
+    "Prove a change": {"verify": VerifyCommand},
     "Converge with large batches": {f"converge {name}": kind for name, kind in converge.COMMANDS.items()},
 }
 COMMANDS: dict[str, type[Command]] = {
     **{name: kind for commands in JOBS.values() for name, kind in commands.items() if " " not in name},
-    "converge": converge.Converge,
+    "converge": converge.ConvergeCommand,
 }
 #: Commands that take a training after `--`; all that comes after it is the training's.
 _BEFORE_TRAINING = ("scale", "verify")

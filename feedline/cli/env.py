@@ -10,7 +10,7 @@ from feedline.cli.options import STDOUT, add_output
 from feedline.cli.output import check_json, name_files, print_json, save_json
 
 
-class Env:
+class EnvCommand:
     """Check what feedline can record on this machine with this PyTorch.
 
     Attaches every hook to a tiny training, checks what it records, and reads every counter once.

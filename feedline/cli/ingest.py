@@ -6,9 +6,8 @@ from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
-from feedline.cli.arguments import at_least, refuse_twice
-from feedline.cli.options import add_output, add_rank_pool
-from feedline.cli.output import below_runs, check_json
+from feedline.cli.options import add_output, add_rank_pool, at_least, rank_pool, refuse_twice
+from feedline.cli.output import below_runs, check_json, progress_bar
 from feedline.profiler.errors import FeedlineError, Interrupted, PlaceTaken, RankCollision, ScriptError, TraceDamaged
 from feedline.profiler.few import few
 from feedline.profiler.files import single
@@ -17,7 +16,7 @@ from feedline.profiler.printable import say
 from feedline.profiler.ranks import MOST_RANKS
 
 
-class Ingest:
+class IngestCommand:
     """Read traces of torch.profiler, Nsight Systems, rocprof or JAX.
 
     Makes one run folder from the traces (one trace per rank) and reports on it: input stalls, exposed communication, and which rank the
@@ -65,9 +64,7 @@ class Ingest:
 
         from feedline.analysis.ranks.ingest import ingest
         from feedline.analysis.traces.kineto.limits import DEFAULT, Limits
-        from feedline.cli.ranks import pool_of
         from feedline.cli.report import show_run
-        from feedline.cli.work import working
 
         limits = Limits.of(args.max_events) if args.max_events else DEFAULT
         problems: dict[str, str] = {}
@@ -75,7 +72,7 @@ class Ingest:
             if read_before:
                 say(f"{output} already holds these traces; writing its report")
             else:
-                with pool_of(args, len(args.file)) as pool, working(args.quiet) as tell:
+                with rank_pool(args, len(args.file)) as pool, progress_bar(args.quiet) as tell:
                     problems = ingest(args.file, output, pool, given, limits, command, tell, args.force).problems
             for problem in problems.values():
                 say(f"skipped: {problem}")

@@ -4,7 +4,8 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from feedline.profiler.files import output, owned, results
 from feedline.profiler.printable import say
 
 if TYPE_CHECKING:
+    from feedline.analysis.ranks.many.rank_pool import Tell
     from feedline.analysis.report.console import Console
 
 save = output.save
@@ -88,3 +90,17 @@ def name_files(console: "Console", files: Iterable[Path]) -> None:
     """List the result files: the last lines on the screen."""
     for file in files:
         console.print(f"  {os.path.relpath(file)}", soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
+    """A progress bar on standard error if it is a terminal; call what is yielded to move it: (what, done, of)."""
+    from rich.progress import BarColumn, Progress
+
+    from feedline.analysis.report.console import Console, Count, Words
+
+    told = Console(stderr=True, quiet=quiet)
+    columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
+    with Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as shown:
+        bar = shown.add_task(first, total=None)
+        yield lambda what, done, of: shown.update(bar, description=what, completed=done, total=of)

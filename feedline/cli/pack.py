@@ -20,7 +20,7 @@ _NAMED_CLASSES = 3
 _NAMED = 10  # files left out that are printed; all are in the store's manifest.json
 
 
-class Pack:
+class PackCommand:
     """Pack an image folder into one store that is faster to read.
 
     Files keep their bytes; files that are not images or cannot be read are named and left out. The label of an image is its class

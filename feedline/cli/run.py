@@ -2,31 +2,80 @@
 
 import argparse
 import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from feedline.cli.arguments import at_least
-from feedline.cli.options import add_output
+from feedline.cli.options import add_output, at_least
 from feedline.cli.output import below_runs, check_json
 from feedline.cli.program import Program, exit_like, from_module, from_script, show
-from feedline.cli.recording import Start, asked
-from feedline.cli.run_command import elsewhere, is_command, run_command
-from feedline.cli.settings import OVERRIDES, add_settings
+from feedline.cli.settings import OVERRIDES, add_settings, as_code
 from feedline.profiler import masks
-from feedline.profiler.errors import OutputError, ScriptError
+from feedline.profiler.errors import FeedlineError, FixError, OutputError, PlaceTaken, ScriptError
 from feedline.profiler.say import say
 from feedline.profiler.session.ending import Ending
 
 if TYPE_CHECKING:
     from feedline.convergence.apply.outside import FixInjector
+    from feedline.profiler.follow.asked import Asked
     from feedline.profiler.record.window import Window
+    from feedline.profiler.samplers.unfollowed import Unfollowed
     from feedline.profiler.session.hooks import Hooks
     from feedline.profiler.session.session import Session
 
 DASHES = "\0--"  #: stands for ``--`` while argparse looks at a command line: no argument can hold a null byte
+_LOOK_S = 1.0  # between looks at the processes below
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_KILLED = 128  # exit code of a command that a signal ended, less the signal's number, as a shell gives it
 
 
-class Run:
+@dataclass(frozen=True)
+class Start:
+    """State that the program may change while it runs, saved before."""
+
+    folder: Path = field(default_factory=Path.cwd)
+    python_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+
+
+def asked(args: argparse.Namespace, run: Path, launch: str, start: Start, reports: bool = True) -> "Asked":
+    """The recording that a command line requests.
+
+    Args:
+        run: the run folder that was made, with its launch.
+        reports: this process makes the report.
+    """
+    from feedline.profiler.follow.asked import Asked
+
+    return Asked(
+        top=os.getpid() if reports else 0,
+        run=str(run),
+        launch=launch,
+        every=args.sample_interval,
+        window=None if args.torch_profiler is None else str(args.torch_profiler),
+        record_argv=args.record_argv,
+        report=_report_options(args, start.folder),
+        folder=str(start.folder),
+        path=start.python_path,
+        settings=args.settings,
+        made_at=args.set_at,
+        strict=args.strict,
+        stop_after=args.stop_after,
+    )
+
+
+def _report_options(args: argparse.Namespace, folder: Path) -> tuple[str, ...]:
+    options = ["-q"] if args.quiet else []
+    options += ["-f"] if args.force else []
+    return (*options, *(["--json", str(folder / args.json)] if args.json else []))
+
+
+class RunCommand:
     """Record an unmodified training and report what limits it.
 
     The training itself is unchanged. Options before SCRIPT belong to feedline, everything after SCRIPT is passed to the script, and the
@@ -269,3 +318,87 @@ def _run_recorded(program: Program, session: "Session") -> BaseException | None:
         ended = error
     session.stop(Ending.of(ended))
     return ended
+
+
+def is_command(words: list[str]) -> bool:
+    """Whether the words after ``--`` are a command; else they are a script and its arguments."""
+    return shutil.which(words[0]) is not None
+
+
+def run_command(args: argparse.Namespace, command: list[str]) -> int:
+    """Run a command, and report the trainings below it. Returns its exit code.
+
+    Raises:
+        FixError, ScriptError: it is asked for what only a script can have.
+        OutputError: with ``--strict`` or ``--set``: nothing can be recorded, so nothing can be changed either.
+    """
+    if args.fix is not None:
+        with_ranks = "torchrun ... -m feedline run --fix ... train.py"
+        raise FixError(f"--fix needs a script, not a command: feedline run --fix ... train.py, or with ranks: {with_ranks}")
+    if args.module:
+        raise ScriptError("-m takes a module and `--` takes a command: use only one of them")
+    from feedline.profiler import ranks
+    from feedline.profiler.follow.reporting import report_what_was_made
+    from feedline.profiler.samplers.unfollowed import Unfollowed
+    from feedline.profiler.session.session import run_folder
+
+    start, launch = Start(), f"command-{os.getpid()}-{ranks.started_at()}"
+    path = start.folder / (args.output or below_runs(Path(command[0]).stem, ranks.started_at()))
+    try:
+        (run, hold), refused = run_folder(path, launch, args.force, args.strict)
+    except OutputError as error:
+        if args.strict or args.settings:
+            raise
+        say(f"not recording: {error}")
+        return _ended(subprocess.Popen(command), None)
+    if refused is not None:
+        say(elsewhere(refused, path, run))
+    elif not args.quiet:
+        say(f"recording into {os.path.relpath(run)}")
+    if args.settings and not args.quiet:
+        say(f"changing the training's DataLoader: {as_code(args.settings)}")
+    recording = asked(args, run, launch, start)
+    process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
+    code = _ended(process, Unfollowed(run, args.record_argv))
+    if code > _KILLED:
+        _tell_signal(run, process.pid, code - _KILLED)
+    hold.release()
+    report_what_was_made(recording)
+    return code
+
+
+def elsewhere(refused: PlaceTaken, path: Path, run: Path) -> str:
+    """The message for a run folder that differs from the requested one."""
+    return f"{refused.what.replace(str(path), os.path.relpath(path))}, recording into {os.path.relpath(run)}"
+
+
+def _tell_signal(run: Path, pid: int, number: int) -> None:
+    """Record in the run folder which signal killed the command, if that was the training process itself, which could not."""
+    from feedline.profiler.store.trainings import trainings
+
+    with suppress(FeedlineError, OSError, ValueError):
+        for rank in (rank for one in trainings(run) for rank in one.run.ranks.values()):
+            if rank.manifest.pid == pid and not rank.manifest.ended:
+                rank.manifest.ended_by = signal.Signals(number).name
+                rank.manifest.write(rank.folder)
+
+
+def _ended(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:
+    """Wait for a command, and forward signals. A terminal sends Ctrl-C to all processes, so it needs no forwarding."""
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, hand_on) for number in _FORWARDED}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        while True:
+            try:
+                code = process.wait(_LOOK_S)
+                return code if code >= 0 else _KILLED - code
+            except subprocess.TimeoutExpired:
+                if below is not None:
+                    below.read()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from feedline.cli.arguments import at_least, positive
+from feedline.cli.options import at_least, positive
 from feedline.cli.parser import meant
 from feedline.profiler.errors import ScriptError
 

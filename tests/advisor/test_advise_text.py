@@ -11,8 +11,8 @@ from advisor.made_up import run, with_curve, with_norms
 from feedline.analysis.convergence.advise import advise
 from feedline.analysis.convergence.target import StepTime
 from feedline.analysis.report.console import Console
-from feedline.cli.converge import advise as advise_command
-from feedline.cli.converge import advise_text
+from feedline.cli import converge as advise_command
+from feedline.cli.converge import text as advise_text
 from feedline.profiler.errors import ScriptError
 
 SMALL = run("runs-small", batch=32, train=0.10, held=0.30, ranks=1, scale=150.0)

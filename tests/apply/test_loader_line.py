@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from feedline.cli.speed.loader_line import NoDiff, diff
+from feedline.cli.verify.loader_line import NoDiff, diff
 
 SETTINGS = {"num_workers": 4, "persistent_workers": True}
 CALLS = {

@@ -10,7 +10,7 @@ import pytest
 from feedline.analysis.convergence.recorded import Recorded
 from feedline.analysis.explain.speed_trial import CODES
 from feedline.cli import main
-from feedline.cli.converge.branches import see_that_seeds_differ
+from feedline.cli.verify.seeds import see_that_seeds_differ
 from feedline.profiler.errors import FixError
 
 PROGRAM = """

@@ -10,7 +10,7 @@ from feedline.analysis.diff.compare import diff
 from feedline.analysis.diff.measure import CPU, THREAD
 from feedline.analysis.diff.model import CHANGED, EITHER, MACHINE
 from feedline.analysis.measure.model import Cpus
-from feedline.cli.diff_text import cells
+from feedline.cli.diff.text import cells
 
 
 @pytest.fixture(scope="module")

@@ -34,9 +34,9 @@ ALLOWED = {
     "profiler/taps/kineto_window.py: tempfile.NamedTemporaryFile": "the export before it is masked, in the folder for temporary files",
     "profiler/taps/operations/webdataset_.py: tarfile.open": "an archive in memory, of the self-test",
     "pipelines/compare/parts.py: os.open": "images of the user, for reading",
-    "feedline/cli/speed/guarded.py: tempfile.TemporaryDirectory": "what a trial of a training writes, in the folder for temporary files",
-    "feedline/cli/check_output.py: open": "the summary of a step of GitHub Actions, which several commands append to",
-    "feedline/cli/write_guard.py: os.open": "folders that a trial may write to, to name them to the kernel",
+    "feedline/cli/verify/guard.py: tempfile.TemporaryDirectory": "what a trial of a training writes, in the folder for temporary files",
+    "feedline/cli/check/text.py: open": "the summary of a step of GitHub Actions, which several commands append to",
+    "feedline/cli/verify/write_guard.py: os.open": "folders that a trial may write to, to name them to the kernel",
 }
 
 

@@ -91,7 +91,7 @@ def test_the_command_and_the_probes_know_the_same_parts():
 
 
 def test_of_several_numbers_of_readers_the_table_shows_the_fastest():
-    from feedline.cli.probe_table import fastest_only
+    from feedline.cli.probe.text import fastest_only
 
     rows = [Ceiling(f"read/files read cold x{n}", "read", value, settings={"readers": n}) for n, value in ((1, 5.0), (4, 9.0), (16, 7.0))]
 

@@ -1,14 +1,71 @@
 """``feedline converge``."""
 
 import argparse
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from feedline.cli.converge.advise import Advise
+from feedline.cli.options import add_output, rank_counts, refuse_twice
+from feedline.cli.output import check_files, save
 from feedline.cli.parser import Command, Parser, overview
+from feedline.profiler.errors import ScriptError
 
-COMMANDS: dict[str, type[Command]] = {"advise": Advise}
+if TYPE_CHECKING:
+    from feedline.analysis.convergence.advise import Advised
+    from feedline.analysis.convergence.recorded import Recorded
+    from feedline.analysis.convergence.target import Reached, StepTime
+    from feedline.cli.converge.text import ToTarget
 
 
-class Converge:
+class AdviseCommand:
+    """Say what a large batch costs a training, and which fix to try first.
+
+    Compares runs with the one at the smallest batch, and says whether a loss of accuracy comes from too few updates, stale statistics,
+    worse generalization or instability. Runs that have the same batch are treated as seeds. With --target, the time to
+    a target value is reported for each number of ranks; predicting it for other numbers needs runs with two different numbers of ranks.
+
+    Examples:
+        feedline converge advise runs/batch-32 runs/batch-256
+        feedline converge advise runs/batch-32 --target "train loss=0.3" --ranks 1,2,4,8
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders; the smallest batch is the reference")
+        reaching = parser.add_argument_group("time to a target")
+        reaching.add_argument("--target", type=target, metavar="CURVE=VALUE", help="report the time to a value, such as 'train loss=0.3'")
+        reaching.add_argument(
+            "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to report that time for (default: those of the runs)"
+        )
+        add_output(parser, json="the advice")
+
+    def run(self, args: argparse.Namespace) -> int:
+        check_files(args)
+        refuse_twice(args.runs, "run folder")
+        if args.ranks and args.target is None:
+            raise ScriptError("--ranks needs --target CURVE=VALUE")
+        from feedline.analysis.convergence.advise import advise
+        from feedline.analysis.convergence.read import read
+        from feedline.analysis.report.console import Console
+        from feedline.cli.converge.text import show
+
+        runs = [read(path) for path in args.runs]
+        found = advise(runs)
+        to = None
+        if args.target:
+            run, reached = chosen(runs, args.target)
+            to = time_to(run, reached, found, args.target, step_times(args.runs, runs, run, args.ranks or []))
+        if not args.quiet:
+            show(runs, found, to, Console())
+        if args.json is not None:
+            write(args.json, found, to)
+        return 0
+
+
+COMMANDS: dict[str, type[Command]] = {"advise": AdviseCommand}
+
+
+class ConvergeCommand:
     """Train with large batches: what a batch costs, and which fix to try first."""
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
@@ -18,3 +75,115 @@ class Converge:
 
     def run(self, args: argparse.Namespace) -> int:
         raise AssertionError("one of its commands is run")
+
+
+def target(text: str) -> tuple[str, float]:
+    """``train loss=0.3``.
+
+    Raises:
+        ArgumentTypeError: it has no name, or no finite number.
+    """
+    name, _, value = text.rpartition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not name.strip() or not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"expected CURVE=VALUE, such as 'train loss=0.3', got {text[:40]!r}")
+    return name.strip(), number
+
+
+def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded, Reached]":
+    """The run with the smallest batch that reaches the target, else the one with the smallest batch; and when it did.
+
+    Raises:
+        ScriptError: no run has such a curve, or knows its batch.
+    """
+    from feedline.analysis.convergence import curves
+    from feedline.analysis.convergence.target import steps_to_target
+
+    name, value = wanted
+    having = sorted((run for run in runs if name in run.curves and run.batch), key=lambda run: run.batch or 0.0)
+    if not having:
+        there = ", ".join(sorted({curve for run in runs for curve in run.curves})) or "none"
+        raise ScriptError(f"no run with a known batch size has a curve {name!r}; the curves are {there}")
+    tried = [(run, steps_to_target(run.curves[name], value, rising=curves.rises(name))) for run in having]
+    return next((pair for pair in tried if pair[1].updates is not None), tried[0])
+
+
+def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", workers: list[int]) -> "list[StepTime]":
+    """Seconds per update for each number of workers, with as many samples per worker as in ``like``: measured in the runs, or predicted by
+    the scaling laws fitted to them.
+
+    Raises:
+        RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
+    """
+    from feedline.analysis.convergence.target import StepTime
+
+    alike = {path: run for path, run in zip(paths, runs, strict=True) if _same_part(run, like)}
+    measured = {run.ranks: run for run in alike.values()}
+    wanted = workers or sorted(measured)
+    made = [StepTime(run.ranks, run.step_s, run.step_s, run.step_s, "measured") for run in measured.values() if run.ranks in wanted]
+    unknown = [number for number in wanted if number not in measured]
+    if unknown:
+        made += _predicted_times(list(alike), _part_of(like), unknown)
+    return sorted(made, key=lambda one: wanted.index(one.workers))
+
+
+def _predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "list[StepTime]":
+    """Step times predicted by the scaling laws fitted to the runs.
+
+    Args:
+        part: samples of one worker in an update.
+    """
+    from feedline.analysis.convergence.target import StepTime
+    from feedline.analysis.scaling.efficiency import STEPS
+    from feedline.analysis.scaling.study import study
+    from feedline.cli.scale import from_runs
+
+    given = from_runs(paths)
+    found = study(given.points, workers, given.basis, refused=given.refused)
+    made = []
+    for one in found.predictions:
+        if not one.samples_per_s or not one.low or not one.high:
+            made.append(StepTime(one.ranks, None, None, None, one.why))
+            continue
+        whole = one.ranks * (1 if found.unit == STEPS else part)
+        made.append(StepTime(one.ranks, whole / one.samples_per_s, whole / one.high, whole / one.low, one.model))
+    return made
+
+
+def _part_of(run: "Recorded") -> float:
+    """Samples of one worker in an update; 0 if unknown."""
+    return (run.batch or 0.0) / run.ranks
+
+
+def _same_part(run: "Recorded", like: "Recorded") -> bool:
+    """Whether a worker has equally many samples in an update in both runs."""
+    from feedline.analysis.scaling.efficiency import SAME_BATCH
+
+    return abs(_part_of(run) / _part_of(like) - 1) <= SAME_BATCH
+
+
+def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
+    """Time to the target for each number of workers, with the batch that it has there.
+
+    Args:
+        run, reached: of ``chosen``.
+    """
+    from feedline.analysis.convergence.target import time_to_target
+    from feedline.cli.converge.text import ToTarget
+
+    rows = [time_to_target(reached, run.batch or 0.0, _part_of(run) * one.workers, found.noise, one) for one in steps]
+    return ToTarget(*wanted, run.name, rows)
+
+
+def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
+    """Write the result as JSON; values that are not finite become null.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    from feedline.analysis.report.json_report import plain
+
+    save(path, json.dumps(plain({**vars(found), "target": to}), indent=1, allow_nan=False))

@@ -1,0 +1,262 @@
+"""A comparison of loaders in the terminal: three tables and a recommendation, 80 columns wide if names allow it."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis import formatting
+from feedline.analysis.formatting import BLANK, Scale, number, seconds
+from feedline.analysis.report import page
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.figures.svg import percent, tag
+from feedline.analysis.report.tables import columns, plain
+from feedline.pipelines.compare.choice import SYNTHETIC
+from feedline.pipelines.compare.ranking import median_interval, places
+from feedline.pipelines.compare.result import Comparison, Row
+from feedline.pipelines.translate.difference import Difference
+from feedline.profiler.few import few
+from feedline.profiler.printable import printable_in
+
+_NAMED = 3  # files named per kind of problem
+STAGES = ("read", "decode", "augment", "transport")
+_HERE = Path(__file__).parent
+_ROW, _BAR = 40, 14  # px; a bar stands below its name
+_COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport": "transport", "rest": "other"}
+#: What is compared with where no transform is named (compare.the_transform).
+_USUAL = """from torchvision import transforms
+
+transform = transforms.Compose([
+    transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
+    transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+])"""
+_LINES = """{transform}
+
+from feedline.pipelines.loaders.take import Taken
+
+if __name__ == "__main__":
+    loader = Taken({name!r}, {data!r}, transform, batch_size={batch_size}, workers={workers})
+    for images, labels in loader:  # one epoch: replace the loop over your DataLoader with this one
+        ...
+"""
+
+
+def show(comparison: Comparison, console: Console) -> None:
+    """Print it."""
+    comparison = printable_in(comparison)
+    console.print(plain(about(comparison)))
+    for kind, paths in comparison.left_out.items():
+        console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, _NAMED)})"), soft_wrap=True)
+    for title, table in _tables(comparison):
+        console.print()
+        console.print(Text(title, style="bold underline"))
+        console.print(table)
+    for remark in [*remarks(comparison.rows), *operation_remarks(comparison.operations)]:
+        console.print(plain(f"- {remark}"))
+    console.print()
+    console.print(plain(comparison.choice, "bold"))
+    if comparison.lines:
+        console.print(Text("These lines run as they are, from this folder:", "dim"))
+        for line in comparison.lines:
+            console.print(plain(f"    {line}".rstrip()), soft_wrap=True)
+
+
+def about(comparison: Comparison) -> str:
+    """What was compared, and how."""
+    settings = comparison.settings
+    return (
+        f"{comparison.photos:,} images of {comparison.sample_bytes / 1000:,.0f} kB, batches of {settings['batch_size']}, "
+        f"{settings['workers']} workers or threads on {comparison.cores:g} cores, to {settings['device']}. "
+        f"Page cache {comparison.cache}. {settings['rounds']} alternating rounds."
+    )
+
+
+def _tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
+    """(title, table) of each part that has content."""
+    measured = comparison.measured
+    if measured:
+        yield "Loaders", rates(comparison)
+        if any(row.stages for row in measured):
+            yield "CPU per sample of each step, called alone", steps(measured)
+        yield "Labels, and gray-level difference (of 255) from pillow-v1", _equality(measured)
+    if _backends(comparison.operations):
+        yield "Gray-level difference from torchvision on PIL, per operation: mean (largest)", operations(comparison.operations)
+
+
+def rates(comparison: Comparison) -> Table:
+    """Samples/s and their cost; the fastest first, with its place."""
+    fed = comparison.compute is not None
+    table = columns("loader", "", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
+    for place, row in places(comparison.measured):
+        low, high = median_interval(row.rates)
+        spread = f"({number(low)}{BLANK}{number(high)})" if row.name != SYNTHETIC else "(upper bound)"
+        figures = [str(place), number(row.samples_per_s), spread, f"{1000 * row.cpu_s:.2f}", f"{row.cores:.1f}", seconds(row.first_batch_s)]
+        if fed:
+            figures.append(f"{number(row.feeds.samples_per_s)} {row.feeds.limit}" if row.feeds else BLANK)
+        table.add_row(plain(row.name), *figures)
+    if comparison.compute is not None:
+        step = comparison.compute
+        table.add_row(
+            "the model alone", "", number(1 / step.step_s), "", f"{1000 * step.cpu_s:.2f}", f"{step.cpu_s / step.step_s:.1f}", "", ""
+        )
+    return table
+
+
+def steps(rows: Sequence[Row]) -> Table:
+    """CPU time by step."""
+    scale = Scale.column(max(getattr(row.stages, stage) for row in rows if row.stages for stage in STAGES))
+    table = columns("loader", *(f"{stage} {scale.unit}" for stage in STAGES))
+    for row in rows:
+        if row.stages:
+            table.add_row(plain(row.name), *(scale(getattr(row.stages, stage)) for stage in STAGES))
+        elif row.stages_why:
+            table.add_row(plain(row.name), *[BLANK] * len(STAGES))
+    return table
+
+
+def _equality(rows: Sequence[Row]) -> Table:
+    """Differences from pillow-v1, in gray levels of 255."""
+    table = columns("loader", "each once", "mean", "worst image", "largest")
+    for row in rows:
+        once = "yes" if row.epoch and not row.epoch.wrong else "NO"
+        off = (row.pixels.mean, row.pixels.largest_mean, row.pixels.max) if row.pixels else (None,) * 3
+        table.add_row(plain(row.name), once, *(BLANK if one is None else f"{one:.2f}" for one in off))
+    return table
+
+
+def operations(found: Sequence[Difference]) -> Table:
+    """A row per operation, a column per installed library."""
+    backends = _backends(found)
+    table = columns("operation", *backends)
+    for name in dict.fromkeys(one.operation for one in found if one.backend in backends):
+        cells = {one.backend: BLANK if one.mean is None else f"{one.mean:.2f} ({one.max:.0f})" for one in found if one.operation == name}
+        table.add_row(plain(name), *(cells.get(backend, "") for backend in backends))
+    return table
+
+
+def _backends(found: Sequence[Difference]) -> list[str]:
+    """Libraries that are installed."""
+    return [name for name in dict.fromkeys(one.backend for one in found) if len([one for one in found if one.backend == name]) > 1]
+
+
+def operation_remarks(found: Sequence[Difference]) -> Iterable[str]:
+    """Why a library cannot do an operation, or does it differently."""
+    for one in found:
+        if one.message:
+            yield f"{one.backend}, {one.operation}: {one.message}"
+
+
+def remarks(rows: Sequence[Row]) -> Iterable[str]:
+    """Remarks below the tables: reasons, faults, and missing operations."""
+    for row in rows:
+        if row.why:
+            yield f"{row.name}: not measured: {row.why}"
+            continue
+        if row.epoch and row.epoch.wrong:
+            yield f"{row.name}: {row.epoch.wrong}"
+        if row.pixels and row.pixels.outside:
+            yield f"{row.name}: its images differ: {row.pixels.outside}"
+        if row.pixels_why:
+            yield f"{row.name}: images not compared: {row.pixels_why}"
+        if row.stages_why:
+            yield f"{row.name}: steps not timed: {row.stages_why}"
+    for operation in dict.fromkeys(operation for row in rows for operation in row.missing):
+        yield f"not supported by {', '.join(row.name for row in rows if operation in row.missing)}: {operation}"
+
+
+def render(comparison: Comparison) -> str:
+    """The whole page."""
+    comparison = printable_in(comparison)
+    ranked = places(comparison.measured)
+    rows = [row for _, row in ranked]
+    return page.render(
+        _HERE / "compare.html",
+        it=comparison,
+        rows=rows,
+        ranked=ranked,
+        about=about(comparison),
+        remarks=[*remarks(comparison.rows), *operation_remarks(comparison.operations)],
+        rates=_rates(rows, comparison),
+        costs=_costs(rows),
+        colors=_COLORS,
+        blank=formatting.BLANK,
+        interval=median_interval,
+    )
+
+
+def _rates(rows: list[Row], comparison: Comparison) -> Markup | None:
+    """Samples/s: a bar for the median, a line for its 95 % interval; the model's own speed as a line across all."""
+    shown = [row for row in rows if row.name != SYNTHETIC]
+    if not shown:
+        return None
+    model = 1 / comparison.compute.step_s if comparison.compute else None
+    longest = max(median_interval(row.rates)[1] for row in shown)
+    drawn = model if model is not None and model <= 3 * longest else None
+    longest = max(longest, drawn or 0.0)
+    parts: list[Markup] = []
+    for index, row in enumerate(shown):
+        y = index * _ROW
+        low, high = median_interval(row.rates)
+        said = f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), {1000 * row.cpu_s:.2f} ms of CPU per sample"
+        bar = tag("rect", class_="part cpu", x=0, y=y + 20, width=percent(row.samples_per_s / longest), height=_BAR)
+        middle = y + 20 + _BAR / 2
+        whisker = tag("line", class_="median", x1=percent(low / longest), x2=percent(high / longest), y1=middle, y2=middle)
+        parts.append(tag("text", f"{row.name}: {number(row.samples_per_s)}", x=0, y=y + 14))
+        parts.append(tag("g", bar, whisker, class_="c-forward", data_tip=f"{row.name}: {said}"))
+    height = _ROW * len(shown)
+    if drawn is not None:
+        x = percent(drawn / longest)
+        parts.append(tag("line", class_="cursor", x1=x, x2=x, y1=0, y2=height))
+        side = "end" if drawn > longest / 2 else "start"
+        parts.append(tag("text", f"the model alone: {number(drawn)}", x=x, y=height + 16, text_anchor=side))
+        height += 22
+    label = "Samples per second by loader"
+    return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
+
+
+def _costs(rows: list[Row]) -> Markup | None:
+    """CPU time per sample: the steps side by side, and the rest that the running loader spent."""
+    shown = [row for row in rows if row.name != SYNTHETIC]
+    if not shown:
+        return None
+    split = {row.name: _shares(row) for row in shown}
+    longest = max(sum(parts.values()) for parts in split.values())
+    scale = Scale.column(longest)
+    parts: list[Markup] = []
+    for index, row in enumerate(shown):
+        y, start = index * _ROW, 0.0
+        parts.append(tag("text", f"{row.name}: {scale.full(row.cpu_s)}", x=0, y=y + 14))
+        for stage, spent in split[row.name].items():
+            place = {"x": percent(start / longest), "width": percent(spent / longest), "y": y + 20, "height": _BAR}
+            parts.append(tag("rect", class_=f"segment c-{_COLORS[stage]}", data_tip=f"{row.name}, {stage}: {scale.full(spent)}", **place))
+            start += spent
+    label = "CPU time of one sample by loader and step"
+    return tag("svg", *parts, width="100%", height=_ROW * len(shown), role="img", tabindex=0, class_="marks", aria_label=label)
+
+
+def _shares(row: Row) -> dict[str, float]:
+    """Seconds of each step; ``rest`` is what the running loader spent in addition, or everything if the steps are unknown."""
+    known = {stage: getattr(row.stages, stage) for stage in STAGES} if row.stages else {}
+    return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}
+
+
+def program_lines(name: str, data: Path, spec: str | None, batch_size: object, workers: object) -> list[str]:
+    """The program, line by line.
+
+    Args:
+        name: of the loader.
+        spec: ``module:name`` of the user's transform; None: the usual one.
+    """
+    return _LINES.format(transform=_transform(spec), name=name, data=str(data), batch_size=batch_size, workers=workers).splitlines()
+
+
+def _transform(spec: str | None) -> str:
+    """The statements that leave ``transform``."""
+    if spec is None:
+        return _USUAL
+    from feedline.pipelines import user_code
+
+    module, _, name = spec.partition(":")
+    return f"import {module}\n\ntransform = {module}.{name}{'()' if user_code.makes_transforms(spec) else ''}"

@@ -1,0 +1,298 @@
+"""``feedline scale``."""
+
+import argparse
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from feedline.cli.options import add_output, positive, rank_counts, refuse_twice
+from feedline.cli.output import check_json, make_folder, name_files, save
+from feedline.profiler.deferred import deferred
+from feedline.profiler.errors import NotJudged, ScriptError
+from feedline.profiler.files import results
+from feedline.profiler.printable import printable, say
+from feedline.profiler.ranks import MOST_RANKS
+
+if TYPE_CHECKING:
+    from feedline.analysis.scaling.efficiency import Point
+    from feedline.analysis.scaling.predict import Basis
+    from feedline.analysis.scaling.time_to_accuracy import Noise
+    from feedline.cli.unfinished import Unfinished
+
+_FILES = ("scale.html", "scale.json")
+_MOST_RATE = 1e18  # samples/s, samples, steps: sums and squares of them stay finite
+
+
+class ScaleCommand:
+    """Measure throughput by number of ranks, and predict it for more ranks.
+
+    Everything after `--` is a training. It runs under torchrun and `feedline run`, once for each number of ranks, so give it arguments
+    that keep it short. OMP_NUM_THREADS defaults to 1, also for a single rank (torchrun sets it only for two or more). Instead
+    of a training, give existing runs or measured throughputs.
+
+    Examples:
+        feedline scale --ranks 1,2,4 --predict 8 -- train.py --epochs 1
+        feedline scale runs/one runs/two runs/four-node0 runs/four-node1 --predict 8,16
+        feedline scale --throughput 1=67758,2=142704,4=235271 --predict 8
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("runs", type=_run_folder, nargs="*", metavar="RUN", help="run folders; or a training, after `--`")
+        measuring = parser.add_argument_group("measuring")
+        measuring.add_argument(
+            "--ranks",
+            type=rank_counts,
+            metavar="N,N",
+            help="numbers of ranks to run (default: 1, 2, 4, ... up to one per GPU or CPU, but at least 1 and 2: on a machine with one "
+            "GPU, set --ranks yourself)",
+        )
+        measuring.add_argument(
+            "--throughput", type=_throughput, metavar="RANKS=SAMPLES/S,...", help="throughputs measured elsewhere, by number of ranks"
+        )
+        predicting = parser.add_argument_group("predicting")
+        predicting.add_argument("--predict", type=rank_counts, default=[], metavar="N,N", help="numbers of ranks to predict")
+        predicting.add_argument(
+            "--batch-size", type=positive, metavar="SAMPLES", help="samples per rank and step, if --throughput is given"
+        )
+        predicting.add_argument(
+            "--noise-scale",
+            type=_noise_scale,
+            metavar="SAMPLES",
+            help="gradient noise scale of the training: also compare the time to the same accuracy",
+        )
+        predicting.add_argument(
+            "--min-steps",
+            type=steps,
+            metavar="STEPS",
+            help="optimizer steps to the target accuracy with an infinitely large batch (Smin): times to accuracy are then in seconds, "
+            "without it relative to the fewest ranks",
+        )
+        add_output(
+            parser,
+            "folder to create (default, if a training is run: runs/scale-TIME)",
+            metavar="FOLDER",
+            json="the result",
+            force="replace existing runs and files",
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        if (args.throughput is not None) + bool(args.runs) + bool(args.program) != 1:
+            raise ScriptError("give one of these: run folders, --throughput, or a training after `--`")
+        args.noise = _noise_of(args)
+        refuse_twice(args.runs, "run folder")
+        folder, new = _folder_for(args)
+        if args.program:
+            assert folder is not None
+            return _record(args, folder, new)
+        return _finish(from_runs(args.runs) if args.runs else _from_table(args), args, folder)
+
+
+def _record(args: argparse.Namespace, folder: Path, new: bool) -> int:
+    """Record the training with each number of ranks, and show the result. Returns the exit code of a training that failed, or 0.
+
+    Raises:
+        Interrupted: Ctrl-C; the same command continues from there.
+    """
+    from feedline.cli.unfinished import Unfinished, fingerprint
+
+    ranks = args.ranks or up_to(devices())
+    unfinished = Unfinished(folder, fingerprint(args.program), [name_of(number) for number in ranks], args.force)
+    with unfinished.resumable(new, named=args.output is not None):
+        runs, ended = record(folder, ranks, args.program, unfinished, args.quiet)
+        code = _finish(from_runs(runs), args, folder)
+    return ended or code
+
+
+def record(folder: Path, ranks: list[int], program: list[str], unfinished: "Unfinished", quiet: bool = False) -> tuple[list[Path], int]:
+    """Record the training with each number of ranks, the smallest first. Its output goes to a file beside each run.
+
+    Args:
+        program: script or ``-m module``, and its arguments.
+
+    Returns:
+        The run folders, and the exit code of the first training that failed; those with more ranks are not tried then.
+
+    Raises:
+        ScriptError: the training failed with the fewest ranks already; with its exit code. OutputError: there is no room.
+    """
+    from feedline.cli import child
+
+    done: list[Path] = []
+    for number in ranks:
+        run, log = folder / name_of(number), folder / f"{name_of(number)}.log"
+        if run.name in unfinished:
+            done.append(run)
+            continue
+        if not quiet:
+            say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}")
+        code = _run_ranks(number, run, log, program)
+        if code:
+            said = f"with {number} rank{'s' * (number > 1)} the training ended with exit code {code}; end of {log}"
+            say(f"{printable(said)}:\n{child.tail(log)}", lines=True)
+            if not done:
+                failed = ScriptError("the training failed with the smallest number of ranks, so there is nothing to compare")
+                failed.exit_code = code
+                raise failed
+            return done, code
+        unfinished.add(run.name)
+        done.append(run)
+    return done, 0
+
+
+def name_of(ranks: int) -> str:
+    """Name of the run with this number of ranks."""
+    return f"ranks{ranks}"
+
+
+def _run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
+    """Record one run. Returns and raises as ``child.run``."""
+    from feedline.cli import child
+
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
+    command = [*launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *program]
+    return child.run(command, log, {"OMP_NUM_THREADS": "1", **os.environ})
+
+
+def up_to(most: int) -> list[int]:
+    """1, 2, 4, ... up to a limit, but at least two numbers: one alone cannot be compared."""
+    return [1, 2, *(2**power for power in range(2, 20) if 2**power <= most)]
+
+
+def devices() -> int:
+    """Number of GPUs, or of CPUs without a GPU."""
+    from feedline.profiler.samplers.cgroup import effective_cpus
+
+    with suppress(Exception):
+        import pynvml
+
+        pynvml.nvmlInit()
+        if found := pynvml.nvmlDeviceGetCount():
+            return int(found)
+    return int(effective_cpus())
+
+
+def _run_folder(text: str) -> Path:
+    """An existing folder; the script of a training is not one."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a run folder; a training goes after `--`: feedline scale -- {text} ...")
+    return Path(text)
+
+
+def _throughput(text: str) -> dict[int, float]:
+    """``1=67758,2=142704``: ranks -> samples/s."""
+    found: dict[int, float] = {}
+    for part in text.split(","):
+        ranks, _, rate = part.partition("=")
+        try:
+            number, value = int(ranks), float(rate)
+        except ValueError:
+            number = value = 0
+        if not 1 <= number <= MOST_RANKS or not 0 < value <= _MOST_RATE:
+            raise argparse.ArgumentTypeError(f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704")
+        if number in found:
+            raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice: give each number of ranks once")
+        found[number] = value
+    return found
+
+
+def _noise_scale(text: str) -> float:
+    """Return a gradient noise scale, in samples."""
+    try:
+        return _reasonable(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a gradient noise scale in samples, such as 4096, got {text[:40]!r}") from None
+
+
+def steps(text: str) -> float:
+    """A number of steps."""
+    try:
+        return _reasonable(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number of steps, such as 3000, got {text[:40]!r}") from None
+
+
+def _reasonable(text: str) -> float:
+    """Above zero, with squares that stay finite. Raises ValueError."""
+    if not 0 < (value := float(text)) < _MOST_RATE:
+        raise ValueError(text)
+    return value
+
+
+def _noise_of(args: argparse.Namespace) -> "Noise | None":
+    """The values of ``--noise-scale`` and ``--min-steps``. Raises ScriptError for the steps alone."""
+    from feedline.analysis.scaling.time_to_accuracy import Noise
+
+    if args.noise_scale is None:
+        if args.min_steps is not None:
+            raise ScriptError("--min-steps needs --noise-scale")
+        return None
+    return Noise(args.noise_scale, args.min_steps)
+
+
+def _folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
+    """The output folder (None: nothing is written), and whether it is new. Raises OutputError."""
+    if args.output is None and not args.program:
+        check_json(args)
+        return None, False
+    return make_folder(args, "scale", _FILES)
+
+
+class Measured(NamedTuple):
+    """What a study is made from: see its arguments."""
+
+    points: "list[Point]"
+    basis: "Basis | None" = None
+    late: str = ""
+    refused: str = ""
+
+
+def _from_table(args: argparse.Namespace) -> Measured:
+    """Throughputs given by the user, without further data."""
+    from feedline.analysis.scaling.efficiency import Point
+
+    return Measured([Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()])
+
+
+def from_runs(paths: list[Path]) -> Measured:
+    """Throughputs and step times of recorded runs, the late rank of the largest, and whether their ranks trained together.
+
+    Raises:
+        RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
+    """
+    from feedline.analysis.scaling import basis, late, measured, together
+    from feedline.profiler.store.opening import open_run
+    from feedline.profiler.store.parts import only
+
+    launches = measured.launches([only(open_run(path)) for path in paths])
+    points = measured.points_of(launches)
+    if refused := together.refusal(launches, points):
+        return Measured(points, refused=refused)
+    return Measured(points, basis.basis_of(launches), late.late_of(launches[-1], points[-1]))
+
+
+def _finish(given: Measured, args: argparse.Namespace, folder: Path | None) -> int:
+    """Print the result, and write it where requested. Returns the exit code: NotJudged's where there is no efficiency.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    from feedline.analysis.report.console import Console
+    from feedline.analysis.report.json_report import plain
+    from feedline.analysis.scaling.study import study
+    from feedline.cli.scale.text import render, show
+
+    found = study(given.points, args.predict, given.basis, args.noise, given.late, given.refused)
+    console = Console(quiet=args.quiet)
+    show(found, console)
+    as_json = json.dumps(plain(found), indent=1)
+    texts = list(zip(_FILES, (render(found), as_json), strict=True)) if folder else []
+    with deferred():
+        written = [results.save(folder, name, text) for name, text in texts if folder]
+        if args.json is not None:
+            save(args.json, as_json)
+            written.append(args.json)
+    name_files(console, written)
+    return NotJudged.exit_code if found.refused else 0

@@ -1,0 +1,143 @@
+"""A scaling study in the terminal: a table 80 columns wide, then the conclusion."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.formatting import BLANK, count, number, seconds, share
+from feedline.analysis.report import page, phrases
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.figures.scaling import scaling
+from feedline.analysis.report.tables import plain
+from feedline.analysis.scaling.conclusion import counted
+from feedline.analysis.scaling.efficiency import STEPS, Row
+from feedline.analysis.scaling.predict import Prediction
+from feedline.analysis.scaling.study import Study
+from feedline.profiler.printable import printable_in
+
+_KINDS = {
+    "weak": "Weak scaling: constant batch of {batch} samples per rank.",
+    "strong": "Strong scaling: constant total batch of {whole} samples.",
+    "mixed": "Neither the batch per rank nor the total batch is constant: efficiencies compare different work.",
+    "unknown": "Batch sizes are unknown: weak scaling (constant batch per rank) is assumed.",
+}
+_HERE = Path(__file__).parent
+
+
+def show(study: Study, console: Console) -> None:
+    """Print it."""
+    study = printable_in(study)
+    console.print(plain(kind(study)))
+    console.print()
+    console.print(_table(study))
+    for title, lines in (("Flagged", study.flags), ("Meaning", list(meaning(study))), ("Notes", study.notes)):
+        if lines:
+            console.print()
+            console.print(Text(title, style="bold underline"))
+            for line in lines:
+                console.print(plain(f"- {line}"))
+    console.print()
+    console.print(plain(study.conclusion, "bold"))
+    console.print()
+
+
+def kind(study: Study) -> str:
+    """Weak or strong, in words."""
+    if study.refused:
+        return "Throughput by number of ranks."
+    if study.unit == STEPS:
+        return "No samples were recorded: steps of all ranks together are compared, assuming weak scaling (constant batch per rank)."
+    first = study.rows[0].point
+    batch = first.batch or 0.0
+    return _KINDS[study.kind].format(batch=count(round(batch, 2)), whole=count(round(batch * first.ranks, 2)))
+
+
+def _table(study: Study) -> Table:
+    """Measured rows, then predicted ones with their interval."""
+    made = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
+    timed = {(one.ranks, one.predicted): one for one in study.times}
+    heads = ["ranks", study.unit, "interval", "efficiency", "marginal", "Karp-Flatt", *(["to accuracy"] if timed else [])]
+    for _ in heads:
+        made.add_column(justify="right", no_wrap=True)
+    made.add_row(*(Text(head, style="dim") for head in heads))
+    for row in study.rows:
+        cells = [count(row.point.ranks), number(row.point.samples_per_s), interval(row.point.low, row.point.high), *worth(row)]
+        made.add_row(*cells, *([to_accuracy(study, row.point.ranks, False)] if timed else []), style="yellow" if row.flagged else None)
+    for one in study.predictions:
+        if one.samples_per_s is not None:
+            cells = [count(one.ranks), number(one.samples_per_s), interval(one.low, one.high)]
+            cells += [f"{efficiency(study, one)}  ", "predicted", ""]
+            made.add_row(*cells, *([to_accuracy(study, one.ranks, True)] if timed else []), style="cyan")
+    return made
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """``1,200 - 1,300``."""
+    return BLANK if low is None or high is None else f"{number(low)} {BLANK} {number(high)}"
+
+
+def worth(row: Row) -> list[str]:
+    """Efficiency with a mark if it is flagged, marginal efficiency, Karp-Flatt."""
+    marginal = BLANK if row.marginal is None else share(row.marginal)
+    return [
+        f"{BLANK if row.efficiency is None else share(row.efficiency)} {'!' if row.flagged else ' '}",
+        marginal,
+        BLANK if row.karp_flatt is None else f"{row.karp_flatt:.3f}",
+    ]
+
+
+def efficiency(study: Study, one: Prediction) -> str:
+    """Efficiency of a prediction, relative to the same base as the measured rows."""
+    assert one.samples_per_s is not None
+    return share(one.samples_per_s / one.ranks * study.rows[0].point.rank_s)
+
+
+def to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
+    """Seconds if Smin is known, else the share of the time on the fewest ranks."""
+    found = next((one for one in study.times if (one.ranks, one.predicted) == (ranks, predicted)), None)
+    if found is None:
+        return BLANK
+    return seconds(found.seconds) if found.seconds is not None else f"{found.ratio:.2f} x"
+
+
+def meaning(study: Study) -> Iterator[str]:
+    """The shape, the laws, and what cannot be predicted. Nothing of launches whose conclusion says that they show no scaling."""
+    if study.refused:
+        return
+    if study.shape is not None:
+        yield f"{study.shape.message}; this includes the time lost to the straggler" if study.late else study.shape.message
+    for one in study.predictions:
+        if one.samples_per_s is None:
+            yield f"no prediction for {count(one.ranks)} ranks: {one.why}"
+    made = [one for one in study.predictions if one.samples_per_s is not None]
+    if made:
+        yield f"predicted with {made[0].model}; about 80 % of measurements fall within such an interval"
+        others = [law for law in study.laws if law.name != made[0].model]
+        for one in made if others else []:
+            said = ", ".join(f"{law.name} {number(law.samples_per_s[one.ranks])}" for law in others)
+            yield f"other laws for {count(one.ranks)} ranks: {said} {study.unit}"
+        yield from study.contradictions
+        yield from study.left_out
+    if study.times:
+        best = min(study.times, key=lambda one: one.ratio)
+        yield f"fastest to the same accuracy: {counted(best.ranks)}, {share(best.ratio)} of the time on {counted(study.times[0].ranks)}"
+
+
+def render(study: Study) -> str:
+    """The whole page."""
+    study = printable_in(study)
+    return page.render(
+        _HERE / "scale.html",
+        it=study,
+        opening=phrases.opening(study.conclusion),
+        about=kind(study),
+        figure=scaling(study),
+        predicted=[one for one in study.predictions if one.samples_per_s is not None],
+        meaning=list(meaning(study)),
+        worth=worth,
+        interval=interval,
+        efficiency=lambda one: efficiency(study, one),
+        to_accuracy=lambda ranks, predicted: to_accuracy(study, ranks, predicted),
+    )

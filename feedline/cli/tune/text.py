@@ -1,0 +1,165 @@
+"""A search for loader settings in the terminal: throughput by workers, the best few, and the line to change. 80 columns wide."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from feedline.analysis.formatting import BLANK, count, number, seconds, size
+from feedline.analysis.predict.limits import CPUS, PASSES, STEP, WORKERS
+from feedline.analysis.predict.search import NEAR, Candidate, Limits, Search, Tuning
+from feedline.analysis.report import page
+from feedline.analysis.report.console import Console
+from feedline.analysis.report.figures.throughput_by_workers import workers
+from feedline.analysis.report.tables import columns, plain
+from feedline.cli.settings import as_code
+from feedline.cli.whatif.text import limit_sentence, rates_of_other_runs, show_rate
+from feedline.profiler.printable import printable_in
+
+_BAR = 22  # characters, of the fastest
+NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
+_HERE = Path(__file__).parent
+
+
+def show(found: Tuning, console: Console) -> None:
+    """Print it."""
+    found = printable_in(found)
+    if found.refused is not None:
+        console.print(plain(f"No prediction: {found.refused.message.rstrip('.')}.", "bold"))
+        return
+    assert found.search is not None
+    for title, table in (("Throughput by number of workers", by_workers(found.search)), ("Best settings", _best_few(found.search))):
+        console.print(Text(title, style="bold underline"))
+        console.print(table)
+        console.print()
+    for line in why_not_more(found):
+        console.print(plain(line))
+    console.print()
+    console.print(plain(conclusion(found.search), "bold"))
+    if found.line:
+        console.print(plain(f"Change  {found.line}"), soft_wrap=True)
+
+
+def by_workers(search: Search) -> Table:
+    """A bar per number of workers; the measured one is marked."""
+    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for head in ("workers", "samples/s", "interval"):
+        table.add_column(Text(head, "dim"), justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.show_header = True
+    most = max(one.predicted.after for one in search.by_workers)
+    for one in search.by_workers:
+        rate = one.predicted
+        bar = "█" * max(1, round(_BAR * rate.after / most))
+        mark = f" measured: {number(rate.before)}" if one.workers == search.now.workers else ""
+        table.add_row(str(one.workers), number(rate.after), interval(one), Text(bar, "green") + Text(mark, "dim"))
+    return table
+
+
+def _best_few(search: Search) -> Table:
+    """The chosen settings first, then the fastest others."""
+    table = columns("workers", "prefetch", "persistent", "samples/s", "interval", "memory at most", gap=2)
+    for one in search.few:
+        cells = [str(one.settings.get(name, BLANK)) for name in NAMES]
+        memory = BLANK if one.memory_bytes is None else size(one.memory_bytes)
+        table.add_row(*cells, number(one.predicted.after), interval(one), memory, style="bold" if one == search.best else "")
+    return table
+
+
+def interval(one: Candidate) -> str:
+    """``380 – 430``; empty of what was measured."""
+    low, high = number(one.predicted.low), number(one.predicted.high)
+    return "" if low == high else f"{low} {BLANK} {high}"
+
+
+def why_not_more(found: Tuning) -> Iterator[str]:
+    """What ends the search, what unordered batches would give, and how it was found."""
+    search, limits = found.search, found.limits
+    assert search is not None and limits is not None
+    yield from filter(None, [_limit(search, limits)])
+    yield from (f"{message}." for message in search.rejected)
+    if search.left_out is not None:
+        yield f"{search.left_out} or more workers and their batches may not fit into {_memory(limits)}."
+    if search.unpredicted is not None:
+        workers, refused = search.unpredicted
+        yield f"No prediction for {workers} or more workers: {refused.message.rstrip('.')}."
+    if search.unordered is not None:
+        rate = search.unordered.predicted
+        yield (
+            f"in_order=False would give {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]. It changes the order of "
+            "batches, and so the course of the training from run to run; it is not part of the advice."
+        )
+    if found.measured_interval is not None:
+        yield rates_of_other_runs(found.measured_interval)
+    cpus = "on the CPUs as recorded" if limits.cpus is None else f"on {limits.cpus:g} CPU{'s' * (limits.cpus != 1)}"
+    yield (
+        f"Replayed {count(search.tried)} settings in {seconds(found.took_s)}, up to {limits.workers} workers, {cpus}; 95 % intervals. Of "
+        f"those within {100 * (1 - NEAR):.0f} % of the best, the one with the fewest workers is chosen."
+    )
+
+
+def _limit(search: Search, limits: Limits) -> str:
+    """Why not more workers."""
+    best, ended = search.best, search.best.workers == limits.workers
+    if search.limit is None:
+        return ""
+    if not best.workers:
+        return "Workers would not help."
+    if search.limit.id == STEP:
+        return f"More than {_workers(best.workers)} would not help: the rest of the step is then the limit."
+    if search.limit.id == CPUS:
+        rate = number(search.limit.samples_per_s)
+        busy = f"all CPUs are busy. With more CPUs, throughput would be about {rate} samples/s."
+        return (
+            f"The search ended at {_workers(best.workers)}; {busy}"
+            if ended
+            else f"More than {_workers(best.workers)} would not help, because {busy}"
+        )
+    if search.limit.id == PASSES:
+        rate = number(search.limit.samples_per_s)
+        why = f"training waits for the first batch of each epoch; if it did not, throughput would be about {rate} samples/s"
+        ends = "The search ended at {}" if ended else "More than {} would not help"
+        return f"{ends.format(_workers(best.workers))}: {why}."
+    if search.limit.id == WORKERS and ended:
+        return f"The search ended at {_workers(best.workers)}: more workers may be faster (raise --max-workers)."
+    return limit_sentence(search.limit)
+
+
+def _workers(number_of: int) -> str:
+    return f"{number_of} worker{'s' * (number_of != 1)}"
+
+
+def _memory(limits: Limits) -> str:
+    parts = [] if limits.memory_bytes is None else [f"{size(limits.memory_bytes)} of memory"]
+    parts += [] if limits.shared_bytes is None else [f"{size(limits.shared_bytes)} of /dev/shm"]
+    return " or ".join(parts)
+
+
+def conclusion(search: Search) -> str:
+    """The advice with its prediction."""
+    if not search.changes:
+        ordered = " with batches in order" if search.unordered is not None else ""
+        if search.no_more:
+            return f"Keep {as_code(search.now.settings)}: more workers were tried, and rejected."
+        perhaps = any(one.predicted.after * NEAR >= search.now.predicted.after for one in search.few if one != search.now)
+        faster = "are sure to be faster" if perhaps else "would be more than 2 % faster"
+        return f"Keep {as_code(search.now.settings)}: no other settings within the limits {faster}{ordered}."
+    return f"Set {as_code(search.changes)}: {show_rate(search.best.predicted)}."
+
+
+def render(found: Tuning) -> str:
+    """The whole page, of a search that found a setting."""
+    found = printable_in(found)
+    assert found.search is not None
+    return page.render(
+        _HERE / "tune.html",
+        it=found.search,
+        line=found.line,
+        advice=conclusion(found.search),
+        figure=workers(found.search),
+        remarks=list(why_not_more(found)),
+        names=NAMES,
+        interval=interval,
+        blank=BLANK,
+    )
