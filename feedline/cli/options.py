@@ -44,9 +44,9 @@ def add_output(
     """
     group = parser.add_argument_group("output")
     if output:
-        group.add_argument("-o", "--output", type=file_name, metavar=metavar, help=output, **of_output)
+        group.add_argument("-o", "--output", type=_file_name, metavar=metavar, help=output, **of_output)
     if json:
-        way: dict[str, Any] = {"type": Path, "nargs": "?", "const": STDOUT} if json_to_stdout else {"type": file_name}
+        way: dict[str, Any] = {"type": Path, "nargs": "?", "const": STDOUT} if json_to_stdout else {"type": _file_name}
         missing = "; without FILE, print it as JSON" if json_to_stdout else ""
         group.add_argument("--json", metavar="FILE", help=f"also write {json} to FILE as JSON{missing}", **way)
     group.add_argument("-f", "--force", action="store_true", help=force)
@@ -150,7 +150,7 @@ def byte_count(text: str) -> float:
     return positive(parts[1]) * float(1024 if parts[3] else 1000) ** power
 
 
-def file_name(text: str) -> Path:
+def _file_name(text: str) -> Path:
     """The path of a result that is only written to files: ``-`` would be a file of that name."""
     if text == "-":
         raise argparse.ArgumentTypeError("'-' (standard output) is not supported here: name a file")

@@ -43,7 +43,7 @@ class Start:
     python_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
 
-def asked(args: argparse.Namespace, run: Path, launch: str, start: Start, reports: bool = True) -> "Asked":
+def _asked(args: argparse.Namespace, run: Path, launch: str, start: Start, reports: bool = True) -> "Asked":
     """The recording that a command line requests.
 
     Args:
@@ -144,8 +144,8 @@ class RunCommand:
     def run(self, args: argparse.Namespace) -> int:
         start, dashes = Start(), args.script == DASHES
         args.script, *args.args = _script_of([args.script, *args.args])
-        if dashes and is_command([args.script]):
-            return run_command(args, [args.script, *args.args])
+        if dashes and _is_command([args.script]):
+            return _run_command(args, [args.script, *args.args])
         try:
             program = (from_module if args.module else from_script)(args.script, args.args)
         except (SyntaxError, ValueError) as error:  # ValueError: a null byte, before Python 3.12
@@ -189,14 +189,14 @@ class RunCommand:
             return _unrecorded(program)
         speaks = first and not args.quiet
         if session.refused is not None and first:
-            say(elsewhere(session.refused, path, session.path))
+            say(_elsewhere(session.refused, path, session.path))
         elif speaks:
             say(f"recording into {os.path.relpath(path)}")
         if speaks and fixes is not None:
             say(fixes.lines(), lines=True)
         if speaks and overrides is not None:
             say(f"changing the training's DataLoader: {overrides.text}")
-        recording = asked(args, session.path, session.manifest.launch, start, first)
+        recording = _asked(args, session.path, session.manifest.launch, start, first)
         python_start.stop()
         follow(recording, session, overrides)
         ended = _run_recorded(program, session)
@@ -320,12 +320,12 @@ def _run_recorded(program: Program, session: "Session") -> BaseException | None:
     return ended
 
 
-def is_command(words: list[str]) -> bool:
+def _is_command(words: list[str]) -> bool:
     """Whether the words after ``--`` are a command; else they are a script and its arguments."""
     return shutil.which(words[0]) is not None
 
 
-def run_command(args: argparse.Namespace, command: list[str]) -> int:
+def _run_command(args: argparse.Namespace, command: list[str]) -> int:
     """Run a command, and report the trainings below it. Returns its exit code.
 
     Raises:
@@ -352,12 +352,12 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
         say(f"not recording: {error}")
         return _ended(subprocess.Popen(command), None)
     if refused is not None:
-        say(elsewhere(refused, path, run))
+        say(_elsewhere(refused, path, run))
     elif not args.quiet:
         say(f"recording into {os.path.relpath(run)}")
     if args.settings and not args.quiet:
         say(f"changing the training's DataLoader: {as_code(args.settings)}")
-    recording = asked(args, run, launch, start)
+    recording = _asked(args, run, launch, start)
     process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
     code = _ended(process, Unfollowed(run, args.record_argv))
     if code > _KILLED:
@@ -367,7 +367,7 @@ def run_command(args: argparse.Namespace, command: list[str]) -> int:
     return code
 
 
-def elsewhere(refused: PlaceTaken, path: Path, run: Path) -> str:
+def _elsewhere(refused: PlaceTaken, path: Path, run: Path) -> str:
     """The message for a run folder that differs from the requested one."""
     return f"{refused.what.replace(str(path), os.path.relpath(path))}, recording into {os.path.relpath(run)}"
 

@@ -21,7 +21,7 @@ from feedline.profiler.few import few
 from feedline.profiler.printable import printable_in
 
 _NAMED = 3  # files named per kind of problem
-STAGES = ("read", "decode", "augment", "transport")
+_STAGES = ("read", "decode", "augment", "transport")
 _HERE = Path(__file__).parent
 _ROW, _BAR = 40, 14  # px; a bar stands below its name
 _COLORS = {"read": "read", "decode": "decode", "augment": "augment", "transport": "transport", "rest": "other"}
@@ -46,14 +46,14 @@ if __name__ == "__main__":
 def show(comparison: Comparison, console: Console) -> None:
     """Print it."""
     comparison = printable_in(comparison)
-    console.print(plain(about(comparison)))
+    console.print(plain(_about(comparison)))
     for kind, paths in comparison.left_out.items():
         console.print(plain(f"left out, {kind.replace('_', ' ')}: {len(paths)} ({few(paths, _NAMED)})"), soft_wrap=True)
     for title, table in _tables(comparison):
         console.print()
         console.print(Text(title, style="bold underline"))
         console.print(table)
-    for remark in [*remarks(comparison.rows), *operation_remarks(comparison.operations)]:
+    for remark in [*remarks(comparison.rows), *_operation_remarks(comparison.operations)]:
         console.print(plain(f"- {remark}"))
     console.print()
     console.print(plain(comparison.choice, "bold"))
@@ -63,7 +63,7 @@ def show(comparison: Comparison, console: Console) -> None:
             console.print(plain(f"    {line}".rstrip()), soft_wrap=True)
 
 
-def about(comparison: Comparison) -> str:
+def _about(comparison: Comparison) -> str:
     """What was compared, and how."""
     settings = comparison.settings
     return (
@@ -82,7 +82,7 @@ def _tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
             yield "CPU per sample of each step, called alone", steps(measured)
         yield "Labels, and gray-level difference (of 255) from pillow-v1", _equality(measured)
     if _backends(comparison.operations):
-        yield "Gray-level difference from torchvision on PIL, per operation: mean (largest)", operations(comparison.operations)
+        yield "Gray-level difference from torchvision on PIL, per operation: mean (largest)", _operations(comparison.operations)
 
 
 def rates(comparison: Comparison) -> Table:
@@ -106,13 +106,13 @@ def rates(comparison: Comparison) -> Table:
 
 def steps(rows: Sequence[Row]) -> Table:
     """CPU time by step."""
-    scale = Scale.column(max(getattr(row.stages, stage) for row in rows if row.stages for stage in STAGES))
-    table = columns("loader", *(f"{stage} {scale.unit}" for stage in STAGES))
+    scale = Scale.column(max(getattr(row.stages, stage) for row in rows if row.stages for stage in _STAGES))
+    table = columns("loader", *(f"{stage} {scale.unit}" for stage in _STAGES))
     for row in rows:
         if row.stages:
-            table.add_row(plain(row.name), *(scale(getattr(row.stages, stage)) for stage in STAGES))
+            table.add_row(plain(row.name), *(scale(getattr(row.stages, stage)) for stage in _STAGES))
         elif row.stages_why:
-            table.add_row(plain(row.name), *[BLANK] * len(STAGES))
+            table.add_row(plain(row.name), *[BLANK] * len(_STAGES))
     return table
 
 
@@ -126,7 +126,7 @@ def _equality(rows: Sequence[Row]) -> Table:
     return table
 
 
-def operations(found: Sequence[Difference]) -> Table:
+def _operations(found: Sequence[Difference]) -> Table:
     """A row per operation, a column per installed library."""
     backends = _backends(found)
     table = columns("operation", *backends)
@@ -141,7 +141,7 @@ def _backends(found: Sequence[Difference]) -> list[str]:
     return [name for name in dict.fromkeys(one.backend for one in found) if len([one for one in found if one.backend == name]) > 1]
 
 
-def operation_remarks(found: Sequence[Difference]) -> Iterable[str]:
+def _operation_remarks(found: Sequence[Difference]) -> Iterable[str]:
     """Why a library cannot do an operation, or does it differently."""
     for one in found:
         if one.message:
@@ -176,8 +176,8 @@ def render(comparison: Comparison) -> str:
         it=comparison,
         rows=rows,
         ranked=ranked,
-        about=about(comparison),
-        remarks=[*remarks(comparison.rows), *operation_remarks(comparison.operations)],
+        about=_about(comparison),
+        remarks=[*remarks(comparison.rows), *_operation_remarks(comparison.operations)],
         rates=_rates(rows, comparison),
         costs=_costs(rows),
         colors=_COLORS,
@@ -238,7 +238,7 @@ def _costs(rows: list[Row]) -> Markup | None:
 
 def _shares(row: Row) -> dict[str, float]:
     """Seconds of each step; ``rest`` is what the running loader spent in addition, or everything if the steps are unknown."""
-    known = {stage: getattr(row.stages, stage) for stage in STAGES} if row.stages else {}
+    known = {stage: getattr(row.stages, stage) for stage in _STAGES} if row.stages else {}
     return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from feedline.cli.converge.text import ToTarget
 
 
-class AdviseCommand:
+class _AdviseCommand:
     """Say what a large batch costs a training, and which fix to try first.
 
     Compares runs with the one at the smallest batch, and says whether a loss of accuracy comes from too few updates, stale statistics,
@@ -62,7 +62,7 @@ class AdviseCommand:
         return 0
 
 
-COMMANDS: dict[str, type[Command]] = {"advise": AdviseCommand}
+COMMANDS: dict[str, type[Command]] = {"advise": _AdviseCommand}
 
 
 class ConvergeCommand:

@@ -85,12 +85,12 @@ def _table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
     for quantity in quantities:
         if quantity.group != group:
             group = quantity.group
-            made.add_row(Text(title(group, diff), "dim"))
+            made.add_row(Text(_title(group, diff), "dim"))
         made.add_row(*cells(quantity), style=_STYLES.get(quantity.outcome))
     return made
 
 
-def title(group: str, diff: Diff) -> str:
+def _title(group: str, diff: Diff) -> str:
     """Of the rows of a group: what they are, and per step or sample: ``Stages per step``."""
     per = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
     return f"{_GROUPS[group]} per {per}" if per else _GROUPS[group]
@@ -118,7 +118,7 @@ def interval(quantity: Quantity) -> str:
 def _findings(changes: Sequence[FindingChange]) -> list[str]:
     """Those that came or went; the others in one line."""
     lines = [
-        f"{change(one)}: {one.rule_id} ({one.severity_before or one.severity_after}): {one.message}"
+        f"{_change(one)}: {one.rule_id} ({one.severity_before or one.severity_after}): {one.message}"
         for one in changes
         if one.change != STAYED
     ]
@@ -126,7 +126,7 @@ def _findings(changes: Sequence[FindingChange]) -> list[str]:
     return [*lines, *([f"in both: {', '.join(stayed)}"] if stayed else [])]
 
 
-def change(finding: FindingChange) -> str:
+def _change(finding: FindingChange) -> str:
     """What a finding did, or why that is unknown."""
     if finding.change != UNJUDGED:
         return finding.change
@@ -148,14 +148,14 @@ def _settings(diff: Diff) -> Iterator[str]:
 def render(diff: Diff) -> str:
     """The whole page."""
     diff = printable_in(diff)
-    groups = [(title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda one: one.group)]
+    groups = [(_title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda one: one.group)]
     return page.render(
         _HERE / "diff.html",
         it=diff,
         opening=phrases.opening(diff.conclusion),
         groups=groups,
         cells=cells,
-        change=change,
+        change=_change,
         runs=runs,
         machine=list(reasons(diff.machine)),
     )

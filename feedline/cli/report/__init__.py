@@ -246,9 +246,9 @@ def _report_process(
         return replace(report, notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more])
 
     if len(own) > 1:
-        told = several_trainings(path, folder, run, own, made_of, name, args)
+        told = _several_trainings(path, folder, run, own, made_of, name, args)
     else:
-        told = one_training(path, folder if number is None else own[0].path, made_of(own[0]), name, args)
+        told = _one_training(path, folder if number is None else own[0].path, made_of(own[0]), name, args)
     done()
     done()
     if windows is not None:
@@ -275,7 +275,7 @@ def _beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHint
     return NetworkHints(link_bandwidth, tuple(lines))
 
 
-def one_training(root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace) -> ProcessReports:
+def _one_training(root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace) -> ProcessReports:
     """Write the report of a process's only training into a folder, or to the requested file.
 
     Args:
@@ -289,7 +289,7 @@ def one_training(root: Path, folder: Path, report: "Report", name: str, args: ar
     )
 
 
-def several_trainings(
+def _several_trainings(
     root: Path, folder: Path, run: "Run", trainings: "list[Run]", build: "Callable[[Run], Report]", name: str, args: argparse.Namespace
 ) -> ProcessReports:
     """Build and write the reports of several trainings of a process, and their overview.
@@ -297,7 +297,7 @@ def several_trainings(
     Args:
         root: the run folder.
         folder: where the overview goes.
-        name: as of ``one_training``.
+        name: as of ``_one_training``.
     """
     from feedline.analysis.report.overview import Overview, row
 

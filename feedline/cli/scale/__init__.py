@@ -98,8 +98,8 @@ def _record(args: argparse.Namespace, folder: Path, new: bool) -> int:
     """
     from feedline.cli.unfinished import Unfinished, fingerprint
 
-    ranks = args.ranks or up_to(devices())
-    unfinished = Unfinished(folder, fingerprint(args.program), [name_of(number) for number in ranks], args.force)
+    ranks = args.ranks or _up_to(_devices())
+    unfinished = Unfinished(folder, fingerprint(args.program), [_name_of(number) for number in ranks], args.force)
     with unfinished.resumable(new, named=args.output is not None):
         runs, ended = record(folder, ranks, args.program, unfinished, args.quiet)
         code = _finish(from_runs(runs), args, folder)
@@ -122,7 +122,7 @@ def record(folder: Path, ranks: list[int], program: list[str], unfinished: "Unfi
 
     done: list[Path] = []
     for number in ranks:
-        run, log = folder / name_of(number), folder / f"{name_of(number)}.log"
+        run, log = folder / _name_of(number), folder / f"{_name_of(number)}.log"
         if run.name in unfinished:
             done.append(run)
             continue
@@ -142,7 +142,7 @@ def record(folder: Path, ranks: list[int], program: list[str], unfinished: "Unfi
     return done, 0
 
 
-def name_of(ranks: int) -> str:
+def _name_of(ranks: int) -> str:
     """Name of the run with this number of ranks."""
     return f"ranks{ranks}"
 
@@ -156,12 +156,12 @@ def _run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
     return child.run(command, log, {"OMP_NUM_THREADS": "1", **os.environ})
 
 
-def up_to(most: int) -> list[int]:
+def _up_to(most: int) -> list[int]:
     """1, 2, 4, ... up to a limit, but at least two numbers: one alone cannot be compared."""
     return [1, 2, *(2**power for power in range(2, 20) if 2**power <= most)]
 
 
-def devices() -> int:
+def _devices() -> int:
     """Number of GPUs, or of CPUs without a GPU."""
     from feedline.profiler.samplers.cgroup import effective_cpus
 

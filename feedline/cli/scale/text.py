@@ -29,10 +29,10 @@ _HERE = Path(__file__).parent
 def show(study: Study, console: Console) -> None:
     """Print it."""
     study = printable_in(study)
-    console.print(plain(kind(study)))
+    console.print(plain(_kind(study)))
     console.print()
     console.print(_table(study))
-    for title, lines in (("Flagged", study.flags), ("Meaning", list(meaning(study))), ("Notes", study.notes)):
+    for title, lines in (("Flagged", study.flags), ("Meaning", list(_meaning(study))), ("Notes", study.notes)):
         if lines:
             console.print()
             console.print(Text(title, style="bold underline"))
@@ -43,7 +43,7 @@ def show(study: Study, console: Console) -> None:
     console.print()
 
 
-def kind(study: Study) -> str:
+def _kind(study: Study) -> str:
     """Weak or strong, in words."""
     if study.refused:
         return "Throughput by number of ranks."
@@ -63,13 +63,13 @@ def _table(study: Study) -> Table:
         made.add_column(justify="right", no_wrap=True)
     made.add_row(*(Text(head, style="dim") for head in heads))
     for row in study.rows:
-        cells = [count(row.point.ranks), number(row.point.samples_per_s), interval(row.point.low, row.point.high), *worth(row)]
-        made.add_row(*cells, *([to_accuracy(study, row.point.ranks, False)] if timed else []), style="yellow" if row.flagged else None)
+        cells = [count(row.point.ranks), number(row.point.samples_per_s), interval(row.point.low, row.point.high), *_worth(row)]
+        made.add_row(*cells, *([_to_accuracy(study, row.point.ranks, False)] if timed else []), style="yellow" if row.flagged else None)
     for one in study.predictions:
         if one.samples_per_s is not None:
             cells = [count(one.ranks), number(one.samples_per_s), interval(one.low, one.high)]
             cells += [f"{efficiency(study, one)}  ", "predicted", ""]
-            made.add_row(*cells, *([to_accuracy(study, one.ranks, True)] if timed else []), style="cyan")
+            made.add_row(*cells, *([_to_accuracy(study, one.ranks, True)] if timed else []), style="cyan")
     return made
 
 
@@ -78,7 +78,7 @@ def interval(low: float | None, high: float | None) -> str:
     return BLANK if low is None or high is None else f"{number(low)} {BLANK} {number(high)}"
 
 
-def worth(row: Row) -> list[str]:
+def _worth(row: Row) -> list[str]:
     """Efficiency with a mark if it is flagged, marginal efficiency, Karp-Flatt."""
     marginal = BLANK if row.marginal is None else share(row.marginal)
     return [
@@ -94,7 +94,7 @@ def efficiency(study: Study, one: Prediction) -> str:
     return share(one.samples_per_s / one.ranks * study.rows[0].point.rank_s)
 
 
-def to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
+def _to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
     """Seconds if Smin is known, else the share of the time on the fewest ranks."""
     found = next((one for one in study.times if (one.ranks, one.predicted) == (ranks, predicted)), None)
     if found is None:
@@ -102,7 +102,7 @@ def to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
     return seconds(found.seconds) if found.seconds is not None else f"{found.ratio:.2f} x"
 
 
-def meaning(study: Study) -> Iterator[str]:
+def _meaning(study: Study) -> Iterator[str]:
     """The shape, the laws, and what cannot be predicted. Nothing of launches whose conclusion says that they show no scaling."""
     if study.refused:
         return
@@ -132,12 +132,12 @@ def render(study: Study) -> str:
         _HERE / "scale.html",
         it=study,
         opening=phrases.opening(study.conclusion),
-        about=kind(study),
+        about=_kind(study),
         figure=scaling(study),
         predicted=[one for one in study.predictions if one.samples_per_s is not None],
-        meaning=list(meaning(study)),
-        worth=worth,
+        meaning=list(_meaning(study)),
+        worth=_worth,
         interval=interval,
         efficiency=lambda one: efficiency(study, one),
-        to_accuracy=lambda ranks, predicted: to_accuracy(study, ranks, predicted),
+        to_accuracy=lambda ranks, predicted: _to_accuracy(study, ranks, predicted),
     )

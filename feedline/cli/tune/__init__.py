@@ -66,7 +66,7 @@ class TuneCommand:
         console = Console(quiet=args.quiet or args.json == STDOUT)
         show(found, console)
         with deferred():
-            name_files(console, write(found, args))
+            name_files(console, _write(found, args))
         return _REFUSED if found.refused else 0
 
 
@@ -137,7 +137,7 @@ def _flat(found: "Tuning") -> dict[str, object]:
     return {**({field.name: getattr(search, field.name) for field in dataclasses.fields(search)} if search else {}), **values}
 
 
-def write(found: "Tuning", args: argparse.Namespace) -> list[Path]:
+def _write(found: "Tuning", args: argparse.Namespace) -> list[Path]:
     """Write the page and the JSON that were asked for, or print the JSON. Returns the files."""
     from feedline.analysis.report.json_report import plain
     from feedline.cli.tune.text import render

@@ -18,7 +18,7 @@ from feedline.cli.whatif.text import limit_sentence, rates_of_other_runs, show_r
 from feedline.profiler.printable import printable_in
 
 _BAR = 22  # characters, of the fastest
-NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
+_NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
 _HERE = Path(__file__).parent
 
 
@@ -61,7 +61,7 @@ def _best_few(search: Search) -> Table:
     """The chosen settings first, then the fastest others."""
     table = columns("workers", "prefetch", "persistent", "samples/s", "interval", "memory at most", gap=2)
     for one in search.few:
-        cells = [str(one.settings.get(name, BLANK)) for name in NAMES]
+        cells = [str(one.settings.get(name, BLANK)) for name in _NAMES]
         memory = BLANK if one.memory_bytes is None else size(one.memory_bytes)
         table.add_row(*cells, number(one.predicted.after), interval(one), memory, style="bold" if one == search.best else "")
     return table
@@ -159,7 +159,7 @@ def render(found: Tuning) -> str:
         advice=conclusion(found.search),
         figure=workers(found.search),
         remarks=list(why_not_more(found)),
-        names=NAMES,
+        names=_NAMES,
         interval=interval,
         blank=BLANK,
     )

@@ -70,7 +70,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Edit:
+class _Edit:
     """Bytes of a source to replace; ``begin == end`` inserts."""
 
     begin: int
@@ -104,7 +104,7 @@ def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], f
         old = source.decode()
         found = _target(ast.parse(source), int(line), made_by, kind, settings)
         new = _applied(source, _edits(source, found)).decode()
-        check(new, found)
+        _check(new, found)
     except (OSError, SyntaxError, ValueError) as error:
         raise NoDiff(f"{name} cannot be changed ({type(error).__name__}): {instead}") from error
     except NoDiff as error:
@@ -165,16 +165,16 @@ def _is_super_init(call: ast.Call) -> bool:
     return isinstance(owner, ast.Call) and _called(owner) == "super"
 
 
-def _edits(source: bytes, found: Target) -> Iterator[Edit]:
+def _edits(source: bytes, found: Target) -> Iterator[_Edit]:
     """What to change in a call. Raises NoDiff."""
     starts, given = _line_starts(source), found.given()
     for name in given.keys() & found.arguments.keys():
-        yield Edit(*_span(starts, given[name]), repr(found.arguments[name]))
+        yield _Edit(*_span(starts, given[name]), repr(found.arguments[name]))
     if new := [f"{name}={value!r}" for name, value in found.arguments.items() if name not in given]:
         yield _added(source, starts, found.call, new)
 
 
-def check(changed: str, found: Target) -> None:
+def _check(changed: str, found: Target) -> None:
     """Check that the call has its new arguments, and nothing else is different.
 
     Raises:
@@ -192,22 +192,22 @@ def check(changed: str, found: Target) -> None:
     raise NoDiff("is written in a way that cannot be edited safely")
 
 
-def _added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> Edit:
+def _added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> _Edit:
     """Arguments put behind the last one: on lines of their own where it has one, else on the same line."""
     arguments = [*call.args, *(word.value for word in call.keywords)]
     close = starts[(call.end_lineno or 1) - 1] + (call.end_col_offset or 1) - 1
     if not arguments:
-        return Edit(close, close, ", ".join(new))
+        return _Edit(close, close, ", ".join(new))
     last = max(arguments, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))
     word = next((word for word in call.keywords if word.value is last), None)
     _, end = _span(starts, last)
     first = (word or last).lineno
     indent = source[starts[first - 1] : starts[first - 1] + (word or last).col_offset]
     if indent.strip() or first == call.lineno:  # something stands before it
-        return Edit(end, end, "".join(f", {one}" for one in new))
+        return _Edit(end, end, "".join(f", {one}" for one in new))
     line = source[starts[first - 1] : starts[first] if first < len(starts) else None]
     newline = "\r\n" if line.endswith(b"\r\n") else "\n"
-    return Edit(end, end, "".join(f",{newline}{indent.decode()}{one}" for one in new))
+    return _Edit(end, end, "".join(f",{newline}{indent.decode()}{one}" for one in new))
 
 
 def _line_starts(source: bytes) -> list[int]:
@@ -223,7 +223,7 @@ def _span(starts: list[int], node: ast.expr) -> tuple[int, int]:
     return starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
 
 
-def _applied(source: bytes, found: Iterator[Edit]) -> bytes:
+def _applied(source: bytes, found: Iterator[_Edit]) -> bytes:
     """The source with the edits, the last one first."""
     for edit in sorted(found, key=lambda edit: edit.begin, reverse=True):
         source = source[: edit.begin] + edit.new.encode() + source[edit.end :]

@@ -70,11 +70,11 @@ def read_recording(path: Path) -> Replayable:
 def plan_pairs(args: argparse.Namespace, program: list[str], found: Replayable) -> PairPlan:
     """What to run. Raises FixError, ScriptError."""
     facts = found.facts
-    environment = {} if args.settings else environment_of(args.fix, found)
-    settings = args.settings or ({} if environment else settings_of(args.fix, found))
+    environment = {} if args.settings else _environment_of(args.fix, found)
+    settings = args.settings or ({} if environment else _settings_of(args.fix, found))
     margin, fix = MARGIN if args.margin is None else args.margin / 100, args.fix or ""
     return PairPlan(
-        tried=tried_with(environment, found, fix, margin) if environment else tried(found, settings, fix, margin),
+        tried=_tried_with(environment, found, fix, margin) if environment else tried(found, settings, fix, margin),
         settings=settings,
         program=program,
         stop_after=str(args.steps or steps(facts)),
@@ -95,7 +95,7 @@ def unchanged_plan(args: argparse.Namespace, program: list[str]) -> PairPlan:
     return PairPlan(nothing, {}, program, "", 0, args.ranks, args.output, tuple(args.writable), args.quiet)
 
 
-def settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
+def _settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
     """The settings that the fix of a finding changes.
 
     Raises:
@@ -117,7 +117,7 @@ def settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
     return change.settings
 
 
-def environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
+def _environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
     """The environment variables that a finding's fix sets; {} if it sets none.
 
     Raises:
@@ -135,7 +135,7 @@ def environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
     )
 
 
-def tried_with(environment: Mapping[str, str], found: Replayable, rule_id: str, margin: float) -> Tried:
+def _tried_with(environment: Mapping[str, str], found: Replayable, rule_id: str, margin: float) -> Tried:
     """Variables, with the prediction of the finding's fix."""
     return _tried(found, as_assignments(environment), _of_fix(found, page_faults.RULE_ID), rule_id, margin)
 

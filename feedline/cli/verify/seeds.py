@@ -28,7 +28,7 @@ from feedline.profiler.printable import say
 
 
 @dataclass(frozen=True)
-class SeedPlan:
+class _SeedPlan:
     """What to run.
 
     Attributes:
@@ -61,7 +61,7 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
 
     console = Console(quiet=args.quiet)
     margin = args.margin or 0.0
-    plan = SeedPlan(arms, program, args.checkpoint, args.seeds, args.ranks, args.output, args.force, args.metric, margin, args.quiet)
+    plan = _SeedPlan(arms, program, args.checkpoint, args.seeds, args.ranks, args.output, args.force, args.metric, margin, args.quiet)
     unfinished, new = _prepare(plan)
     with unfinished.resumable(new, named=True):
         trial = _record(plan, unfinished)
@@ -106,7 +106,7 @@ def _check(program: list[str], checkpoint: Path | None) -> None:
         raise FixError("the training is not told which checkpoint to load: add {checkpoint} to its arguments, as in --resume {checkpoint}")
 
 
-def _prepare(plan: SeedPlan) -> tuple[Unfinished, bool]:
+def _prepare(plan: _SeedPlan) -> tuple[Unfinished, bool]:
     """Prepare the folder; also returns whether it is new. Raises OutputError if there are older branches, or it cannot be created."""
     new = results.prepare(plan.folder, [], plan.force)
     asked = [
@@ -123,7 +123,7 @@ def _name_of(arm: str, seed: int) -> str:
     return f"{arm}-seed{seed}"
 
 
-def _record(plan: SeedPlan, unfinished: Unfinished) -> Trial:
+def _record(plan: _SeedPlan, unfinished: Unfinished) -> Trial:
     """Run every branch and decide. Arms alternate, so that a machine that becomes slower affects all of them.
 
     Raises:
@@ -149,7 +149,7 @@ def _record(plan: SeedPlan, unfinished: Unfinished) -> Trial:
     return decide(plan.arms["fix"], plan.arms.get("control", ""), metric, branches, plan.margin)
 
 
-def _branch(plan: SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> Recorded | str:
+def _branch(plan: _SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> Recorded | str:
     """Train once, unless that was already done. Returns what was recorded, or why there is nothing.
 
     Raises:
@@ -171,7 +171,7 @@ def _branch(plan: SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinishe
     return found
 
 
-def _train(plan: SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
+def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
     """Record one training. Returns and raises as ``child.run``."""
     words, fix = {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}, plan.arms[arm]
     program = [child.fill_placeholders(word, words) for word in plan.program]

@@ -69,7 +69,7 @@ def asked_change(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, dat
     for name, why in _UNKNOWN.items():
         if name in asked:
             return Refused(f"unknown_{name}", f"{as_typed({name: asked[name]})}: {why}")
-    measured = MeasuredStage() if "decode" not in asked else _measured_decoder(str(asked["decode"]), facts, data)
+    measured = _MeasuredStage() if "decode" not in asked else _measured_decoder(str(asked["decode"]), facts, data)
     if isinstance(measured, Refused):
         return measured
     settings = {name: value for name, value in asked.items() if name in LOADER and isinstance(value, int)}
@@ -96,7 +96,7 @@ def _side_effects(settings: Mapping[str, int | bool], facts: RuleInputs) -> Iter
 
 
 @dataclass(frozen=True)
-class MeasuredStage:
+class _MeasuredStage:
     """What was measured of one stage.
 
     Attributes:
@@ -108,7 +108,7 @@ class MeasuredStage:
     remarks: tuple[str, ...] = ()
 
 
-def _measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> MeasuredStage | Refused:
+def _measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> _MeasuredStage | Refused:
     """The factor of decoding with another decoder, measured on the user's files in this process.
 
     Raises:
@@ -133,7 +133,7 @@ def _measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> Measur
         f"{seconds(found.then_s)}; pixels differ from Pillow's by {found.grey_levels:.2f} of 255 gray levels on average."
     )
     factors = (found.then_s / found.now_s, found.low, found.high)
-    return MeasuredStage(tuple({"decode": Factor(cpu=factor)} for factor in factors), (remark, _OTHER_INPUT.format(new.name)))
+    return _MeasuredStage(tuple({"decode": Factor(cpu=factor)} for factor in factors), (remark, _OTHER_INPUT.format(new.name)))
 
 
 @dataclass(frozen=True)
