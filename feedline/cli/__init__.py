@@ -19,8 +19,8 @@ def main(argv: list[str] | None = None) -> int:
         KeyboardInterrupt: the training under ``run`` was interrupted; Python then ends by the signal itself.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    alone = argv is None and words[:1] != ["run"]
-    if alone:
+    owns_process = argv is None and words[:1] != ["run"]
+    if owns_process:
         interrupts.attach()
     try:
         from feedline.cli.commands import perform
@@ -32,13 +32,13 @@ def main(argv: list[str] | None = None) -> int:
             raise
         code = interrupted(words)
     finally:
-        if alone:
+        if owns_process:
             interrupts.detach()
     return code
 
 
 def interrupted(words: list[str]) -> int:
-    """Print one line for Ctrl-C. Returns the exit code."""
+    """Print one line for Ctrl-C, and return the exit code."""
     from feedline.profiler.printable import say
 
     if "--finish" not in words:  # `feedline run` says more about it

@@ -23,18 +23,24 @@ _MARK = "FEEDLINE_TRIAL"  # in the environment of a trial and of all that it sta
 
 
 def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_nothing: bool = False) -> int:
-    """Run a command to its end. Ctrl-C in a terminal does not reach it, because torchrun leaves ranks behind if it is interrupted twice. It
-    is ended when this process is interrupted or terminated.
+    """Run a command to its end.
+
+    Ctrl-C in a terminal does not reach it, because torchrun leaves ranks behind if it is interrupted twice. It is ended when this process
+    is interrupted or terminated.
 
     Args:
-        leaves_nothing: it is killed at once then, and all that it started is killed after it, daemons too. Otherwise it has PATIENCE_S to
-            end by itself, and a daemon stays.
+        command: the command line.
+        log: file for its output.
+        environment: its environment variables.
+        leaves_nothing: whether to kill it at once then, and after it all that it started, daemons too. Otherwise it has PATIENCE_S to end
+            by itself, and a daemon stays.
 
     Returns:
         Its exit code; 128 + the signal's number if one ended it.
 
     Raises:
-        OutputError: the log cannot be written. KeyboardInterrupt, SystemExit: this process is to end; all that was started has ended.
+        OutputError: the log cannot be written.
+        KeyboardInterrupt, SystemExit: this process is to end; all that was started has ended.
     """
     process, mark = None, secrets.token_hex(8)
     with ended_in_order(), os.fdopen(results.log(log.parent, log.name), "wb") as output:
@@ -58,7 +64,7 @@ def run(command: Sequence[str], log: Path, environment: dict[str, str], leaves_n
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Let it end its own processes, then end the remaining ones: torchrun's ranks have their own sessions. Another Ctrl-C does not wait."""
+    """End a process and its own processes: torchrun's ranks have their own sessions. Another Ctrl-C does not wait."""
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -66,26 +72,30 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         pass
     finally:
-        left = descendants(process.pid)
+        remaining = descendants(process.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        for pid in left:
+        for pid in remaining:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
 
 
 def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
-    """Kill a trial and all that it started, what unlinks shared memory last. No signal interrupts that, for at most 2 x TIDYING_S."""
+    """Kill a trial and all that it started, what unlinks shared memory last.
+
+    No signal interrupts that, for at most 2 * _TIDYING_S.
+    """
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *SIGNALS})
     try:
         began = time.monotonic()
         while time.monotonic() < began + 2 * _TIDYING_S:  # unless one hangs in the kernel
-            own = [process.pid, *descendants(process.pid)] if process.poll() is None else []  # setproctitle writes over an environment
-            left = {*own, *marked(mark)}
-            if not left:
+            remaining = set(_marked(mark))
+            if process.poll() is None:
+                remaining |= {process.pid, *descendants(process.pid)}  # setproctitle writes over an environment
+            if not remaining:
                 return
-            for pid in left:
+            for pid in remaining:
                 if not proc.tidies_up(pid) or time.monotonic() > began + _TIDYING_S:
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
@@ -94,7 +104,7 @@ def _kill_marked(process: "subprocess.Popen[bytes]", mark: str) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def marked(mark: str) -> list[int]:
+def _marked(mark: str) -> list[int]:
     """Return the processes with a trial's mark in their environment, wherever they are; zombies have none."""
     wanted = f"{_MARK}={mark}".encode()
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
@@ -110,9 +120,10 @@ def recording_command(run: Path, options: list[str], program: list[str], ranks: 
     """Return the command line that records one run of a training.
 
     Args:
-        options: of ``feedline run``.
+        run: the run folder.
+        options: those of ``feedline run``.
         program: script or ``-m module``, and its arguments; or ``--`` and a command.
-        ranks: processes, under torchrun from 2 on.
+        ranks: number of processes, under torchrun from 2 on.
     """
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
     return [sys.executable, *launcher, "-m", "feedline", "run", "-q", "-f", "--strict", "-o", str(run), *options, *program]

@@ -82,7 +82,7 @@ def perform(words: list[str]) -> int:
 
 
 def parsed(words: list[str]) -> argparse.Namespace:
-    """The arguments; ``program`` has everything after ``--``, for commands that take a training there."""
+    """Parse the arguments; ``program`` has everything after ``--``, for commands that take a training there."""
     parser = parser_of_all()
     parser.refuse_other(words[0] if words else "-", COMMANDS)
     if words[:1] == ["converge"]:
@@ -97,7 +97,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
 
 
 def _with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
-    """What comes before ``--`` with the options that follow the names after it, and these names."""
+    """Return what comes before ``--`` with the options that follow the names after it, and these names."""
     cut = words.index("--")
     after = words[cut + 1 :]
     end = next((at for at, word in enumerate(after) if word.startswith("-")), len(after))
@@ -105,7 +105,7 @@ def _with_options_first(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def parser_of_all() -> Parser:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     parser = Parser(prog="feedline", description=f"{_PURPOSE}\n\n{overview(JOBS)}", epilog=_MORE)
     parser.add_argument("--version", action="version", version=f"feedline {__version__}", help="print the version and exit")
     parser.add_commands(COMMANDS)
@@ -113,7 +113,7 @@ def parser_of_all() -> Parser:
 
 
 def _last_resort(error: Exception, words: list[str]) -> str:
-    """The message for an error in feedline itself."""
+    """Return the message for an error in feedline itself."""
     what = f"{type(error).__name__}: {one_line(error)}" if str(error) else type(error).__name__
     again = shlex.join(["feedline", *words])
     failed = "the run cannot be analyzed" if words[0] in _READ_RUNS else f"feedline {words[0]} failed"

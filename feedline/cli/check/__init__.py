@@ -66,45 +66,45 @@ class CheckCommand:
         run = Measured.of(args.run)
         base = [Measured.of(Path(path)) for path in budget.base]
         diffs = _against_base(budget, run, base)
-        checked = check(budget, run, base, diffs)
+        results = check(budget, run, base, diffs)
         console = Console(quiet=args.quiet)
-        show(checked, run, console)
+        show(results, run, console)
         if not args.quiet and (args.github or os.environ.get("GITHUB_ACTIONS")):
-            for line in annotations(checked, run):
+            for line in annotations(results, run):
                 print(line, flush=True)
         texts = [
-            (args.junit, junit(checked, run)),
-            (args.json, json.dumps(as_json(checked, run, diffs), indent=1)),
+            (args.junit, junit(results, run)),
+            (args.json, json.dumps(as_json(results, run, diffs), indent=1)),
         ]
         with deferred():
             written = [path for path, text in texts if path is not None and not save(path, text)]
             if args.markdown is not None:
-                save_markdown(args.markdown, markdown(checked, run), appends)
+                save_markdown(args.markdown, markdown(results, run), appends)
                 written.append(args.markdown)
         name_files(console, written)
-        return _ended(checked)
+        return _exit_code(results)
 
 
 def _against_base(budget: "Budget", run: "Measured", base: "list[Measured]") -> "dict[str, Diff]":
-    """Limit against the base -> the comparison with its smallest change."""
+    """Compare with the base, by limit: each limit has the smallest change that counts."""
     from feedline.analysis.diff.compare import diff
 
     by_change = {change: diff(base, [run], change) for change in set(budget.than_base.values())}
     return {name: by_change[change] for name, change in budget.than_base.items()}
 
 
-def _ended(checked: "list[Checked]") -> int:
-    """0 if every limit holds.
+def _exit_code(results: "list[Checked]") -> int:
+    """Return 0 if every limit holds.
 
     Raises:
         OverBudget: one is exceeded. NotJudged: none is, but one could not be judged.
     """
     from feedline.analysis.diff.budget import unmet
 
-    exceeded, unknown = unmet(checked)
+    exceeded, unknown = unmet(results)
     also = f"; {unknown} could not be judged" if unknown else ""
     if exceeded:
-        raise OverBudget(f"{exceeded} of {len(checked)} limits {'is' if exceeded == 1 else 'are'} exceeded{also}")
+        raise OverBudget(f"{exceeded} of {len(results)} limits {'is' if exceeded == 1 else 'are'} exceeded{also}")
     if unknown:
-        raise NotJudged(f"{unknown} of {len(checked)} limits could not be judged, so the run does not pass")
+        raise NotJudged(f"{unknown} of {len(results)} limits could not be judged, so the run does not pass")
     return 0

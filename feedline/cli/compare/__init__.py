@@ -73,7 +73,7 @@ class CompareCommand:
 
 
 def _measure(args: argparse.Namespace, folder: Path) -> int:
-    """Compare, show and write. Returns the exit code: 1 if no loader could be measured."""
+    """Compare, show and write; return the exit code: 1 if no loader could be measured."""
     kinds = _chosen(args.loaders)
     task = _task_of(args)
 
@@ -100,7 +100,7 @@ def _measure(args: argparse.Namespace, folder: Path) -> int:
 
 
 def _chosen(wanted: list[str] | None) -> "list[LoaderKind]":
-    """The loaders of ``--loaders``, in the order of the full list.
+    """Return the loaders of ``--loaders``, in the order of the full list.
 
     Raises:
         ScriptError: there is no such loader.
@@ -115,7 +115,7 @@ def _chosen(wanted: list[str] | None) -> "list[LoaderKind]":
 
 
 def _task_of(args: argparse.Namespace) -> "Task":
-    """Images, transform and settings to load.
+    """Return the images, transform and settings to load.
 
     Raises:
         DataError, UserCodeError, MissingDependency: see the functions called.
@@ -127,7 +127,7 @@ def _task_of(args: argparse.Namespace) -> "Task":
     from feedline.pipelines.translate import recipe
     from feedline.profiler.samplers.cgroup import effective_cpus
 
-    transform = _the_transform(args.transforms)
+    transform = _load_transform(args.transforms)
     photos = scan(args.data, args.max_images)
     workers = args.workers if args.workers is not None else max(1, min(16, int(effective_cpus())))
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
@@ -136,8 +136,8 @@ def _task_of(args: argparse.Namespace) -> "Task":
     return task
 
 
-def _the_transform(spec: str | None) -> Any:
-    """The user's transform, or the usual one for ImageNet."""
+def _load_transform(spec: str | None) -> Any:
+    """Return the user's transform, or the usual one for ImageNet."""
     if spec is not None:
         from feedline.pipelines import user_code
 
@@ -157,7 +157,7 @@ def _the_transform(spec: str | None) -> Any:
 
 
 def _try_out(task: "Task") -> None:
-    """Run the transform on images of very different sizes and shapes, so that a mistake in it is reported at once.
+    """Run the transform on images of very different sizes and shapes, to report a mistake in it at once.
 
     Raises:
         UserCodeError: it raises, gives no tensor, or tensors that do not fit into one batch.
@@ -167,20 +167,20 @@ def _try_out(task: "Task") -> None:
     from feedline.profiler.errors import UserCodeError
 
     samples, _ = pillow_v1.steps(task)
-    by_shape = sorted(enumerate(task.photos.photos), key=lambda one: one[1].width / one[1].height)
-    by_size = sorted(by_shape, key=lambda one: one[1].width * one[1].height)
+    by_shape = sorted(enumerate(task.photos.photos), key=lambda image: image[1].width / image[1].height)
+    by_size = sorted(by_shape, key=lambda image: image[1].width * image[1].height)
     with OwnRandomState(0):
-        made = [tuple(samples[at][0].shape) for at, _ in (by_shape[0], by_shape[-1], by_size[0], by_size[-1])]
-    shapes = list(dict.fromkeys(made))
-    if len(shapes) > 1:
+        shapes = [tuple(samples[at][0].shape) for at, _ in (by_shape[0], by_shape[-1], by_size[0], by_size[-1])]
+    different = list(dict.fromkeys(shapes))
+    if len(different) > 1:
         raise UserCodeError(
-            f"the transforms return tensors of different shapes, {shapes[0]} and {shapes[1]}, which cannot be batched: "
+            f"the transforms return tensors of different shapes, {different[0]} and {different[1]}, which cannot be batched: "
             "add a crop at the end, or give Resize a height and a width"
         )
 
 
 def _compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None":
-    """A function that measures a training step of the user's model; None if no model was given.
+    """Return a function that measures a training step of the user's model; None if no model was given.
 
     Raises:
         UserCodeError: the model cannot be loaded.
@@ -194,7 +194,7 @@ def _compute_of(spec: str | None, task: "Task") -> "Callable[[], Compute] | None
 
 
 def _machine() -> dict[str, object]:
-    """Facts about the machine that the figures depend on, without its name."""
+    """Return facts about the machine that the figures depend on, without its name."""
     import torch
 
     from feedline.profiler.session import session
@@ -203,7 +203,7 @@ def _machine() -> dict[str, object]:
     return facts | ({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {})
 
 
-def _write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Path]:
+def _write(comparison: "Comparison", folder: Path, json_file: Path | None) -> list[Path]:
     """Write the comparison in all its formats.
 
     Raises:
@@ -220,7 +220,7 @@ def _write(comparison: "Comparison", folder: Path, also: Path | None) -> list[Pa
         to_json.ceilings(comparison).text(),
     )
     written = [results.save(folder, name, text) for name, text in zip(_FILES, texts, strict=True)]
-    if also is not None:
-        save(also, plain)
-        written.append(also)
+    if json_file is not None:
+        save(json_file, plain)
+        written.append(json_file)
     return written

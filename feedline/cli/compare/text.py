@@ -1,4 +1,4 @@
-"""A comparison of loaders in the terminal: three tables and a recommendation, 80 columns wide if names allow it."""
+"""What ``feedline compare`` shows: tables and a recommendation in the terminal, a page, and a program with the recommended loader."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ if __name__ == "__main__":
 
 
 def show(comparison: Comparison, console: Console) -> None:
-    """Print it."""
+    """Print the comparison, 80 columns wide if names allow it."""
     comparison = printable_in(comparison)
     console.print(plain(_about(comparison)))
     for kind, paths in comparison.left_out.items():
@@ -53,7 +53,7 @@ def show(comparison: Comparison, console: Console) -> None:
         console.print()
         console.print(Text(title, style="bold underline"))
         console.print(table)
-    for remark in [*remarks(comparison.rows), *_operation_remarks(comparison.operations)]:
+    for remark in [*_remarks(comparison.rows), *_operation_remarks(comparison.operations)]:
         console.print(plain(f"- {remark}"))
     console.print()
     console.print(plain(comparison.choice, "bold"))
@@ -64,7 +64,7 @@ def show(comparison: Comparison, console: Console) -> None:
 
 
 def _about(comparison: Comparison) -> str:
-    """What was compared, and how."""
+    """Return what was compared, and how."""
     settings = comparison.settings
     return (
         f"{comparison.photos:,} images of {comparison.sample_bytes / 1000:,.0f} kB, batches of {settings['batch_size']}, "
@@ -74,19 +74,19 @@ def _about(comparison: Comparison) -> str:
 
 
 def _tables(comparison: Comparison) -> Iterable[tuple[str, Table]]:
-    """(title, table) of each part that has content."""
+    """Return the (title, table) of each part that has content."""
     measured = comparison.measured
     if measured:
-        yield "Loaders", rates(comparison)
+        yield "Loaders", _rate_table(comparison)
         if any(row.stages for row in measured):
-            yield "CPU per sample of each step, called alone", steps(measured)
-        yield "Labels, and gray-level difference (of 255) from pillow-v1", _equality(measured)
+            yield "CPU per sample of each step, called alone", _step_table(measured)
+        yield "Labels, and gray-level difference (of 255) from pillow-v1", _equality_table(measured)
     if _backends(comparison.operations):
-        yield "Gray-level difference from torchvision on PIL, per operation: mean (largest)", _operations(comparison.operations)
+        yield "Gray-level difference from torchvision on PIL, per operation: mean (largest)", _operation_table(comparison.operations)
 
 
-def rates(comparison: Comparison) -> Table:
-    """Samples/s and their cost; the fastest first, with its place."""
+def _rate_table(comparison: Comparison) -> Table:
+    """Return samples/s and their cost; the fastest first, with its place."""
     fed = comparison.compute is not None
     table = columns("loader", "", "samples/s", "(95 %)", "CPU ms", "cores", "1st batch", *(["model gets"] if fed else []))
     for place, row in places(comparison.measured):
@@ -104,8 +104,8 @@ def rates(comparison: Comparison) -> Table:
     return table
 
 
-def steps(rows: Sequence[Row]) -> Table:
-    """CPU time by step."""
+def _step_table(rows: Sequence[Row]) -> Table:
+    """Return the CPU time of each step."""
     scale = Scale.column(max(getattr(row.stages, stage) for row in rows if row.stages for stage in _STAGES))
     table = columns("loader", *(f"{stage} {scale.unit}" for stage in _STAGES))
     for row in rows:
@@ -116,40 +116,48 @@ def steps(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _equality(rows: Sequence[Row]) -> Table:
-    """Differences from pillow-v1, in gray levels of 255."""
+def _equality_table(rows: Sequence[Row]) -> Table:
+    """Return differences from pillow-v1, in gray levels of 255."""
     table = columns("loader", "each once", "mean", "worst image", "largest")
     for row in rows:
         once = "yes" if row.epoch and not row.epoch.wrong else "NO"
         off = (row.pixels.mean, row.pixels.largest_mean, row.pixels.max) if row.pixels else (None,) * 3
-        table.add_row(plain(row.name), once, *(BLANK if one is None else f"{one:.2f}" for one in off))
+        table.add_row(plain(row.name), once, *(BLANK if difference is None else f"{difference:.2f}" for difference in off))
     return table
 
 
-def _operations(found: Sequence[Difference]) -> Table:
-    """A row per operation, a column per installed library."""
-    backends = _backends(found)
+def _operation_table(differences: Sequence[Difference]) -> Table:
+    """Return a row per operation, a column per installed library."""
+    backends = _backends(differences)
     table = columns("operation", *backends)
-    for name in dict.fromkeys(one.operation for one in found if one.backend in backends):
-        cells = {one.backend: BLANK if one.mean is None else f"{one.mean:.2f} ({one.max:.0f})" for one in found if one.operation == name}
+    for name in dict.fromkeys(difference.operation for difference in differences if difference.backend in backends):
+        cells = {
+            difference.backend: BLANK if difference.mean is None else f"{difference.mean:.2f} ({difference.max:.0f})"
+            for difference in differences
+            if difference.operation == name
+        }
         table.add_row(plain(name), *(cells.get(backend, "") for backend in backends))
     return table
 
 
-def _backends(found: Sequence[Difference]) -> list[str]:
-    """Libraries that are installed."""
-    return [name for name in dict.fromkeys(one.backend for one in found) if len([one for one in found if one.backend == name]) > 1]
+def _backends(differences: Sequence[Difference]) -> list[str]:
+    """Return the libraries that are installed."""
+    return [
+        name
+        for name in dict.fromkeys(difference.backend for difference in differences)
+        if len([difference for difference in differences if difference.backend == name]) > 1
+    ]
 
 
-def _operation_remarks(found: Sequence[Difference]) -> Iterable[str]:
-    """Why a library cannot do an operation, or does it differently."""
-    for one in found:
-        if one.message:
-            yield f"{one.backend}, {one.operation}: {one.message}"
+def _operation_remarks(differences: Sequence[Difference]) -> Iterable[str]:
+    """Say why a library cannot do an operation, or does it differently."""
+    for difference in differences:
+        if difference.message:
+            yield f"{difference.backend}, {difference.operation}: {difference.message}"
 
 
-def remarks(rows: Sequence[Row]) -> Iterable[str]:
-    """Remarks below the tables: reasons, faults, and missing operations."""
+def _remarks(rows: Sequence[Row]) -> Iterable[str]:
+    """Return the remarks below the tables: reasons, faults, and missing operations."""
     for row in rows:
         if row.why:
             yield f"{row.name}: not measured: {row.why}"
@@ -167,7 +175,7 @@ def remarks(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def render(comparison: Comparison) -> str:
-    """The whole page."""
+    """Render the comparison as a self-contained HTML file: two figures and their tables."""
     comparison = printable_in(comparison)
     ranked = places(comparison.measured)
     rows = [row for _, row in ranked]
@@ -177,17 +185,17 @@ def render(comparison: Comparison) -> str:
         rows=rows,
         ranked=ranked,
         about=_about(comparison),
-        remarks=[*remarks(comparison.rows), *_operation_remarks(comparison.operations)],
-        rates=_rates(rows, comparison),
-        costs=_costs(rows),
+        remarks=[*_remarks(comparison.rows), *_operation_remarks(comparison.operations)],
+        rates=_rate_figure(rows, comparison),
+        costs=_cost_figure(rows),
         colors=_COLORS,
         blank=formatting.BLANK,
         interval=median_interval,
     )
 
 
-def _rates(rows: list[Row], comparison: Comparison) -> Markup | None:
-    """Samples/s: a bar for the median, a line for its 95 % interval; the model's own speed as a line across all."""
+def _rate_figure(rows: list[Row], comparison: Comparison) -> Markup | None:
+    """Draw samples/s: a bar for the median, a line for its 95 % interval, and the model's own speed as a line across all."""
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
         return None
@@ -199,12 +207,14 @@ def _rates(rows: list[Row], comparison: Comparison) -> Markup | None:
     for index, row in enumerate(shown):
         y = index * _ROW
         low, high = median_interval(row.rates)
-        said = f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), {1000 * row.cpu_s:.2f} ms of CPU per sample"
+        description = (
+            f"{number(row.samples_per_s)} samples/s ({number(low)} to {number(high)}), {1000 * row.cpu_s:.2f} ms of CPU per sample"
+        )
         bar = tag("rect", class_="part cpu", x=0, y=y + 20, width=percent(row.samples_per_s / longest), height=_BAR)
         middle = y + 20 + _BAR / 2
         whisker = tag("line", class_="median", x1=percent(low / longest), x2=percent(high / longest), y1=middle, y2=middle)
         parts.append(tag("text", f"{row.name}: {number(row.samples_per_s)}", x=0, y=y + 14))
-        parts.append(tag("g", bar, whisker, class_="c-forward", data_tip=f"{row.name}: {said}"))
+        parts.append(tag("g", bar, whisker, class_="c-forward", data_tip=f"{row.name}: {description}"))
     height = _ROW * len(shown)
     if drawn is not None:
         x = percent(drawn / longest)
@@ -216,8 +226,8 @@ def _rates(rows: list[Row], comparison: Comparison) -> Markup | None:
     return tag("svg", *parts, width="100%", height=height, role="img", tabindex=0, class_="marks", aria_label=label)
 
 
-def _costs(rows: list[Row]) -> Markup | None:
-    """CPU time per sample: the steps side by side, and the rest that the running loader spent."""
+def _cost_figure(rows: list[Row]) -> Markup | None:
+    """Draw CPU time per sample: the steps side by side, and the rest that the running loader spent."""
     shown = [row for row in rows if row.name != SYNTHETIC]
     if not shown:
         return None
@@ -237,23 +247,26 @@ def _costs(rows: list[Row]) -> Markup | None:
 
 
 def _shares(row: Row) -> dict[str, float]:
-    """Seconds of each step; ``rest`` is what the running loader spent in addition, or everything if the steps are unknown."""
+    """Return seconds of each step; ``rest`` is what the running loader spent in addition, or everything if the steps are unknown."""
     known = {stage: getattr(row.stages, stage) for stage in _STAGES} if row.stages else {}
     return {**known, "rest": max(0.0, row.cpu_s - sum(known.values()))}
 
 
 def program_lines(name: str, data: Path, spec: str | None, batch_size: object, workers: object) -> list[str]:
-    """The program, line by line.
+    """Return a program that trains with a loader; it runs in the folder in which ``feedline compare`` was started.
 
     Args:
-        name: of the loader.
+        name: the loader.
+        data: image folder.
         spec: ``module:name`` of the user's transform; None: the usual one.
+        batch_size: images per batch.
+        workers: worker processes or threads.
     """
     return _LINES.format(transform=_transform(spec), name=name, data=str(data), batch_size=batch_size, workers=workers).splitlines()
 
 
 def _transform(spec: str | None) -> str:
-    """The statements that leave ``transform``."""
+    """Return the statements that leave ``transform``."""
     if spec is None:
         return _USUAL
     from feedline.pipelines import user_code

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from feedline.analysis.convergence.advise import Advised
     from feedline.analysis.convergence.recorded import Recorded
     from feedline.analysis.convergence.target import Reached, StepTime
-    from feedline.cli.converge.text import ToTarget
+    from feedline.cli.converge.text import TimesToTarget
 
 
 class _AdviseCommand:
@@ -33,7 +33,9 @@ class _AdviseCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders; the smallest batch is the reference")
         reaching = parser.add_argument_group("time to a target")
-        reaching.add_argument("--target", type=target, metavar="CURVE=VALUE", help="report the time to a value, such as 'train loss=0.3'")
+        reaching.add_argument(
+            "--target", type=parse_target, metavar="CURVE=VALUE", help="report the time to a value, such as 'train loss=0.3'"
+        )
         reaching.add_argument(
             "--ranks", type=rank_counts, metavar="N,N", help="numbers of ranks to report that time for (default: those of the runs)"
         )
@@ -50,15 +52,15 @@ class _AdviseCommand:
         from feedline.cli.converge.text import show
 
         runs = [read(path) for path in args.runs]
-        found = advise(runs)
-        to = None
+        advised = advise(runs)
+        times = None
         if args.target:
-            run, reached = chosen(runs, args.target)
-            to = time_to(run, reached, found, args.target, step_times(args.runs, runs, run, args.ranks or []))
+            run, reached = choose_run(runs, args.target)
+            times = times_to_target(run, reached, advised, args.target, step_times(args.runs, runs, run, args.ranks or []))
         if not args.quiet:
-            show(runs, found, to, Console())
+            show(runs, advised, times, Console())
         if args.json is not None:
-            write(args.json, found, to)
+            write_advice(args.json, advised, times)
         return 0
 
 
@@ -77,8 +79,8 @@ class ConvergeCommand:
         raise AssertionError("one of its commands is run")
 
 
-def target(text: str) -> tuple[str, float]:
-    """``train loss=0.3``.
+def parse_target(text: str) -> tuple[str, float]:
+    """Parse ``train loss=0.3``.
 
     Raises:
         ArgumentTypeError: it has no name, or no finite number.
@@ -93,8 +95,8 @@ def target(text: str) -> tuple[str, float]:
     return name.strip(), number
 
 
-def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded, Reached]":
-    """The run with the smallest batch that reaches the target, else the one with the smallest batch; and when it did.
+def choose_run(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded, Reached]":
+    """Return the run with the smallest batch that reaches the target, else the one with the smallest batch; and when it did.
 
     Raises:
         ScriptError: no run has such a curve, or knows its batch.
@@ -103,58 +105,61 @@ def chosen(runs: "list[Recorded]", wanted: tuple[str, float]) -> "tuple[Recorded
     from feedline.analysis.convergence.target import steps_to_target
 
     name, value = wanted
-    having = sorted((run for run in runs if name in run.curves and run.batch), key=lambda run: run.batch or 0.0)
-    if not having:
-        there = ", ".join(sorted({curve for run in runs for curve in run.curves})) or "none"
-        raise ScriptError(f"no run with a known batch size has a curve {name!r}; the curves are {there}")
-    tried = [(run, steps_to_target(run.curves[name], value, rising=curves.rises(name))) for run in having]
-    return next((pair for pair in tried if pair[1].updates is not None), tried[0])
+    candidates = sorted((run for run in runs if name in run.curves and run.batch), key=lambda run: run.batch or 0.0)
+    if not candidates:
+        names = ", ".join(sorted({curve for run in runs for curve in run.curves})) or "none"
+        raise ScriptError(f"no run with a known batch size has a curve {name!r}; the curves are {names}")
+    reached = [(run, steps_to_target(run.curves[name], value, rising=curves.rises(name))) for run in candidates]
+    return next((pair for pair in reached if pair[1].updates is not None), reached[0])
 
 
 def step_times(paths: "list[Path]", runs: "list[Recorded]", like: "Recorded", workers: list[int]) -> "list[StepTime]":
-    """Seconds per update for each number of workers, with as many samples per worker as in ``like``: measured in the runs, or predicted by
-    the scaling laws fitted to them.
+    """Return seconds per update for each number of workers, with as many samples per worker as in ``like``.
+
+    They are measured in the runs, or predicted by the scaling laws fitted to them.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
     """
     from feedline.analysis.convergence.target import StepTime
 
-    alike = {path: run for path, run in zip(paths, runs, strict=True) if _same_part(run, like)}
-    measured = {run.ranks: run for run in alike.values()}
+    same_part = {path: run for path, run in zip(paths, runs, strict=True) if _same_part(run, like)}
+    measured = {run.ranks: run for run in same_part.values()}
     wanted = workers or sorted(measured)
-    made = [StepTime(run.ranks, run.step_s, run.step_s, run.step_s, "measured") for run in measured.values() if run.ranks in wanted]
+    times = [StepTime(run.ranks, run.step_s, run.step_s, run.step_s, "measured") for run in measured.values() if run.ranks in wanted]
     unknown = [number for number in wanted if number not in measured]
     if unknown:
-        made += _predicted_times(list(alike), _part_of(like), unknown)
-    return sorted(made, key=lambda one: wanted.index(one.workers))
+        times += _predicted_times(list(same_part), _part_of(like), unknown)
+    return sorted(times, key=lambda time: wanted.index(time.workers))
 
 
 def _predicted_times(paths: "list[Path]", part: float, workers: list[int]) -> "list[StepTime]":
-    """Step times predicted by the scaling laws fitted to the runs.
+    """Predict step times by the scaling laws fitted to the runs.
 
     Args:
+        paths: run folders.
         part: samples of one worker in an update.
+        workers: numbers of workers.
     """
     from feedline.analysis.convergence.target import StepTime
     from feedline.analysis.scaling.efficiency import STEPS
     from feedline.analysis.scaling.study import study
     from feedline.cli.scale import from_runs
 
-    given = from_runs(paths)
-    found = study(given.points, workers, given.basis, refused=given.refused)
-    made = []
-    for one in found.predictions:
-        if not one.samples_per_s or not one.low or not one.high:
-            made.append(StepTime(one.ranks, None, None, None, one.why))
+    measured = from_runs(paths)
+    scaling = study(measured.points, workers, measured.basis, refused=measured.refused)
+    times = []
+    for rate in scaling.predictions:
+        if not rate.samples_per_s or not rate.low or not rate.high:
+            times.append(StepTime(rate.ranks, None, None, None, rate.why))
             continue
-        whole = one.ranks * (1 if found.unit == STEPS else part)
-        made.append(StepTime(one.ranks, whole / one.samples_per_s, whole / one.high, whole / one.low, one.model))
-    return made
+        samples = rate.ranks * (1 if scaling.unit == STEPS else part)
+        times.append(StepTime(rate.ranks, samples / rate.samples_per_s, samples / rate.high, samples / rate.low, rate.model))
+    return times
 
 
 def _part_of(run: "Recorded") -> float:
-    """Samples of one worker in an update; 0 if unknown."""
+    """Return the samples of one worker in an update; 0 if unknown."""
     return (run.batch or 0.0) / run.ranks
 
 
@@ -165,20 +170,26 @@ def _same_part(run: "Recorded", like: "Recorded") -> bool:
     return abs(_part_of(run) / _part_of(like) - 1) <= SAME_BATCH
 
 
-def time_to(run: "Recorded", reached: "Reached", found: "Advised", wanted: tuple[str, float], steps: "list[StepTime]") -> "ToTarget":
-    """Time to the target for each number of workers, with the batch that it has there.
+def times_to_target(
+    run: "Recorded", reached: "Reached", advised: "Advised", target: tuple[str, float], steps: "list[StepTime]"
+) -> "TimesToTarget":
+    """Return the time to the target for each number of workers, with the batch that it has there.
 
     Args:
-        run, reached: of ``chosen``.
+        run: the run of ``choose_run``.
+        reached: when it reaches the target.
+        advised: the advice, with the noise scale.
+        target: the target's curve and value.
+        steps: seconds per update by number of workers.
     """
     from feedline.analysis.convergence.target import time_to_target
-    from feedline.cli.converge.text import ToTarget
+    from feedline.cli.converge.text import TimesToTarget
 
-    rows = [time_to_target(reached, run.batch or 0.0, _part_of(run) * one.workers, found.noise, one) for one in steps]
-    return ToTarget(*wanted, run.name, rows)
+    rows = [time_to_target(reached, run.batch or 0.0, _part_of(run) * step.workers, advised.noise, step) for step in steps]
+    return TimesToTarget(*target, run.name, rows)
 
 
-def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
+def write_advice(path: Path, advised: "Advised", times: "TimesToTarget | None") -> None:
     """Write the result as JSON; values that are not finite become null.
 
     Raises:
@@ -186,4 +197,4 @@ def write(path: Path, found: "Advised", to: "ToTarget | None") -> None:
     """
     from feedline.analysis.report.json_report import plain
 
-    save(path, json.dumps(plain({**vars(found), "target": to}), indent=1, allow_nan=False))
+    save(path, json.dumps(plain({**vars(advised), "target": times}), indent=1, allow_nan=False))

@@ -25,7 +25,7 @@ _WIDTH = 80
 
 
 @dataclass(frozen=True)
-class ToTarget:
+class TimesToTarget:
     """Time to a target by number of ranks, from the curve of ``run``."""
 
     name: str
@@ -34,43 +34,43 @@ class ToTarget:
     rows: list[TimeToTarget]
 
 
-def show(runs: Sequence[Recorded], found: Advised, to: ToTarget | None, console: Console) -> None:
-    """Print it, at most 80 columns wide."""
-    for part in _parts(printable_in(runs), printable_in(found), printable_in(to)):
+def show(runs: Sequence[Recorded], advised: Advised, times: TimesToTarget | None, console: Console) -> None:
+    """Print the advice, at most 80 columns wide."""
+    for part in _parts(printable_in(runs), printable_in(advised), printable_in(times)):
         console.print(part, width=min(_WIDTH, console.width))
 
 
-def _parts(runs: Sequence[Recorded], found: Advised, to: ToTarget | None) -> Iterator[RenderableType]:
+def _parts(runs: Sequence[Recorded], advised: Advised, times: TimesToTarget | None) -> Iterator[RenderableType]:
     yield _runs(runs)
-    wrong = [part for name, one in found.findings for part in _finding(len(runs) > 1, name, one)]
-    yield from _section("Set-up", wrong or [plain("no mistake found")])
-    if not found.stopped:
-        yield from _section("Diagnosis", [_verdict(one) for one in found.verdicts])
-        yield from _section("Batch size", list(_price(found)))
-        yield from _section("To try, cheapest first", [part for n, one in enumerate(found.advice, 1) for part in _advice(n, one)])
-        if to is not None:
-            yield from _section(f"Time to {to.name} = {number(to.value)}, from {to.run}", list(_target(to)))
-        yield from _section("To get a better answer, record", [_item(need) for need in found.needs])
+    mistakes = [part for name, finding in advised.findings for part in _finding(len(runs) > 1, name, finding)]
+    yield from _section("Set-up", mistakes or [plain("no mistake found")])
+    if not advised.stopped:
+        yield from _section("Diagnosis", [_verdict(verdict) for verdict in advised.verdicts])
+        yield from _section("Batch size", list(_price(advised)))
+        yield from _section("To try, cheapest first", [part for n, advice in enumerate(advised.advice, 1) for part in _advice(n, advice)])
+        if times is not None:
+            yield from _section(f"Time to {times.name} = {number(times.value)}, from {times.run}", list(_target(times)))
+        yield from _section("To get a better answer, record", [_item(need) for need in advised.needs])
     yield Text()
-    yield from (plain(line, "bold") for line in _conclusion(found))
+    yield from (plain(line, "bold") for line in _conclusion(advised))
 
 
-def _conclusion(found: Advised) -> list[str]:
-    """What to do first and what it would give, then the line that tries it, if there is one."""
-    if found.stopped:
+def _conclusion(advised: Advised) -> list[str]:
+    """Return what to do first and what it would give, then the line that tries it, if there is one."""
+    if advised.stopped:
         return ["Fix this first; until then all other numbers reflect the misconfiguration, and nothing else is advised."]
-    if not found.advice:
-        if any(finding.severity is not Severity.INFO for _, finding in found.findings):
+    if not advised.advice:
+        if any(finding.severity is not Severity.INFO for _, finding in advised.findings):
             return ["Fix what is wrong with the set-up first."]
-        healthy = all(one.kind == HEALTHY for one in found.verdicts)
+        healthy = all(verdict.kind == HEALTHY for verdict in advised.verdicts)
         return ["No change needed: the batch size is not too large." if healthy else "No advice possible from what was recorded."]
-    first = found.advice[0]
+    first = advised.advice[0]
     gain = f" Expected gain: {first.gain}." if first.gain else ""
     return [f"Try first: {first.what}.{gain}", *([first.verify] if first.verify else [])]
 
 
 def _section(title: str, parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
-    """A heading and what stands under it; nothing where nothing does."""
+    """Return a heading and the parts under it; nothing without parts."""
     if not parts:
         return
     yield Text()
@@ -83,13 +83,13 @@ def _item(text: str) -> Padding:
 
 
 def _runs(runs: Sequence[Recorded]) -> Table:
-    made = columns("run", "batch", "ranks", "samples", "updates", TRAIN, gap=2)
-    for run in sorted(runs, key=lambda one: one.batch or 0.0):
+    table = columns("run", "batch", "ranks", "samples", "updates", TRAIN, gap=2)
+    for run in sorted(runs, key=lambda run: run.batch or 0.0):
         last = curves.final(TRAIN, run.curves[TRAIN]) if TRAIN in run.curves else None
         samples = count(round(run.samples)) if run.samples_known else BLANK
         cells = [count(run.batch) if run.batch else BLANK, str(run.ranks), samples, count(run.updates)]
-        made.add_row(plain(run.name), *cells, number(last) if last is not None else BLANK)
-    return made
+        table.add_row(plain(run.name), *cells, number(last) if last is not None else BLANK)
+    return table
 
 
 def _finding(several: bool, name: str, finding: Finding) -> Iterator[RenderableType]:
@@ -109,12 +109,12 @@ def _verdict(verdict: Verdict) -> Text:
     return Text.assemble(plain(f"{who}: "), (maybe, "yellow"), plain(WORDS[verdict.kind], "bold"), plain(f". {sentence(verdict.message)}."))
 
 
-def _price(found: Advised) -> Iterator[Text]:
-    if found.price is None:
+def _price(advised: Advised) -> Iterator[Text]:
+    if advised.price is None:
         yield plain("unknown: samples per update were not recorded")
         return
-    yield plain(f"{sentence(found.price.message)}.")
-    if found.noise.value is not None or found.noise.low is not None:
+    yield plain(f"{sentence(advised.price.message)}.")
+    if advised.noise.value is not None or advised.noise.low is not None:
         yield plain(f"{DOUBT}.", "dim")
 
 
@@ -135,18 +135,18 @@ def _advice(n: int, advice: Advice) -> Iterator[RenderableType]:
         yield _under("verify", advice.verify)
 
 
-def _target(to: ToTarget) -> Iterator[RenderableType]:
-    told = [row for row in to.rows if row.updates is not None]
-    if told:
-        made = columns("ranks", "batch", "updates", "band", "time", "band", "faster", gap=1)
-        first = next((row for row in told if row.time_s), None)
-        for row in told:
+def _target(times: TimesToTarget) -> Iterator[RenderableType]:
+    rows = [row for row in times.rows if row.updates is not None]
+    if rows:
+        table = columns("ranks", "batch", "updates", "band", "time", "band", "faster", gap=1)
+        first = next((row for row in rows if row.time_s), None)
+        for row in rows:
             faster = f"{first.time_s / row.time_s:.2f}x" if first and first.time_s and row.time_s else BLANK
             cells = [count(round(row.updates or 0)), _band(row.updates_low, row.updates_high), seconds(row.time_s) if row.time_s else BLANK]
             band = f"{seconds(row.low_s)} {BLANK} {seconds(row.high_s)}" if row.low_s is not None and row.high_s is not None else BLANK
-            made.add_row(str(row.workers), count(row.batch), *cells, band, faster)
-        yield made
-    for why in dict.fromkeys(f"{counted(row.workers, 'rank')}: {row.why}" for row in to.rows if row.why):
+            table.add_row(str(row.workers), count(row.batch), *cells, band, faster)
+        yield table
+    for why in dict.fromkeys(f"{counted(row.workers, 'rank')}: {row.why}" for row in times.rows if row.why):
         yield _item(why)
 
 
