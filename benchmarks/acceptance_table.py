@@ -19,7 +19,7 @@ from acceptance.text import show
 from acceptance.train import Run
 
 from feedline.analysis.report.console import Console
-from feedline.cli.options import at_least, listed
+from feedline.cli.options import at_least, name_list
 from feedline.cli.output import check_files, name_files, progress_bar, save
 from feedline.profiler.errors import FeedlineError, Interrupted, ScriptError
 from feedline.profiler.printable import say
@@ -45,7 +45,7 @@ def main() -> int:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--seeds", type=at_least(1), default=5, metavar="N", help="number of trainings per arm (default: 5)")
-    made.add_argument("--arms", type=listed, metavar="A,B", help="train only these arms (an unknown letter prints the list)")
+    made.add_argument("--arms", type=name_list, metavar="A,B", help="train only these arms (an unknown letter prints the list)")
     made.add_argument("--all", action="store_true", help="train all arms, also those that no gate needs")
     made.add_argument("--processes", type=at_least(1), metavar="N", help="number of trainings at a time (default: one per CPU)")
     made.add_argument("--check", action="store_true", help="exit with code 1 if a gate fails")

@@ -31,15 +31,15 @@ class EnvCommand:
 
         with _only_errors():
             results = run()
-        found = [{"name": result.name, "works": result.works, "says": result.message} for result in results]
+        entries = [{"name": result.name, "works": result.works, "says": result.message} for result in results]
         if args.json == STDOUT:
-            print_json(found)
+            print_json(entries)
             return 0
         console = Console(quiet=args.quiet)
         for result in results:
             console.print(f"{'yes' if result.works else 'NO ':4}{result.name:26}{result.message}", soft_wrap=True)
         if args.json is not None:
-            save_json(args.json, found)
+            save_json(args.json, entries)
             name_files(console, [args.json])
         return 0
 
@@ -48,11 +48,11 @@ class EnvCommand:
 def _only_errors() -> Iterator[None]:
     """Redirect what libraries print to standard error (gloo of torch 2.8 prints from C++): standard output has only the result."""
     sys.stdout.flush()
-    answer = os.dup(1)
+    standard_output = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(answer, 1)
-        os.close(answer)
+        os.dup2(standard_output, 1)
+        os.close(standard_output)

@@ -1,4 +1,4 @@
-"""Options shared by several commands, defined once so that their names and help agree."""
+"""Options shared by several commands, defined once so that their names and help agree, and the types of arguments."""
 
 import argparse
 import math
@@ -37,18 +37,22 @@ def add_output(
     """Add ``-o``, ``--json``, ``-f`` and ``-q``, as a group of the help.
 
     Args:
+        parser: of the command.
         output: what ``-o`` writes; "": there is no such option.
+        metavar: what ``-o`` takes.
         json: what ``--json FILE`` writes; "": there is no such option.
-        json_to_stdout: FILE may be missing, the value then is STDOUT.
-        of_output: more of ``-o``, such as ``required``.
+        force: the help of ``-f``.
+        quiet: the help of ``-q``.
+        json_to_stdout: whether FILE may be missing; the value then is STDOUT.
+        **of_output: more of ``-o``, such as ``required``.
     """
     group = parser.add_argument_group("output")
     if output:
         group.add_argument("-o", "--output", type=_file_name, metavar=metavar, help=output, **of_output)
     if json:
-        way: dict[str, Any] = {"type": Path, "nargs": "?", "const": STDOUT} if json_to_stdout else {"type": _file_name}
-        missing = "; without FILE, print it as JSON" if json_to_stdout else ""
-        group.add_argument("--json", metavar="FILE", help=f"also write {json} to FILE as JSON{missing}", **way)
+        kind: dict[str, Any] = {"type": Path, "nargs": "?", "const": STDOUT} if json_to_stdout else {"type": _file_name}
+        default = "; without FILE, print it as JSON" if json_to_stdout else ""
+        group.add_argument("--json", metavar="FILE", help=f"also write {json} to FILE as JSON{default}", **kind)
     group.add_argument("-f", "--force", action="store_true", help=force)
     group.add_argument("-q", "--quiet", action="store_true", help=quiet)
 
@@ -65,7 +69,8 @@ def rank_pool(args: argparse.Namespace, parts: int | None = None) -> "AbstractCo
     """Return the workers that read the ranks: this process, others on this machine, or a Dask cluster.
 
     Args:
-        parts: of the work; None: not known yet.
+        args: with the options of ``add_rank_pool``.
+        parts: number of parts of the work; None: not known yet.
     """
     from feedline.analysis.ranks.many.rank_pool import dask, here, local
 
@@ -83,7 +88,7 @@ def add_training(group: Group, data_required: bool = False) -> None:
 
 
 def at_least(least: int, most: int = _MOST) -> Callable[[str], int]:
-    """A type for whole numbers in a range."""
+    """Return a type for whole numbers in a range."""
 
     def number(text: str) -> int:
         if not (text.isdecimal() and len(text) <= 20 and least <= int(text) <= most):
@@ -94,28 +99,28 @@ def at_least(least: int, most: int = _MOST) -> Callable[[str], int]:
 
 
 def rank_counts(text: str) -> list[int]:
-    """``1,2,4``: numbers of ranks, ascending and without duplicates."""
+    """Parse ``1,2,4``: numbers of ranks, ascending and without duplicates."""
     try:
-        found = sorted({int(part) for part in text.split(",") if part.strip()})
+        counts = sorted({int(part) for part in text.split(",") if part.strip()})
     except ValueError:
-        found = []
-    if not found or found[0] < 1 or found[-1] > MOST_RANKS:
+        counts = []
+    if not counts or counts[0] < 1 or counts[-1] > MOST_RANKS:
         raise argparse.ArgumentTypeError(
             f"expected numbers of ranks from 1 to {MOST_RANKS:,}, separated by commas, such as 1,2,4, got {text[:40]!r}"
         )
-    return found
+    return counts
 
 
-def listed(text: str) -> list[str]:
-    """Names separated by commas."""
-    found = [part.strip() for part in text.split(",") if part.strip()]
-    if not found:
+def name_list(text: str) -> list[str]:
+    """Parse names separated by commas."""
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
         raise argparse.ArgumentTypeError(f"expected names separated by commas, got {text[:40]!r}")
-    return found
+    return names
 
 
 def positive(text: str) -> float:
-    """A number above zero."""
+    """Parse a number above zero."""
     value = finite(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"expected a number above 0, got {text[:40]!r}")
@@ -123,7 +128,7 @@ def positive(text: str) -> float:
 
 
 def finite(text: str) -> float:
-    """A number that is neither NaN nor infinite."""
+    """Parse a number that is neither NaN nor infinite."""
     try:
         value = float(text)
     except ValueError:
@@ -134,7 +139,7 @@ def finite(text: str) -> float:
 
 
 def bandwidth(text: str) -> float:
-    """``25GB/s`` or ``200Gbit/s``, in bytes/s. The unit is required: data sheets use bits, reports bytes."""
+    """Parse ``25GB/s`` or ``200Gbit/s`` into bytes/s. The unit is required: data sheets use bits, reports bytes."""
     parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(B|bit|b)(?:/s|ps)", text.strip())
     if parts is None:
         raise argparse.ArgumentTypeError(f"expected a bandwidth with its unit, such as 25GB/s or 200Gbit/s, got {text[:40]!r}")
@@ -142,7 +147,7 @@ def bandwidth(text: str) -> float:
 
 
 def byte_count(text: str) -> float:
-    """``8GB`` or ``512MB``, in powers of 1000, or ``8GiB``, in powers of 1024: bytes. The unit is required."""
+    """Parse ``8GB`` or ``512MB`` (powers of 1000) or ``8GiB`` (powers of 1024) into bytes. The unit is required."""
     parts = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?) ?([kKMGT]?)(i?)B", text.strip())
     if parts is None or (parts[3] and not parts[2]):
         raise argparse.ArgumentTypeError(f"expected a size with its unit, such as 8GB or 512MB, got {text[:40]!r}")
@@ -161,22 +166,23 @@ def refuse_twice(paths: Sequence[str | Path], what: str) -> None:
     """Check that no file or folder is given twice, under any name.
 
     Args:
-        what: they are, for the error.
+        paths: as they were given.
+        what: what they are, for the error.
 
     Raises:
-        ScriptError: one is.
+        ScriptError: one is given twice.
     """
-    first: dict[str, str] = {}
+    given: dict[str, str] = {}
     for path in map(str, paths):
-        place = path if "://" in path else os.path.realpath(path)
-        if place in first:
-            also = f" (also as {first[place]})" if first[place] != path else ""
-            raise ScriptError(f"{path} is given twice{also}: name each {what} once")
-        first[place] = path
+        real_path = path if "://" in path else os.path.realpath(path)
+        if real_path in given:
+            earlier = f" (also as {given[real_path]})" if given[real_path] != path else ""
+            raise ScriptError(f"{path} is given twice{earlier}: name each {what} once")
+        given[real_path] = path
 
 
 def share(text: str) -> float:
-    """``0.05`` or ``5%``: a share above 0 and below 1."""
+    """Parse ``0.05`` or ``5%``: a share above 0 and below 1."""
     value = finite(text.removesuffix("%").strip()) / (100 if text.endswith("%") else 1)
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"expected a share above 0 and below 1, such as 0.05 or 5%, got {text[:40]!r}")

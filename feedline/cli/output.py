@@ -27,27 +27,28 @@ def check_files(args: argparse.Namespace) -> None:
 
 
 def check_json(args: argparse.Namespace) -> None:
-    """As ``check_files``, for commands whose ``-o`` is a folder."""
+    """Check the file of ``--json FILE`` only, for commands whose ``-o`` is a folder. Raises OutputError."""
     output.refuse_taken(args.json, args.force)
 
 
-def below_runs(name: str, at: str = "") -> Path:
-    """The default of ``-o FOLDER``.
+def default_folder(name: str, at: str = "") -> Path:
+    """Return the default of ``-o FOLDER``.
 
     Args:
+        name: what the folder's name begins with.
         at: time that the name ends with; "": now.
     """
     return Path("runs") / f"{name}-{at or time.strftime('%m%d-%H%M%S')}"
 
 
 def make_folder(args: argparse.Namespace, command: str, names: Iterable[str]) -> tuple[Path, bool]:
-    """Create the folder of ``-o``, or one below runs/, for results of these names. Returns it, and whether it is new.
+    """Create the folder of ``-o``, or one below runs/, for results of these names; also return whether it is new.
 
     Raises:
         OutputError: a name is taken, also that of ``--json``, or the folder cannot be made.
     """
     check_json(args)
-    folder: Path = args.output or below_runs(command)
+    folder: Path = args.output or default_folder(command)
     return folder, results.prepare(folder, names, args.force)
 
 
@@ -61,7 +62,7 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=1))
 
 
-def into_run(folder: Path, name: str, text: str) -> Path:
+def write_into_run(folder: Path, name: str, text: str) -> Path:
     """Write a file into a run folder, with its private mode.
 
     Raises:
@@ -75,12 +76,12 @@ def into_run(folder: Path, name: str, text: str) -> Path:
     return folder / name
 
 
-def into_run_if_possible(folder: Path, texts: Iterable[tuple[str, str]]) -> list[Path]:
+def try_write_into_run(folder: Path, texts: Iterable[tuple[str, str]]) -> list[Path]:
     """Write files into a run folder. What cannot be written is reported, and the terminal still shows the report."""
     written = []
     for name, text in texts:
         try:
-            written.append(into_run(folder, name, text))
+            written.append(write_into_run(folder, name, text))
         except FeedlineError as error:
             say(error)
     return written
@@ -94,13 +95,13 @@ def name_files(console: "Console", files: Iterable[Path]) -> None:
 
 @contextmanager
 def progress_bar(quiet: bool, first: str = "starting") -> "Iterator[Tell]":
-    """A progress bar on standard error if it is a terminal; call what is yielded to move it: (what, done, of)."""
+    """Show a progress bar on standard error if it is a terminal; call what is yielded to move it: (what, done, of)."""
     from rich.progress import BarColumn, Progress
 
     from feedline.analysis.report.console import Console, Count, Words
 
-    told = Console(stderr=True, quiet=quiet)
+    console = Console(stderr=True, quiet=quiet)
     columns = (Words("{task.description}"), BarColumn(bar_width=20), Count())
-    with Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as shown:
-        bar = shown.add_task(first, total=None)
-        yield lambda what, done, of: shown.update(bar, description=what, completed=done, total=of)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(first, total=None)
+        yield lambda what, done, of: progress.update(task, description=what, completed=done, total=of)

@@ -72,7 +72,7 @@ class PackCommand:
 
 
 def _summary(done: "Packed") -> list[str]:
-    """Lines on what was packed and what was left out."""
+    """Return lines on what was packed and what was left out."""
     lines = [
         f"{done.path}: {done.samples:,} images, {done.bytes / 1e6:,.1f} MB, packed as {done.kind} into {done.stored_bytes / 1e6:,.1f} MB"
     ]
@@ -80,7 +80,7 @@ def _summary(done: "Packed") -> list[str]:
         lines.append("  already complete: nothing to do")
     elif done.resumed_at:
         lines.append(f"  continued after the {done.resumed_at:,} samples that were already packed")
-    lines += [f"  {line}" for line in _of_labels(done)]
+    lines += [f"  {line}" for line in _label_lines(done)]
     if done.left_out:
         kinds = Counter(re.split(r"[,(:]| after ", entry.message)[0].strip() for entry in done.left_out)
         lines.append(f"  left out: {len(done.left_out):,} ({', '.join(f'{number:,} {kind}' for kind, number in kinds.most_common())})")
@@ -90,8 +90,8 @@ def _summary(done: "Packed") -> list[str]:
     return lines
 
 
-def _of_labels(done: "Packed") -> list[str]:
-    """Lines on the labels that the store has, and on those that it does not have."""
+def _label_lines(done: "Packed") -> list[str]:
+    """Return lines on the labels that the store has, and on those that it does not have."""
     from feedline.analysis.formatting import counted
 
     lines = [
@@ -99,7 +99,7 @@ def _of_labels(done: "Packed") -> list[str]:
         if len(done.classes) > 1
         else f"labels: none, all images are of one class ({done.classes[0]})"
     ]
-    lines += [f"labels not packed: {one.message}" for one in done.lost]
+    lines += [f"labels not packed: {label.message}" for label in done.lost]
     if done.empty:
         lines.append(f"classes without an image: {len(done.empty):,} ({few(done.empty, _NAMED_CLASSES)}); they keep their labels")
     if done.below:
@@ -113,7 +113,7 @@ def _of_labels(done: "Packed") -> list[str]:
 
 @contextmanager
 def _progress_bar(quiet: bool) -> Iterator["Callable[[Progress], None]"]:
-    """A progress bar on standard error if it is a terminal."""
+    """Show a progress bar on standard error if it is a terminal."""
     from rich import progress as rich
 
     from feedline.analysis.report.console import Console, Words

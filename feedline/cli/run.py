@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, at_least
-from feedline.cli.output import below_runs, check_json
+from feedline.cli.output import check_json, default_folder
 from feedline.cli.program import Program, exit_like, from_module, from_script, show
 from feedline.cli.settings import OVERRIDES, add_settings, as_code
 from feedline.profiler import masks
@@ -165,7 +165,7 @@ class RunCommand:
         changes = [change for change in (fixes, overrides) if change is not None]
 
         name = Path(args.script).stem if not args.module else args.script.rsplit(".", 1)[-1]
-        path = start.folder / (args.output or below_runs(name, ranks.started_at()))
+        path = start.folder / (args.output or default_folder(name, ranks.started_at()))
         first = ranks.place().rank == 0
         if first:
             _see_that_json_is_free(args)
@@ -343,7 +343,7 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
     from feedline.profiler.session.session import run_folder
 
     start, launch = Start(), f"command-{os.getpid()}-{ranks.started_at()}"
-    path = start.folder / (args.output or below_runs(Path(command[0]).stem, ranks.started_at()))
+    path = start.folder / (args.output or default_folder(Path(command[0]).stem, ranks.started_at()))
     try:
         (run, hold), refused = run_folder(path, launch, args.force, args.strict)
     except OutputError as error:

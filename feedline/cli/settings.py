@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from feedline.cli.options import at_least, positive
-from feedline.cli.parser import meant
+from feedline.cli.parser import suggestion
 from feedline.profiler.errors import ScriptError
 
 Value = int | float | bool | str
@@ -84,7 +84,7 @@ def settings_of(known: Known) -> Callable[[str], dict[str, Value]]:
             name, sign, value = (piece.strip() for piece in part.partition("="))
             if name not in known:
                 names = ", ".join(known)
-                raise argparse.ArgumentTypeError(f"unknown setting {name[:40]!r}{meant(name, known)}; settings: {names}")
+                raise argparse.ArgumentTypeError(f"unknown setting {name[:40]!r}{suggestion(name, known)}; settings: {names}")
             if not sign or not value:
                 raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as num_workers=4, got {part[:40]!r}")
             if name in found:

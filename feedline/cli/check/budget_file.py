@@ -9,7 +9,7 @@ from feedline.analysis.convergence.checks import GRAVE, STOPS
 from feedline.analysis.diff.budget import MIN_STEPS, Budget
 from feedline.analysis.ledger.finding import Severity
 from feedline.analysis.rules import BY_ID
-from feedline.cli.parser import meant
+from feedline.cli.parser import suggestion
 from feedline.profiler.errors import BudgetError
 
 if sys.version_info >= (3, 11):
@@ -80,7 +80,7 @@ def _refuse_unknown(table: Mapping[str, Any], keys: Iterable[str], before: str) 
     names = [key.rstrip(".") for key in keys]
     for key in table:
         if key not in names:
-            raise ValueError(f"unknown key {before}{key}{meant(key, names)}; known: {', '.join(names)}")
+            raise ValueError(f"unknown key {before}{key}{suggestion(key, names)}; known: {', '.join(names)}")
 
 
 def _inner(table: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -148,5 +148,5 @@ def _rule(rule_id: str) -> str:
     rules = sorted({*BY_ID, *GRAVE, *STOPS, *OTHER_CHECKS})
     if rule_id not in rules:
         pages = "docs/rules.md and docs/jobs/ci.md list all"
-        raise ValueError(f"findings.none_of: there is no rule {rule_id!r}{meant(rule_id, rules)}; {pages}")
+        raise ValueError(f"findings.none_of: there is no rule {rule_id!r}{suggestion(rule_id, rules)}; {pages}")
     return rule_id

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feedline.cli.options import add_output, add_training, at_least, listed
+from feedline.cli.options import add_output, add_training, at_least, name_list
 from feedline.cli.output import make_folder, name_files, progress_bar, save
 from feedline.profiler.deferred import deferred
 from feedline.profiler.errors import ScriptError
@@ -45,7 +45,7 @@ class CompareCommand:
         )
         measuring = parser.add_argument_group("measuring")
         measuring.add_argument(
-            "--loaders", type=listed, metavar="NAME,NAME", help="compare only these loaders (an unknown name prints the list)"
+            "--loaders", type=name_list, metavar="NAME,NAME", help="compare only these loaders (an unknown name prints the list)"
         )
         measuring.add_argument(
             "--max-images", type=at_least(1), metavar="IMAGES", help="use at most this many images of the folder (default: all)"

@@ -57,9 +57,10 @@ class DiffCommand:
 
 
 def _sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]:
-    """The runs of A and of B.
+    """Return the runs of A and of B.
 
     Args:
+        runs: those before ``--``, or all.
         after: those after ``--``.
 
     Raises:
@@ -73,20 +74,20 @@ def _sides(runs: list[Path], after: list[Path]) -> tuple[list[Path], list[Path]]
     return runs[:1], runs[1:]
 
 
-def _show(found: "Result", args: argparse.Namespace) -> None:
+def _show(comparison: "Result", args: argparse.Namespace) -> None:
     """Print the comparison, and write it where requested. Raises OutputError."""
     from feedline.analysis.report.console import Console
     from feedline.analysis.report.json_report import plain
     from feedline.cli.diff.text import render, show
 
     console = Console(quiet=args.quiet)
-    show(found, console)
+    show(comparison, console)
     written = []
     with deferred():
         if args.output is not None:
-            save(args.output, render(found))
+            save(args.output, render(comparison))
             written.append(args.output)
         if args.json is not None:
-            save(args.json, json.dumps(plain(found), indent=1))
+            save(args.json, json.dumps(plain(comparison), indent=1))
             written.append(args.json)
     name_files(console, written)

@@ -1,4 +1,4 @@
-"""A comparison of runs in the terminal: the conclusion, then what it is made of, 80 columns wide."""
+"""A comparison of runs in the terminal, 80 columns wide, and as a page: the conclusion, then what it is made of."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -37,14 +37,14 @@ _HERE = Path(__file__).parent
 
 
 def show(diff: Diff, console: Console) -> None:
-    """Print it."""
+    """Print the comparison."""
     diff = printable_in(diff)
     console.print(plain(diff.conclusion, "bold"))
     console.print()
-    console.print(plain(f"A: {runs(diff.before)}", "dim"))
-    console.print(plain(f"B: {runs(diff.after)}", "dim"))
+    console.print(plain(f"A: {_runs(diff.before)}", "dim"))
+    console.print(plain(f"B: {_runs(diff.after)}", "dim"))
     console.print()
-    console.print(_table(diff, _listed(diff)))
+    console.print(_table(diff, _listed_quantities(diff)))
     for title, lines in _sections(diff):
         console.print()
         console.print(Text(title, style="bold underline"))
@@ -54,61 +54,66 @@ def show(diff: Diff, console: Console) -> None:
 
 
 def _sections(diff: Diff) -> list[tuple[str, list[str]]]:
-    """What comes below the table."""
-    all_of = {"Machine": list(reasons(diff.machine)), "Findings": _findings(diff.findings), "Differs": settings(diff), "Notes": diff.notes}
-    return [(title, lines) for title, lines in all_of.items() if lines]
+    """Return the (title, lines) of what comes below the table."""
+    sections = {
+        "Machine": list(reasons(diff.machine)),
+        "Findings": _findings(diff.findings),
+        "Differs": settings(diff),
+        "Notes": diff.notes,
+    }
+    return [(title, lines) for title, lines in sections.items() if lines]
 
 
-def runs(side: Sequence[RunName]) -> str:
-    """``demo (36 steps)``."""
+def _runs(side: Sequence[RunName]) -> str:
+    """Return ``demo (36 steps)``."""
     return ", ".join(f"{run.name} ({counted(run.steps, 'step')})" for run in side)
 
 
-def _listed(diff: Diff) -> list[Quantity]:
-    """Those that the terminal shows."""
+def _listed_quantities(diff: Diff) -> list[Quantity]:
+    """Return the quantities that the terminal shows."""
     step, sample = diff.of("step/mean"), diff.of("sample/total")
-    wholes = {"stage": step, "cpu": step, "collective": step, "sample": sample, "blocked": sample}
+    totals = {"stage": step, "cpu": step, "collective": step, "sample": sample, "blocked": sample}
 
     def shows(quantity: Quantity) -> bool:
-        whole = wholes.get(quantity.group)
-        large = whole is None or max(quantity.before or 0.0, quantity.after or 0.0) >= _LEAST * max(whole.before or 0.0, whole.after or 0.0)
+        total = totals.get(quantity.group)
+        large = total is None or max(quantity.before or 0.0, quantity.after or 0.0) >= _LEAST * max(total.before or 0.0, total.after or 0.0)
         return quantity.outcome == CHANGED or (quantity.group in _SHOWN and large)
 
     return [quantity for quantity in diff.quantities if shows(quantity)]
 
 
 def _table(diff: Diff, quantities: Sequence[Quantity]) -> Table:
-    """Both sides of each quantity, the ratio with its interval, and what it comes to."""
-    made = columns("", "A", "B", "B/A", "95 %", "", gap=2)
-    made.columns[-1].justify = "left"
+    """Return both sides of each quantity, the ratio with its interval, and the outcome."""
+    table = columns("", "A", "B", "B/A", "95 %", "", gap=2)
+    table.columns[-1].justify = "left"
     group = ""
     for quantity in quantities:
         if quantity.group != group:
             group = quantity.group
-            made.add_row(Text(_title(group, diff), "dim"))
-        made.add_row(*cells(quantity), style=_STYLES.get(quantity.outcome))
-    return made
+            table.add_row(Text(_title(group, diff), "dim"))
+        table.add_row(*cells(quantity), style=_STYLES.get(quantity.outcome))
+    return table
 
 
 def _title(group: str, diff: Diff) -> str:
-    """Of the rows of a group: what they are, and per step or sample: ``Stages per step``."""
-    per = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
-    return f"{_GROUPS[group]} per {per}" if per else _GROUPS[group]
+    """Return the title of a group of rows: what they are, and per step or sample, as in ``Stages per step``."""
+    unit = diff.per if group in OF_STEP else "sample" if group in ("sample", "blocked", "work") else ""
+    return f"{_GROUPS[group]} per {unit}" if unit else _GROUPS[group]
 
 
 def cells(quantity: Quantity) -> list[str]:
-    """A row: name, A, B, ratio, interval, outcome."""
-    amounts = [BLANK if one is None else value(one, quantity.unit) for one in (quantity.before, quantity.after)]
-    return [f"  {quantity.name.replace('_', ' ')}", *amounts, ratio(quantity), interval(quantity), _OUTCOMES[quantity.outcome]]
+    """Return a row: name, A, B, ratio, interval, outcome."""
+    amounts = [BLANK if amount is None else value(amount, quantity.unit) for amount in (quantity.before, quantity.after)]
+    return [f"  {quantity.name.replace('_', ' ')}", *amounts, _ratio(quantity), _interval(quantity), _OUTCOMES[quantity.outcome]]
 
 
-def ratio(quantity: Quantity) -> str:
-    """B / A, as measured."""
+def _ratio(quantity: Quantity) -> str:
+    """Return B / A, as measured."""
     return BLANK if quantity.ratio is None or quantity.measured is None else f"{quantity.measured:.2f}"
 
 
-def interval(quantity: Quantity) -> str:
-    """``0.97 - 1.08``, of the ratio."""
+def _interval(quantity: Quantity) -> str:
+    """Return ``0.97 - 1.08``, the interval of the ratio."""
     low, high = quantity.measured_interval
     if low is None or high is None:
         return BLANK
@@ -116,18 +121,18 @@ def interval(quantity: Quantity) -> str:
 
 
 def _findings(changes: Sequence[FindingChange]) -> list[str]:
-    """Those that came or went; the others in one line."""
+    """Return findings that came or went, and the others in one line."""
     lines = [
-        f"{_change(one)}: {one.rule_id} ({one.severity_before or one.severity_after}): {one.message}"
-        for one in changes
-        if one.change != STAYED
+        f"{_change(finding)}: {finding.rule_id} ({finding.severity_before or finding.severity_after}): {finding.message}"
+        for finding in changes
+        if finding.change != STAYED
     ]
-    stayed = [one.rule_id for one in changes if one.change == STAYED]
+    stayed = [finding.rule_id for finding in changes if finding.change == STAYED]
     return [*lines, *([f"in both: {', '.join(stayed)}"] if stayed else [])]
 
 
 def _change(finding: FindingChange) -> str:
-    """What a finding did, or why that is unknown."""
+    """Return what a finding did, or why that is unknown."""
     if finding.change != UNJUDGED:
         return finding.change
     return "in A; unknown in B" if finding.severity_before else "in B; unknown in A"
@@ -146,9 +151,9 @@ def _settings(diff: Diff) -> Iterator[str]:
 
 
 def render(diff: Diff) -> str:
-    """The whole page."""
+    """Render the comparison as a self-contained HTML file."""
     diff = printable_in(diff)
-    groups = [(_title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda one: one.group)]
+    groups = [(_title(group, diff), list(rows)) for group, rows in groupby(diff.quantities, key=lambda quantity: quantity.group)]
     return page.render(
         _HERE / "diff.html",
         it=diff,
@@ -156,6 +161,6 @@ def render(diff: Diff) -> str:
         groups=groups,
         cells=cells,
         change=_change,
-        runs=runs,
+        runs=_runs,
         machine=list(reasons(diff.machine)),
     )

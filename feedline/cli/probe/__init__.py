@@ -41,19 +41,19 @@ class ProbeCommand:
 
         from feedline.analysis.report.console import Console
         from feedline.analysis.report.progress import building
-        from feedline.cli.probe.text import conclusion, tables
+        from feedline.cli.probe.text import conclusion, renderables
         from feedline.pipelines.probes import parts
 
         console = Console(quiet=args.quiet)
-        found = []
+        measured = []
         with building(Console(stderr=True, quiet=args.quiet), [f"probing: {part}" for part in args.parts]) as done:
             subject, notes = _subject_of(args)
             for part in args.parts:
-                found += parts.run(subject, part)
+                measured += parts.run(subject, part)
                 done()
-        ceilings = parts.together(subject, found, notes)
+        ceilings = parts.together(subject, measured, notes)
         ceilings = replace(ceilings, conclusion=conclusion(ceilings))
-        for part in tables(ceilings):
+        for part in renderables(ceilings):
             console.print(part)
         if args.output is not None:
             ceilings.write(args.output)
@@ -62,7 +62,7 @@ class ProbeCommand:
 
 
 def _parts_of(text: str) -> list[str]:
-    """The requested parts, in the order of ``PARTS``."""
+    """Parse the requested parts, in the order of ``PARTS``."""
     wanted = {part.strip() for part in text.split(",") if part.strip()}
     if unknown := wanted - set(PARTS):
         raise argparse.ArgumentTypeError(f"unknown part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
@@ -72,7 +72,7 @@ def _parts_of(text: str) -> list[str]:
 
 
 def _subject_of(args: argparse.Namespace) -> "tuple[Subject, list[str]]":
-    """What to probe, and remarks on it.
+    """Return what to probe, and remarks on it.
 
     Raises:
         DataError: no image in the folder can be used. UserCodeError: the transforms or the model cannot be had.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedline.cli.options import add_output, add_rank_pool, bandwidth, rank_pool, refuse_twice
-from feedline.cli.output import check_files, check_json, into_run, into_run_if_possible, name_files, progress_bar, save, save_json
+from feedline.cli.output import check_files, check_json, name_files, progress_bar, save, save_json, try_write_into_run, write_into_run
 from feedline.cli.parser import Parser
 from feedline.profiler.errors import FeedlineError, OutputError, ScriptError
 from feedline.profiler.files import owned, removal
@@ -338,7 +338,7 @@ def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> l
         reports.write(report, args.output)
         written.append(args.output)
     if args.output is None:
-        written += into_run_if_possible(folder, ((name, reports.text(report, Path(name))) for name in _REPORT_FILES))
+        written += try_write_into_run(folder, ((name, reports.text(report, Path(name))) for name in _REPORT_FILES))
     return written
 
 
@@ -348,7 +348,7 @@ def _write_training(folder: Path, report: "Report") -> str | None:
 
     try:
         for name in _REPORT_FILES:
-            into_run(folder, name, reports.text(report, Path(name)))
+            write_into_run(folder, name, reports.text(report, Path(name)))
     except FeedlineError as error:
         return str(error)
     return None
@@ -376,7 +376,7 @@ def _write_overview(folder: Path, overview: "Overview", reports: "list[Report]",
         save(args.output, render(overview, reports[:_MAX_PAGES]))
         written.append(args.output)
     if args.output is None:
-        written += into_run_if_possible(folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in _REPORT_FILES))
+        written += try_write_into_run(folder, ((name, ENDINGS[Path(name).suffix](overview)) for name in _REPORT_FILES))
     return written
 
 

@@ -10,7 +10,7 @@ from feedline.analysis.formatting import seconds
 from feedline.analysis.ledger.facts import RuleInputs
 from feedline.analysis.predict.change import Change, Factor, Refused
 from feedline.analysis.rules.input import handover
-from feedline.cli.parser import meant
+from feedline.cli.parser import suggestion
 from feedline.cli.settings import LOADER, Value, as_code, as_typed
 from feedline.profiler.errors import ScriptError
 
@@ -169,7 +169,7 @@ class Replayable:
         findings = [finding.rule_id for finding in diagnose(self.facts, ())]
         if rule_id not in findings:
             named = ", ".join(findings) or "none"
-            raise ScriptError(f"--fix {rule_id}: this run has no such finding{meant(rule_id, findings)}; its findings: {named}")
+            raise ScriptError(f"--fix {rule_id}: this run has no such finding{suggestion(rule_id, findings)}; its findings: {named}")
         change = change_of(rule_id, self.facts)
         if isinstance(change, (Change, Refused)):
             return change
