@@ -29,19 +29,19 @@ class Program:
     def run(self) -> None:
         """Run it as ``__main__``. Raises what it raises, including SystemExit."""
         sys.argv[:] = self.argv
-        if not safe_path():
+        if not _safe_path():
             sys.path[0] = self.path0
         sys.modules["__main__"] = self.module
         exec(self.code, self.module.__dict__)
 
 
-def safe_path() -> bool:
-    """Whether Python was started (-I, -P) without a script's folder on sys.path."""
+def _safe_path() -> bool:
+    """Return whether Python was started (-I, -P) without a script's folder on sys.path."""
     return bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 
 
 def from_script(script: str, args: list[str]) -> Program:
-    """A program from a file of source or byte code, or from a folder or zip file with a ``__main__``.
+    """Load a program from a file of source or byte code, or from a folder or zip file with a ``__main__``.
 
     Raises:
         ScriptError: there is no such file.
@@ -78,12 +78,12 @@ def _from_package(finder: Any, script: str, args: list[str]) -> Program:
 
 
 def from_module(name: str, args: list[str]) -> Program:
-    """A program from an importable module or a package with ``__main__``, as ``python -m``.
+    """Load a program from an importable module or a package with ``__main__``, as ``python -m``.
 
     Raises:
         ScriptError: there is no such module.
     """
-    if not safe_path():
+    if not _safe_path():
         sys.path[0] = os.getcwd()
     try:
         spec = importlib.util.find_spec(name)
@@ -124,7 +124,7 @@ def show(error: BaseException | None) -> None:
 
 
 def exit_like(error: BaseException | None) -> int:
-    """The exit code to end with.
+    """Return the exit code to end with.
 
     Raises:
         KeyboardInterrupt: the program was interrupted. Python then ends by the signal itself, after ``atexit``; all was printed before.

@@ -1,4 +1,4 @@
-"""``feedline run``."""
+"""``feedline run``: records a script, or a command that starts processes which train."""
 
 import argparse
 import os
@@ -36,19 +36,22 @@ _KILLED = 128  # exit code of a command that a signal ended, less the signal's n
 
 
 @dataclass(frozen=True)
-class Start:
-    """State that the program may change while it runs, saved before."""
+class _Start:
+    """The state that the program may change while it runs, saved before."""
 
     folder: Path = field(default_factory=Path.cwd)
     python_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
 
 
-def _asked(args: argparse.Namespace, run: Path, launch: str, start: Start, reports: bool = True) -> "Asked":
-    """The recording that a command line requests.
+def _recording_request(args: argparse.Namespace, run: Path, launch: str, start: _Start, reports: bool = True) -> "Asked":
+    """Return the recording that a command line requests.
 
     Args:
-        run: the run folder that was made, with its launch.
-        reports: this process makes the report.
+        args: the command line.
+        run: the run folder that was made.
+        launch: the launch that the folder belongs to.
+        start: the state at the start.
+        reports: whether this process makes the report.
     """
     from feedline.profiler.follow.asked import Asked
 
@@ -142,7 +145,7 @@ class RunCommand:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        start, dashes = Start(), args.script == DASHES
+        start, dashes = _Start(), args.script == DASHES
         args.script, *args.args = _script_of([args.script, *args.args])
         if dashes and _is_command([args.script]):
             return _run_command(args, [args.script, *args.args])
@@ -168,7 +171,7 @@ class RunCommand:
         path = start.folder / (args.output or default_folder(name, ranks.started_at()))
         first = ranks.place().rank == 0
         if first:
-            _see_that_json_is_free(args)
+            _check_json_file(args)
         try:
             session = Session(
                 path,
@@ -186,17 +189,17 @@ class RunCommand:
             if args.strict or changes:
                 raise
             say(f"not recording: {error}")
-            return _unrecorded(program)
+            return _run_unrecorded(program)
         speaks = first and not args.quiet
         if session.refused is not None and first:
-            say(_elsewhere(session.refused, path, session.path))
+            say(_folder_message(session.refused, path, session.path))
         elif speaks:
             say(f"recording into {os.path.relpath(path)}")
         if speaks and fixes is not None:
             say(fixes.lines(), lines=True)
         if speaks and overrides is not None:
             say(f"changing the training's DataLoader: {overrides.text}")
-        recording = _asked(args, session.path, session.manifest.launch, start, first)
+        recording = _recording_request(args, session.path, session.manifest.launch, start, first)
         python_start.stop()
         follow(recording, session, overrides)
         ended = _run_recorded(program, session)
@@ -210,7 +213,7 @@ class RunCommand:
 
 
 def _script_of(words: list[str]) -> list[str]:
-    """The script and its arguments, with each ``--`` as typed; a ``--`` before the script is feedline's.
+    """Return the script and its arguments, with each ``--`` as typed; a ``--`` before the script is feedline's.
 
     Raises:
         ScriptError: nothing but a ``--``.
@@ -237,22 +240,22 @@ class _Fixes:
         self._outside: FixInjector | None = None
 
     def lines(self) -> str:
-        """The lines that would make the fixes permanent."""
+        """Return the lines that would make the fixes permanent."""
         return "\n\n".join(f"{request.text}: {request.fix.summary}. To keep it, write:\n\n{request.lines}" for request in self._requests)
 
     def attach(self, hooks: "Hooks") -> None:
         """Apply the fixes once torch is imported."""
 
-        def arrived() -> None:
+        def attach_fixes() -> None:
             from feedline.convergence.apply.outside import FixInjector
 
             outside = self._outside = FixInjector(hooks.tell)
             hooks.attach("fixes", "the training is changed", lambda patches: hooks.add_undo(outside.attach(self._requests, patches)))
 
-        hooks.when_imported("torch", arrived)
+        hooks.when_imported("torch", attach_fixes)
 
     def setup(self) -> dict[str, object]:
-        """The fixes, and those that were not applied, for the manifest."""
+        """Return the fixes, and those that were not applied, for the manifest."""
         return {"fixes": self.text, "fixes_failed": {name: masks.text(why) for name, why in self.failed.items()}}
 
     @property
@@ -262,7 +265,7 @@ class _Fixes:
 
 
 def _window(text: str) -> "Window":
-    """The value of ``--torch-profiler``."""
+    """Parse the value of ``--torch-profiler``."""
     from feedline.profiler.record.window import Window
 
     try:
@@ -272,7 +275,7 @@ def _window(text: str) -> "Window":
 
 
 def _stop_after(text: str) -> str:
-    """The value of ``--stop-after``, checked."""
+    """Check the value of ``--stop-after``."""
     from feedline.profiler.session.stop_after import StopAfter
 
     try:
@@ -283,8 +286,10 @@ def _stop_after(text: str) -> str:
     return text
 
 
-def _see_that_json_is_free(args: argparse.Namespace) -> None:
-    """Before the training, check that FILE of ``--json`` is free. An existing file is left alone and does not stop the training.
+def _check_json_file(args: argparse.Namespace) -> None:
+    """Check, before the training, that FILE of ``--json`` is free.
+
+    An existing file is left alone and does not stop the training.
 
     Raises:
         OutputError: --strict was given.
@@ -298,8 +303,8 @@ def _see_that_json_is_free(args: argparse.Namespace) -> None:
         args.json = None
 
 
-def _unrecorded(program: Program) -> int:
-    """Run the program as Python would. Returns its exit code."""
+def _run_unrecorded(program: Program) -> int:
+    """Run the program as Python would, and return its exit code."""
     ended: BaseException | None = None
     try:
         program.run()
@@ -310,7 +315,7 @@ def _unrecorded(program: Program) -> int:
 
 
 def _run_recorded(program: Program, session: "Session") -> BaseException | None:
-    """Run the program, and end the recording however it ends. Returns what it raised. A fork of it may also return here."""
+    """Run the program, and end the recording however it ends; return what it raised. A fork of it may also return here."""
     ended: BaseException | None = None
     try:
         program.run()
@@ -321,15 +326,15 @@ def _run_recorded(program: Program, session: "Session") -> BaseException | None:
 
 
 def _is_command(words: list[str]) -> bool:
-    """Whether the words after ``--`` are a command; else they are a script and its arguments."""
+    """Return whether the words after ``--`` are a command; else they are a script and its arguments."""
     return shutil.which(words[0]) is not None
 
 
 def _run_command(args: argparse.Namespace, command: list[str]) -> int:
-    """Run a command, and report the trainings below it. Returns its exit code.
+    """Run a command, report the trainings below it, and return its exit code.
 
     Raises:
-        FixError, ScriptError: it is asked for what only a script can have.
+        FixError, ScriptError: an option was given that only a script can have.
         OutputError: with ``--strict`` or ``--set``: nothing can be recorded, so nothing can be changed either.
     """
     if args.fix is not None:
@@ -342,7 +347,7 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
     from feedline.profiler.samplers.unfollowed import Unfollowed
     from feedline.profiler.session.session import run_folder
 
-    start, launch = Start(), f"command-{os.getpid()}-{ranks.started_at()}"
+    start, launch = _Start(), f"command-{os.getpid()}-{ranks.started_at()}"
     path = start.folder / (args.output or default_folder(Path(command[0]).stem, ranks.started_at()))
     try:
         (run, hold), refused = run_folder(path, launch, args.force, args.strict)
@@ -350,46 +355,46 @@ def _run_command(args: argparse.Namespace, command: list[str]) -> int:
         if args.strict or args.settings:
             raise
         say(f"not recording: {error}")
-        return _ended(subprocess.Popen(command), None)
+        return _wait_for(subprocess.Popen(command), None)
     if refused is not None:
-        say(_elsewhere(refused, path, run))
+        say(_folder_message(refused, path, run))
     elif not args.quiet:
         say(f"recording into {os.path.relpath(run)}")
     if args.settings and not args.quiet:
         say(f"changing the training's DataLoader: {as_code(args.settings)}")
-    recording = _asked(args, run, launch, start)
+    recording = _recording_request(args, run, launch, start)
     process = subprocess.Popen(command, env={**os.environ, **recording.variables(os.environ)})
-    code = _ended(process, Unfollowed(run, args.record_argv))
+    code = _wait_for(process, Unfollowed(run, args.record_argv))
     if code > _KILLED:
-        _tell_signal(run, process.pid, code - _KILLED)
+        _write_signal(run, process.pid, code - _KILLED)
     hold.release()
     report_what_was_made(recording)
     return code
 
 
-def _elsewhere(refused: PlaceTaken, path: Path, run: Path) -> str:
-    """The message for a run folder that differs from the requested one."""
+def _folder_message(refused: PlaceTaken, path: Path, run: Path) -> str:
+    """Return the message for a run folder that differs from the requested one."""
     return f"{refused.what.replace(str(path), os.path.relpath(path))}, recording into {os.path.relpath(run)}"
 
 
-def _tell_signal(run: Path, pid: int, number: int) -> None:
-    """Record in the run folder which signal killed the command, if that was the training process itself, which could not."""
+def _write_signal(run: Path, pid: int, number: int) -> None:
+    """Write into the run folder which signal killed the command, if that was the training process itself, which could not."""
     from feedline.profiler.store.trainings import trainings
 
     with suppress(FeedlineError, OSError, ValueError):
-        for rank in (rank for one in trainings(run) for rank in one.run.ranks.values()):
+        for rank in (rank for training in trainings(run) for rank in training.run.ranks.values()):
             if rank.manifest.pid == pid and not rank.manifest.ended:
                 rank.manifest.ended_by = signal.Signals(number).name
                 rank.manifest.write(rank.folder)
 
 
-def _ended(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:
+def _wait_for(process: "subprocess.Popen[bytes]", below: "Unfollowed | None") -> int:
     """Wait for a command, and forward signals. A terminal sends Ctrl-C to all processes, so it needs no forwarding."""
 
-    def hand_on(number: int, frame: FrameType | None) -> None:
+    def forward(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    before = {number: signal.signal(number, hand_on) for number in _FORWARDED}
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         while True:

@@ -16,14 +16,14 @@ _FOR_WORKERS = ("prefetch_factor", "persistent_workers")  # torch refuses them w
 
 
 def _yes_or_no(text: str) -> bool:
-    """``true`` or ``false``, in any case: as in Python, or in YAML."""
+    """Parse ``true`` or ``false``, in any case: as in Python, or in YAML."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"expected true or false, got {text[:40]!r}")
     return text.lower() == "true"
 
 
 def _start_method(text: str) -> str:
-    """How workers are started."""
+    """Check how workers are started."""
     if text not in ("fork", "spawn", "forkserver"):
         raise argparse.ArgumentTypeError(f"expected fork, spawn or forkserver, got {text[:40]!r}")
     return text
@@ -51,7 +51,7 @@ SAMPLE: Known = {"decode": str, "image_size": at_least(1), "store": str, "device
 
 
 class _MergeSettings(argparse.Action):
-    """Joins what several ``--set`` say; a name given twice is refused."""
+    """Merges what several ``--set`` say; a name given twice is refused."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
@@ -67,6 +67,7 @@ def add_settings(group: argparse._ActionsContainer, known: Known, text: str) -> 
     """Add ``--set``, which may be repeated; ``args.settings`` is {name: value}, in the order given.
 
     Args:
+        group: of options.
         known: names that the command takes.
         text: its help.
     """
@@ -76,10 +77,10 @@ def add_settings(group: argparse._ActionsContainer, known: Known, text: str) -> 
 
 
 def settings_of(known: Known) -> Callable[[str], dict[str, Value]]:
-    """A type for ``num_workers=4,in_order=false``."""
+    """Return a type for ``num_workers=4,in_order=false``."""
 
     def settings(text: str) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        settings_by_name: dict[str, Value] = {}
         for part in filter(None, map(str.strip, text.split(","))):
             name, sign, value = (piece.strip() for piece in part.partition("="))
             if name not in known:
@@ -87,15 +88,15 @@ def settings_of(known: Known) -> Callable[[str], dict[str, Value]]:
                 raise argparse.ArgumentTypeError(f"unknown setting {name[:40]!r}{suggestion(name, known)}; settings: {names}")
             if not sign or not value:
                 raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as num_workers=4, got {part[:40]!r}")
-            if name in found:
+            if name in settings_by_name:
                 raise argparse.ArgumentTypeError(f"{name} is given twice")
             try:
-                found[name] = known[name](value)
+                settings_by_name[name] = known[name](value)
             except argparse.ArgumentTypeError as error:
                 raise argparse.ArgumentTypeError(f"{name}: {error}") from None
-        if not found:
+        if not settings_by_name:
             raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as num_workers=4, got {text[:40]!r}")
-        return found
+        return settings_by_name
 
     return settings
 
@@ -119,10 +120,10 @@ def refuse_impossible(given: Mapping[str, Value], now: Mapping[str, object]) -> 
 
 
 def as_code(settings: Mapping[str, Value]) -> str:
-    """``num_workers=2, in_order=False``: as Python has it."""
+    """Return ``num_workers=2, in_order=False``: as Python has it."""
     return ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in settings.items())
 
 
 def as_typed(settings: Mapping[str, Value]) -> str:
-    """``num_workers=2,in_order=false``: as ``--set`` takes it."""
+    """Return ``num_workers=2,in_order=false``: as ``--set`` takes it."""
     return as_code({name: str(value).lower() if isinstance(value, bool) else value for name, value in settings.items()}).replace(", ", ",")

@@ -104,24 +104,24 @@ class ReportCommand:
             if args.finish:
                 _finish(path, args.wait)
             done()
-            found = trainings(path)
-            if len(found) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
+            recorded = trainings(path)
+            if len(recorded) > 1 and (number is not None or args.output is not None and is_trace(args.output)):
                 open_run(path)  # raises: which of them?
-            notes = unreported_processes(path, {training.name for training in found}, workers(found))
-            processes = [_report_process(args, path, number, training, len(found) > 1, notes, done) for training in found]
+            notes = unreported_processes(path, {training.name for training in recorded}, workers(recorded))
+            processes = [_report_process(args, path, number, training, len(recorded) > 1, notes, done) for training in recorded]
             rows = [row for process in processes for row in process.rows]
             outside = processes[0].outside if len(processes) == 1 else None
-            shown = overview.Overview(path.name, [], rows, outside, [*processes[0].notes, *notes])
+            summary = overview.Overview(path.name, [], rows, outside, [*processes[0].notes, *notes])
             written = [file for process in processes for file in process.written]
             built = [report for process in processes for report in process.reports]
             if len(processes) > 1:
-                written += _write_overview(path, shown, built, args)
+                written += _write_overview(path, summary, built, args)
             if args.json is not None:  # the last of all: with it the command is done, and Ctrl-C before leaves no file in its way
-                save(args.json, overview.render_json(shown, built) if len(rows) > 1 else reports.text(built[0], Path("report.json")))
+                save(args.json, overview.render_json(summary, built) if len(rows) > 1 else reports.text(built[0], Path("report.json")))
                 written.append(args.json)
         if args.output is None and not args.quiet:
             if len(rows) > 1:
-                overview.show(shown, console)
+                overview.show(summary, console)
             else:
                 reports.to_terminal(built[0], console, args.full, written, path if number is None else path / PARTS / str(number))
                 return 0
@@ -165,7 +165,10 @@ def show_run(run: Path, *options: str) -> None:
 
 
 def _finish(path: Path, wait_s: float) -> None:
-    """Wait for the ranks of one launch to end, and compact their records. Records that cannot be compacted stay unchanged."""
+    """Wait for the ranks of one launch to end, and compact their records.
+
+    Records that cannot be compacted stay unchanged.
+    """
     from feedline.profiler.store.compact import compact
     from feedline.profiler.store.layout import SEGMENTS
     from feedline.profiler.store.read import Run, rank_folders
@@ -187,15 +190,15 @@ def _finish(path: Path, wait_s: float) -> None:
 
 
 def _ended(run: "Run") -> bool:
-    """Whether all ranks of a launch are present and have ended."""
+    """Return whether all ranks of a launch are present and have ended."""
     ranks = run.ranks.values()
     world = max(int(str(rank.manifest.place.get("world_size", 1))) for rank in ranks)
     return len(ranks) >= world and all(rank.manifest.state != "live" for rank in ranks)
 
 
 @dataclass(frozen=True)
-class ProcessReports:
-    """Results for the trainings of one process.
+class _ProcessReports:
+    """What was reported of the trainings of one process.
 
     Attributes:
         rows: for the overview.
@@ -220,10 +223,10 @@ def _report_process(
     several: bool,
     notes: list[str],
     done: Callable[[], None],
-) -> "ProcessReports":
+) -> "_ProcessReports":
     """Build the report of one process's training and write it: into the run folder if it is the only one, else into its own.
 
-    Of several that the process made one after the other: a report for each, and an overview.
+    Of several trainings that the process ran one after another: a report for each, and an overview.
     """
     from feedline.analysis.explain import tried
     from feedline.analysis.explain.build_traces import holds_traces
@@ -234,33 +237,34 @@ def _report_process(
 
     run, folder = training.run, training.folder if several else path
     traces = holds_traces(run)
-    drawn = args.output is None and number is None or args.output is not None and trace.is_trace(args.output)
-    windows = find_windows(run) if drawn and not traces else None
-    known, net = ceilings_of(path, args.ceilings), _beside(args.link_bandwidth, args.nccl_log)
-    own = of_process(run, number)
+    draws_trace = args.output is None and number is None or args.output is not None and trace.is_trace(args.output)
+    windows = find_windows(run) if draws_trace and not traces else None
+    ceilings, network = ceilings_of(path, args.ceilings), _network_hints(args.link_bandwidth, args.nccl_log)
+    parts = of_process(run, number)
     name = training.name.removeprefix(TRAINING) if several else ""
 
-    def made_of(one: "Run") -> "Report":
-        report = report_of(one, known, net)
-        before, more = ([], []) if several or len(own) > 1 else ([trial.says() for trial in tried.of_run(path)], notes)
+    def build(part: "Run") -> "Report":
+        report = report_of(part, ceilings, network)
+        before, more = ([], []) if several or len(parts) > 1 else ([trial.says() for trial in tried.of_run(path)], notes)
         return replace(report, notes=[*before, *report.notes, *(windows.notes if windows is not None else []), *more])
 
-    if len(own) > 1:
-        told = _several_trainings(path, folder, run, own, made_of, name, args)
+    if len(parts) > 1:
+        reported = _report_several(path, folder, run, parts, build, name, args)
     else:
-        told = _one_training(path, folder if number is None else own[0].path, made_of(own[0]), name, args)
+        reported = _report_one(path, folder if number is None else parts[0].path, build(parts[0]), name, args)
     done()
     done()
     if windows is not None:
-        told.written.extend(_write_trace(folder, run, args, windows))
-    return told
+        reported.written.extend(_write_trace(folder, run, args, windows))
+    return reported
 
 
-def _beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHints":
-    """Facts about the network that are not in a run folder.
+def _network_hints(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHints":
+    """Return facts about the network that are not in a run folder.
 
     Args:
         link_bandwidth: bytes/s.
+        nccl_log: file.
 
     Raises:
         ScriptError: the log cannot be read.
@@ -270,34 +274,42 @@ def _beside(link_bandwidth: float | None, nccl_log: Path | None) -> "NetworkHint
     try:
         lines = nccl_log.read_text(errors="replace").splitlines() if nccl_log else []
     except OSError as error:
-        wanted = "give the output of a training run with NCCL_DEBUG=INFO"
-        raise ScriptError(f"--nccl-log: cannot read {nccl_log} ({error.strerror}): {wanted}") from error
+        advice = "give the output of a training run with NCCL_DEBUG=INFO"
+        raise ScriptError(f"--nccl-log: cannot read {nccl_log} ({error.strerror}): {advice}") from error
     return NetworkHints(link_bandwidth, tuple(lines))
 
 
-def _one_training(root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace) -> ProcessReports:
+def _report_one(root: Path, folder: Path, report: "Report", name: str, args: argparse.Namespace) -> _ProcessReports:
     """Write the report of a process's only training into a folder, or to the requested file.
 
     Args:
-        name: of the process, where the run has several: a file that was asked for is then that of all.
+        root: the run folder.
+        folder: where the report goes.
+        report: of the training.
+        name: the process, if the run has several: a requested file is then that of all.
+        args: the command line.
     """
     from feedline.analysis.report.overview import row
 
     written = [] if name and args.output is not None else _write_report(folder, report, args)
-    return ProcessReports(
+    return _ProcessReports(
         [row(name, report, Path(os.path.relpath(folder / _REPORT_FILES[0], _linked_from(args, root))))], [report], written
     )
 
 
-def _several_trainings(
+def _report_several(
     root: Path, folder: Path, run: "Run", trainings: "list[Run]", build: "Callable[[Run], Report]", name: str, args: argparse.Namespace
-) -> ProcessReports:
+) -> _ProcessReports:
     """Build and write the reports of several trainings of a process, and their overview.
 
     Args:
         root: the run folder.
         folder: where the overview goes.
-        name: as of ``_one_training``.
+        run: of the process.
+        trainings: its trainings.
+        build: builds the report of one.
+        name: as of ``_report_one``.
+        args: the command line.
     """
     from feedline.analysis.report.overview import Overview, row
 
@@ -321,15 +333,15 @@ def _several_trainings(
         places = [Path(os.path.relpath(training.path / _REPORT_FILES[0], base)) for training in trainings]
         return [row(*one) for one in zip(numbers, reports, places, strict=True)]
 
-    command, between = run.ranks[min(run.ranks)].manifest.command, _outside(run, trainings)
+    command, outside = run.ranks[min(run.ranks)].manifest.command, _outside(run, trainings)
     written: list[Path] = []
     if not name or args.output is None:
-        written = _write_overview(folder, Overview(run.name, command, rows(_linked_from(args, folder)), between, notes), reports, args)
-    return ProcessReports(rows(_linked_from(args, root)), reports, written, between, notes)
+        written = _write_overview(folder, Overview(run.name, command, rows(_linked_from(args, folder)), outside, notes), reports, args)
+    return _ProcessReports(rows(_linked_from(args, root)), reports, written, outside, notes)
 
 
 def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> list[Path]:
-    """Write the files that were asked for; a run folder that is read-only gets none, and the terminal shows the report still."""
+    """Write the requested files; a read-only run folder gets none, and the terminal still shows the report."""
     from feedline.analysis import report as reports
     from feedline.analysis.report import trace
 
@@ -343,7 +355,7 @@ def _write_report(folder: Path, report: "Report", args: argparse.Namespace) -> l
 
 
 def _write_training(folder: Path, report: "Report") -> str | None:
-    """Write the report of one training into its folder. Returns the reason if that failed."""
+    """Write the report of one training into its folder; return the reason if that failed."""
     from feedline.analysis import report as reports
 
     try:
@@ -358,10 +370,13 @@ def _write_overview(folder: Path, overview: "Overview", reports: "list[Report]",
     """Write the overview where the report of a single training would be.
 
     Args:
-        reports: of its trainings. A file that was asked for holds them too.
+        folder: the run folder.
+        overview: of its trainings.
+        reports: of its trainings; a requested file holds them too.
+        args: the command line.
 
     Raises:
-        OutputError: a file that was asked for cannot be written.
+        OutputError: a requested file cannot be written.
     """
     from feedline.analysis.report import trace
     from feedline.analysis.report.overview import ENDINGS
@@ -381,17 +396,18 @@ def _write_overview(folder: Path, overview: "Overview", reports: "list[Report]",
 
 
 def _linked_from(args: argparse.Namespace, folder: Path) -> Path:
-    """The folder of the overview."""
+    """Return the folder of the overview."""
     return args.output.absolute().parent if args.output is not None else folder
 
 
 def _outside(run: "Run", trainings: "list[Run]") -> "Outside | None":
-    """The time outside all trainings, as seen by the lowest rank."""
+    """Return the time outside all trainings, as seen by the lowest rank."""
     from feedline.analysis.report.overview import Outside
 
     number = min(run.ranks)
+    ranks = [training.ranks[number] for training in trainings if number in training.ranks]
+    spans = [(rank.slice.begin, rank.slice.end) for rank in ranks if rank.slice]
     rank = run.ranks[number]
-    spans = [(own.slice.begin, own.slice.end) for training in trainings if (own := training.ranks.get(number)) is not None and own.slice]
     if not spans or not rank.manifest.anchors:
         return None
     anchors = [anchor["perf_counter_ns"] for anchor in rank.manifest.anchors]
@@ -405,7 +421,10 @@ def _outside(run: "Run", trainings: "list[Run]") -> "Outside | None":
 
 
 def _write_trace(folder: Path, run: "Run", args: argparse.Namespace, windows: "Windows") -> list[Path]:
-    """Write the trace for Perfetto, into the run folder or to a given file. With -o, which writes no report, its notes are printed."""
+    """Write the trace for Perfetto, into the run folder or to a given file.
+
+    With -o, which writes no report, its notes are printed.
+    """
     from feedline.analysis.report import trace
 
     path = args.output or folder / _TRACE_FILE

@@ -1,4 +1,4 @@
-"""Many ranks in the terminal: the mean step over all ranks, stragglers, hosts, collectives."""
+"""The comparison of many ranks in the terminal: the mean step over all ranks, stragglers, hosts, collectives."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ _LEAST = 0.01  # of the step, from which on a rank is named
 
 
 def show(many: Many, console: Console) -> None:
-    """Print it."""
+    """Print the comparison."""
     many = printable_in(many)
     console.print(plain(_about(many)))
     for title, table in _tables(many):
@@ -36,26 +36,26 @@ def show(many: Many, console: Console) -> None:
 
 
 def _verdict(many: Many) -> str:
-    """The verdict: which rank the others wait for, and the cost. It is the last line on the screen."""
+    """Return the verdict: which rank the others wait for, and the cost. It is the last line on the screen."""
     if many.together is False and len(many.ranks) > 1:
         return "The ranks did not train together: no collective averaged gradients in their steps, so each trained a model of its own."
-    first = next((one for one in many.late if one.step_s), None)
+    first = next((rank for rank in many.late if rank.step_s), None)
     each = first.caused_s / max(1, len(many.ranks) - 1) if first else 0.0
     if first is None or each < _LEAST * first.step_s:
         return f"No rank delays the others by more than {share(_LEAST)} of the step."
-    whole = sum(one.caused_s for one in many.late)
-    if first.caused_s < PERSISTENT_SHARE * whole:
-        most = ", ".join(f"rank {one.rank} {share(one.caused_s / whole)}" for one in many.late[:SHARES])
-        return f"The slow rank changes. Of the time that ranks wait for others, each causes its share: {most}."
+    total = sum(rank.caused_s for rank in many.late)
+    if first.caused_s < PERSISTENT_SHARE * total:
+        shares = ", ".join(f"rank {rank.rank} {share(rank.caused_s / total)}" for rank in many.late[:SHARES])
+        return f"The slow rank changes. Of the time that ranks wait for others, each causes its share: {shares}."
     others = "the other rank waits" if len(many.ranks) == 2 else "each other rank waits"
     return f"Rank {first.rank} ({first.host}) is the straggler: {others} {seconds(each)} per step ({share(each / first.step_s)})."
 
 
 def _about(many: Many) -> str:
-    """Numbers of ranks, hosts, steps and collectives."""
-    hosts = len({one.host for one in many.ranks})
+    """Return the numbers of ranks, hosts, steps and collectives."""
+    hosts = len({rank.host for rank in many.ranks})
     missing = f", {count(many.incomplete)} of them not started by all ranks" if many.incomplete else ""
-    steps = max(one.steps for one in many.ranks)
+    steps = max(rank.steps for rank in many.ranks)
     rate = "" if many.samples_per_s is None else f", {number(many.samples_per_s)} samples/s"
     about = f"{count(len(many.ranks))} of {count(many.world_size)} ranks on {counted(hosts, 'host')}, {count(steps)} steps{rate}"
     if not many.collectives:
@@ -64,45 +64,45 @@ def _about(many: Many) -> str:
 
 
 def _tables(many: Many) -> Iterator[tuple[str, Table]]:
-    """(title, table) of each part that has content."""
+    """Return the (title, table) of each part that has content."""
     if many.kinds:
-        yield "Collectives", _collectives(many)
-    yield "Mean step", step(many.ranks, [name for name in PARTS if many.collectives or name == "compute_s"])
+        yield "Collectives", _collective_table(many)
+    yield "Mean step", _step_table(many.ranks, [name for name in PARTS if many.collectives or name == "compute_s"])
     if many.late:
-        yield "Stragglers", _late(many)
+        yield "Stragglers", _straggler_table(many)
 
 
-def step(ranks: Sequence[RankCost], parts: Sequence[str]) -> Table:
-    """Each part of the step: mean, smallest and largest over the ranks."""
-    scale = Scale.column(max(one.step_s for one in ranks))
-    made = columns("", f"mean {scale.unit}", "of step", "least", "most", "on rank", gap=2)
-    whole = sum(one.step_s for one in ranks)
+def _step_table(ranks: Sequence[RankCost], parts: Sequence[str]) -> Table:
+    """Return each part of the step: mean, smallest and largest over the ranks."""
+    scale = Scale.column(max(rank.step_s for rank in ranks))
+    table = columns("", f"mean {scale.unit}", "of step", "least", "most", "on rank", gap=2)
+    total = sum(rank.step_s for rank in ranks)
     for name, words in [*((name, PARTS[name].short) for name in parts), ("step_s", "step")]:
-        values = [getattr(one, name) for one in ranks]
+        values = [getattr(rank, name) for rank in ranks]
         worst = ranks[values.index(max(values))] if max(values) > 0 else None
         mean = sum(values) / len(values)
-        part = share(sum(values) / whole) if whole else BLANK
-        made.add_row(words, scale(mean), part, scale(min(values)), scale(max(values)), str(worst.rank) if worst else BLANK)
-    return made
+        part = share(sum(values) / total) if total else BLANK
+        table.add_row(words, scale(mean), part, scale(min(values)), scale(max(values)), str(worst.rank) if worst else BLANK)
+    return table
 
 
-def _late(many: Many) -> Table:
-    """The ranks that the others waited for, and how long each waited on average."""
-    made = columns("rank", "host", "others waited", "each", "of step", gap=2)
+def _straggler_table(many: Many) -> Table:
+    """Return the ranks that the others waited for, and how long each waited on average."""
+    table = columns("rank", "host", "others waited", "each", "of step", gap=2)
     others = max(1, len(many.ranks) - 1)
-    for one in many.late[:_WORST]:
-        each = one.caused_s / others
-        made.add_row(
-            str(one.rank), plain(one.host), seconds(one.caused_s), seconds(each), share(each / one.step_s) if one.step_s else BLANK
+    for rank in many.late[:_WORST]:
+        each = rank.caused_s / others
+        table.add_row(
+            str(rank.rank), plain(rank.host), seconds(rank.caused_s), seconds(each), share(each / rank.step_s) if rank.step_s else BLANK
         )
-    return made
+    return table
 
 
-def _collectives(many: Many) -> Table:
-    """The kinds that move most bytes."""
-    made = columns("collective", "message", "ranks", "count", "busbw GB/s", gap=2)
+def _collective_table(many: Many) -> Table:
+    """Return the kinds that move most bytes."""
+    table = columns("collective", "message", "ranks", "count", "busbw GB/s", gap=2)
     for kind in many.kinds:
-        made.add_row(
+        table.add_row(
             kind.name, size(kind.nbytes), count(kind.ranks), count(kind.count), number(kind.busbw_gbps) if kind.busbw_gbps else BLANK
         )
-    return made
+    return table

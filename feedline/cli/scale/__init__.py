@@ -65,7 +65,7 @@ class ScaleCommand:
         )
         predicting.add_argument(
             "--min-steps",
-            type=steps,
+            type=_steps,
             metavar="STEPS",
             help="optimizer steps to the target accuracy with an infinitely large batch (Smin): times to accuracy are then in seconds, "
             "without it relative to the fewest ranks",
@@ -86,11 +86,11 @@ class ScaleCommand:
         folder, new = _folder_for(args)
         if args.program:
             assert folder is not None
-            return _record(args, folder, new)
-        return _finish(from_runs(args.runs) if args.runs else _from_table(args), args, folder)
+            return _record_and_show(args, folder, new)
+        return _show_study(from_runs(args.runs) if args.runs else _from_table(args), args, folder)
 
 
-def _record(args: argparse.Namespace, folder: Path, new: bool) -> int:
+def _record_and_show(args: argparse.Namespace, folder: Path, new: bool) -> int:
     """Record the training with each number of ranks, and show the result. Returns the exit code of a training that failed, or 0.
 
     Raises:
@@ -98,57 +98,64 @@ def _record(args: argparse.Namespace, folder: Path, new: bool) -> int:
     """
     from feedline.cli.unfinished import Unfinished, fingerprint
 
-    ranks = args.ranks or _up_to(_devices())
-    unfinished = Unfinished(folder, fingerprint(args.program), [_name_of(number) for number in ranks], args.force)
+    ranks = args.ranks or _rank_counts_up_to(_device_count())
+    unfinished = Unfinished(folder, fingerprint(args.program), [_run_name(number) for number in ranks], args.force)
     with unfinished.resumable(new, named=args.output is not None):
-        runs, ended = record(folder, ranks, args.program, unfinished, args.quiet)
-        code = _finish(from_runs(runs), args, folder)
+        runs, ended = _record_ranks(folder, ranks, args.program, unfinished, args.quiet)
+        code = _show_study(from_runs(runs), args, folder)
     return ended or code
 
 
-def record(folder: Path, ranks: list[int], program: list[str], unfinished: "Unfinished", quiet: bool = False) -> tuple[list[Path], int]:
+def _record_ranks(
+    folder: Path, ranks: list[int], program: list[str], unfinished: "Unfinished", quiet: bool = False
+) -> tuple[list[Path], int]:
     """Record the training with each number of ranks, the smallest first. Its output goes to a file beside each run.
 
     Args:
+        folder: for the runs.
+        ranks: numbers of ranks.
         program: script or ``-m module``, and its arguments.
+        unfinished: the runs that need not be recorded again.
+        quiet: whether to print nothing.
 
     Returns:
         The run folders, and the exit code of the first training that failed; those with more ranks are not tried then.
 
     Raises:
-        ScriptError: the training failed with the fewest ranks already; with its exit code. OutputError: there is no room.
+        ScriptError: the training failed with the fewest ranks already; with its exit code.
+        OutputError: there is no room.
     """
     from feedline.cli import child
 
-    done: list[Path] = []
+    recorded: list[Path] = []
     for number in ranks:
-        run, log = folder / _name_of(number), folder / f"{_name_of(number)}.log"
+        run, log = folder / _run_name(number), folder / f"{_run_name(number)}.log"
         if run.name in unfinished:
-            done.append(run)
+            recorded.append(run)
             continue
         if not quiet:
             say(f"running {number} rank{'s' * (number > 1)}: {' '.join(program)}")
         code = _run_ranks(number, run, log, program)
         if code:
-            said = f"with {number} rank{'s' * (number > 1)} the training ended with exit code {code}; end of {log}"
-            say(f"{printable(said)}:\n{child.tail(log)}", lines=True)
-            if not done:
-                failed = ScriptError("the training failed with the smallest number of ranks, so there is nothing to compare")
-                failed.exit_code = code
-                raise failed
-            return done, code
+            message = f"with {number} rank{'s' * (number > 1)} the training ended with exit code {code}; end of {log}"
+            say(f"{printable(message)}:\n{child.tail(log)}", lines=True)
+            if not recorded:
+                error = ScriptError("the training failed with the smallest number of ranks, so there is nothing to compare")
+                error.exit_code = code
+                raise error
+            return recorded, code
         unfinished.add(run.name)
-        done.append(run)
-    return done, 0
+        recorded.append(run)
+    return recorded, 0
 
 
-def _name_of(ranks: int) -> str:
-    """Name of the run with this number of ranks."""
+def _run_name(ranks: int) -> str:
+    """Return the name of the run with this number of ranks."""
     return f"ranks{ranks}"
 
 
 def _run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
-    """Record one run. Returns and raises as ``child.run``."""
+    """Record one run; return and raise as ``child.run``."""
     from feedline.cli import child
 
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
@@ -156,58 +163,58 @@ def _run_ranks(number: int, run: Path, log: Path, program: list[str]) -> int:
     return child.run(command, log, {"OMP_NUM_THREADS": "1", **os.environ})
 
 
-def _up_to(most: int) -> list[int]:
-    """1, 2, 4, ... up to a limit, but at least two numbers: one alone cannot be compared."""
-    return [1, 2, *(2**power for power in range(2, 20) if 2**power <= most)]
+def _rank_counts_up_to(limit: int) -> list[int]:
+    """Return 1, 2, 4, ... up to a limit, but at least two numbers: one alone cannot be compared."""
+    return [1, 2, *(2**power for power in range(2, 20) if 2**power <= limit)]
 
 
-def _devices() -> int:
-    """Number of GPUs, or of CPUs without a GPU."""
+def _device_count() -> int:
+    """Return the number of GPUs, or of CPUs without a GPU."""
     from feedline.profiler.samplers.cgroup import effective_cpus
 
     with suppress(Exception):
         import pynvml
 
         pynvml.nvmlInit()
-        if found := pynvml.nvmlDeviceGetCount():
-            return int(found)
+        if gpus := pynvml.nvmlDeviceGetCount():
+            return int(gpus)
     return int(effective_cpus())
 
 
 def _run_folder(text: str) -> Path:
-    """An existing folder; the script of a training is not one."""
+    """Parse an existing folder; the script of a training is not one."""
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is not a run folder; a training goes after `--`: feedline scale -- {text} ...")
     return Path(text)
 
 
 def _throughput(text: str) -> dict[int, float]:
-    """``1=67758,2=142704``: ranks -> samples/s."""
-    found: dict[int, float] = {}
+    """Parse ``1=67758,2=142704``: ranks -> samples/s."""
+    rates: dict[int, float] = {}
     for part in text.split(","):
-        ranks, _, rate = part.partition("=")
+        ranks, _, text_of_rate = part.partition("=")
         try:
-            number, value = int(ranks), float(rate)
+            number, rate = int(ranks), float(text_of_rate)
         except ValueError:
-            number = value = 0
-        if not 1 <= number <= MOST_RANKS or not 0 < value <= _MOST_RATE:
+            number = rate = 0
+        if not 1 <= number <= MOST_RANKS or not 0 < rate <= _MOST_RATE:
             raise argparse.ArgumentTypeError(f"invalid entry {part[:40]!r}: expected RANKS=SAMPLES_PER_S, for example 2=142704")
-        if number in found:
+        if number in rates:
             raise argparse.ArgumentTypeError(f"the throughput of {number} ranks is given twice: give each number of ranks once")
-        found[number] = value
-    return found
+        rates[number] = rate
+    return rates
 
 
 def _noise_scale(text: str) -> float:
-    """Return a gradient noise scale, in samples."""
+    """Parse a gradient noise scale, in samples."""
     try:
         return _reasonable(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected a gradient noise scale in samples, such as 4096, got {text[:40]!r}") from None
 
 
-def steps(text: str) -> float:
-    """A number of steps."""
+def _steps(text: str) -> float:
+    """Parse a number of steps."""
     try:
         return _reasonable(text)
     except ValueError:
@@ -215,14 +222,14 @@ def steps(text: str) -> float:
 
 
 def _reasonable(text: str) -> float:
-    """Above zero, with squares that stay finite. Raises ValueError."""
+    """Parse a number above zero, with squares that stay finite. Raises ValueError."""
     if not 0 < (value := float(text)) < _MOST_RATE:
         raise ValueError(text)
     return value
 
 
 def _noise_of(args: argparse.Namespace) -> "Noise | None":
-    """The values of ``--noise-scale`` and ``--min-steps``. Raises ScriptError for the steps alone."""
+    """Return the values of ``--noise-scale`` and ``--min-steps``. Raises ScriptError for the steps alone."""
     from feedline.analysis.scaling.time_to_accuracy import Noise
 
     if args.noise_scale is None:
@@ -233,14 +240,14 @@ def _noise_of(args: argparse.Namespace) -> "Noise | None":
 
 
 def _folder_for(args: argparse.Namespace) -> tuple[Path | None, bool]:
-    """The output folder (None: nothing is written), and whether it is new. Raises OutputError."""
+    """Return the output folder (None: nothing is written), and whether it is new. Raises OutputError."""
     if args.output is None and not args.program:
         check_json(args)
         return None, False
     return make_folder(args, "scale", _FILES)
 
 
-class Measured(NamedTuple):
+class StudyInput(NamedTuple):
     """What a study is made from: see its arguments."""
 
     points: "list[Point]"
@@ -249,15 +256,15 @@ class Measured(NamedTuple):
     refused: str = ""
 
 
-def _from_table(args: argparse.Namespace) -> Measured:
-    """Throughputs given by the user, without further data."""
+def _from_table(args: argparse.Namespace) -> StudyInput:
+    """Return throughputs given by the user, without further data."""
     from feedline.analysis.scaling.efficiency import Point
 
-    return Measured([Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()])
+    return StudyInput([Point(ranks, rate, batch=args.batch_size) for ranks, rate in args.throughput.items()])
 
 
-def from_runs(paths: list[Path]) -> Measured:
-    """Throughputs and step times of recorded runs, the late rank of the largest, and whether their ranks trained together.
+def from_runs(paths: list[Path]) -> StudyInput:
+    """Return throughputs and step times of recorded runs, the late rank of the largest, and whether their ranks trained together.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: a folder is none, or cannot be read.
@@ -269,12 +276,12 @@ def from_runs(paths: list[Path]) -> Measured:
     launches = measured.launches([only(open_run(path)) for path in paths])
     points = measured.points_of(launches)
     if refused := together.refusal(launches, points):
-        return Measured(points, refused=refused)
-    return Measured(points, basis.basis_of(launches), late.late_of(launches[-1], points[-1]))
+        return StudyInput(points, refused=refused)
+    return StudyInput(points, basis.basis_of(launches), late.late_of(launches[-1], points[-1]))
 
 
-def _finish(given: Measured, args: argparse.Namespace, folder: Path | None) -> int:
-    """Print the result, and write it where requested. Returns the exit code: NotJudged's where there is no efficiency.
+def _show_study(measured: StudyInput, args: argparse.Namespace, folder: Path | None) -> int:
+    """Print the result, and write it where requested; return the exit code: NotJudged's where there is no efficiency.
 
     Raises:
         OutputError: a file cannot be written.
@@ -284,15 +291,15 @@ def _finish(given: Measured, args: argparse.Namespace, folder: Path | None) -> i
     from feedline.analysis.scaling.study import study
     from feedline.cli.scale.text import render, show
 
-    found = study(given.points, args.predict, given.basis, args.noise, given.late, given.refused)
+    result = study(measured.points, args.predict, measured.basis, args.noise, measured.late, measured.refused)
     console = Console(quiet=args.quiet)
-    show(found, console)
-    as_json = json.dumps(plain(found), indent=1)
-    texts = list(zip(_FILES, (render(found), as_json), strict=True)) if folder else []
+    show(result, console)
+    as_json = json.dumps(plain(result), indent=1)
+    texts = list(zip(_FILES, (render(result), as_json), strict=True)) if folder else []
     with deferred():
         written = [results.save(folder, name, text) for name, text in texts if folder]
         if args.json is not None:
             save(args.json, as_json)
             written.append(args.json)
     name_files(console, written)
-    return NotJudged.exit_code if found.refused else 0
+    return NotJudged.exit_code if result.refused else 0

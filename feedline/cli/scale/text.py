@@ -1,4 +1,4 @@
-"""A scaling study in the terminal: a table 80 columns wide, then the conclusion."""
+"""A scaling study in the terminal, 80 columns wide, and as a page: a table, then the conclusion."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ _HERE = Path(__file__).parent
 
 
 def show(study: Study, console: Console) -> None:
-    """Print it."""
+    """Print the study."""
     study = printable_in(study)
     console.print(plain(_kind(study)))
     console.print()
@@ -44,7 +44,7 @@ def show(study: Study, console: Console) -> None:
 
 
 def _kind(study: Study) -> str:
-    """Weak or strong, in words."""
+    """Return weak or strong, in words."""
     if study.refused:
         return "Throughput by number of ranks."
     if study.unit == STEPS:
@@ -55,31 +55,34 @@ def _kind(study: Study) -> str:
 
 
 def _table(study: Study) -> Table:
-    """Measured rows, then predicted ones with their interval."""
-    made = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
-    timed = {(one.ranks, one.predicted): one for one in study.times}
+    """Return measured rows, then predicted ones with their interval."""
+    table = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
+    timed = {(time.ranks, time.predicted) for time in study.times}
     heads = ["ranks", study.unit, "interval", "efficiency", "marginal", "Karp-Flatt", *(["to accuracy"] if timed else [])]
     for _ in heads:
-        made.add_column(justify="right", no_wrap=True)
-    made.add_row(*(Text(head, style="dim") for head in heads))
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(*(Text(head, style="dim") for head in heads))
     for row in study.rows:
-        cells = [count(row.point.ranks), number(row.point.samples_per_s), interval(row.point.low, row.point.high), *_worth(row)]
-        made.add_row(*cells, *([_to_accuracy(study, row.point.ranks, False)] if timed else []), style="yellow" if row.flagged else None)
-    for one in study.predictions:
-        if one.samples_per_s is not None:
-            cells = [count(one.ranks), number(one.samples_per_s), interval(one.low, one.high)]
-            cells += [f"{efficiency(study, one)}  ", "predicted", ""]
-            made.add_row(*cells, *([_to_accuracy(study, one.ranks, True)] if timed else []), style="cyan")
-    return made
+        cells = [count(row.point.ranks), number(row.point.samples_per_s), _interval(row.point.low, row.point.high), *_efficiency_cells(row)]
+        table.add_row(
+            *cells, *([_time_to_accuracy(study, row.point.ranks, False)] if timed else []), style="yellow" if row.flagged else None
+        )
+    for prediction in study.predictions:
+        if prediction.samples_per_s is not None:
+            cells = [count(prediction.ranks), number(prediction.samples_per_s), _interval(prediction.low, prediction.high)]
+            cells += [f"{_efficiency(study, prediction)}  ", "predicted", ""]
+            cells += [_time_to_accuracy(study, prediction.ranks, True)] if timed else []
+            table.add_row(*cells, style="cyan")
+    return table
 
 
-def interval(low: float | None, high: float | None) -> str:
-    """``1,200 - 1,300``."""
+def _interval(low: float | None, high: float | None) -> str:
+    """Return ``1,200 - 1,300``."""
     return BLANK if low is None or high is None else f"{number(low)} {BLANK} {number(high)}"
 
 
-def _worth(row: Row) -> list[str]:
-    """Efficiency with a mark if it is flagged, marginal efficiency, Karp-Flatt."""
+def _efficiency_cells(row: Row) -> list[str]:
+    """Return efficiency with a mark if it is flagged, marginal efficiency, Karp-Flatt."""
     marginal = BLANK if row.marginal is None else share(row.marginal)
     return [
         f"{BLANK if row.efficiency is None else share(row.efficiency)} {'!' if row.flagged else ' '}",
@@ -88,45 +91,45 @@ def _worth(row: Row) -> list[str]:
     ]
 
 
-def efficiency(study: Study, one: Prediction) -> str:
-    """Efficiency of a prediction, relative to the same base as the measured rows."""
-    assert one.samples_per_s is not None
-    return share(one.samples_per_s / one.ranks * study.rows[0].point.rank_s)
+def _efficiency(study: Study, prediction: Prediction) -> str:
+    """Return the efficiency of a prediction, relative to the same base as the measured rows."""
+    assert prediction.samples_per_s is not None
+    return share(prediction.samples_per_s / prediction.ranks * study.rows[0].point.rank_s)
 
 
-def _to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
-    """Seconds if Smin is known, else the share of the time on the fewest ranks."""
-    found = next((one for one in study.times if (one.ranks, one.predicted) == (ranks, predicted)), None)
-    if found is None:
+def _time_to_accuracy(study: Study, ranks: int, predicted: bool) -> str:
+    """Return seconds if Smin is known, else the share of the time on the fewest ranks."""
+    time = next((time for time in study.times if (time.ranks, time.predicted) == (ranks, predicted)), None)
+    if time is None:
         return BLANK
-    return seconds(found.seconds) if found.seconds is not None else f"{found.ratio:.2f} x"
+    return seconds(time.seconds) if time.seconds is not None else f"{time.ratio:.2f} x"
 
 
 def _meaning(study: Study) -> Iterator[str]:
-    """The shape, the laws, and what cannot be predicted. Nothing of launches whose conclusion says that they show no scaling."""
+    """Return the shape, the laws, and what cannot be predicted; nothing if the conclusion says that the launches show no scaling."""
     if study.refused:
         return
     if study.shape is not None:
         yield f"{study.shape.message}; this includes the time lost to the straggler" if study.late else study.shape.message
-    for one in study.predictions:
-        if one.samples_per_s is None:
-            yield f"no prediction for {count(one.ranks)} ranks: {one.why}"
-    made = [one for one in study.predictions if one.samples_per_s is not None]
-    if made:
-        yield f"predicted with {made[0].model}; about 80 % of measurements fall within such an interval"
-        others = [law for law in study.laws if law.name != made[0].model]
-        for one in made if others else []:
-            said = ", ".join(f"{law.name} {number(law.samples_per_s[one.ranks])}" for law in others)
-            yield f"other laws for {count(one.ranks)} ranks: {said} {study.unit}"
+    for prediction in study.predictions:
+        if prediction.samples_per_s is None:
+            yield f"no prediction for {count(prediction.ranks)} ranks: {prediction.why}"
+    predicted = [prediction for prediction in study.predictions if prediction.samples_per_s is not None]
+    if predicted:
+        yield f"predicted with {predicted[0].model}; about 80 % of measurements fall within such an interval"
+        others = [law for law in study.laws if law.name != predicted[0].model]
+        for prediction in predicted if others else []:
+            rates = ", ".join(f"{law.name} {number(law.samples_per_s[prediction.ranks])}" for law in others)
+            yield f"other laws for {count(prediction.ranks)} ranks: {rates} {study.unit}"
         yield from study.contradictions
         yield from study.left_out
     if study.times:
-        best = min(study.times, key=lambda one: one.ratio)
+        best = min(study.times, key=lambda time: time.ratio)
         yield f"fastest to the same accuracy: {counted(best.ranks)}, {share(best.ratio)} of the time on {counted(study.times[0].ranks)}"
 
 
 def render(study: Study) -> str:
-    """The whole page."""
+    """Render the study as a self-contained HTML file: a figure and its table."""
     study = printable_in(study)
     return page.render(
         _HERE / "scale.html",
@@ -134,10 +137,10 @@ def render(study: Study) -> str:
         opening=phrases.opening(study.conclusion),
         about=_kind(study),
         figure=scaling(study),
-        predicted=[one for one in study.predictions if one.samples_per_s is not None],
+        predicted=[prediction for prediction in study.predictions if prediction.samples_per_s is not None],
         meaning=list(_meaning(study)),
-        worth=_worth,
-        interval=interval,
-        efficiency=lambda one: efficiency(study, one),
-        to_accuracy=lambda ranks, predicted: _to_accuracy(study, ranks, predicted),
+        worth=_efficiency_cells,
+        interval=_interval,
+        efficiency=lambda prediction: _efficiency(study, prediction),
+        to_accuracy=lambda ranks, predicted: _time_to_accuracy(study, ranks, predicted),
     )

@@ -53,7 +53,7 @@ class TuneCommand:
         add_output(parser, "write a page with the figure to FILE, which ends in .html", json="the result", json_to_stdout=True)
 
     def run(self, args: argparse.Namespace) -> int:
-        check(args)
+        _check_outputs(args)
 
         from feedline.analysis.predict.change import Refused
         from feedline.analysis.predict.search import Tuning
@@ -62,15 +62,15 @@ class TuneCommand:
         from feedline.cli.whatif.prediction import replayable
 
         training = replayable(args.run)
-        found = Tuning(refused=training) if isinstance(training, Refused) else tuned(training, args)
+        tuning = Tuning(refused=training) if isinstance(training, Refused) else tuned(training, args)
         console = Console(quiet=args.quiet or args.json == STDOUT)
-        show(found, console)
+        show(tuning, console)
         with deferred():
-            name_files(console, _write(found, args))
-        return _REFUSED if found.refused else 0
+            name_files(console, _write(tuning, args))
+        return _REFUSED if tuning.refused else 0
 
 
-def check(args: argparse.Namespace) -> None:
+def _check_outputs(args: argparse.Namespace) -> None:
     """Check, before any work, where the results go. Raises OutputError."""
     if args.output is not None and args.output.suffix.lower() not in _PAGES:
         raise OutputError(f"{args.output}: the result is written as a page: name it {args.output.with_suffix('.html')}")
@@ -80,7 +80,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
-    """Search, and take the time of it."""
+    """Search, and measure how long that takes."""
     from feedline.analysis.predict.change import Refused
     from feedline.analysis.predict.search import Searcher, Tuning
     from feedline.analysis.rules.input import handover
@@ -88,30 +88,30 @@ def tuned(training: "Replayable", args: argparse.Namespace) -> "Tuning":
     began = time.monotonic()
     memory = _memory_of(training)
     limits = _limits_of(training, memory, args)
-    found = Searcher(training.predict, training.settings, training.facts.epochs, limits, memory).search()
-    if isinstance(found, Refused):
-        return Tuning(limits=limits, memory=memory, refused=found)
-    line = handover.change(training.facts, dict(found.changes)) if found.changes else ""
-    return Tuning(found, limits, memory, line, time.monotonic() - began, measured_interval=training.throughput.varies)
+    search = Searcher(training.predict, training.settings, training.facts.epochs, limits, memory).search()
+    if isinstance(search, Refused):
+        return Tuning(limits=limits, memory=memory, refused=search)
+    line = handover.change(training.facts, dict(search.changes)) if search.changes else ""
+    return Tuning(search, limits, memory, line, time.monotonic() - began, measured_interval=training.throughput.varies)
 
 
 def _memory_of(training: "Replayable") -> "Memory":
-    """What a worker and a batch take, as recorded.
+    """Return what a worker and a batch take, as recorded.
 
     A worker takes at most what a process of the training took on average: pages that workers share with the main process, which is the
     largest, count for each.
     """
     from feedline.analysis.predict.search import Memory
 
-    all_bytes = _gauge(training, "memory/processes_anonymous", max)
+    total_bytes = _gauge(training, "memory/processes_anonymous", max)
     workers = training.facts.setting("num_workers", 0)
-    each = all_bytes / (1 + workers) if all_bytes is not None and isinstance(workers, int) else None
+    worker_bytes = total_bytes / (1 + workers) if total_bytes is not None and isinstance(workers, int) else None
     loader = training.facts.loader
-    return Memory(each, loader.batch_bytes if loader else None)
+    return Memory(worker_bytes, loader.batch_bytes if loader else None)
 
 
 def _limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespace) -> "Limits":
-    """Those of the command line, or else of the machine as recorded."""
+    """Return the limits of the command line, or else of the machine as recorded."""
     from feedline.analysis.predict.search import Limits, recorded_settings, usual_most
 
     now = recorded_settings(training.settings)
@@ -125,30 +125,30 @@ def _limits_of(training: "Replayable", memory: "Memory", args: argparse.Namespac
 
 
 def _gauge(training: "Replayable", name: str, choose: Callable[[list[float]], float]) -> float | None:
-    """A figure of a gauge of the run; None: it was not sampled."""
-    values = next((found.values for found in training.gauges if found.name == name), [])
+    """Return a figure of a gauge of the run; None: it was not sampled."""
+    values = next((gauge.values for gauge in training.gauges if gauge.name == name), [])
     return choose(values) if values else None
 
 
-def _flat(found: "Tuning") -> dict[str, object]:
-    """The result as it is written: what was found beside what limited it, without a level between."""
-    values: dict[str, Any] = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+def _flat(tuning: "Tuning") -> dict[str, object]:
+    """Return the result as it is written: what was found beside what limited it, without a level between."""
+    values: dict[str, Any] = {field.name: getattr(tuning, field.name) for field in dataclasses.fields(tuning)}
     search = values.pop("search")
     return {**({field.name: getattr(search, field.name) for field in dataclasses.fields(search)} if search else {}), **values}
 
 
-def _write(found: "Tuning", args: argparse.Namespace) -> list[Path]:
-    """Write the page and the JSON that were asked for, or print the JSON. Returns the files."""
+def _write(tuning: "Tuning", args: argparse.Namespace) -> list[Path]:
+    """Write the page and the JSON that were requested, or print the JSON; return the files."""
     from feedline.analysis.report.json_report import plain
     from feedline.cli.tune.text import render
 
-    value, written = plain(_flat(found)), []
+    value, written = plain(_flat(tuning)), []
     if args.json == STDOUT:
         print_json(value)
     elif args.json is not None:
         save_json(args.json, value)
         written.append(args.json)
-    if args.output is not None and found.search is not None:
-        save(args.output, render(found))
+    if args.output is not None and tuning.search is not None:
+        save(args.output, render(tuning))
         written.insert(0, args.output)
     return written

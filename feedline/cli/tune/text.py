@@ -1,4 +1,4 @@
-"""A search for loader settings in the terminal: throughput by workers, the best few, and the line to change. 80 columns wide."""
+"""A search for loader settings in the terminal, 80 columns wide, and as a page: throughput by workers, the best few, the line to change."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,60 +22,62 @@ _NAMES = ("num_workers", "prefetch_factor", "persistent_workers")
 _HERE = Path(__file__).parent
 
 
-def show(found: Tuning, console: Console) -> None:
-    """Print it."""
-    found = printable_in(found)
-    if found.refused is not None:
-        console.print(plain(f"No prediction: {found.refused.message.rstrip('.')}.", "bold"))
+def show(tuning: Tuning, console: Console) -> None:
+    """Print the search."""
+    tuning = printable_in(tuning)
+    if tuning.refused is not None:
+        console.print(plain(f"No prediction: {tuning.refused.message.rstrip('.')}.", "bold"))
         return
-    assert found.search is not None
-    for title, table in (("Throughput by number of workers", by_workers(found.search)), ("Best settings", _best_few(found.search))):
+    assert tuning.search is not None
+    for title, table in (("Throughput by number of workers", _by_workers(tuning.search)), ("Best settings", _best_few(tuning.search))):
         console.print(Text(title, style="bold underline"))
         console.print(table)
         console.print()
-    for line in why_not_more(found):
+    for line in why_not_more(tuning):
         console.print(plain(line))
     console.print()
-    console.print(plain(conclusion(found.search), "bold"))
-    if found.line:
-        console.print(plain(f"Change  {found.line}"), soft_wrap=True)
+    console.print(plain(conclusion(tuning.search), "bold"))
+    if tuning.line:
+        console.print(plain(f"Change  {tuning.line}"), soft_wrap=True)
 
 
-def by_workers(search: Search) -> Table:
-    """A bar per number of workers; the measured one is marked."""
+def _by_workers(search: Search) -> Table:
+    """Return a bar per number of workers; the measured one is marked."""
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     for head in ("workers", "samples/s", "interval"):
         table.add_column(Text(head, "dim"), justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.show_header = True
-    most = max(one.predicted.after for one in search.by_workers)
-    for one in search.by_workers:
-        rate = one.predicted
-        bar = "█" * max(1, round(_BAR * rate.after / most))
-        mark = f" measured: {number(rate.before)}" if one.workers == search.now.workers else ""
-        table.add_row(str(one.workers), number(rate.after), interval(one), Text(bar, "green") + Text(mark, "dim"))
+    highest = max(candidate.predicted.after for candidate in search.by_workers)
+    for candidate in search.by_workers:
+        rate = candidate.predicted
+        bar = "█" * max(1, round(_BAR * rate.after / highest))
+        mark = f" measured: {number(rate.before)}" if candidate.workers == search.now.workers else ""
+        table.add_row(str(candidate.workers), number(rate.after), _interval(candidate), Text(bar, "green") + Text(mark, "dim"))
     return table
 
 
 def _best_few(search: Search) -> Table:
-    """The chosen settings first, then the fastest others."""
+    """Return the chosen settings first, then the fastest others."""
     table = columns("workers", "prefetch", "persistent", "samples/s", "interval", "memory at most", gap=2)
-    for one in search.few:
-        cells = [str(one.settings.get(name, BLANK)) for name in _NAMES]
-        memory = BLANK if one.memory_bytes is None else size(one.memory_bytes)
-        table.add_row(*cells, number(one.predicted.after), interval(one), memory, style="bold" if one == search.best else "")
+    for candidate in search.few:
+        cells = [str(candidate.settings.get(name, BLANK)) for name in _NAMES]
+        memory = BLANK if candidate.memory_bytes is None else size(candidate.memory_bytes)
+        table.add_row(
+            *cells, number(candidate.predicted.after), _interval(candidate), memory, style="bold" if candidate == search.best else ""
+        )
     return table
 
 
-def interval(one: Candidate) -> str:
-    """``380 – 430``; empty of what was measured."""
-    low, high = number(one.predicted.low), number(one.predicted.high)
+def _interval(candidate: Candidate) -> str:
+    """Return ``380 – 430``; "" for what was measured."""
+    low, high = number(candidate.predicted.low), number(candidate.predicted.high)
     return "" if low == high else f"{low} {BLANK} {high}"
 
 
-def why_not_more(found: Tuning) -> Iterator[str]:
-    """What ends the search, what unordered batches would give, and how it was found."""
-    search, limits = found.search, found.limits
+def why_not_more(tuning: Tuning) -> Iterator[str]:
+    """Say what ends the search, what unordered batches would give, and how it was found."""
+    search, limits = tuning.search, tuning.limits
     assert search is not None and limits is not None
     yield from filter(None, [_limit(search, limits)])
     yield from (f"{message}." for message in search.rejected)
@@ -90,17 +92,17 @@ def why_not_more(found: Tuning) -> Iterator[str]:
             f"in_order=False would give {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]. It changes the order of "
             "batches, and so the course of the training from run to run; it is not part of the advice."
         )
-    if found.measured_interval is not None:
-        yield rates_of_other_runs(found.measured_interval)
+    if tuning.measured_interval is not None:
+        yield rates_of_other_runs(tuning.measured_interval)
     cpus = "on the CPUs as recorded" if limits.cpus is None else f"on {limits.cpus:g} CPU{'s' * (limits.cpus != 1)}"
     yield (
-        f"Replayed {count(search.tried)} settings in {seconds(found.took_s)}, up to {limits.workers} workers, {cpus}; 95 % intervals. Of "
+        f"Replayed {count(search.tried)} settings in {seconds(tuning.took_s)}, up to {limits.workers} workers, {cpus}; 95 % intervals. Of "
         f"those within {100 * (1 - NEAR):.0f} % of the best, the one with the fewest workers is chosen."
     )
 
 
 def _limit(search: Search, limits: Limits) -> str:
-    """Why not more workers."""
+    """Say why not more workers."""
     best, ended = search.best, search.best.workers == limits.workers
     if search.limit is None:
         return ""
@@ -137,29 +139,29 @@ def _memory(limits: Limits) -> str:
 
 
 def conclusion(search: Search) -> str:
-    """The advice with its prediction."""
+    """Return the advice with its prediction."""
     if not search.changes:
         ordered = " with batches in order" if search.unordered is not None else ""
         if search.no_more:
             return f"Keep {as_code(search.now.settings)}: more workers were tried, and rejected."
-        perhaps = any(one.predicted.after * NEAR >= search.now.predicted.after for one in search.few if one != search.now)
+        perhaps = any(candidate.predicted.after * NEAR >= search.now.predicted.after for candidate in search.few if candidate != search.now)
         faster = "are sure to be faster" if perhaps else "would be more than 2 % faster"
         return f"Keep {as_code(search.now.settings)}: no other settings within the limits {faster}{ordered}."
     return f"Set {as_code(search.changes)}: {show_rate(search.best.predicted)}."
 
 
-def render(found: Tuning) -> str:
-    """The whole page, of a search that found a setting."""
-    found = printable_in(found)
-    assert found.search is not None
+def render(tuning: Tuning) -> str:
+    """Render the search as a self-contained HTML file, if it found a setting."""
+    tuning = printable_in(tuning)
+    assert tuning.search is not None
     return page.render(
         _HERE / "tune.html",
-        it=found.search,
-        line=found.line,
-        advice=conclusion(found.search),
-        figure=workers(found.search),
-        remarks=list(why_not_more(found)),
+        it=tuning.search,
+        line=tuning.line,
+        advice=conclusion(tuning.search),
+        figure=workers(tuning.search),
+        remarks=list(why_not_more(tuning)),
         names=_NAMES,
-        interval=interval,
+        interval=_interval,
         blank=BLANK,
     )
