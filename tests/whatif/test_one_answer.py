@@ -29,7 +29,7 @@ from feedline.cli.tune import TuneCommand
 from feedline.cli.tune import tuned as search_of
 from feedline.cli.verify import plan as planning
 from feedline.cli.verify.text import write_trial
-from feedline.cli.whatif import answered, prediction
+from feedline.cli.whatif import predict, prediction
 from feedline.profiler.errors import RunNotFound, ScriptError
 from feedline.profiler.files import results
 from feedline.profiler.store.opening import open_run
@@ -89,7 +89,7 @@ def tune(path: Path):
 
 
 def whatif(path: Path, settings=None, fix=None) -> WhatIf:
-    return answered(argparse.Namespace(run=path, settings=settings or {}, fix=fix, data=None))
+    return predict(argparse.Namespace(run=path, settings=settings or {}, fix=fix, data=None))
 
 
 def of_the_loader(found: Report) -> list[Finding]:

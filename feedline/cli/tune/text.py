@@ -14,7 +14,7 @@ from feedline.analysis.report.console import Console
 from feedline.analysis.report.figures.throughput_by_workers import workers
 from feedline.analysis.report.tables import columns, plain
 from feedline.cli.settings import as_code
-from feedline.cli.whatif.text import limit_sentence, rates_of_other_runs, show_rate
+from feedline.cli.whatif.text import limit_sentence, rate_change, rates_of_other_runs
 from feedline.profiler.printable import printable_in
 
 _BAR = 22  # characters, of the fastest
@@ -147,7 +147,7 @@ def conclusion(search: Search) -> str:
         perhaps = any(candidate.predicted.after * NEAR >= search.now.predicted.after for candidate in search.few if candidate != search.now)
         faster = "are sure to be faster" if perhaps else "would be more than 2 % faster"
         return f"Keep {as_code(search.now.settings)}: no other settings within the limits {faster}{ordered}."
-    return f"Set {as_code(search.changes)}: {show_rate(search.best.predicted)}."
+    return f"Set {as_code(search.changes)}: {rate_change(search.best.predicted)}."
 
 
 def render(tuning: Tuning) -> str:

@@ -71,8 +71,8 @@ class VerifyCommand:
         from feedline.analysis.explain.tried import lines
 
         check_json(args)
-        asked = (args.fix, args.settings, args.program, args.run_folder, args.steps, args.writable)
-        if not any(asked) and (entries := lines(args.output)):
+        given = (args.fix, args.settings, args.program, args.run_folder, args.steps, args.writable)
+        if not any(given) and (entries := lines(args.output)):
             return _show_earlier(entries, args)
         if args.fix is None and not args.settings:
             raise ScriptError("nothing to verify: give --set NAME=VALUE, or --fix")
@@ -106,7 +106,7 @@ def _show_earlier(entries: list[dict[str, Any]], args: argparse.Namespace) -> in
 
 
 def _is_finding(fix: str) -> bool:
-    """Whether a fix is that of a finding; else it is one for large batches."""
+    """Return whether a fix is that of a finding; else it is one for large batches."""
     from feedline.analysis.rules import BY_ID
 
     return fix in BY_ID

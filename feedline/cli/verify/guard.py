@@ -1,4 +1,4 @@
-"""A trial of a training changes no file but its own: it is given a folder for its output, and the kernel refuses all others."""
+"""Keeps a trial from changing files of others: it is given a folder for its output, and the kernel refuses all others."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ _EVERYTHING = Path(write_guard.EVERYTHING)
 
 
 @dataclass(frozen=True)
-class Guard:
+class TrialGuard:
     """Where a trial may write.
 
     Attributes:
@@ -65,33 +65,33 @@ def check_writable(writable: Sequence[Path]) -> None:
 
 
 @contextmanager
-def guard(run: Path, writable: Sequence[Path]) -> Iterator[Guard]:
-    """Folders for one trial, removed after it.
+def guard(run: Path, writable: Sequence[Path]) -> Iterator[TrialGuard]:
+    """Make the folders for one trial, removed after it.
 
     Args:
         run: folder for its recording. It exists.
         writable: what else it may change.
     """
     # a short name: sockets of multiprocessing lie below it
-    with tempfile.TemporaryDirectory(prefix="feedline-", ignore_cleanup_errors=True) as made:
-        own = Path(made)
-        out, temporary = own / "out", own / "tmp"
-        for folder in (out, temporary):
-            folder.mkdir()
-        places = [own, run, *writable, *caches(os.environ), *(Path(place) for place in _SYSTEM if os.path.isdir(place))]
-        yield Guard([sys.executable, "-I", write_guard.__file__, *map(str, places), "--"], out, environment(out, temporary))
+    with tempfile.TemporaryDirectory(prefix="feedline-", ignore_cleanup_errors=True) as folder:
+        root = Path(folder)
+        out, temporary = root / "out", root / "tmp"
+        for path in (out, temporary):
+            path.mkdir()
+        allowed = [root, run, *writable, *caches(os.environ), *(Path(name) for name in _SYSTEM if os.path.isdir(name))]
+        yield TrialGuard([sys.executable, "-I", write_guard.__file__, *map(str, allowed), "--"], out, _environment(out, temporary))
 
 
 def caches(variables: Mapping[str, str]) -> list[Path]:
-    """Those that exist. One that holds the working or home folder, too, is more than a cache: ``HF_HOME=/workspace``."""
-    named = [variables.get(name) or os.path.expanduser(usual) for name, usual in _CACHES.items()]
-    found = [Path(name) for name in dict.fromkeys(named) if name and os.path.isdir(name)]
-    kept = [Path.cwd(), Path(os.path.realpath(os.path.expanduser("~")))]
-    return [folder for folder in found if not any(place.is_relative_to(folder.resolve()) for place in kept)]
+    """Return the caches that exist, except one that also holds the working or home folder, as with ``HF_HOME=/workspace``."""
+    names = [variables.get(name) or os.path.expanduser(default) for name, default in _CACHES.items()]
+    folders = [Path(name) for name in dict.fromkeys(names) if name and os.path.isdir(name)]
+    protected = [Path.cwd(), Path(os.path.realpath(os.path.expanduser("~")))]
+    return [folder for folder in folders if not any(place.is_relative_to(folder.resolve()) for place in protected)]
 
 
-def environment(out: Path, temporary: Path) -> dict[str, str]:
-    """A trial's variables: what it logs to W&B or MLflow stays in its temporary folder, and continues no run of theirs."""
+def _environment(out: Path, temporary: Path) -> dict[str, str]:
+    """Return a trial's variables: what it logs to W&B or MLflow stays in its temporary folder, and continues no run of theirs."""
     kept = {name: value for name, value in os.environ.items() if name not in _CONTINUED}
     wandb = "disabled" if os.environ.get("WANDB_MODE") == "disabled" else "offline"
     mlflow = f"sqlite:///{temporary}/mlflow.db" if find_spec("sqlalchemy") else f"file://{temporary}/mlruns"  # mlflow-skinny has none

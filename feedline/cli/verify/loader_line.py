@@ -43,7 +43,7 @@ class NoDiff(Exception):
 
 
 @dataclass(frozen=True)
-class Target:
+class _Target:
     """A call to change.
 
     Attributes:
@@ -56,7 +56,7 @@ class Target:
     positional: tuple[str, ...] = ()
 
     def given(self) -> dict[str, ast.expr]:
-        """Its arguments as they are.
+        """Return its arguments as they are.
 
         Raises:
             NoDiff: they cannot all be seen.
@@ -78,13 +78,15 @@ class _Edit:
     new: str
 
 
-def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], folder: Path = Path()) -> str:
-    """A diff for ``patch -p0`` and ``git apply -p0`` in a folder.
+def loader_diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], folder: Path = Path()) -> str:
+    """Return a diff for ``patch -p0`` and ``git apply -p0`` in a folder.
 
     Args:
         made_at: ``train.py:31``, relative to the folder; "": not known.
         made_by: the library which that line calls; "": it makes the loader itself.
         kind: class of the loader.
+        settings: its new arguments.
+        folder: the program's.
 
     Raises:
         NoDiff: the line is unknown, masked or cannot be changed for sure.
@@ -102,9 +104,9 @@ def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], f
     try:
         source = path.read_bytes()
         old = source.decode()
-        found = _target(ast.parse(source), int(line), made_by, kind, settings)
-        new = _applied(source, _edits(source, found)).decode()
-        _check(new, found)
+        target = _target(ast.parse(source), int(line), made_by, kind, settings)
+        new = _applied(source, _edits(source, target)).decode()
+        _check_changed(new, target)
     except (OSError, SyntaxError, ValueError) as error:
         raise NoDiff(f"{name} cannot be changed ({type(error).__name__}): {instead}") from error
     except NoDiff as error:
@@ -113,16 +115,16 @@ def diff(made_at: str, made_by: str, kind: str, settings: Mapping[str, Value], f
 
 
 def _threads_in_code(settings: Mapping[str, Value]) -> str:
-    """What to write where the threads of workers are limited."""
+    """Say what to write if the threads of workers are limited."""
     threads = settings[_WORKER_THREADS]
     others = {name: value for name, value in settings.items() if name != _WORKER_THREADS}
     opencv = f"cv2.setNumThreads({0 if threads == 1 else threads})"
-    said = f"threads are limited in code: write a worker_init_fn that calls torch.set_num_threads({threads}) and, if used, {opencv}"
-    return f"{said}, and DataLoader(..., {as_code(others)})" if others else said
+    advice = f"threads are limited in code: write a worker_init_fn that calls torch.set_num_threads({threads}) and, if used, {opencv}"
+    return f"{advice}, and DataLoader(..., {as_code(others)})" if others else advice
 
 
-def _target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapping[str, Value]) -> Target:
-    """The call to change.
+def _target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapping[str, Value]) -> _Target:
+    """Find the call to change.
 
     Raises:
         NoDiff: there is none, or more than one.
@@ -131,69 +133,69 @@ def _target(tree: ast.Module, line: int, made_by: str, kind: str, settings: Mapp
     if made_by == "transformers":
         if not settings.keys() <= _THEIR_NAMES.keys():
             raise NoDiff("calls transformers, whose TrainingArguments have no such setting")
-        asked = _only(
+        call = _only(
             [call for call in calls if _called(call) in _TRAINING_ARGUMENTS],
             "calls transformers, but this file does not create exactly one TrainingArguments",
         )
-        return Target(asked, {_THEIR_NAMES[name]: value for name, value in settings.items()})
+        return _Target(call, {_THEIR_NAMES[name]: value for name, value in settings.items()})
     here = [call for call in calls if call.lineno <= line <= (call.end_lineno or line)]
-    made = [call for call in here if _called(call).endswith("DataLoader") or _called(call) == kind or _is_super_init(call)]
-    if made:
-        call = _only([call for call in made if call.lineno == max(other.lineno for other in made)], "makes several loaders")
-        found = Target(call, settings, _POSITIONAL)
-        repairs = {name: value for name, value in _WITHOUT_WORKERS.items() if settings.get("num_workers") == 0 and name in found.given()}
-        return Target(call, {**repairs, **settings}, _POSITIONAL)
+    loaders = [call for call in here if _called(call).endswith("DataLoader") or _called(call) == kind or _is_super_init(call)]
+    if loaders:
+        call = _only([call for call in loaders if call.lineno == max(other.lineno for other in loaders)], "makes several loaders")
+        target = _Target(call, settings, _POSITIONAL)
+        repairs = {name: value for name, value in _WITHOUT_WORKERS.items() if settings.get("num_workers") == 0 and name in target.given()}
+        return _Target(call, {**repairs, **settings}, _POSITIONAL)
     passing = [call for call in here if {word.arg for word in call.keywords} >= settings.keys()]
-    return Target(_only(passing, f"calls no DataLoader, and nothing that takes {', '.join(settings)}"), settings)
+    return _Target(_only(passing, f"calls no DataLoader, and nothing that takes {', '.join(settings)}"), settings)
 
 
 def _only(calls: list[ast.Call], otherwise: str) -> ast.Call:
-    """Raises NoDiff unless it is one."""
+    """Return the only call. Raises NoDiff if there is none, or more than one."""
     if len(calls) != 1:
         raise NoDiff(otherwise)
     return calls[0]
 
 
 def _called(call: ast.Call) -> str:
-    """Last part of the name of what is called."""
+    """Return the last part of the name of what is called."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _is_super_init(call: ast.Call) -> bool:
-    """Whether it is ``super().__init__(...)``, in a loader class of the program's own."""
+    """Return whether it is ``super().__init__(...)``, in a loader class of the program's own."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__" else None
     return isinstance(owner, ast.Call) and _called(owner) == "super"
 
 
-def _edits(source: bytes, found: Target) -> Iterator[_Edit]:
-    """What to change in a call. Raises NoDiff."""
-    starts, given = _line_starts(source), found.given()
-    for name in given.keys() & found.arguments.keys():
-        yield _Edit(*_span(starts, given[name]), repr(found.arguments[name]))
-    if new := [f"{name}={value!r}" for name, value in found.arguments.items() if name not in given]:
-        yield _added(source, starts, found.call, new)
+def _edits(source: bytes, target: _Target) -> Iterator[_Edit]:
+    """Return what to change in a call. Raises NoDiff."""
+    starts, given = _line_starts(source), target.given()
+    for name in given.keys() & target.arguments.keys():
+        yield _Edit(*_span(starts, given[name]), repr(target.arguments[name]))
+    if new := [f"{name}={value!r}" for name, value in target.arguments.items() if name not in given]:
+        yield _insertion(source, starts, target.call, new)
 
 
-def _check(changed: str, found: Target) -> None:
+def _check_changed(changed: str, target: _Target) -> None:
     """Check that the call has its new arguments, and nothing else is different.
 
     Raises:
         NoDiff, SyntaxError: it is not so, as where the last argument stands in parentheses.
     """
     calls = [node for node in ast.walk(ast.parse(changed)) if isinstance(node, ast.Call)]
-    place = (found.call.lineno, found.call.col_offset)
+    place = (target.call.lineno, target.call.col_offset)
     for call in calls:
-        if (call.lineno, call.col_offset) == place and _called(call) == _called(found.call):
-            now, before = Target(call, found.arguments, found.positional).given(), found.given()
-            wanted = {name: ast.dump(value) for name, value in before.items()}
-            wanted |= {name: ast.dump(ast.Constant(value)) for name, value in found.arguments.items()}
-            if {name: ast.dump(value) for name, value in now.items()} == wanted:
+        if (call.lineno, call.col_offset) == place and _called(call) == _called(target.call):
+            now, before = _Target(call, target.arguments, target.positional).given(), target.given()
+            expected = {name: ast.dump(value) for name, value in before.items()}
+            expected |= {name: ast.dump(ast.Constant(value)) for name, value in target.arguments.items()}
+            if {name: ast.dump(value) for name, value in now.items()} == expected:
                 return
     raise NoDiff("is written in a way that cannot be edited safely")
 
 
-def _added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> _Edit:
-    """Arguments put behind the last one: on lines of their own where it has one, else on the same line."""
+def _insertion(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> _Edit:
+    """Put arguments behind the last one: on lines of their own if it has one, else on the same line."""
     arguments = [*call.args, *(word.value for word in call.keywords)]
     close = starts[(call.end_lineno or 1) - 1] + (call.end_col_offset or 1) - 1
     if not arguments:
@@ -204,14 +206,14 @@ def _added(source: bytes, starts: list[int], call: ast.Call, new: list[str]) -> 
     first = (word or last).lineno
     indent = source[starts[first - 1] : starts[first - 1] + (word or last).col_offset]
     if indent.strip() or first == call.lineno:  # something stands before it
-        return _Edit(end, end, "".join(f", {one}" for one in new))
+        return _Edit(end, end, "".join(f", {argument}" for argument in new))
     line = source[starts[first - 1] : starts[first] if first < len(starts) else None]
     newline = "\r\n" if line.endswith(b"\r\n") else "\n"
-    return _Edit(end, end, "".join(f",{newline}{indent.decode()}{one}" for one in new))
+    return _Edit(end, end, "".join(f",{newline}{indent.decode()}{argument}" for argument in new))
 
 
 def _line_starts(source: bytes) -> list[int]:
-    """Offset of each line, as ``ast`` counts them."""
+    """Return the offset of each line, as ``ast`` counts them."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -219,19 +221,22 @@ def _line_starts(source: bytes) -> list[int]:
 
 
 def _span(starts: list[int], node: ast.expr) -> tuple[int, int]:
-    """Offsets of a node's first byte and of the one after its last. Parentheses around it are outside."""
+    """Return offsets of a node's first byte and of the one after its last. Parentheses around it are outside."""
     return starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
 
 
-def _applied(source: bytes, found: Iterator[_Edit]) -> bytes:
-    """The source with the edits, the last one first."""
-    for edit in sorted(found, key=lambda edit: edit.begin, reverse=True):
+def _applied(source: bytes, edits: Iterator[_Edit]) -> bytes:
+    """Apply the edits, the last one first."""
+    for edit in sorted(edits, key=lambda edit: edit.begin, reverse=True):
         source = source[: edit.begin] + edit.new.encode() + source[edit.end :]
     return source
 
 
 def _unified(name: str, old: str, new: str) -> str:
-    """A unified diff; a last line without a newline is marked as ``patch`` wants it, and a name with blanks is ended by a tab."""
+    """Return a unified diff.
+
+    A last line without a newline is marked as ``patch`` wants it, and a name with blanks is ended by a tab.
+    """
     shown = f"{name}\t" if " " in name else name
     before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))
     lines = difflib.unified_diff(before, after, shown, shown)

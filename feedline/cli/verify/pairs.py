@@ -1,4 +1,4 @@
-"""Runs the pairs of a trial, one run after another, and reads their recordings."""
+"""A change of speed, tried in pairs of short runs with and without it: ``feedline verify --set``."""
 
 import argparse
 import os
@@ -19,7 +19,7 @@ from feedline.cli import child
 from feedline.cli.output import name_files
 from feedline.cli.unfinished import Unfinished, fingerprint
 from feedline.cli.verify.guard import OUT, check_writable, guard
-from feedline.cli.verify.loader_line import NoDiff, diff
+from feedline.cli.verify.loader_line import NoDiff, loader_diff
 from feedline.cli.verify.plan import PairPlan, as_assignments, plan_pairs, read_recording, unchanged_plan
 from feedline.cli.verify.text import show_pairs, write_trial
 from feedline.profiler import masks
@@ -56,7 +56,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
     owned.discard(args.output, _PATCH)  # of an earlier trial
     unfinished = Unfinished(args.output, asked, [*([] if args.run_folder else [_RECORDED]), *names], args.force)
     with unfinished.resumable(new, named=True):
-        run = args.run_folder or _recorded(args, program, unfinished)
+        run = args.run_folder or _record_unchanged(args, program, unfinished)
         recording = read_recording(run)
         plan = plan_pairs(args, program, recording)
         if not args.quiet:
@@ -65,7 +65,7 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
         trial = _record(plan, unfinished)
         console = Console(quiet=args.quiet)
         show_pairs(trial, console)
-        (patch, why), kept = _lines_to_change(plan), trial.verdict != REJECT
+        (patch, why), kept = _patch(plan), trial.verdict != REJECT
         with deferred():
             entry = plain({"kind": SPEED, "run": identity(run), **vars(trial)})
             assert isinstance(entry, dict)
@@ -73,13 +73,13 @@ def verify_by_pairs(args: argparse.Namespace, program: list[str]) -> int:
             if patch and kept:
                 results.save(args.output, _PATCH, patch)
     if kept:
-        _to_keep(patch, why, args.output / _PATCH, console)
+        _show_patch(patch, why, args.output / _PATCH, console)
     name_files(console, [args.output / LEDGER])
     return CODES[trial.verdict]
 
 
-def _recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinished) -> Path:
-    """Record the unchanged training for half a minute, or as many steps as its runs will have; its folder.
+def _record_unchanged(args: argparse.Namespace, program: list[str], unfinished: Unfinished) -> Path:
+    """Record the unchanged training for half a minute, or as many steps as its runs will have; return its folder.
 
     Raises:
         ScriptError: it fails.
@@ -91,30 +91,32 @@ def _recorded(args: argparse.Namespace, program: list[str], unfinished: Unfinish
         raise ScriptError("with several ranks, the number of steps must be known beforehand: give a recorded run, or --steps")
     if not args.quiet:
         say("recording the unchanged training")
-    nothing = unchanged_plan(args, program)
+    plan = unchanged_plan(args, program)
     stop_after = f"{_RECORD_S}s" if args.steps is None else str(args.steps)
-    if failed := train(nothing, run.name, ["--stop-after", stop_after]):
+    if failed := train(plan, run.name, ["--stop-after", stop_after]):
         raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
     unfinished.add(run.name)
     return run
 
 
-def _lines_to_change(plan: PairPlan) -> tuple[str, str]:
-    """The diff of the user's file; or "", and why there is none."""
+def _patch(plan: PairPlan) -> tuple[str, str]:
+    """Return the diff of the user's file; or "", and why there is none."""
     if plan.environment:
         return "", f"start the program with {as_assignments(plan.environment)} in its environment"
     try:
-        return diff(plan.tried.made_at, plan.made_by, plan.kind, plan.settings), ""
+        return loader_diff(plan.tried.made_at, plan.made_by, plan.kind, plan.settings), ""
     except NoDiff as error:
         return "", str(error)
 
 
-def _to_keep(patch: str, why: str, path: Path, console: Console) -> None:
+def _show_patch(patch: str, why: str, path: Path, console: Console) -> None:
     """Print how to keep the change.
 
     Args:
-        path: of the patch.
+        patch: the diff; "": there is none.
         why: there is none, and what to write instead.
+        path: file of the diff.
+        console: to print on.
     """
     console.print()
     console.print(f"To keep it: patch -p0 < {path}" if patch else f"To keep it: {why}", soft_wrap=True)
@@ -123,13 +125,13 @@ def _to_keep(patch: str, why: str, path: Path, console: Console) -> None:
 
 
 def order(pairs: int) -> list[tuple[str, int]]:
-    """Arms and pairs. The arm that goes first alternates, so that a machine that becomes slower affects both."""
+    """Return arms and pairs. The arm that goes first alternates, so that a machine that becomes slower affects both."""
     both = (UNCHANGED, CHANGED)
     return [(arm, pair) for pair in range(1, pairs + 1) for arm in (both if pair % 2 else both[::-1])]
 
 
 def _run_name(arm: str, pair: int) -> str:
-    """Name of a run folder."""
+    """Return the name of a run folder."""
     return f"{arm}-{pair}"
 
 
@@ -143,16 +145,16 @@ def _record(plan: PairPlan, unfinished: Unfinished) -> SpeedTrial:
     runs: list[TrialRun] = []
     unit = plan.tried.unit
     for arm, pair in order(plan.pairs):
-        done, own = _trial_run(plan, arm, pair, unfinished)
-        if (arm, pair) == (UNCHANGED, 1) and done.failed:
-            raise ScriptError(*f"the unchanged training failed: {done.failed}".split("\n", 1))
-        unit = own or unit
-        runs.append(replace(done, failed=masks.text(in_one_line(done.failed))))
+        trial_run, own_unit = _trial_run(plan, arm, pair, unfinished)
+        if (arm, pair) == (UNCHANGED, 1) and trial_run.failed:
+            raise ScriptError(*f"the unchanged training failed: {trial_run.failed}".split("\n", 1))
+        unit = own_unit or unit
+        runs.append(replace(trial_run, failed=masks.text(in_one_line(trial_run.failed))))
     return decide(replace(plan.tried, unit=unit), runs)
 
 
 def in_one_line(failed: str) -> str:
-    """How a training failed, and the last line of its log, where Python names the exception."""
+    """Return how a training failed, and the last line of its log, where Python names the exception."""
     first, *log = failed.splitlines() or [""]
     return f"{first} {log[-1].strip()}" if log else first
 
@@ -184,7 +186,7 @@ def _trial_run(plan: PairPlan, arm: str, pair: int, unfinished: Unfinished) -> t
 
 
 def train(plan: PairPlan, name: str, options: list[str], environment: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Run the training once, recorded. Returns why it failed; "": it did not.
+    """Run the training once, recorded; return why it failed, or "".
 
     Raises:
         OutputError: an older run cannot be removed. Others as ``child.run``.
@@ -198,12 +200,12 @@ def train(plan: PairPlan, name: str, options: list[str], environment: Mapping[st
 
 
 def _hint(log: Path) -> str:
-    """What to do where a trial was refused to write."""
-    said = child.tail(log)
-    if not any(word in said for word in _DENIED):
+    """Say what to do if a trial was not allowed to write."""
+    output = child.tail(log)
+    if not any(word in output for word in _DENIED):
         return ""
-    named = _REFUSED.findall(said)
-    where = f", and it tried to change {masks.place(Path(named[-1]))}" if named else ""
+    refused = _REFUSED.findall(output)
+    where = f", and it tried to change {masks.place(Path(refused[-1]))}" if refused else ""
     return (
         f" (trial runs must not overwrite files{where}: let the training write to {{out}}, as in --output-dir {{out}}, "
         "or allow a folder with --writable DIR)"
@@ -211,26 +213,26 @@ def _hint(log: Path) -> str:
 
 
 def _rate_of(path: Path) -> tuple[float | None, int, str]:
-    """Steady throughput of a run, its steps, and the unit: samples/s, or steps/s where samples were not seen.
+    """Return the steady throughput of a run, its steps, and the unit: samples/s, or steps/s if samples were not seen.
 
     Raises:
         FeedlineError: it cannot be read.
     """
     gathered = gather_ranks(_run_of(path), [])
-    pace = between_ranks.throughput(gathered, gathered[min(gathered)])
-    if pace.of_all_ranks:
-        return pace.of_all_ranks, pace.steps, "samples/s"
-    return pace.steps_per_s, pace.steps, "steps/s"
+    throughput = between_ranks.throughput(gathered, gathered[min(gathered)])
+    if throughput.of_all_ranks:
+        return throughput.of_all_ranks, throughput.steps, "samples/s"
+    return throughput.steps_per_s, throughput.steps, "steps/s"
 
 
 def _run_of(path: Path) -> Run:
-    """The training in a run folder: one below it where the command is a launcher."""
-    found = trainings(path)
-    return found[0].run if len(found) == 1 else open_run(path)
+    """Return the training in a run folder: one below it if the command is a launcher."""
+    recorded = trainings(path)
+    return recorded[0].run if len(recorded) == 1 else open_run(path)
 
 
 def _not_changed(path: Path) -> str:
-    """Why no loader was changed."""
+    """Return why no loader was changed."""
     hooks = [hook for rank in _run_of(path).ranks.values() for hook in rank.manifest.hooks if hook["name"] == overrides.NAME]
     return next(
         (str(hook["why"]) for hook in hooks if not hook["attached"]), "" if hooks else "--set did not reach the training's processes"
@@ -238,5 +240,5 @@ def _not_changed(path: Path) -> str:
 
 
 def _is_command(program: list[str]) -> bool:
-    """Whether a program is a launcher, as in ``-- torchrun train.py``, and not a script."""
+    """Return whether a program is a launcher, as in ``-- torchrun train.py``, and not a script."""
     return not os.path.exists(program[0]) and shutil.which(program[0]) is not None

@@ -1,4 +1,4 @@
-"""What is tried: a change of the loader or of the environment, in a training that was recorded."""
+"""What a trial by pairs tries: a change of the loader or of the environment, in a training that was recorded."""
 
 import argparse
 import math
@@ -14,7 +14,7 @@ from feedline.analysis.predict.change import Change, PredictedRate, Refused
 from feedline.analysis.ranks.model import Prediction
 from feedline.analysis.rules.input import page_faults, thread_oversubscription
 from feedline.cli.settings import LOADER, Value, as_code, refuse_impossible
-from feedline.cli.whatif.prediction import Replayable, asked_change, replayable
+from feedline.cli.whatif.prediction import Replayable, change_of_settings, replayable
 from feedline.profiler.errors import FixError, ScriptError
 
 _INTERVAL = 0.03  # half the width of a run's 95 % interval, as far as its steps vary by themselves
@@ -28,7 +28,7 @@ _NOT_PREDICTED: Mapping[str, Mapping[str, Value]] = {thread_oversubscription.RUL
 
 @dataclass(frozen=True)
 class PairPlan:
-    """What to run.
+    """The runs of a trial.
 
     Attributes:
         settings: argument of the DataLoader -> value.
@@ -55,29 +55,34 @@ class PairPlan:
 
 
 def read_recording(path: Path) -> Replayable:
-    """The recording that a trial starts from.
+    """Read the recording that a trial starts from.
 
     Raises:
         RunNotFound, RunDamaged, SchemaTooNew: as ``open_run``.
         FixError: it holds no loader whose settings could change.
     """
-    found = replayable(path, again=True)
-    if isinstance(found, Refused):
-        raise FixError(f"{path}: {found.message}")
-    return found
+    training = replayable(path, again=True)
+    if isinstance(training, Refused):
+        raise FixError(f"{path}: {training.message}")
+    return training
 
 
-def plan_pairs(args: argparse.Namespace, program: list[str], found: Replayable) -> PairPlan:
-    """What to run. Raises FixError, ScriptError."""
-    facts = found.facts
-    environment = {} if args.settings else _environment_of(args.fix, found)
-    settings = args.settings or ({} if environment else _settings_of(args.fix, found))
+def plan_pairs(args: argparse.Namespace, program: list[str], training: Replayable) -> PairPlan:
+    """Plan the runs of a trial.
+
+    Raises:
+        ScriptError: there is no such finding, or nothing to compare.
+        FixError: the change cannot be applied.
+    """
+    facts = training.facts
+    environment = {} if args.settings else _environment_of(args.fix, training)
+    settings = args.settings or ({} if environment else _settings_of(args.fix, training))
     margin, fix = MARGIN if args.margin is None else args.margin / 100, args.fix or ""
     return PairPlan(
-        tried=_tried_with(environment, found, fix, margin) if environment else tried(found, settings, fix, margin),
+        tried=_tried_with(environment, training, fix, margin) if environment else tried(training, settings, fix, margin),
         settings=settings,
         program=program,
-        stop_after=str(args.steps or steps(facts)),
+        stop_after=str(args.steps or _steps(facts)),
         pairs=args.pairs,
         ranks=args.ranks,
         folder=args.output,
@@ -90,19 +95,19 @@ def plan_pairs(args: argparse.Namespace, program: list[str], found: Replayable) 
 
 
 def unchanged_plan(args: argparse.Namespace, program: list[str]) -> PairPlan:
-    """The training as it is."""
+    """Plan a run of the training as it is."""
     nothing = Tried("", "", "", "", 0.0, None, "")
     return PairPlan(nothing, {}, program, "", 0, args.ranks, args.output, tuple(args.writable), args.quiet)
 
 
-def _settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
-    """The settings that the fix of a finding changes.
+def _settings_of(rule_id: str, training: Replayable) -> Mapping[str, Value]:
+    """Return the settings that the fix of a finding changes.
 
     Raises:
         ScriptError: there is no such finding.
         FixError: its fix is more than settings.
     """
-    change = found.change_of_fix(rule_id)
+    change = training.change_of_fix(rule_id)
     if rule_id in _NOT_PREDICTED:
         return _NOT_PREDICTED[rule_id]
     if isinstance(change, Refused):
@@ -117,8 +122,8 @@ def _settings_of(rule_id: str, found: Replayable) -> Mapping[str, Value]:
     return change.settings
 
 
-def _environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
-    """The environment variables that a finding's fix sets; {} if it sets none.
+def _environment_of(rule_id: str, training: Replayable) -> dict[str, str]:
+    """Return the environment variables that a finding's fix sets; {} if it sets none.
 
     Raises:
         ScriptError: the run has no finding with this id.
@@ -126,90 +131,90 @@ def _environment_of(rule_id: str, found: Replayable) -> dict[str, str]:
     """
     if rule_id != page_faults.RULE_ID:
         return {}
-    found.change_of_fix(rule_id)
-    if given := page_faults.environment(found.facts):
-        return given
+    training.change_of_fix(rule_id)
+    if variables := page_faults.environment(training.facts):
+        return variables
     raise FixError(
         f"the fix of {rule_id} does not apply to this training: its malloc is not glibc's or is already configured in the environment, "
         "or the images are too large for this glibc or of unknown size"
     )
 
 
-def _tried_with(environment: Mapping[str, str], found: Replayable, rule_id: str, margin: float) -> Tried:
-    """Variables, with the prediction of the finding's fix."""
-    return _tried(found, as_assignments(environment), _of_fix(found, page_faults.RULE_ID), rule_id, margin)
+def _tried_with(environment: Mapping[str, str], training: Replayable, rule_id: str, margin: float) -> Tried:
+    """Return a change of the environment, with the prediction of the finding's fix."""
+    return _tried(training, as_assignments(environment), _of_fix(training, page_faults.RULE_ID), rule_id, margin)
 
 
 def as_assignments(environment: Mapping[str, str]) -> str:
-    """``A=1 B=2``, as before a command."""
+    """Return ``A=1 B=2``, as before a command."""
     return " ".join(f"{name}={value}" for name, value in environment.items())
 
 
-def tried(found: Replayable, settings: Mapping[str, Value], rule_id: str, margin: float) -> Tried:
-    """The change, with its prediction.
+def tried(training: Replayable, settings: Mapping[str, Value], rule_id: str, margin: float) -> Tried:
+    """Return a change of settings, with its prediction.
 
     Raises:
         ScriptError: torch would refuse it, or the training was recorded with it.
     """
-    refuse_impossible(settings, found.settings)
-    if all(found.settings.get(name) == value for name, value in settings.items()):
+    refuse_impossible(settings, training.settings)
+    if all(training.settings.get(name) == value for name, value in settings.items()):
         raise ScriptError(f"the training was recorded with {as_code(settings)} already: there is nothing to compare")
-    return _tried(found, as_code(settings), _prediction(found, settings), rule_id, margin)
+    return _tried(training, as_code(settings), _prediction(training, settings), rule_id, margin)
 
 
-def _tried(found: Replayable, change: str, predicted: PredictedRate | Refused, rule_id: str, margin: float) -> Tried:
+def _tried(training: Replayable, change: str, predicted: PredictedRate | Refused, rule_id: str, margin: float) -> Tried:
     return Tried(
         change=change,
         finding=rule_id,
-        made_at=str(found.settings.get("made_at", "")),
-        unit="samples/s" if found.facts.throughput.samples_per_s else "steps/s",
+        made_at=str(training.settings.get("made_at", "")),
+        unit="samples/s" if training.facts.throughput.samples_per_s else "steps/s",
         margin=margin,
         predicted=predicted if isinstance(predicted, PredictedRate) else None,
         refused=predicted.message if isinstance(predicted, Refused) else "",
-        recorded=_recorded(found.throughput),
+        recorded=_recorded(training.throughput),
     )
 
 
-def _recorded(pace: Throughput) -> Recorded | None:
-    """The recorded rate, in the unit of the trial."""
-    if pace.of_all_ranks:
-        return Recorded(pace.of_all_ranks, pace.low, pace.high)
-    return Recorded(pace.steps_per_s, None, None) if pace.steps_per_s else None
+def _recorded(throughput: Throughput) -> Recorded | None:
+    """Return the recorded rate, in the unit of the trial."""
+    if throughput.of_all_ranks:
+        return Recorded(throughput.of_all_ranks, throughput.low, throughput.high)
+    return Recorded(throughput.steps_per_s, None, None) if throughput.steps_per_s else None
 
 
-def _of_fix(found: Replayable, rule_id: str) -> PredictedRate | Refused:
-    """What the fix of a finding of one rank is predicted to give."""
-    change = change_of(rule_id, found.facts)
+def _of_fix(training: Replayable, rule_id: str) -> PredictedRate | Refused:
+    """Predict the fix of a finding of one rank."""
+    change = change_of(rule_id, training.facts)
     assert not isinstance(change, Prediction)
-    return found.predict(change) if isinstance(change, Change) else change
+    return training.predict(change) if isinstance(change, Change) else change
 
 
-def _prediction(found: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
-    """As ``feedline whatif`` predicts it."""
+def _prediction(training: Replayable, settings: Mapping[str, Value]) -> PredictedRate | Refused:
+    """Predict as ``feedline whatif`` does."""
     if settings == {_WORKER_THREADS: 1}:
-        return _of_fix(found, thread_oversubscription.RULE_ID)
+        return _of_fix(training, thread_oversubscription.RULE_ID)
     if unknown := [name for name in settings if name not in LOADER]:
         return Refused("unknown_setting", f"the replay does not know what {', '.join(unknown)} changes")
-    asked = asked_change(settings, Change(), found.facts, None)
-    return asked if isinstance(asked, Refused) else found.predict(asked.change)
+    asked = change_of_settings(settings, Change(), training.facts, None)
+    return asked if isinstance(asked, Refused) else training.predict(asked.change)
 
 
-def steps(facts: RuleInputs) -> int:
-    """How many steps a trial takes: until the mean step is known to 3 %, as far as the recorded ones vary, but no more than 20 s.
+def _steps(facts: RuleInputs) -> int:
+    """Return how many steps a trial takes: until the mean step is known to 3 %, as far as the recorded ones vary, but no more than 20 s.
 
     A short pass over the loader is repeated whole, at least twice, because its beginning is a part of the throughput.
     """
     mean_s, spread_s = facts.step.mean_s, max(facts.step.p95_s - facts.step.median_s, 0.0) / 1.645
     wanted = (1.96 * spread_s / max(mean_s, 1e-9) / _INTERVAL) ** 2
-    most = _TRIAL_S / max(mean_s, 1e-6)
-    number = _FIRST + round(min(max(wanted, _FEWEST), max(most, _FEWEST)))
+    max_steps = _TRIAL_S / max(mean_s, 1e-6)
+    number = _FIRST + round(min(max(wanted, _FEWEST), max(max_steps, _FEWEST)))
     length = _pass_steps(facts)
-    if length is not None and 2 * length <= 2 * most:
+    if length is not None and 2 * length <= 2 * max_steps:
         number = math.ceil(max(number, 2 * length) / length) * length
     return number
 
 
 def _pass_steps(facts: RuleInputs) -> int | None:
-    """Steps in one pass over the loader; None: not known."""
+    """Return the steps in one pass over the loader; None: not known."""
     samples, batch = facts.setting("epoch_samples"), facts.throughput.batch_size
     return max(1, round(samples / batch)) if isinstance(samples, int) and batch else None

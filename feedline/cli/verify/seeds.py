@@ -1,4 +1,4 @@
-"""Runs the branches of a verification, one after another, and reads their recordings."""
+"""A fix for large batches, tried in full trainings by seed: ``feedline verify --fix NAME=VALUE``."""
 
 import argparse
 import dataclasses
@@ -29,7 +29,7 @@ from feedline.profiler.printable import say
 
 @dataclass(frozen=True)
 class _SeedPlan:
-    """What to run.
+    """The branches of a trial.
 
     Attributes:
         arms: arm -> its ``--fix`` text; "" for none.
@@ -73,15 +73,15 @@ def verify_by_seed(args: argparse.Namespace, program: list[str]) -> int:
 
 
 def _arms_of(fix: str, control: str | None) -> dict[str, str]:
-    """Arm -> its ``--fix`` text.
+    """Return arm -> its ``--fix`` text.
 
     Raises:
         FixError: a text that is none.
     """
     requests = parse(fix)
     if control is None:
-        own = [request.fix.control.format(lr=getattr(request.setting, "lr", "")) for request in requests if request.fix.control]
-        control = own[0] if len(own) == 1 else ""
+        controls = [request.fix.control.format(lr=getattr(request.setting, "lr", "")) for request in requests if request.fix.control]
+        control = controls[0] if len(controls) == 1 else ""
     if control in ("none", fix):
         control = ""
     if control:
@@ -107,19 +107,23 @@ def _check(program: list[str], checkpoint: Path | None) -> None:
 
 
 def _prepare(plan: _SeedPlan) -> tuple[Unfinished, bool]:
-    """Prepare the folder; also returns whether it is new. Raises OutputError if there are older branches, or it cannot be created."""
+    """Prepare the folder; also return whether it is new.
+
+    Raises:
+        OutputError: there are older branches, or it cannot be created.
+    """
     new = results.prepare(plan.folder, [], plan.force)
     asked = [
         *fingerprint([*plan.program, str(plan.checkpoint or "")]),
         str(plan.ranks),
         *(f"{arm}: {fix}" for arm, fix in plan.arms.items()),
     ]
-    names = [_name_of(arm, seed) for seed in range(plan.seeds) for arm in plan.arms]
+    names = [_branch_name(arm, seed) for seed in range(plan.seeds) for arm in plan.arms]
     return Unfinished(plan.folder, asked, names, plan.force), new
 
 
-def _name_of(arm: str, seed: int) -> str:
-    """Name of a branch's run folder."""
+def _branch_name(arm: str, seed: int) -> str:
+    """Return the name of a branch's run folder."""
     return f"{arm}-seed{seed}"
 
 
@@ -136,26 +140,26 @@ def _record(plan: _SeedPlan, unfinished: Unfinished) -> Trial:
             runs[arm, seed] = _branch(plan, arm, seed, fix, unfinished)
             if (arm, seed) == ("baseline", 0) and isinstance(failed := runs[arm, seed], str):
                 raise ScriptError(*f"the unchanged training failed: {failed}".split("\n", 1))
-            see_that_seeds_differ(runs)
-    good = {key: run for key, run in runs.items() if isinstance(run, Recorded)}
+            check_seeds_differ(runs)
+    recorded = {key: run for key, run in runs.items() if isinstance(run, Recorded)}
     try:
-        metric = plan.metric or usual_metric(list(good.values()))
+        metric = plan.metric or usual_metric(list(recorded.values()))
     except ValueError as error:
         raise FixError(str(error)) from error
-    if not any(metric in run.curves for run in good.values()):
-        names = sorted(set().union(*(run.curves for run in good.values())) - {"lr"})
+    if not any(metric in run.curves for run in recorded.values()):
+        names = sorted(set().union(*(run.curves for run in recorded.values())) - {"lr"})
         raise FixError(f"no branch has a metric {metric!r}; the metrics are {', '.join(names)}")
     branches = [_outcome(arm, seed, run, metric) for (arm, seed), run in runs.items()]
     return decide(plan.arms["fix"], plan.arms.get("control", ""), metric, branches, plan.margin)
 
 
 def _branch(plan: _SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinished) -> Recorded | str:
-    """Train once, unless that was already done. Returns what was recorded, or why there is nothing.
+    """Train once, unless that was already done; return what was recorded, or why there is nothing.
 
     Raises:
         FixError: the fix could not be applied.
     """
-    run, log = plan.folder / _name_of(arm, seed), plan.folder / f"{_name_of(arm, seed)}.log"
+    run, log = plan.folder / _branch_name(arm, seed), plan.folder / f"{_branch_name(arm, seed)}.log"
     if run.name not in unfinished:
         if not plan.quiet:
             say(f"{arm}, seed {seed}{': ' + fix if fix else ''}")
@@ -163,16 +167,16 @@ def _branch(plan: _SeedPlan, arm: str, seed: int, fix: str, unfinished: Unfinish
             return f"exit code {code}; end of {log}:\n{child.tail(log)}"
         unfinished.add(run.name)
     try:
-        found = read(run)
+        recorded = read(run)
     except FeedlineError as error:
         return str(error)
-    if fix and (refused := _not_applied(found)):
-        raise FixError(f"{refused}; see {log}")
-    return found
+    if fix and (failed := _not_applied(recorded)):
+        raise FixError(f"{failed}; see {log}")
+    return recorded
 
 
 def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
-    """Record one training. Returns and raises as ``child.run``."""
+    """Record one training; return and raise as ``child.run``."""
     words, fix = {"{arm}": arm, "{seed}": str(seed), "{checkpoint}": str(plan.checkpoint or "")}, plan.arms[arm]
     program = [child.fill_placeholders(word, words) for word in plan.program]
     command = child.recording_command(run, ["--fix", fix] if fix else [], program, plan.ranks)
@@ -182,13 +186,13 @@ def _train(plan: _SeedPlan, run: Path, log: Path, arm: str, seed: int) -> int:
 
 
 def _not_applied(run: Recorded) -> str:
-    """Fixes that were not applied."""
+    """Return the fixes that were not applied."""
     failed = run.setup.get("fixes_failed")
     return "; ".join(f"{name}: {why}" for name, why in failed.items()) if isinstance(failed, dict) else ""
 
 
-def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
-    """Raises FixError if the first two seeds of the baseline have identical losses."""
+def check_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
+    """Check that the first two seeds of the baseline have different losses. Raises FixError."""
     first = [run for seed in (0, 1) if isinstance(run := runs.get(("baseline", seed)), Recorded)]
     losses = [run.curves["train loss"].values for run in first if "train loss" in run.curves]
     if len(losses) == 2 and np.array_equal(losses[0], losses[1], equal_nan=True):
@@ -196,7 +200,7 @@ def see_that_seeds_differ(runs: dict[tuple[str, int], Recorded | str]) -> None:
 
 
 def _outcome(arm: str, seed: int, run: Recorded | str, metric: str) -> Branch:
-    """The metric of a branch."""
+    """Return the metric of a branch."""
     if isinstance(run, str):
         return Branch(arm, seed, None, 0.0, 0, None, masks.text(run.splitlines()[0]))
     value = final_value(run, metric)

@@ -32,7 +32,7 @@ class _Beneath(ctypes.Structure):
 
 
 def _system_call(*arguments: object) -> int:
-    """Raises OSError."""
+    """Call the kernel. Raises OSError."""
     result = int(ctypes.CDLL(None, use_errno=True).syscall(*arguments))
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -40,13 +40,13 @@ def _system_call(*arguments: object) -> int:
 
 
 def _process_control(option: int, value: int) -> None:
-    """``prctl``. Raises OSError."""
+    """Call ``prctl``. Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def version() -> int:
-    """Version of the kernel's Landlock; 0: it has none, or it is switched off. From 3 on nothing can change a file's content."""
+    """Return the version of the kernel's Landlock; 0: it has none, or it is off. From 3 on nothing can change a file's content."""
     try:
         return _system_call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
     except OSError:
@@ -61,8 +61,8 @@ def _restrict(folders: list[str]) -> None:
     """
     known = version()
     rights = _WRITE | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
-    asked = _Ruleset(rights, 0, _SIGNALS if known >= 6 else 0)  # an older kernel takes a longer structure whose end is zero
-    ruleset = _system_call(_CREATE_RULESET, ctypes.byref(asked), ctypes.c_size_t(ctypes.sizeof(asked)), ctypes.c_uint32(0))
+    requested = _Ruleset(rights, 0, _SIGNALS if known >= 6 else 0)  # an older kernel takes a longer structure whose end is zero
+    ruleset = _system_call(_CREATE_RULESET, ctypes.byref(requested), ctypes.c_size_t(ctypes.sizeof(requested)), ctypes.c_uint32(0))
     for folder in folders:
         parent = os.open(folder, os.O_PATH | os.O_CLOEXEC)
         rule = _Beneath(rights if os.path.isdir(folder) else rights & (_ON_FILES | _TRUNCATE), parent)

@@ -52,19 +52,19 @@ class WhatifCommand:
         from feedline.analysis.report.json_report import plain
         from feedline.cli.whatif.text import show
 
-        found = answered(args)
+        answer = predict(args)
         if args.json == STDOUT:
-            print_json(plain(found))
+            print_json(plain(answer))
         else:
             console = Console(quiet=args.quiet)
-            show(found, console, args.run)
+            show(answer, console, args.run)
             if args.json is not None:
-                save_json(args.json, plain(found))
+                save_json(args.json, plain(answer))
                 name_files(console, [args.json])
-        return _REFUSED if found.refused else 0
+        return _REFUSED if answer.refused else 0
 
 
-def answered(args: argparse.Namespace) -> "WhatIf":
+def predict(args: argparse.Namespace) -> "WhatIf":
     """Read the run and predict.
 
     Raises:
@@ -74,19 +74,19 @@ def answered(args: argparse.Namespace) -> "WhatIf":
     """
     from feedline.analysis.predict.change import Change, Refused
     from feedline.analysis.predict.whatif import WhatIf, answer
-    from feedline.cli.whatif.prediction import asked_change, replayable
+    from feedline.cli.whatif.prediction import change_of_settings, replayable
 
-    asked = WhatIf(args.settings, fix=args.fix or "")
+    question = WhatIf(args.settings, fix=args.fix or "")
     training = replayable(args.run)
     if isinstance(training, Refused):
-        return replace(asked, refused=training)
+        return replace(question, refused=training)
     fix = training.change_of_fix(args.fix) if args.fix is not None else Change()
     if isinstance(fix, Refused):
-        return replace(asked, refused=fix)
-    asked = replace(asked, settings={**fix.settings, **args.settings})
-    refuse_impossible(asked.settings, training.settings)
-    found = asked_change(asked.settings, fix, training.facts, args.data)
-    if isinstance(found, Refused):
-        return replace(asked, refused=found)
-    asked = replace(asked, line=found.line, remarks=found.remarks, measured_interval=training.throughput.varies)
-    return answer(asked, training.predict, found.change, found.workers, found.extremes)
+        return replace(question, refused=fix)
+    question = replace(question, settings={**fix.settings, **args.settings})
+    refuse_impossible(question.settings, training.settings)
+    asked = change_of_settings(question.settings, fix, training.facts, args.data)
+    if isinstance(asked, Refused):
+        return replace(question, refused=asked)
+    question = replace(question, line=asked.line, remarks=asked.remarks, measured_interval=training.throughput.varies)
+    return answer(question, training.predict, asked.change, asked.workers, asked.extremes)

@@ -1,4 +1,4 @@
-"""From ``--set`` to a change that can be replayed, or to the reason why it cannot."""
+"""What a prediction starts from: a run whose loader can be replayed, and the change that is asked for."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -56,15 +56,18 @@ class AskedChange:
     remarks: tuple[str, ...]
 
 
-def asked_change(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, data: Path | None) -> AskedChange | Refused:
-    """What the settings change.
+def change_of_settings(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, data: Path | None) -> AskedChange | Refused:
+    """Return what settings change.
 
     Args:
+        asked: setting -> value.
         fix: of a finding, made at the same time.
+        facts: of the loader and its step.
         data: the user's images, to measure a decoder.
 
     Raises:
-        ScriptError: there is no such decoder. DataError, MissingDependency: the images cannot be used.
+        ScriptError: there is no such decoder.
+        DataError, MissingDependency: the images cannot be used.
     """
     for name, why in _UNKNOWN.items():
         if name in asked:
@@ -83,7 +86,7 @@ def asked_change(asked: Mapping[str, Value], fix: Change, facts: RuleInputs, dat
 
 
 def _side_effects(settings: Mapping[str, int | bool], facts: RuleInputs) -> Iterator[str]:
-    """What else the settings do, or need."""
+    """Say what else the settings do, or need."""
     if settings.get("in_order") is False:
         yield "in_order=False changes the order of batches, and so the course of the training from run to run."
     explicit = {
@@ -109,10 +112,11 @@ class _MeasuredStage:
 
 
 def _measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> _MeasuredStage | Refused:
-    """The factor of decoding with another decoder, measured on the user's files in this process.
+    """Measure another decoder on the user's files, in this process.
 
     Raises:
-        ScriptError: there is no such decoder. DataError, MissingDependency: the images cannot be used.
+        ScriptError: there is no such decoder.
+        DataError, MissingDependency: the images cannot be used.
     """
     from feedline.pipelines.probes import instead
 
@@ -125,14 +129,14 @@ def _measured_decoder(name: str, facts: RuleInputs, data: Path | None) -> _Measu
         return Refused("same_decoder", f"decode={name}: this training decodes with {new.name} already")
     if data is None:
         return Refused("no_data", f"decode={name}: {new.name} has to be measured on your own files: add --data DIR")
-    found = instead.measure(now, new, data, facts.workers.decoded_pixels if facts.workers else None)
-    if isinstance(found, str):
-        return Refused("not_measured", f"decode={name}: {found.rstrip('.')}")
+    measured = instead.measure(now, new, data, facts.workers.decoded_pixels if facts.workers else None)
+    if isinstance(measured, str):
+        return Refused("not_measured", f"decode={name}: {measured.rstrip('.')}")
     remark = (
-        f"Measured on {found.files} files: {now.name} decodes one in {seconds(found.now_s)} of CPU time, {new.name} in "
-        f"{seconds(found.then_s)}; pixels differ from Pillow's by {found.grey_levels:.2f} of 255 gray levels on average."
+        f"Measured on {measured.files} files: {now.name} decodes one in {seconds(measured.now_s)} of CPU time, {new.name} in "
+        f"{seconds(measured.then_s)}; pixels differ from Pillow's by {measured.grey_levels:.2f} of 255 gray levels on average."
     )
-    factors = (found.then_s / found.now_s, found.low, found.high)
+    factors = (measured.then_s / measured.now_s, measured.low, measured.high)
     return _MeasuredStage(tuple({"decode": Factor(cpu=factor)} for factor in factors), (remark, _OTHER_INPUT.format(new.name)))
 
 
@@ -153,11 +157,11 @@ class Replayable:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Of the training loader."""
+        """Return the settings of the training loader."""
         return self.facts.loader.settings if self.facts.loader else {}
 
     def change_of_fix(self, rule_id: str) -> "Change | Refused":
-        """What the fix of a finding changes.
+        """Return what the fix of a finding changes.
 
         Raises:
             ScriptError: the run has no finding with this id.
@@ -180,7 +184,8 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
     """Read a run.
 
     Args:
-        again: predict settings, too, that ``feedline verify`` rejected: they are tried again.
+        path: the run folder.
+        again: whether to predict settings that ``feedline verify`` rejected, too: they are tried again.
 
     Returns:
         Refused: it holds no recorded loader whose settings could change.
@@ -200,9 +205,9 @@ def replayable(path: Path, again: bool = False) -> "Replayable | Refused":
     if holds_traces(run):
         return Refused("trace", f"a trace of another tool does not say how long each batch takes to make: {_RECORD}")
     training = only(run)
-    found = training_input(training, ceilings_of(place(path, None)[0]), () if again else rejected_of(training))
-    if found.facts is None or found.predictions is None:
+    inputs = training_input(training, ceilings_of(place(path, None)[0]), () if again else rejected_of(training))
+    if inputs.facts is None or inputs.predictions is None:
         return Refused("no_step", f"no training step was recorded: {_RECORD}, for a few dozen steps")
-    if found.facts.loader is None:
+    if inputs.facts.loader is None:
         return Refused("no_loader", "no DataLoader feeds this training, so it has no settings to change")
-    return Replayable(found.facts, found.gauges, found.predictions.of, found.throughput)
+    return Replayable(inputs.facts, inputs.gauges, inputs.predictions.of, inputs.throughput)

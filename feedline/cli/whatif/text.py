@@ -25,54 +25,56 @@ _LIMITS = {
 }
 
 
-def show(found: WhatIf, console: Console, run: Path) -> None:
-    """Print it: remarks, the prediction or the refusal, and what to do next.
+def show(answer: WhatIf, console: Console, run: Path) -> None:
+    """Print remarks, the prediction or the refusal, and what to do next.
 
     Args:
+        answer: the prediction.
+        console: to print on.
         run: the run folder.
     """
-    found = printable_in(found)
-    for remark in found.remarks:
+    answer = printable_in(answer)
+    for remark in answer.remarks:
         console.print(plain(remark))
-    if (rate := rate_of(found)) is None:
-        console.print(plain(f"No prediction: {found.refused.message.rstrip('.') if found.refused else 'unknown'}.", "bold"))
+    if (rate := rate_of(answer)) is None:
+        console.print(plain(f"No prediction: {answer.refused.message.rstrip('.') if answer.refused else 'unknown'}.", "bold"))
         return
-    console.print(plain(f"With {_what(found)}: {show_rate(rate)}. {limit_sentence(found.limit)}".rstrip(), "bold"))
-    if found.measured_interval:
-        console.print(plain(rates_of_other_runs(found.measured_interval)))
-    for line in _next_lines(found, run):
+    console.print(plain(f"With {_what(answer)}: {rate_change(rate)}. {limit_sentence(answer.limit)}".rstrip(), "bold"))
+    if answer.measured_interval:
+        console.print(plain(rates_of_other_runs(answer.measured_interval)))
+    for line in _next_lines(answer, run):
         console.print(plain(line), soft_wrap=True)
 
 
-def _what(found: WhatIf) -> str:
-    """What is changed: settings, a fix by its id, or both."""
-    settings = as_code(found.settings)
-    if not found.fix:
+def _what(answer: WhatIf) -> str:
+    """Return what is changed: settings, a fix by its id, or both."""
+    settings = as_code(answer.settings)
+    if not answer.fix:
         return settings
-    return f"the fix of {found.fix} ({settings})" if settings else f"the fix of {found.fix}"
+    return f"the fix of {answer.fix} ({settings})" if settings else f"the fix of {answer.fix}"
 
 
-def _next_lines(found: WhatIf, run: Path) -> Iterator[str]:
-    """The line of the program to change, and the command that proves the prediction."""
-    if found.line:
-        yield f"Change  {found.line}"
-    if found.settings and set(found.settings) <= set(LOADER):
-        yield f"Verify  feedline verify {shlex.quote(str(run))} --set {as_typed(found.settings)} -- SCRIPT ARGS"
-    elif found.fix and not found.settings:
-        yield f"Verify  feedline verify {shlex.quote(str(run))} --fix {found.fix} -- SCRIPT ARGS"
+def _next_lines(answer: WhatIf, run: Path) -> Iterator[str]:
+    """Return the line of the program to change, and the command that proves the prediction."""
+    if answer.line:
+        yield f"Change  {answer.line}"
+    if answer.settings and set(answer.settings) <= set(LOADER):
+        yield f"Verify  feedline verify {shlex.quote(str(run))} --set {as_typed(answer.settings)} -- SCRIPT ARGS"
+    elif answer.fix and not answer.settings:
+        yield f"Verify  feedline verify {shlex.quote(str(run))} --fix {answer.fix} -- SCRIPT ARGS"
 
 
-def show_rate(rate: PredictedRate) -> str:
-    """``251 -> 410 samples/s [380, 430]``: as recorded, with the change, and the 95 % interval of that."""
+def rate_change(rate: PredictedRate) -> str:
+    """Return ``251 -> 410 samples/s [380, 430]``: as recorded, with the change, and the 95 % interval of that."""
     return f"{number(rate.before)} -> {number(rate.after)} samples/s [{number(rate.low)}, {number(rate.high)}]"
 
 
-def rates_of_other_runs(varies: tuple[float, float]) -> str:
-    """What an interval of a prediction leaves out: how runs without any change differ."""
-    low, high = map(number, varies)
+def rates_of_other_runs(interval: tuple[float, float]) -> str:
+    """Say what the interval of a prediction leaves out: how runs without any change differ."""
+    low, high = map(number, interval)
     return f"Intervals are for a run like this one; without any change, another may reach {low} to {high} samples/s."
 
 
-def limit_sentence(found: NextLimit | None) -> str:
-    """What would limit the training then, as a sentence; empty where that is not known."""
-    return "" if found is None else f"{_LIMITS[found.id].format(rate=number(found.samples_per_s))}."
+def limit_sentence(limit: NextLimit | None) -> str:
+    """Say what would limit the training then; "" if that is not known."""
+    return "" if limit is None else f"{_LIMITS[limit.id].format(rate=number(limit.samples_per_s))}."
